@@ -1,0 +1,57 @@
+# Everything here works from a fresh clone with Python 3.11 or newer. Run `make` for the list.
+
+PYTHON ?= python3
+BIN := .venv/bin
+STAMP := .venv/.installed
+PYTEST_ARGS ?= -q -n auto
+BENCH_ARGS ?=
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test fmt bench mutants clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s  %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+demo: $(STAMP) ## run an example plan: live tree, picture, story, events
+	@$(BIN)/python examples/demo.py
+
+# Every step runs even if an earlier one failed, so that one run shows everything there is to mend.
+test: $(STAMP) ## format, lint, strict types, tests (what CI runs)
+	@failed=""; \
+	step() { \
+	    name="$$1"; shift; \
+	    printf '==> %s\n' "$$name"; \
+	    "$$@" || failed="$$failed\n  $$name"; \
+	}; \
+	step 'format (mend it with: make fmt)' $(BIN)/ruff format --check --quiet .; \
+	step 'lint' $(BIN)/ruff check --quiet .; \
+	step 'types' $(BIN)/mypy; \
+	step 'tests' $(BIN)/python -m pytest $(PYTEST_ARGS); \
+	if [ -n "$$failed" ]; then printf "\nFAILED:$$failed\n" >&2; exit 1; fi; \
+	printf '\nall checks passed\n'
+
+fmt: $(STAMP) ## format the code and mend what the linter can mend
+	@$(BIN)/ruff check --fix --quiet . || true
+	@$(BIN)/ruff format .
+
+bench: $(STAMP) ## measure: ratios against bare asyncio and a peer, in one run (BENCH_ARGS=--json)
+	@$(BIN)/python -m benchmarks $(BENCH_ARGS)
+
+mutants: $(STAMP) ## break the code in small ways, one at a time; each must turn a test red
+	@$(BIN)/python tests/mutants/run.py
+
+clean: ## remove the environments and caches
+	rm -rf .venv benchmarks/.peer-venv .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# PIP_CONSTRAINT also reaches the environment in which the package itself is built.
+$(STAMP): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
+	    echo "Assent needs Python 3.11 or newer; '$(PYTHON)' is $$($(PYTHON) --version 2>&1 || true)." >&2; \
+	    echo "Name another one with: make PYTHON=python3.11 ..." >&2; exit 1; }
+	@echo "Setting up .venv (once; about half a minute)"
+	@$(PYTHON) -m venv .venv || { \
+	    echo "Could not make a virtual environment; on Debian and Ubuntu: apt install python3-venv" >&2; exit 1; }
+	@PIP_CONSTRAINT=constraints.txt PIP_DISABLE_PIP_VERSION_CHECK=1 \
+	    $(BIN)/python -m pip install -qq -c constraints.txt -e '.[dev]'
+	@touch $@

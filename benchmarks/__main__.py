@@ -1,0 +1,86 @@
+"""`python -m benchmarks [SECTION ...] [--quick] [--json]`: every figure as a ratio, in one run."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import platform
+import sys
+from pathlib import Path
+
+from benchmarks import barrier, execute, lifetime, peer, startup, verify, workflows
+from benchmarks.measure import QUICK, THOROUGH
+from benchmarks.plans import SIZES
+from benchmarks.report import Section, floors_text, to_json
+
+SECTIONS = ("execute", "peer", "verify", "life", "start", "workflows", "barrier")
+
+
+def say(line: str) -> None:
+    """Progress, on stderr, so that stdout holds the result and nothing else."""
+    if sys.stderr.isatty():
+        print(f"\r\033[K{line}", end="", file=sys.stderr, flush=True)
+    else:
+        print(line, file=sys.stderr, flush=True)
+
+
+async def measure(options: argparse.Namespace) -> list[Section]:
+    wanted = options.sections or SECTIONS
+    effort = QUICK if options.quick else THOROUGH
+    sizes = [size for size in SIZES if size <= options.max_size]
+    sections: list[Section] = []
+
+    if "execute" in wanted or "peer" in wanted:
+        section, ours = await execute.run(sizes, effort, say)
+        sections.append(section)
+        if "peer" in wanted:
+            try:
+                sections.append(peer.compare(ours, peer.run(sizes, effort, say)))
+            except peer.PeerUnavailable as error:
+                sections.append(Section("Against the peer", ("skipped",), notes=[f"skipped: {error}"]))
+    if "verify" in wanted:
+        sections.append(await verify.run(sizes, effort, say))
+    if "life" in wanted:
+        sections.append(lifetime.run(say))
+    if "start" in wanted:
+        sections.append(startup.run(say))
+    if "workflows" in wanted:
+        sections.append(await workflows.run(options.workflows, say))
+    if "barrier" in wanted:
+        sections.append(await barrier.run(say))
+    return sections
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument("sections", nargs="*", metavar="SECTION", help=f"any of: {', '.join(SECTIONS)} (all)")
+    parser.add_argument("--json", action="store_true", help="print the result as JSON")
+    parser.add_argument("--quick", action="store_true", help="fewer repetitions")
+    parser.add_argument("--max-size", type=int, default=SIZES[-1], help="leave out larger plans")
+    parser.add_argument("--workflows", type=Path, default=workflows.FOLDER, help="folder of workflow graphs")
+    options = parser.parse_args()
+    if unknown := set(options.sections) - set(SECTIONS):
+        parser.error(f"no section {', '.join(sorted(unknown))}; there are {', '.join(SECTIONS)}")
+
+    load_before = os.getloadavg()[0]
+    sections = asyncio.run(measure(options))
+    machine = {
+        "python": platform.python_version(),
+        "system": f"{platform.system()} {platform.machine()}",
+        "cpus": os.cpu_count(),
+        "load_before": round(load_before, 2),
+    }
+    if sys.stderr.isatty():
+        say("")
+    if options.json:
+        print(to_json(sections, machine))
+        return
+    print(", ".join(f"{key} {value}" for key, value in machine.items()), end="\n\n")
+    for section in sections:
+        print(section.text())
+    print(floors_text(sections), end="")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,123 @@
+"""Assent: models propose; Assent verifies, gates, executes and records.
+
+    from assent import Runtime, tool
+
+Names are loaded when first used, so that importing `assent` costs little and does nothing.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+_HOME = {
+    "Action": "assent.ir.action",
+    "ActionResult": "assent.ir.result",
+    "AllowToolParam": "assent.policy.rule",
+    "AssentError": "assent.errors",
+    "Cancel": "assent.tools.context",
+    "CapabilitySet": "assent.policy.capabilities",
+    "CostBudget": "assent.policy.budget",
+    "DenyKeyword": "assent.policy.rule",
+    "DenyTool": "assent.policy.rule",
+    "DenyToolParam": "assent.policy.rule",
+    "DenyToolParamMatching": "assent.policy.rule",
+    "EventLog": "assent.events.log",
+    "JsonlSink": "assent.events.jsonl",
+    "JsonlTrajectories": "assent.runtime.trajectory",
+    "Proposal": "assent.ir.proposal",
+    "ProposalResult": "assent.ir.result",
+    "RateLimitTool": "assent.policy.rule",
+    "ReplanConfig": "assent.runtime.replan",
+    "RequireState": "assent.policy.rule",
+    "Runtime": "assent.runtime.runtime",
+    "Scope": "assent.runtime.scope",
+    "ToolContext": "assent.tools.context",
+    "ToolError": "assent.errors",
+    "ToolSchema": "assent.ir.tool_spec",
+    "equivalent": "assent.verify.equivalent",
+    "optimize": "assent.verify.optimize",
+    "simulate": "assent.verify.simulate",
+    "tool": "assent.tools.tool",
+    "transaction_check": "assent.verify.transaction",
+    "verify": "assent.verify.verify",
+}
+
+if TYPE_CHECKING:
+    from assent.errors import AssentError, ToolError
+    from assent.events.jsonl import JsonlSink
+    from assent.events.log import EventLog
+    from assent.ir.action import Action
+    from assent.ir.proposal import Proposal
+    from assent.ir.result import ActionResult, ProposalResult
+    from assent.ir.tool_spec import ToolSchema
+    from assent.policy.budget import CostBudget
+    from assent.policy.capabilities import CapabilitySet
+    from assent.policy.rule import (
+        AllowToolParam,
+        DenyKeyword,
+        DenyTool,
+        DenyToolParam,
+        DenyToolParamMatching,
+        RateLimitTool,
+        RequireState,
+    )
+    from assent.runtime.replan import ReplanConfig
+    from assent.runtime.runtime import Runtime
+    from assent.runtime.scope import Scope
+    from assent.runtime.trajectory import JsonlTrajectories
+    from assent.tools.context import Cancel, ToolContext
+    from assent.tools.tool import tool
+    from assent.verify.equivalent import equivalent
+    from assent.verify.optimize import optimize
+    from assent.verify.simulate import simulate
+    from assent.verify.transaction import transaction_check
+    from assent.verify.verify import verify
+
+__all__ = [
+    "Action",
+    "ActionResult",
+    "AllowToolParam",
+    "AssentError",
+    "Cancel",
+    "CapabilitySet",
+    "CostBudget",
+    "DenyKeyword",
+    "DenyTool",
+    "DenyToolParam",
+    "DenyToolParamMatching",
+    "EventLog",
+    "JsonlSink",
+    "JsonlTrajectories",
+    "Proposal",
+    "ProposalResult",
+    "RateLimitTool",
+    "ReplanConfig",
+    "RequireState",
+    "Runtime",
+    "Scope",
+    "ToolContext",
+    "ToolError",
+    "ToolSchema",
+    "equivalent",
+    "optimize",
+    "simulate",
+    "tool",
+    "transaction_check",
+    "verify",
+]
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOME.get(name)
+    if home is None:
+        raise AttributeError(f"module 'assent' has no attribute {name!r}")
+    value = getattr(import_module(home), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__])

@@ -1,0 +1,145 @@
+"""Everything Assent raises, in one tree.
+
+    AssentError
+    ├── InputError            what came from outside cannot be read (CLI exit code 2)
+    │   ├── DecodeError       JSON that is malformed, or of the wrong shape
+    │   ├── NotJson           a value that JSON cannot carry
+    │   ├── PolicyFileError   a policy file with a key or value that means nothing
+    │   ├── ToolFileError     a file of tools that does not load
+    │   └── CheckpointError   a checkpoint that is damaged or does not fit
+    ├── UsageError            the API was called in a way that cannot work
+    │   ├── UnknownTool       a name the registry does not hold
+    │   ├── UnknownSession    a session that was never opened, or is closed
+    │   └── ToolDeclarationError  a tool that contradicts itself
+    └── ToolError             raised by a tool to fail its own action
+
+Outcomes of a plan (a denial, a failed tool, a spent budget) are values in the result, never exceptions.
+
+Keep true:
+1. `code` is stable; wording may improve.
+2. A message says what happened, to which thing, and what to do next.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+
+class AssentError(Exception):
+    """The base of all of them."""
+
+    code = "assent"
+
+
+class InputError(AssentError):
+    """Something that came from outside cannot be used as it is."""
+
+    code = "input"
+
+
+class DecodeError(InputError):
+    """JSON that is malformed, or does not have the shape it should have."""
+
+    code = "input.decode"
+
+    def __init__(self, problem: str, *, place: str = "$", source: str = "the proposal") -> None:
+        self.problem = problem
+        self.place = place
+        """Where in the document, as a path: `$.actions[3].tool`, or a line and column for syntax."""
+        self.source = source
+        super().__init__(f"Cannot read {source}: {problem}, at {place}.")
+
+
+class NotJson(InputError):
+    """A value that JSON cannot carry: NaN, a set, a key that is no string, a loop."""
+
+    code = "input.not_json"
+
+    def __init__(self, problem: str, *, place: str) -> None:
+        self.problem = problem
+        self.place = place
+        super().__init__(f"{place} is not JSON: {problem}.")
+
+
+class PolicyFileError(InputError):
+    """A policy file that cannot mean what it says."""
+
+    code = "input.policy_file"
+
+    def __init__(self, path: str, problem: str, *, key: str | None = None, fix: str = "") -> None:
+        self.path = path
+        self.key = key
+        where = f"{path}, key '{key}'" if key else path
+        super().__init__(f"Policy file {where}: {problem}.{' ' + fix if fix else ''}")
+
+
+class ToolFileError(InputError):
+    """A Python file of tools that does not load, or holds none."""
+
+    code = "input.tool_file"
+
+
+class CheckpointError(InputError):
+    """A checkpoint that is damaged, or names what this runtime does not have."""
+
+    code = "input.checkpoint"
+
+
+class UsageError(AssentError):
+    """The API was called in a way that cannot work."""
+
+    code = "usage"
+
+
+class UnknownTool(UsageError):
+    """A name the registry does not hold."""
+
+    code = "usage.unknown_tool"
+
+    def __init__(self, name: str, *, known: Iterable[str]) -> None:
+        self.name = name
+        super().__init__(unknown_tool(name, known))
+
+
+class UnknownSession(UsageError):
+    """A session id that was never opened here, or is closed."""
+
+    code = "usage.unknown_session"
+
+    def __init__(self, session: str) -> None:
+        self.session = session
+        super().__init__(unknown_session(session))
+
+
+class ToolDeclarationError(UsageError):
+    """A tool whose declaration contradicts itself or cannot be turned into a schema."""
+
+    code = "usage.tool_declaration"
+
+
+class ToolError(AssentError):
+    """Raise it in a tool to fail the action with words of your own.
+
+    `retry=False` says that trying again cannot help. `unknown=True` says that the effect may or may
+    not have happened: such an attempt is repeated only when the tool is read_only or idempotent.
+    """
+
+    code = "tool"
+
+    def __init__(self, message: str, *, retry: bool = True, unknown: bool = False) -> None:
+        self.retry = retry
+        self.unknown = unknown
+        super().__init__(message)
+
+
+def unknown_tool(name: str, known: Iterable[str]) -> str:
+    """Words for a tool nobody registered, with the nearest name if there is one."""
+    near = get_close_matches(name, list(known), n=1)
+    hint = f"did you mean '{near[0]}'?" if near else "list the known ones with `assent tools`"
+    return f"unknown tool '{name}': {hint}"
+
+
+def unknown_session(session: str) -> str:
+    """Words for a session id that is not open."""
+    return f"unknown session '{session}': open one with open_session() first"

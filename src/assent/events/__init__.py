@@ -1,0 +1,1 @@
+"""What happened: an append-only log of events and spans, and where they go."""

@@ -1,0 +1,168 @@
+"""The event log: a bounded ring in memory, with sinks that get everything in batches.
+
+Keep true:
+1. Events are appended in `seq` order and never changed.
+2. A sink that fails is itself an event, never the end of a run.
+3. Nothing is encoded unless a sink needs it.
+4. A span is ended exactly once.
+"""
+
+from __future__ import annotations
+
+from asyncio import get_running_loop
+from collections import Counter, deque
+from collections.abc import Iterable, Iterator, Sequence
+from time import time
+from typing import Protocol
+
+from assent.events.event import Event, Span
+from assent.ir.json_value import JsonValue
+
+
+class EventSink(Protocol):
+    """Where events go besides memory. `write` may raise; the log reports it and goes on."""
+
+    def write(self, events: Sequence[Event], spans: Sequence[Span]) -> None:
+        """Take a batch: new events in order, and spans that have ended."""
+        ...
+
+
+class EventLog:
+    """Append-only, ordered by `seq`."""
+
+    def __init__(self, *, sinks: Iterable[EventSink] = (), keep: int = 100_000) -> None:
+        """`keep` bounds what memory holds; sinks get everything."""
+        self._ring: deque[Event] = deque(maxlen=keep)
+        self._spans: deque[Span] = deque(maxlen=keep)
+        self._sinks: list[EventSink] = list(sinks)
+        self._broken: set[int] = set()
+        self._new_events: list[Event] = []
+        self._new_spans: list[Span] = []
+        self._flush_planned = False
+        self._seq = 0
+
+    def append(
+        self,
+        kind: str,
+        run_id: str | None = None,
+        proposal_id: str | None = None,
+        action_id: str | None = None,
+        trace_id: str | None = None,
+        span_id: str | None = None,
+        tenant: str | None = None,
+        data: dict[str, JsonValue] | None = None,
+    ) -> None:
+        """Record that something happened, now."""
+        self._seq = seq = self._seq + 1
+        event = Event(
+            seq, kind, time(), run_id, proposal_id, action_id, trace_id, span_id, tenant, data or _NOTHING
+        )
+        self._ring.append(event)
+        if self._sinks:
+            self._new_events.append(event)
+            if not self._flush_planned:
+                self._plan_flush()
+
+    def begin_span(self, span: Span) -> None:
+        """Keep a span that has started. It counts as open until `end_span`."""
+        self._spans.append(span)
+
+    def end_span(self, span: Span, status: str) -> None:
+        """End a span; a second end is ignored, so that nothing can end one twice."""
+        if span.end is None:
+            span.end = time()
+            span.status = status  # type: ignore[assignment]
+            if self._sinks:
+                self._new_spans.append(span)
+                if not self._flush_planned:
+                    self._plan_flush()
+
+    def add_sink(self, sink: EventSink) -> None:
+        """Send everything from now on to `sink` too."""
+        self._sinks.append(sink)
+
+    def remove_sink(self, sink: EventSink) -> None:
+        """Stop sending to `sink`, after handing it what it has not seen."""
+        self.flush()
+        self._sinks.remove(sink)
+
+    def _plan_flush(self) -> None:
+        # As soon as the loop is free, so that a watcher sees an action start before it ends, yet a run
+        # of actions that never wait is handed over as one batch.
+        self._flush_planned = True
+        try:
+            get_running_loop().call_soon(self.flush)
+        except RuntimeError:
+            self.flush()
+
+    def flush(self) -> None:
+        """Hand everything new to the sinks."""
+        self._flush_planned = False
+        if not (self._new_events or self._new_spans):
+            return
+        events, self._new_events = self._new_events, []
+        spans, self._new_spans = self._new_spans, []
+        for sink in list(self._sinks):
+            try:
+                sink.write(events, spans)
+                self._broken.discard(id(sink))
+            except Exception as error:
+                if id(sink) not in self._broken:
+                    # Said once until it works again: a sink that fails always must not feed itself.
+                    self._broken.add(id(sink))
+                    self.append(
+                        "sink_failed",
+                        data={"sink": type(sink).__name__, "error": f"{type(error).__name__}: {error}"},
+                    )
+
+    def __iter__(self) -> Iterator[Event]:
+        return iter(list(self._ring))
+
+    def __len__(self) -> int:
+        return len(self._ring)
+
+    def query(
+        self,
+        *,
+        kind: str | Iterable[str] | None = None,
+        run: str | None = None,
+        trace: str | None = None,
+        proposal: str | None = None,
+        action: str | None = None,
+        tool: str | None = None,
+        since: float | None = None,
+        until: float | None = None,
+    ) -> list[Event]:
+        """Kept events that match everything given, oldest first. `since` and `until` are seconds since the
+        epoch, both included."""
+        kinds = None if kind is None else {kind} if isinstance(kind, str) else set(kind)
+        return [
+            e
+            for e in self._ring
+            if (kinds is None or e.kind in kinds)
+            and (run is None or e.run_id == run)
+            and (trace is None or e.trace_id == trace)
+            and (proposal is None or e.proposal_id == proposal)
+            and (action is None or e.action_id == action)
+            and (tool is None or e.data.get("tool") == tool)
+            and (since is None or e.time >= since)
+            and (until is None or e.time <= until)
+        ]
+
+    def spans(self, *, trace: str | None = None) -> list[Span]:
+        """Kept spans, in the order in which they started."""
+        return [s for s in self._spans if trace is None or s.trace_id == trace]
+
+    def counts(self) -> dict[str, int]:
+        """How many kept events there are of each kind."""
+        return dict(Counter(e.kind for e in self._ring))
+
+    def replace(self, events: Iterable[Event]) -> None:
+        """Hold exactly `events`, and count on from the newest of them."""
+        self._ring.clear()
+        self._spans.clear()
+        self._ring.extend(events)
+        self._seq = max((e.seq for e in self._ring), default=0)
+
+
+_NOTHING: dict[str, JsonValue] = {}

@@ -1,0 +1,232 @@
+"""JSON in and out: the one place where text becomes a proposal and results become text.
+
+Decoding is strict. msgspec alone is not (the last of two equal keys wins, unknown fields vanish, any
+depth goes), so every document is checked for what msgspec lets through, at C speed where the document
+is fine and exactly, with the place, where it is not.
+
+Keep true:
+1. A document that decodes means one thing: no duplicate keys, no NaN, no depth over 100, no wrong types.
+2. The error names the place.
+3. The same text always decodes to the same actions, also where ids are left out.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+import msgspec
+
+from assent.errors import DecodeError, NotJson
+from assent.ir.action import Action, ActionCompensation, Assumption, Precondition, ToolCompensation
+from assent.ir.json_value import MAX_DEPTH, JsonValue, copy_json
+from assent.ir.proposal import Proposal
+
+MAX_BYTES = 256 * 1024 * 1024
+
+encode = msgspec.json.Encoder().encode
+"""Any of Assent's structures as JSON bytes."""
+
+_decode_any = msgspec.json.Decoder().decode
+_ACTION_FIELDS = frozenset(Action.__struct_fields__)
+_PROPOSAL_FIELDS = frozenset(Proposal.__struct_fields__)
+_NESTED_FIELDS: dict[str, frozenset[str]] = {
+    "preconditions": frozenset(Precondition.__struct_fields__),
+    "assumptions": frozenset(Assumption.__struct_fields__),
+}
+_COMPENSATION_FIELDS = {
+    "tool": frozenset(ToolCompensation.__struct_fields__) | {"type"},
+    "action_ref": frozenset(ActionCompensation.__struct_fields__) | {"type"},
+}
+_PATH = re.compile(r"^(?P<problem>.*?)(?: - at `(?P<place>.*)`)?$", re.DOTALL)
+
+
+def decode_proposal(document: str | bytes | dict[str, Any] | Proposal) -> Proposal:
+    """A proposal from JSON text, from a dictionary of JSON, or from one built in Python.
+
+    Raises:
+        DecodeError: the document is malformed or of the wrong shape; names the place.
+    """
+    if isinstance(document, Proposal):
+        if "checked_" in document.__dict__:
+            return document
+        return _shape(_checked_copy(msgspec.to_builtins(document, builtin_types=(), enc_hook=_refuse)))
+    if isinstance(document, dict):
+        return _shape(_checked_copy(document))
+    if isinstance(document, str | bytes | bytearray):
+        return _shape(decode_json(document))
+    raise DecodeError(f"it is a {type(document).__name__}, not JSON text, an object or a Proposal")
+
+
+def decode_json(text: str | bytes | bytearray, source: str = "the proposal") -> JsonValue:
+    """Any JSON text, read strictly.
+
+    Raises:
+        DecodeError: malformed, NaN, a duplicate key, or too deep; names the place.
+    """
+    try:
+        data = text.encode() if isinstance(text, str) else bytes(text)
+    except UnicodeEncodeError as error:
+        raise DecodeError(f"it is not valid Unicode ({error.reason})", source=source) from None
+    if len(data) > MAX_BYTES:
+        raise DecodeError(f"it is larger than {MAX_BYTES // 1024**2} MiB", source=source)
+    try:
+        value = _decode_any(data)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise _explain(data, error, source) from None
+    if not _has_only_distinct_keys(data, value):
+        raise _explain(data, None, source)
+    if _is_too_deep((value,), MAX_DEPTH):
+        raise DecodeError(f"it is nested more than {MAX_DEPTH} deep", source=source)
+    return value
+
+
+def _has_only_distinct_keys(data: bytes, value: JsonValue) -> bool:
+    """Whether no object in the text names a key twice.
+
+    Decoding drops all but the last of equal keys, and with each a colon: so if the value, written out
+    again, has as many colons as the text, nothing was dropped. Only an escaped colon could hide in
+    that count, and then the text is read slowly.
+    """
+    if b"\\u003" not in data and data.count(b":") == encode(value).count(b":"):
+        return True
+    try:
+        json.loads(data, object_pairs_hook=_distinct)
+    except _DuplicateKey:
+        return False
+    return True
+
+
+class _DuplicateKey(Exception):
+    pass
+
+
+def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        seen: set[str] = set()
+        for key, _ in pairs:
+            if key in seen:
+                raise _DuplicateKey(key)
+            seen.add(key)
+    return found
+
+
+def _explain(data: bytes, error: Exception | None, source: str) -> DecodeError:
+    """Read a bad document again, slowly, to say what is wrong and where."""
+    if isinstance(error, RecursionError):
+        return DecodeError(f"it is nested more than {MAX_DEPTH} deep", source=source)
+    try:
+        text = data.decode()
+    except UnicodeDecodeError as bad:
+        return DecodeError("it is not UTF-8", place=f"byte {bad.start}", source=source)
+    if not text.strip():
+        return DecodeError("it is empty", source=source)
+    try:
+        json.loads(text, object_pairs_hook=_distinct, parse_constant=_constant, parse_float=_finite)
+    except _DuplicateKey as duplicate:
+        key = str(duplicate)
+        return DecodeError(f"the key '{key}' stands twice in one object", place=_second(text, key), source=source)
+    except _Constant as constant:
+        name = str(constant)
+        return DecodeError(f"{name} is no number that JSON can carry", place=_line(text, text.find(name)), source=source)
+    except json.JSONDecodeError as bad:
+        return DecodeError(f"malformed JSON ({bad.msg})", place=_line(text, bad.pos), source=source)
+    except RecursionError:
+        return DecodeError(f"it is nested more than {MAX_DEPTH} deep", source=source)
+    problem, place = _split(str(error))
+    return DecodeError(problem, place=place, source=source)
+
+
+class _Constant(Exception):
+    pass
+
+
+def _constant(name: str) -> NoReturn:
+    raise _Constant(name)
+
+
+def _finite(digits: str) -> float:
+    value = float(digits)
+    return value if math.isfinite(value) else _constant(digits)
+
+
+def _line(text: str, position: int) -> str:
+    line = text.count("\n", 0, max(position, 0)) + 1
+    column = position - text.rfind("\n", 0, max(position, 0))
+    return f"line {line}, column {column}"
+
+
+def _second(text: str, key: str) -> str:
+    """Where the second of two equal keys probably stands."""
+    spelled = [m.start() for m in re.finditer(re.escape(json.dumps(key)) + r"\s*:", text)]
+    return _line(text, spelled[1]) if len(spelled) == 2 else f"key '{key}'"
+
+
+def _is_too_deep(values: Any, left: int) -> bool:
+    for value in values:
+        kind = type(value)
+        if kind is dict:
+            if value and (left <= 0 or _is_too_deep(value.values(), left - 1)):
+                return True
+        elif kind is list and value and (left <= 0 or _is_too_deep(value, left - 1)):
+            return True
+    return False
+
+
+def _refuse(value: Any) -> Any:
+    # Left as it is: the check that follows says where it stands.
+    return value
+
+
+def _checked_copy(document: Any) -> Any:
+    try:
+        return copy_json(document, "$")
+    except NotJson as error:
+        raise DecodeError(error.problem, place=error.place) from None
+
+
+def _shape(document: JsonValue) -> Proposal:
+    """A checked JSON value as a Proposal, with the fields that mean nothing noted for verify."""
+    try:
+        proposal = msgspec.convert(document, Proposal)
+    except msgspec.ValidationError as error:
+        problem, place = _split(str(error))
+        raise DecodeError(problem, place=place) from None
+    proposal.__dict__["checked_"] = True
+    unknown = _unknown_fields(document, proposal)
+    if unknown:
+        proposal.__dict__["unknown_fields_"] = unknown
+    return proposal
+
+
+def _split(message: str) -> tuple[str, str]:
+    """msgspec's words as (problem, place), in our own quotes."""
+    match = _PATH.match(message)
+    assert match is not None
+    problem = match["problem"].replace("`", "'")
+    problem = problem[:1].lower() + problem[1:]
+    return problem.rstrip("."), match["place"] or "$"
+
+
+def _unknown_fields(document: dict[str, Any], proposal: Proposal) -> Sequence[tuple[str | None, str]]:
+    found: list[tuple[str | None, str]] = []
+    for name in document.keys() - _PROPOSAL_FIELDS:
+        found.append((None, name))
+    found.sort()
+    for position, raw in enumerate(document.get("actions", ())):
+        if not raw.keys() <= _ACTION_FIELDS:
+            action_id = proposal.actions[position].id
+            found += ((action_id, name) for name in sorted(raw.keys() - _ACTION_FIELDS))
+        for field, known in _NESTED_FIELDS.items():
+            for i, item in enumerate(raw.get(field, ())):
+                extra = sorted(item.keys() - known)
+                found += ((proposal.actions[position].id, f"{field}[{i}].{name}") for name in extra)
+        if raw.get("compensation"):
+            comp = raw["compensation"]
+            extra = sorted(comp.keys() - _COMPENSATION_FIELDS[comp["type"]])
+            found += ((proposal.actions[position].id, f"compensation.{name}") for name in extra)
+    return found

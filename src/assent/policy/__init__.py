@@ -1,0 +1,1 @@
+"""Who may do what: rules, capabilities, budgets, and the one gate that applies them."""

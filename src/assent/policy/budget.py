@@ -1,0 +1,73 @@
+"""How much a run may use, and who still gets a share.
+
+Keep true:
+1. A share is reserved when an action is admitted, in serial order, never after it has run.
+2. A budget given for one call only tightens the runtime's own.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class CostBudget(msgspec.Struct, frozen=True, kw_only=True):
+    """Limits on one run, all its replans together. None means no limit."""
+
+    max_tool_calls: int | None = None
+    max_duration_ms: float | None = None
+    """Wall clock, waiting for people left out."""
+    max_actions: int | None = None
+    max_tokens: int | None = None
+    max_cost: float | None = None
+    """In the currency of the price table."""
+
+    def tightened(self, other: CostBudget | None) -> CostBudget:
+        """The stricter of the two, limit by limit."""
+        if other is None:
+            return self
+        limits = {}
+        for name in self.__struct_fields__:
+            given = [v for v in (getattr(self, name), getattr(other, name)) if v is not None]
+            limits[name] = min(given) if given else None
+        return CostBudget(**limits)
+
+
+class Allowance:
+    """What a run has used of its budget so far."""
+
+    __slots__ = ("actions", "budget", "cost", "tokens", "tool_calls")
+
+    def __init__(self, budget: CostBudget | None) -> None:
+        self.budget = budget
+        self.actions = 0
+        self.tool_calls = 0
+        self.tokens = 0
+        self.cost = 0.0
+
+    def may_run_out(self, actions: int, tool_calls: int) -> bool:
+        """Whether so many more could meet a count limit: then who gets a share depends on the order."""
+        b = self.budget
+        return b is not None and (
+            (b.max_actions is not None and self.actions + actions > b.max_actions)
+            or (b.max_tool_calls is not None and self.tool_calls + tool_calls > b.max_tool_calls)
+        )
+
+    def reserve(self, *, is_tool_call: bool, elapsed_ms: float) -> bool:
+        """Take a share for one action; false if the budget has none left."""
+        b = self.budget
+        if b is not None and (
+            (b.max_actions is not None and self.actions >= b.max_actions)
+            or (is_tool_call and b.max_tool_calls is not None and self.tool_calls >= b.max_tool_calls)
+            or (b.max_duration_ms is not None and elapsed_ms >= b.max_duration_ms)
+            or (b.max_tokens is not None and self.tokens >= b.max_tokens)
+            or (b.max_cost is not None and self.cost >= b.max_cost)
+        ):
+            return False
+        self.actions += 1
+        self.tool_calls += is_tool_call
+        return True
+
+    def spend(self, tokens: int, cost: float) -> None:
+        """Count what a tool says it used."""
+        self.tokens += tokens
+        self.cost += cost

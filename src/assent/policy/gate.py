@@ -1,0 +1,153 @@
+"""The gate in front of every action: capabilities, validation, policies, in this order.
+
+Execution asks it right before an action starts; verify asks it with a simulated state. One
+implementation, two callers: that is why a plan that verifies is not refused later.
+
+Keep true:
+1. Asking changes nothing; only `note_admitted` does, and only execution calls it.
+2. References are resolved before the gate sees an action.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from assent.errors import unknown_session
+from assent.ir.action import Action
+from assent.ir.graph import Footprint
+from assent.policy.capabilities import CapabilitySet
+from assent.policy.engine import PolicySet
+from assent.validator import (
+    ToolFacts,
+    Tools,
+    Undecided,
+    View,
+    parameter_problems,
+    shape_problems,
+    state_problems,
+)
+
+
+class Rejection(NamedTuple):
+    """Why an action may not start."""
+
+    is_policy: bool
+    """A policy's denial, as against a capability or a malformed action."""
+    reason: str
+
+
+class Gate:
+    """What stands between a proposal and its effects, as it is at the start of a run."""
+
+    __slots__ = ("_capabilities", "_closed_session", "_policies", "_tools")
+
+    def __init__(
+        self,
+        tools: Tools,
+        *,
+        capabilities: CapabilitySet | None = None,
+        policies: Sequence[PolicySet] = (),
+        closed_session: str | None = None,
+    ) -> None:
+        """`policies` are asked in turn: the global ones, then the session's. `closed_session` is the id of a
+        session that is not open, under which nothing may run."""
+        self._tools = tools
+        self._capabilities = capabilities
+        self._policies = [p for p in policies if len(p)]
+        self._closed_session = closed_session
+
+    @property
+    def touches(self) -> bool:
+        """Whether some policy reads state or counts, so that the graph must know."""
+        return bool(self._policies)
+
+    def footprint(self, action: Action) -> Footprint:
+        """What judging the action reads of the state, or counts."""
+        reads: list[str] = []
+        writes: list[str] = []
+        for policies in self._policies:
+            for policy in policies.about(action):
+                also_reads, also_writes = policy.touches(action)
+                reads += also_reads
+                writes += also_writes
+        return reads, writes
+
+    def refusal(self, count: int) -> str | None:
+        """Why a proposal of `count` actions is refused whole, or None."""
+        return self._capabilities.too_many(count) if self._capabilities is not None else None
+
+    def judge(
+        self,
+        action: Action,
+        tool: ToolFacts | None,
+        view: View,
+        undecided: list[str],
+        *,
+        parameters_known: bool = True,
+        ahead: bool = False,
+    ) -> list[Rejection]:
+        """Why the action may not start; empty if it may.
+
+        With `ahead` the question comes before the plan runs: every stage is asked also when an earlier one
+        rejects, and what depends on rate windows is left open. Where the answer depends on what is not
+        known yet, the reason goes to `undecided`.
+        """
+        found: list[Rejection] = []
+        if self._capabilities is not None:
+            found += [Rejection(False, p) for p in self._capabilities.problems(action)]
+        if ahead or not found:
+            found += self._validate(action, tool, view, undecided, parameters_known)
+        if self._closed_session is not None:
+            found.append(Rejection(True, unknown_session(self._closed_session)))
+        elif self._policies and (ahead or not found):
+            found += self._ask_policies(action, view, undecided, parameters_known, ahead)
+        return found
+
+    def _validate(
+        self,
+        action: Action,
+        tool: ToolFacts | None,
+        view: View,
+        undecided: list[str],
+        parameters_known: bool,
+    ) -> list[Rejection]:
+        problems: list[str] = []
+        if tool is None or action.compensation is not None or action.invocation_mode != "one_shot" or (
+            action.reversibility == "compensable"
+        ):
+            problems += shape_problems(action, tool, self._tools)
+        if parameters_known:
+            problems += parameter_problems(action, tool)
+        elif tool is None or tool.validate is not None:
+            undecided.append("its parameters depend on the output of another action")
+        if action.preconditions or action.assumptions or action.state_dependencies:
+            problems += state_problems(action, view, undecided)
+        return [Rejection(False, p) for p in problems]
+
+    def _ask_policies(
+        self, action: Action, view: View, undecided: list[str], parameters_known: bool, ahead: bool
+    ) -> list[Rejection]:
+        found: list[Rejection] = []
+        for policies in self._policies:
+            for policy in policies.about(action):
+                if not parameters_known and policy.reads_parameters:
+                    undecided.append(f"policy '{policy.name}' sees parameters that are not known yet")
+                    continue
+                if ahead and policy.is_counting:
+                    undecided.append(f"policy '{policy.name}' depends on what runs within its window")
+                    continue
+                try:
+                    reason = policy.violation(action, view)
+                except Undecided as why:
+                    undecided.append(f"policy '{policy.name}' {why}")
+                    continue
+                if reason is not None:
+                    found.append(Rejection(True, f"policy '{policy.name}': {reason}"))
+        return found
+
+    def note_admitted(self, action: Action) -> None:
+        """The action passed every gate: let policies that count know."""
+        for policies in self._policies:
+            for policy in policies.about(action):
+                policy.note()

@@ -1,0 +1,16 @@
+"""Drawing for people: what a plan looks like, how a run stands, what happened.
+
+    text       untrusted text made harmless and short
+    marks      one mark, word and colour per status
+    history    a run put together again from its events
+    tree       a run as a tree, live or finished
+    story      a run told in sentences
+    report     what verify found, and which tools there are
+    layout     where the boxes of a plan go
+    graph_svg  a plan as a picture
+
+Keep true:
+1. Drawing changes nothing and reads nothing but what it is handed.
+2. Every text from a plan, a tool or a log passes `text.clean` before it is shown.
+3. Nothing is said by colour alone.
+"""

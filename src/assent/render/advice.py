@@ -1,0 +1,96 @@
+"""What a person can do after a run: a sentence, and a command where there is one.
+
+Keep true:
+1. Every outcome has advice; trouble that needs a person comes first.
+2. A command is complete but for names in capitals.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from assent.render.history import History, Part, Step
+from assent.render.text import clean, count, listing
+
+
+class Advice(NamedTuple):
+    """One thing to do next."""
+
+    sentence: str
+    command: str = ""
+
+
+def advise(history: History, log: str = "") -> list[Advice]:
+    """What to do next, the urgent first."""
+    part = history.last
+    if part is None:
+        return [Advice("There is nothing to go on from; run a plan with a log.", "assent run PLAN.json --log run.jsonl")]
+    return [*_by_hand(part), *_mend(part), *_go_on(part, log)]
+
+
+def _by_hand(part: Part) -> Iterator[Advice]:
+    unknown = [step.id for step in part.steps.values() if step.status == "unknown"]
+    if unknown:
+        yield Advice(f"Look outside whether {listing(unknown)} took effect before you run it again.")
+    failed = [
+        step.id
+        for step in part.steps.values()
+        if step.undoing is not None and step.undoing.status not in ("succeeded", "executing")
+    ]
+    if failed:
+        yield Advice(f"Take {listing(failed)} back by hand: the compensation did not work.")
+    if part.irreversible:
+        yield Advice(f"{listing(part.irreversible)} cannot be undone; check what it left, and mind it in the next plan.")
+    for kind, action_id, reason in part.waiting[:5]:
+        what = "Decide about" if kind == "approval" else "Settle"
+        yield Advice(f"{what} '{clean(action_id, 60)}': {clean(reason, 200)}")
+
+
+def _mend(part: Part) -> Iterator[Advice]:
+    denied = [step for step in part.steps.values() if step.status == "rejected" and step.denied]
+    if denied:
+        yield Advice(
+            f"A policy denied {_names(denied)}: change the plan, or the rule. To see every objection before anything runs:",
+            "assent verify PLAN.json --tools TOOLS.py --policies POLICIES",
+        )
+    malformed = [step for step in part.steps.values() if step.status == "rejected" and not step.denied]
+    if malformed or part.outcome == "refused":
+        what = f"Mend {_names(malformed)}" if malformed else "Mend the plan"
+        yield Advice(f"{what} and check before you run:", "assent verify PLAN.json --tools TOOLS.py --state STATE.json")
+    broken = [step for step in part.steps.values() if step.status == "failed"]
+    if broken:
+        first = broken[0]
+        more = f" and {count(len(broken) - 1, 'other')}" if len(broken) > 1 else ""
+        yield Advice(f"Find out why '{clean(first.id, 60)}'{more} failed: {clean(first.error or 'no reason was logged', 200)}")
+
+
+def _go_on(part: Part, log: str) -> Iterator[Advice]:
+    again = f"assent run PLAN.json --tools TOOLS.py --log {shlex.quote(clean(log, 200)) if log else 'run.jsonl'}"
+    match part.outcome:
+        case "succeeded":
+            yield Advice("Nothing is left to do. To see the plan as a picture:", "assent graph PLAN.json -o plan.svg")
+        case "aborted":
+            yield Advice("The state is as it was before, so the plan can be run again when that is mended:", again)
+        case "partial":
+            yield Advice("What succeeded stays. Make a plan of the rest, or run this one again:", again)
+        case "canceled":
+            yield Advice("What had been done stays. To run the plan again from the start:", again)
+        case "budget":
+            yield Advice("The budget was spent; raise it, or make the plan smaller. What had been done stays.")
+        case "refused":
+            yield Advice("Nothing ran, so nothing has to be undone.")
+        case "waiting":
+            yield Advice("The run goes on when everything above is decided.")
+        case None:
+            running = [s.id for s in part.steps.values() if s.status in ("executing", "retrying")]
+            if running:
+                yield Advice(f"If it no longer runs: {listing(running)} may or may not have taken effect; look outside.")
+            yield Advice("If it still runs, ask again later.", f"assent explain {shlex.quote(clean(log, 200))}" if log else "")
+        case _:
+            yield Advice("To run the plan again:", again)
+
+
+def _names(steps: list[Step]) -> str:
+    return listing([step.id for step in steps])

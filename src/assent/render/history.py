@@ -1,0 +1,338 @@
+"""A run put together again from its events.
+
+The log is a flat list; people ask about a run: which steps there were, how each stands, what was undone. A
+History takes events one at a time, so the same code serves a run that goes on right now and one that is
+read from a file a year later.
+
+Keep true:
+1. Events may come from a damaged file: any may be missing, double, or hold nonsense. Taking one never raises.
+2. Nothing here is guessed: what the events do not say stays None.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from assent.events.event import Event, Span
+from assent.ir.json_value import JsonValue
+from assent.ir.proposal import Proposal
+from assent.ir.result import CANCELED_PREFIX, ProposalResult
+
+TERMINAL = frozenset({"succeeded", "failed", "rejected", "skipped", "canceled", "unknown"})
+
+
+@dataclass(slots=True)
+class Retry:
+    """One more try: the number of the attempt to come, how long the wait before it, why it is needed."""
+
+    attempt: int
+    delay_ms: float | None
+    error: str
+
+
+@dataclass(slots=True)
+class Undoing:
+    """How taking one action back stands."""
+
+    by: str
+    """The tool or the action that does it."""
+    status: str = "executing"
+    error: str | None = None
+
+
+@dataclass(slots=True)
+class Step:
+    """One action of a run."""
+
+    id: str
+    type: str | None = None
+    tool: str | None = None
+    depends_on: tuple[str, ...] = ()
+    status: str = "proposed"
+    started: float | None = None
+    """Seconds since the epoch."""
+    ended: float | None = None
+    began_at: int | None = None
+    """Which event of the run, counted from 1, said that it started; with `ended_at` it tells what overlapped."""
+    ended_at: int | None = None
+    duration_ms: float | None = None
+    attempts: int = 0
+    retries: list[Retry] = field(default_factory=list)
+    error: str | None = None
+    denied: bool = False
+    """Rejected by a policy, as against a capability or a malformed action."""
+    left_behind: str | None = None
+    """What a time limit or a stop could not end."""
+    changes: dict[str, JsonValue] = field(default_factory=dict)
+    is_cached: bool = False
+    same_as: str | None = None
+    """The action whose answer was taken instead of a second call."""
+    rolled_back: bool = False
+    undoing: Undoing | None = None
+    undoes: str | None = None
+    """The action that this one took back; it runs for nothing else."""
+
+    @property
+    def does(self) -> str:
+        """What the step does: its tool, or its type where that says enough."""
+        return self.tool or (self.type or "").replace("_", " ")
+
+    @property
+    def look(self) -> str:
+        """The status to show: one that succeeded and was taken back afterwards looks so."""
+        return "rolled_back" if self.rolled_back and self.status == "succeeded" else self.status
+
+
+@dataclass(slots=True)
+class Part:
+    """One proposal of a run: the first, or one that a replan brought."""
+
+    proposal_id: str
+    source: str | None = None
+    action_count: int | None = None
+    steps: dict[str, Step] = field(default_factory=dict)
+    order: dict[str, None] = field(default_factory=dict)
+    """Ids in the order in which something first happened to them."""
+    outcome: str | None = None
+    error: str | None = None
+    cost: dict[str, float] = field(default_factory=dict)
+    irreversible: list[str] = field(default_factory=list)
+    waiting: list[tuple[str, str, str]] = field(default_factory=list)
+    """(kind, action id, reason)"""
+    compensated: list[str] = field(default_factory=list)
+    """Ids in the order in which taking them back began."""
+    taking_back: str | None = None
+    """The action whose compensation runs right now."""
+    rolled_back_keys: list[str] | None = None
+    """None as long as no rollback was logged."""
+    started: float | None = None
+    ended: float | None = None
+
+    def step(self, action_id: str) -> Step:
+        """The step of that id, made on first mention."""
+        found = self.steps.get(action_id)
+        if found is None:
+            found = self.steps[action_id] = Step(action_id)
+        return found
+
+    def touch(self, action_id: str) -> Step:
+        """The step, noted as one to which something has happened."""
+        self.order.setdefault(action_id)
+        return self.step(action_id)
+
+
+class History:
+    """One run, as far as its events tell it."""
+
+    def __init__(self) -> None:
+        self.run_id: str | None = None
+        self.trace_id: str | None = None
+        self.tenant: str | None = None
+        self.caller: str | None = None
+        self.parts: dict[str, Part] = {}
+        """By proposal id, in the order in which they came."""
+        self.replans: list[tuple[str, str]] = []
+        """(kind of event, words) of each replan event."""
+        self.sink_failures: list[str] = []
+        self.events = 0
+        self.last_time: float | None = None
+
+    @classmethod
+    def of(cls, events: Iterable[Event], spans: Iterable[Span] = ()) -> History:
+        """The history that these events tell; spans fill in times that the events lack."""
+        history = cls()
+        for event in events:
+            history.take(event)
+        for span in spans:
+            history._measure(span)
+        return history
+
+    def plan(self, proposal: Proposal) -> None:
+        """Know the actions of a proposal before anything has happened, as a live view needs them."""
+        part = self._part(proposal.id)
+        part.source = proposal.source
+        part.action_count = len(proposal.actions)
+        for action in proposal.actions:
+            step = part.step(action.id)
+            step.type, step.tool, step.depends_on = action.type, action.tool, tuple(action.dependencies)
+
+    def settle(self, result: ProposalResult) -> None:
+        """Take over what a result says, which is whole where a log may have gaps."""
+        part = self._part(result.proposal_id)
+        part.outcome, part.error = result.outcome, result.error
+        part.irreversible = list(result.irreversible)
+        for found in result.results:
+            step = part.step(found.action_id)
+            canceled = found.status == "skipped" and (found.error or "").startswith(CANCELED_PREFIX)
+            step.status = "canceled" if canceled else found.status
+            step.error = found.error
+            step.rolled_back = found.rolled_back
+            step.changes = dict(found.state_changes)
+            if found.duration_ms is not None:
+                step.duration_ms = found.duration_ms
+        for undone in result.compensations:
+            step = part.step(undone.action_id)
+            step.undoing = step.undoing or Undoing("")
+            step.undoing.status, step.undoing.error = undone.status, undone.error
+
+    @property
+    def last(self) -> Part | None:
+        """The newest proposal of the run."""
+        return next(reversed(self.parts.values()), None)
+
+    def _part(self, proposal_id: str | None) -> Part:
+        name = proposal_id if isinstance(proposal_id, str) else ""
+        if name not in self.parts:
+            self.parts[name] = Part(name)
+        return self.parts[name]
+
+    def take(self, event: Event) -> None:
+        """Learn from one event."""
+        self.events += 1
+        self.last_time = event.time
+        self.run_id = self.run_id or event.run_id
+        self.trace_id = self.trace_id or event.trace_id
+        self.tenant = self.tenant or event.tenant
+        data: Mapping[str, JsonValue] = event.data if isinstance(event.data, dict) else {}
+        kind = event.kind
+        if kind == "session_scope":
+            self.caller = _text(data, "caller_id") or self.caller
+        elif kind == "sink_failed":
+            self.sink_failures.append(_text(data, "error") or "no reason given")
+        elif kind.startswith("replan_"):
+            self.replans.append((kind, _text(data, "error") or _text(data, "reason") or ""))
+        elif kind.startswith("proposal_"):
+            self._proposal(kind, event, data)
+        elif kind.startswith("compensation_") and event.action_id is not None:
+            self._compensation(kind, self._part(event.proposal_id), event.action_id, data)
+        elif kind == "state_rollback":
+            keys = [key for name in ("keys", "restored", "removed") for key in _texts(data.get(name))]
+            self._part(event.proposal_id).rolled_back_keys = keys
+        elif event.action_id is not None:
+            self._action(kind, event, self._part(event.proposal_id), data)
+
+    def _proposal(self, kind: str, event: Event, data: Mapping[str, JsonValue]) -> None:
+        part = self._part(event.proposal_id)
+        if kind == "proposal_received":
+            part.started = event.time
+            part.source = _text(data, "source")
+            count = data.get("action_count")
+            part.action_count = count if isinstance(count, int) else None
+            for action in _dicts(data.get("actions")):
+                if isinstance(action.get("id"), str):
+                    step = part.step(action["id"])
+                    step.type, step.tool = _text(action, "type"), _text(action, "tool")
+                    step.depends_on = tuple(_texts(action.get("depends_on")))
+        elif kind == "proposal_ended":
+            part.ended = event.time
+            part.outcome = _text(data, "outcome")
+            part.error = _text(data, "error")
+            cost = data.get("cost")
+            if isinstance(cost, dict):
+                part.cost = {name: n for name, n in cost.items() if isinstance(n, int | float)}
+            part.irreversible = _texts(data.get("irreversible"))
+            part.waiting = [
+                (_text(w, "kind") or "", _text(w, "action_id") or "", _text(w, "reason") or "")
+                for w in _dicts(data.get("waiting"))
+            ]
+            self._mark_rolled_back(part)
+
+    @staticmethod
+    def _mark_rolled_back(part: Part) -> None:
+        # The log says that the proposal aborted, and with it which steps do not count any more.
+        if part.outcome == "aborted":
+            for step in part.steps.values():
+                step.rolled_back = step.status == "succeeded" and step.undoes is None
+
+    @staticmethod
+    def _compensation(kind: str, part: Part, action_id: str, data: Mapping[str, JsonValue]) -> None:
+        step = part.step(action_id)
+        if step.undoing is None:
+            step.undoing = Undoing(_text(data, "tool") or _text(data, "action") or "")
+            part.compensated.append(action_id)
+        step.undoing.status = {
+            "compensation_succeeded": "succeeded",
+            "compensation_failed": "failed",
+        }.get(kind, "executing")
+        step.undoing.error = _text(data, "error")
+        part.taking_back = action_id if kind == "compensation_started" else None
+
+    def _action(self, kind: str, event: Event, part: Part, data: Mapping[str, JsonValue]) -> None:
+        assert event.action_id is not None
+        step = part.touch(event.action_id)
+        if part.taking_back is not None and step.status == "proposed":
+            step.undoes = part.taking_back
+        error = _text(data, "error")
+        if kind == "action_validated":
+            step.status = "validated"
+        elif kind == "action_executing":
+            step.status = "executing"
+            step.started = step.started or event.time
+            step.began_at = step.began_at or self.events
+            step.tool = step.tool or _text(data, "tool")
+            attempt = data.get("attempt")
+            step.attempts = attempt if isinstance(attempt, int) else step.attempts + 1
+        elif kind == "action_retrying":
+            step.status = "retrying"
+            step.error = error
+            step.retries.append(Retry(_count(data, "attempt"), _number(data, "delay_ms"), error or ""))
+        elif kind == "action_deduplicated":
+            step.same_as = _text(data, "of") or ""
+        elif kind == "state_changed":
+            changes = data.get("changes")
+            if isinstance(changes, dict):
+                step.changes.update(changes)
+        elif kind == "policy_violation" or (kind.startswith("action_") and kind[7:] in TERMINAL):
+            step.denied = step.denied or kind == "policy_violation"
+            step.status = "rejected" if kind == "policy_violation" else kind[7:]
+            step.ended, step.ended_at = event.time, self.events
+            step.error = error
+            step.duration_ms = _number(data, "duration_ms")
+            if step.duration_ms is None and step.started is not None:
+                step.duration_ms = max(0.0, (event.time - step.started) * 1000)
+            step.is_cached = data.get("cached") is True
+            step.left_behind = _text(data, "left_behind") or step.left_behind
+
+    def _measure(self, span: Span) -> None:
+        if span.end is None or span.action_id is None:
+            return
+        part = self.parts.get(span.proposal_id or "")
+        step = part.steps.get(span.action_id) if part is not None else None
+        if step is not None and step.duration_ms is None and step.status in TERMINAL:
+            step.duration_ms = max(0.0, (span.end - span.start) * 1000)
+
+
+def split_runs(events: Iterable[Event]) -> dict[str, list[Event]]:
+    """Events by run, in the order in which the runs began; what belongs to no run is left out."""
+    runs: dict[str, list[Event]] = {}
+    for event in events:
+        if event.run_id is not None:
+            runs.setdefault(event.run_id, []).append(event)
+    return runs
+
+
+def _text(data: Mapping[str, JsonValue], key: str) -> str | None:
+    found = data.get(key)
+    return found if isinstance(found, str) else None
+
+
+def _number(data: Mapping[str, JsonValue], key: str) -> float | None:
+    found = data.get(key)
+    return float(found) if isinstance(found, int | float) and not isinstance(found, bool) and abs(found) < 1e15 else None
+
+
+def _count(data: Mapping[str, JsonValue], key: str) -> int:
+    found = data.get(key)
+    return found if isinstance(found, int) else 0
+
+
+def _texts(found: JsonValue) -> list[str]:
+    return [item for item in found if isinstance(item, str)] if isinstance(found, list | tuple) else []
+
+
+def _dicts(found: JsonValue) -> Iterator[dict[str, JsonValue]]:
+    if isinstance(found, list | tuple):
+        for item in found:
+            if isinstance(item, dict):
+                yield item

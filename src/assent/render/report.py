@@ -1,0 +1,143 @@
+"""What verify found, and which tools there are, as lines for people."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from rich.text import Text
+
+from assent.ir.json_value import JsonValue
+from assent.ir.tool_spec import ToolSchema
+from assent.render.text import clean, count, listing, value
+from assent.verify.report import Issue, Report
+
+_SHOWN = 50
+"""Of more than this, the rest are counted."""
+_SEVERITY = {"error": ("✗ error", "bold red"), "warning": ("! warning", "yellow"), "info": ("i info", "cyan")}
+
+
+def report_lines(report: Report, *, title: str = "") -> list[Text]:
+    """The report: the answer first, then every finding, then what would happen."""
+    errors, warnings = (sum(1 for i in report.issues if i.severity == s) for s in ("error", "warning"))
+    undecided = sum(1 for i in report.issues if i.is_undecided)
+    head = Text()
+    head.append(*(("✓ valid", "bold green") if report.valid else ("✗ invalid", "bold red")))
+    facts = [count(len(report.execution_order), "action"), count(len(report.execution_levels), "layer")]
+    facts += [count(n, noun) for n, noun in ((errors, "error"), (warnings, "warning")) if n]
+    facts += [f"{undecided:,} undecided"] if undecided else []
+    head.append(f"  {clean(title, 60)}", style="bold" if title else "")
+    head.append("  " + ", ".join(facts), style="dim")
+    lines = [head]
+    lines += _issues(report.issues)
+    lines += _levels(report.execution_levels)
+    if report.conflicts:
+        lines += ["", _heading("Kept in order because they use the same state key")]
+        lines += [
+            Text(f"  {clean(c.first, 60)} before {clean(c.then, 60)}: {clean(c.key, 60)} ({c.kind.replace('_', ' then ')})")
+            for c in report.conflicts[:_SHOWN]
+        ]
+        lines += _more(len(report.conflicts) - _SHOWN)
+    if report.simulated_state:
+        lines += ["", _heading("State afterwards, if all goes well")]
+        items = list(report.simulated_state.items())
+        lines += [Text(f"  {clean(key, 60)} = {value(new)}") for key, new in items[:_SHOWN]]
+        lines += _more(len(items) - _SHOWN)
+    return [Text(line) if isinstance(line, str) else line for line in lines]
+
+
+def _issues(issues: Sequence[Issue]) -> Iterator[Text]:
+    rank = {"error": 0, "warning": 1, "info": 2}
+    ranked = sorted(issues, key=lambda issue: rank.get(issue.severity, 3))
+    if ranked:
+        yield Text()
+        yield _heading("Findings")
+    for issue in ranked[:_SHOWN]:
+        words, style = _SEVERITY.get(issue.severity, (clean(issue.severity, 20), ""))
+        line = Text("  ")
+        line.append(f"{words:<10}", style=style)
+        if issue.action_id is not None:
+            line.append(f"{clean(issue.action_id, 60)}: ", style="bold")
+        line.append(clean(issue.message, 600))
+        if issue.tier not in ("decision_procedure", "proof"):
+            line.append(f"  ({issue.tier})", style="dim")
+        yield line
+    yield from _more(len(ranked) - _SHOWN)
+
+
+def _levels(levels: Sequence[Sequence[str]]) -> Iterator[Text]:
+    if levels:
+        yield Text()
+        yield _heading("Order")
+    for number, level in enumerate(levels[:_SHOWN], start=1):
+        names = ", ".join(clean(name, 40) for name in level[:12])
+        more = f" and {len(level) - 12:,} more" if len(level) > 12 else ""
+        yield Text(f"  {number:>3}. {names}{more}")
+    yield from _more(len(levels) - _SHOWN, "layer")
+
+
+def _more(number: int, noun: str = "") -> Iterator[Text]:
+    if number > 0:
+        yield Text(f"  … and {count(number, noun) if noun else f'{number:,}'} more", style="dim")
+
+
+def _heading(words: str) -> Text:
+    return Text(words, style="bold")
+
+
+def tool_lines(schemas: Iterable[ToolSchema]) -> list[Text]:
+    """Every tool: how it is called, what it does, how dangerous it is, whether it can be undone."""
+    lines: list[Text] = []
+    for schema in schemas:
+        if lines:
+            lines.append(Text())
+        line = Text()
+        line.append(clean(schema.name, 80), style="bold")
+        line.append(f"({_signature(schema)})")
+        if schema.returns is not None:
+            line.append(f" -> {_kind(schema.returns)}")
+        lines.append(line)
+        for words in clean(schema.description, 1000, lines=True).strip().splitlines():
+            lines.append(Text(f"  {words}"))
+        facts = [f"risk {schema.risk}", schema.undo]
+        if schema.idempotent and schema.risk != "idempotent":
+            facts.append("idempotent")
+        if schema.cache_ttl_secs is not None:
+            facts.append(f"cached for {schema.cache_ttl_secs:g} s")
+        if schema.rate_limit is not None:
+            facts.append(f"at most {schema.rate_limit.max_calls:,} calls in {schema.rate_limit.interval_secs:g} s")
+        if schema.labels:
+            facts.append("labels " + listing(schema.labels))
+        lines.append(Text("  " + ", ".join(facts), style="dim"))
+    return lines
+
+
+def _signature(schema: ToolSchema) -> str:
+    properties = schema.parameters.get("properties")
+    if not isinstance(properties, dict):
+        return "" if schema.parameters.get("additionalProperties") is False else "..."
+    required = schema.parameters.get("required")
+    needed = required if isinstance(required, list) else []
+    words = []
+    for name, kind in properties.items():
+        shown = f"{clean(name, 40)}: {_kind(kind)}"
+        if name not in needed:
+            shown += f" = {value(kind['default'], 30)}" if isinstance(kind, dict) and "default" in kind else " = ..."
+        words.append(shown)
+    return ", ".join(words)
+
+
+def _kind(schema: JsonValue) -> str:
+    """A JSON Schema in a word or two."""
+    if not isinstance(schema, dict):
+        return "any"
+    if isinstance(schema.get("enum"), list):
+        return " | ".join(value(item, 20) for item in schema["enum"][:6])
+    for word in ("anyOf", "oneOf"):
+        if isinstance(schema.get(word), list):
+            return " | ".join(dict.fromkeys(_kind(item) for item in schema[word][:6]))
+    kind = schema.get("type")
+    if kind == "array" and isinstance(schema.get("items"), dict):
+        return f"array of {_kind(schema['items'])}"
+    if isinstance(kind, list):
+        return " | ".join(clean(item, 20) for item in kind)
+    return clean(kind, 20) if isinstance(kind, str) else "any"

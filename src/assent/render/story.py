@@ -1,0 +1,275 @@
+"""A run told in sentences: what was asked, what happened in which order, who decided, what was undone, what next.
+
+Keep true:
+1. Only what the events say is told; where the log ends before the run does, the story says so.
+2. What went wrong is told before what went well is summed up; nothing is left out without being counted.
+3. The last lines say what to do, with a command where there is one.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import UTC, datetime
+
+from rich.text import Text
+
+from assent.events.event import Event, Span
+from assent.render.advice import advise
+from assent.render.history import TERMINAL, History, Part, Step
+from assent.render.marks import MARKS, mark, outcome_mark
+from assent.render.text import clean, count, duration, listing, value
+
+_FINE_SHOWN = 40
+"""Of more steps than this that went well or did not run, the rest are counted."""
+_TROUBLE_SHOWN = 200
+_LONG = 300
+"""Longest text that is quoted."""
+
+
+def tell(events: Iterable[Event], spans: Iterable[Span] = (), *, log: str = "") -> list[Text]:
+    """One run as a story, a line each; the events of other runs must have been left out.
+
+    Args:
+        log: The file the events come from, for the commands at the end.
+    """
+    return tell_history(History.of(events, spans), log=log)
+
+
+def tell_history(history: History, *, log: str = "") -> list[Text]:
+    """The same, from events that were put together before."""
+    lines: list[Text] = []
+    if not history.events and not history.parts:
+        return [Text("Nothing happened: there are no events.")]
+    lines += _opening(history)
+    several = len(history.parts) > 1
+    for number, part in enumerate(history.parts.values(), start=1):
+        if several:
+            lines += [Text(), Text(f"Plan {number}: '{clean(part.proposal_id, 60)}'", style="bold")]
+        lines += _section("What happened", _happened(part))
+        lines += _section("What it changed", _changed(part))
+        lines += _section("What was undone", _undone(part))
+        lines += _section("What could not be undone", _stuck(part))
+    lines += _section("Replanning", _replans(history))
+    lines += _section("What to do next", _next(history, log))
+    return lines
+
+
+def _section(title: str, body: Iterable[Text]) -> list[Text]:
+    found = list(body)
+    return [Text(), Text(title, style="bold"), *found] if found else []
+
+
+def _opening(history: History) -> Iterator[Text]:
+    part = history.last or Part("")
+    first = next(iter(history.parts.values()), part)
+    line = Text("Run ")
+    line.append(clean(history.run_id or "without an id", 60), style="bold")
+    line.append(f" of proposal '{clean(first.proposal_id, 60)}'")
+    if first.source and first.source != "unknown":
+        line.append(f", proposed by '{clean(first.source, 60)}'")
+    if history.caller or history.tenant:
+        who = [f"for caller '{clean(history.caller, 60)}'"] if history.caller else []
+        who += [f"in tenant '{clean(history.tenant, 60)}'"] if history.tenant else []
+        line.append(", " + " ".join(who))
+    yield line
+    facts = []
+    if first.started is not None:
+        facts.append(f"Began {_moment(first.started)}")
+    if first.started is not None and part.ended is not None:
+        facts.append(f"took {duration((part.ended - first.started) * 1000) or 'an unknown time'}")
+    if part.action_count is not None:
+        facts.append(count(part.action_count, "action"))
+    calls = part.cost.get("tool_calls")
+    if calls is not None:
+        facts.append(count(int(calls), "tool call"))
+    retries = part.cost.get("retries")
+    if retries:
+        facts.append(count(int(retries), "retry", "retries"))
+    if facts:
+        yield Text(", ".join(facts) + ".")
+    yield _outcome(part)
+    for failure in history.sink_failures[:3]:
+        yield Text(f"Some events may be missing elsewhere: a sink failed ({clean(failure, _LONG)}).", style="yellow")
+
+
+def _outcome(part: Part) -> Text:
+    if part.outcome is None:
+        look = MARKS["unknown"]
+        return Text(
+            f"{look.sign} The log ends before the run does: it still goes on, or its process was stopped.",
+            style=look.style,
+        )
+    look = outcome_mark(part.outcome)
+    line = Text(f"{look.sign} It ended {clean(look.word, 60)}", style=look.style)
+    line.append(f": {clean(part.error, _LONG)}" if part.error else ".", style="")
+    return line
+
+
+def _happened(part: Part) -> Iterator[Text]:
+    steps = [part.steps[name] for name in part.order if part.steps[name].undoes is None]
+    shown = _worth_telling(steps)
+    for group in together(shown):
+        if len(group) > 1:
+            yield Text(f"  {len(group)} at once:", style="dim")
+        for step in group:
+            yield from _step(step, "    " if len(group) > 1 else "  ", part.started)
+    if len(shown) < len(steps):
+        rest = Counter(step.status for step in steps)
+        rest.subtract(step.status for step in shown)
+        words = ", ".join(f"{n:,} {mark(status).word}" for status, n in rest.items() if n)
+        yield Text(f"  … and {len(steps) - len(shown):,} more: {clean(words, _LONG)}", style="dim")
+    untouched = [step.id for step in part.steps.values() if step.id not in part.order]
+    if part.outcome is None and untouched:
+        yield Text(f"  {count(len(untouched), 'action')} had not begun: {listing(untouched)}", style="dim")
+    elif part.outcome == "refused" and not steps:
+        yield Text("  Nothing ran: the plan was refused as a whole.")
+
+
+def _worth_telling(steps: list[Step]) -> list[Step]:
+    """Of a long run, the first steps of each kind, and more of those that went wrong."""
+    room = {"succeeded": _FINE_SHOWN, "skipped": _FINE_SHOWN, "canceled": _FINE_SHOWN}
+    told: list[Step] = []
+    for step in steps:
+        left = room.get(step.status, _TROUBLE_SHOWN)
+        if left > 0:
+            told.append(step)
+        room[step.status] = left - 1
+    return told
+
+
+def together(steps: Sequence[Step]) -> Iterator[list[Step]]:
+    """Steps in the order in which they started, those that overlapped with one another in one group."""
+    group: list[Step] = []
+    first_end: float = 0
+    for step in steps:
+        began, ended = step.began_at, step.ended_at if step.ended_at is not None else float("inf")
+        if group and began is not None and began < first_end:
+            group.append(step)
+            first_end = min(first_end, ended)
+            continue
+        if group:
+            yield group
+        group, first_end = [step], ended if began is not None else 0
+    if group:
+        yield group
+
+
+def _step(step: Step, indent: str, origin: float | None) -> Iterator[Text]:
+    look = mark(step.status)
+    line = Text(indent)
+    line.append(f"{look.sign} ", style=look.style)
+    line.append(clean(step.id, 60), style="bold")
+    if step.does:
+        line.append(f" ({clean(step.does, 60)})")
+    line.append(f" {_verb(step)}", style=look.style)
+    took = duration(step.duration_ms)
+    if took and step.status in ("succeeded", "failed", "unknown") and not step.is_cached:
+        line.append(f" {'in' if step.status == 'succeeded' else 'after'} {took}")
+    if step.same_as is not None:
+        line.append(f", with the answer of '{clean(step.same_as, 60)}'; no second call was made")
+    elif step.is_cached:
+        line.append(", answered from the cache")
+    if step.attempts > 1:
+        line.append(f", at attempt {step.attempts}")
+    if step.error and step.status in TERMINAL:
+        line.append(f": {clean(step.error, _LONG)}")
+    began = step.started if step.started is not None else step.ended
+    if origin is not None and began is not None and 0 <= began - origin < 1e9:
+        line.append(f"  +{began - origin:.3f} s", style="dim")
+    yield line
+    for retry in step.retries[:20]:
+        wait = duration(retry.delay_ms)
+        words = f"{indent}  {MARKS['retrying'].sign} attempt {retry.attempt - 1} failed ({clean(retry.error, _LONG)})"
+        yield Text(words + (f"; tried again after {wait}" if wait else "; tried again"), style="yellow")
+    if step.left_behind:
+        yield Text(f"{indent}  ! {clean(step.left_behind, _LONG)}", style="yellow")
+
+
+def _verb(step: Step) -> str:
+    if step.status == "rejected":
+        return "was rejected by policy" if step.denied else "was rejected"
+    if step.status in ("skipped", "canceled"):
+        return f"was {step.status}"
+    return {
+        "unknown": "ended with an unknown outcome",
+        "executing": "was running",
+        "retrying": "was about to be tried again",
+        "validated": "was about to start",
+        "proposed": "was mentioned",
+    }.get(step.status, clean(step.status, 30))
+
+
+def _changed(part: Part) -> Iterator[Text]:
+    undone = part.outcome == "aborted"
+    changes = [
+        (key, new, part.steps[name].id)
+        for name in part.order
+        if name in part.steps
+        for key, new in part.steps[name].changes.items()
+    ]
+    for key, new, by in changes[:_FINE_SHOWN]:
+        note = ", later undone" if undone else ""
+        yield Text(f"  {clean(key, 60)} = {value(new)}  (by '{clean(by, 60)}'{note})")
+    if len(changes) > _FINE_SHOWN:
+        yield Text(f"  … and {len(changes) - _FINE_SHOWN:,} more", style="dim")
+
+
+def _undone(part: Part) -> Iterator[Text]:
+    for name in part.compensated:
+        step = part.steps[name]
+        assert step.undoing is not None
+        how = f" with {clean(step.undoing.by, 60)}" if step.undoing.by else ""
+        if step.undoing.status == "succeeded":
+            yield Text(f"  {MARKS['rolled_back'].sign} {clean(name, 60)} was taken back{how}", style="blue")
+        elif step.undoing.status == "executing":
+            yield Text(f"  ? {clean(name, 60)}: taking it back{how} began, and its end is not in the log", style="yellow")
+    if part.rolled_back_keys:
+        keys = listing(part.rolled_back_keys)
+        yield Text(f"  {MARKS['rolled_back'].sign} the state was put back: {keys}", style="blue")
+    elif part.rolled_back_keys is not None:
+        yield Text("  the state had not been changed, so nothing had to be put back", style="dim")
+
+
+def _stuck(part: Part) -> Iterator[Text]:
+    for name in part.compensated:
+        step = part.steps[name]
+        if step.undoing is not None and step.undoing.status not in ("succeeded", "executing"):
+            how = f" with {clean(step.undoing.by, 60)}" if step.undoing.by else ""
+            why = clean(step.undoing.error or "no reason was logged", _LONG)
+            yield Text(f"  ✗ {clean(name, 60)}: taking it back{how} failed: {why}", style="bold red")
+    for name in part.irreversible[:_FINE_SHOWN]:
+        found = part.steps.get(name)
+        what = f" ({clean(found.does, 60)})" if found is not None and found.does else ""
+        yield Text(f"  ! {clean(name, 60)}{what} took effect and cannot be taken back", style="bold red")
+    if len(part.irreversible) > _FINE_SHOWN:
+        yield Text(f"  … and {len(part.irreversible) - _FINE_SHOWN:,} more", style="dim")
+    for step in part.steps.values():
+        if step.status == "unknown":
+            yield Text(f"  ? {clean(step.id, 60)}: it is not known whether it took effect", style="bold yellow")
+
+
+def _replans(history: History) -> Iterator[Text]:
+    words = {
+        "replan_attempted": "a new plan was asked for",
+        "replan_proposal_received": "a new plan came",
+        "replan_rejected": "the new plan was not accepted",
+        "replan_exhausted": "no attempt was left",
+    }
+    for kind, reason in history.replans[:_FINE_SHOWN]:
+        why = f": {clean(reason, _LONG)}" if reason else ""
+        yield Text(f"  {words.get(kind, clean(kind, 40))}{why}")
+
+
+def _next(history: History, log: str) -> Iterator[Text]:
+    for sentence, command in advise(history, log):
+        yield Text(f"  - {sentence}")
+        if command:
+            yield Text(f"      {command}", style="bold")
+
+
+def _moment(time: float) -> str:
+    try:
+        return datetime.fromtimestamp(time, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    except (ValueError, OverflowError, OSError):
+        return "at a time that is no time"

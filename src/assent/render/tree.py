@@ -1,0 +1,218 @@
+"""A run as a tree of layers: while it goes on, and when it has ended.
+
+Keep true:
+1. It fits: however many actions there are, at most `max_lines` lines are drawn, and what is left out is
+   counted by status.
+2. What runs and what went wrong is shown before what is fine.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from rich.text import Text
+from rich.tree import Tree
+
+from assent.render.history import History, Part, Step
+from assent.render.marks import MARKS, mark, outcome_mark
+from assent.render.text import clean, columns, count, duration
+
+_URGENCY = {
+    "executing": 0,
+    "retrying": 0,
+    "failed": 1,
+    "unknown": 1,
+    "rejected": 2,
+    "canceled": 3,
+    "skipped": 3,
+    "rolled_back": 4,
+    "succeeded": 5,
+    "validated": 6,
+    "proposed": 6,
+}
+_ID_WIDTH = 28
+_TOOL_WIDTH = 24
+
+
+class Rows(NamedTuple):
+    """One stretch of the tree: the steps of a layer that are shown, and how the others stand."""
+
+    label: str
+    shown: Sequence[Step]
+    hidden: Counter[str]
+
+
+def draw_tree(
+    history: History,
+    layers: Sequence[Sequence[str]],
+    *,
+    title: str = "",
+    now: float | None = None,
+    max_lines: int = 200,
+    width: int = 100,
+) -> Tree:
+    """The newest proposal of a run, layer by layer.
+
+    Args:
+        layers: Ids of actions; ids that are in no layer only run to take others back.
+        title: What to call the plan, such as its file.
+        now: The present in seconds since the epoch, to show how long running steps have been at it.
+    """
+    part = history.last or Part("")
+    tree = Tree(_head(part, layers, title, now), guide_style="dim")
+    every = [[part.step(action_id) for action_id in layer] for layer in layers]
+    undoing = [part.step(action_id) for action_id in part.compensated]
+    for step in part.steps.values():
+        if step.undoing is not None and step.id not in part.compensated:
+            undoing.append(step)
+    names = _widths(step for layer in every for step in layer)
+    room = max(4, max_lines - 1 - (len(undoing) + 1 if undoing else 0))
+    for rows in fit(every, room):
+        if not rows.shown:
+            tree.add(_tally(rows.label, rows.hidden))
+            continue
+        branch = tree.add(Text(rows.label, style="dim"))
+        for step in rows.shown:
+            branch.add(_line(step, names, now, width))
+        if rows.hidden:
+            branch.add(_tally(f"+{rows.hidden.total():,} more", rows.hidden))
+    if undoing:
+        branch = tree.add(Text("taking back", style="dim"))
+        for step in undoing[: max(1, max_lines // 2)]:
+            branch.add(_undo_line(step, names, width))
+    return tree
+
+
+def fit(layers: Sequence[Sequence[Step]], room: int) -> list[Rows]:
+    """Choose what to show of the layers so that it takes at most `room` lines."""
+    if sum(len(layer) + 1 for layer in layers) <= room:
+        return [Rows(f"layer {n}", layer, Counter()) for n, layer in enumerate(layers, start=1)]
+    ranked = sorted(
+        (_URGENCY.get(step.look, 6), n, position)
+        for n, layer in enumerate(layers)
+        for position, step in enumerate(layer)
+    )
+    chosen = room
+    while True:
+        rows = _choose(layers, {(n, position) for _, n, position in ranked[:chosen]})
+        if chosen == 0 or sum(len(r.shown) + bool(r.hidden) + bool(r.shown) for r in rows) <= room:
+            return rows
+        chosen = chosen * 3 // 4
+
+
+def _choose(layers: Sequence[Sequence[Step]], chosen: set[tuple[int, int]]) -> list[Rows]:
+    found: list[Rows] = []
+    closed: Counter[str] = Counter()
+    first = 0
+    shown_layers = {n for n, _ in chosen}
+    for n, layer in enumerate(layers):
+        if n not in shown_layers:
+            closed.update(step.look for step in layer)
+            continue
+        if closed:
+            found.append(_closed(first, n - 1, closed))
+        shown = [step for position, step in enumerate(layer) if (n, position) in chosen]
+        hidden = Counter(step.look for position, step in enumerate(layer) if (n, position) not in chosen)
+        found.append(Rows(f"layer {n + 1}", shown, hidden))
+        closed, first = Counter(), n + 1
+    if closed:
+        found.append(_closed(first, len(layers) - 1, closed))
+    return found
+
+
+def _closed(first: int, last: int, tally: Counter[str]) -> Rows:
+    label = f"layer {first + 1}" if first == last else f"layers {first + 1:,} to {last + 1:,}"
+    return Rows(label, (), tally.copy())
+
+
+def _head(part: Part, layers: Sequence[Sequence[str]], title: str, now: float | None) -> Text:
+    line = Text(no_wrap=True)
+    if part.outcome is not None:
+        look = outcome_mark(part.outcome)
+        line.append(f"{look.sign} {clean(look.word, 30)}", style=look.style)
+    else:
+        look = MARKS["executing"]
+        line.append(f"{look.sign} {look.word}", style=look.style)
+    line.append(f"  {clean(title or part.proposal_id, 60)}", style="bold")
+    total = sum(map(len, layers))
+    facts = [count(total, "action"), count(len(layers), "layer")]
+    if part.outcome is None:
+        done = sum(1 for layer in layers for action_id in layer if part.step(action_id).ended is not None)
+        facts[0] = f"{done:,} of {facts[0]}"
+    end = part.ended or now
+    if part.started is not None and end is not None:
+        facts.append(duration((end - part.started) * 1000))
+    line.append("  " + ", ".join(facts), style="dim")
+    return line
+
+
+def _widths(steps: Iterable[Step]) -> tuple[int, int]:
+    """Columns for ids and for tools, so that the lines of all layers align."""
+    ids = tools = 0
+    for step in steps:
+        ids = max(ids, min(_ID_WIDTH, columns(step.id)))
+        tools = max(tools, min(_TOOL_WIDTH, columns(step.does)))
+    return ids, tools
+
+
+def _pad(text: str, width: int) -> str:
+    shown = clean(text, width) if width else ""
+    return shown + " " * (width - columns(shown))
+
+
+def _line(step: Step, names: tuple[int, int], now: float | None, width: int) -> Text:
+    look = mark(step.look)
+    line = Text(no_wrap=True, overflow="ellipsis")
+    line.append(f"{look.sign} ", style=look.style)
+    line.append(_pad(step.id, names[0]), style="bold")
+    line.append(f"  {_pad(step.does, names[1])}  ", style="dim")
+    line.append(f"{clean(look.word, 20):<10}", style=look.style)
+    took = step.duration_ms
+    if took is None and step.status in ("executing", "retrying") and step.started is not None and now is not None:
+        took = (now - step.started) * 1000
+    line.append(f" {duration(took):>8}")
+    said = _remark(step)
+    if said:
+        line.append("  " + clean(said, max(20, width - line.cell_len - 12)), style="dim" if step.error is None else "")
+    return line
+
+
+def _remark(step: Step) -> str:
+    words: list[str] = []
+    if step.status == "retrying" and step.retries:
+        words.append(f"attempt {step.retries[-1].attempt} after {duration(step.retries[-1].delay_ms) or 'a wait'}")
+    elif step.attempts > 1:
+        words.append(f"attempt {step.attempts}")
+    if step.same_as is not None:
+        words.append(f"same answer as '{step.same_as}'")
+    elif step.is_cached:
+        words.append("from the cache")
+    if step.error:
+        words.append(step.error)
+    return ": ".join(words)
+
+
+def _undo_line(step: Step, names: tuple[int, int], width: int) -> Text:
+    undoing = step.undoing
+    assert undoing is not None
+    look = mark(undoing.status)
+    line = Text(no_wrap=True, overflow="ellipsis")
+    line.append(f"{look.sign} ", style=look.style)
+    line.append(_pad(step.id, names[0]), style="bold")
+    line.append(f"  {_pad(undoing.by, names[1])}  ", style="dim")
+    line.append(f"{clean(look.word, 20):<10}", style=look.style)
+    if undoing.error:
+        line.append("  " + clean(undoing.error, max(20, width - line.cell_len - 12)))
+    return line
+
+
+def _tally(label: str, tally: Counter[str]) -> Text:
+    line = Text(f"{label}: ", style="dim", no_wrap=True)
+    parts = sorted(tally.items(), key=lambda item: (_URGENCY.get(item[0], 6), item[0]))
+    for n, (status, number) in enumerate(parts):
+        look = mark(status)
+        line.append(", " if n else "")
+        line.append(f"{number:,} {clean(look.word, 20)}", style=look.style)
+    return line

@@ -1,0 +1,247 @@
+"""One attempt at one tool call: arguments in, JSON out, and a time limit that really stops the work.
+
+Keep true:
+1. Whatever a tool does (raises, hangs, exits, cancels itself, answers with junk), an attempt ends in an
+   output or an `AttemptFailed`; only our own cancellation passes through.
+2. An attempt that may have had an effect and has no answer is `unknown`, and says so.
+3. A tool gets its own copy of what it may change.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from assent.errors import NotJson, ToolError
+from assent.ir.json_value import JsonValue, copy_json
+from assent.ir.tool_spec import ToolSchema
+from assent.runtime.guards.rate_limit import RateLimiter
+from assent.runtime.workers import Workers
+from assent.tools.context import ToolContext
+from assent.tools.output import to_json
+from assent.tools.tool import Tool
+
+GRACE_S = 1.0
+"""How long a task that was told to stop may take to do so before it is left behind."""
+
+_UNKNOWN_OUTCOME = (TimeoutError, ConnectionError, EOFError)
+_NEVER_BEGAN = (ConnectionRefusedError,)
+
+
+class AttemptFailed(Exception):
+    """An attempt that gave no output."""
+
+    def __init__(self, error: str, *, retry: bool = True, unknown: bool = False, left_behind: str = "") -> None:
+        self.error = error
+        self.retry = retry
+        """Whether another attempt could help."""
+        self.unknown = unknown
+        """Whether the effect may have happened all the same."""
+        self.left_behind = left_behind
+        """What could not be stopped, in words."""
+        super().__init__(error)
+
+
+def failure_of(error: BaseException) -> AttemptFailed:
+    """What an exception that came out of a tool means."""
+    if isinstance(error, AttemptFailed):
+        return error
+    if isinstance(error, ToolError):
+        return AttemptFailed(str(error) or "the tool failed", retry=error.retry, unknown=error.unknown)
+    if isinstance(error, asyncio.CancelledError):
+        return AttemptFailed("the tool cancelled itself", unknown=True)
+    if isinstance(error, SystemExit):
+        return AttemptFailed(f"the tool tried to exit the process (code {error.code!r:.40})", unknown=True)
+    unknown = isinstance(error, _UNKNOWN_OUTCOME) and not isinstance(error, _NEVER_BEGAN)
+    text = _words_of(error)
+    return AttemptFailed(f"{type(error).__name__}: {text}" if text else type(error).__name__, unknown=unknown)
+
+
+def _words_of(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception:
+        return "(an error that cannot be shown)"
+
+
+def arguments(
+    tool: Tool, parameters: dict[str, JsonValue], context: Callable[[], ToolContext]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """What to call the function with."""
+    positional: tuple[Any, ...] = ()
+    if tool.takes_object:
+        positional = (copy_json(parameters),)
+        named: dict[str, Any] = {}
+    elif tool.bind is not None:
+        named = tool.bind(copy_json(parameters))
+    else:
+        named = parameters
+        for value in parameters.values():
+            if type(value) is dict or type(value) is list:
+                named = copy_json(parameters)
+                break
+    if tool.context_parameter is not None:
+        named = {**named, tool.context_parameter: context()}
+    return positional, named
+
+
+def checked_output(tool: Tool, value: Any) -> JsonValue:
+    """A tool's answer as JSON of our own.
+
+    Raises:
+        AttemptFailed: it is not JSON, or not what the tool declares. Never worth another try: the effect
+            has happened, only the answer is bad.
+    """
+    try:
+        output = to_json(value, "output")
+    except NotJson as error:
+        raise AttemptFailed(f"the tool's answer cannot be used: {error}", retry=False) from None
+    if tool.validate_returns is not None:
+        wrong = tool.validate_returns(output)
+        if wrong:
+            raise AttemptFailed(f"the tool's answer does not fit its declared 'returns': {wrong}", retry=False)
+    return output
+
+
+def handler(tool: Tool) -> Callable[..., Any]:
+    """The function behind a tool.
+
+    Raises:
+        AttemptFailed: only its schema is known here.
+    """
+    if tool.fn is None:
+        raise AttemptFailed(f"no handler for tool '{tool.name}'", retry=False)
+    return tool.fn
+
+
+def is_plain(tool: Tool, timeout_ms: int | None) -> bool:
+    """Whether an attempt needs nothing around the bare call: no limit on time or rate, no thread."""
+    return (tool.is_async or tool.cheap) and timeout_ms is None and tool.schema.rate_limit is None
+
+
+class Attempt:
+    """One attempt that needs a time limit, a turn or a thread."""
+
+    __slots__ = ("_limiter", "_tenant", "_tool", "_workers", "begun")
+
+    def __init__(self, tool: Tool | None, tenant: str | None, workers: Workers, limiter: RateLimiter) -> None:
+        """Without a tool nothing is run: an action on the state has attempts too, but makes no call."""
+        self._tool: Tool = tool  # type: ignore[assignment]
+        self._tenant = tenant
+        self._workers = workers
+        self._limiter = limiter
+        self.begun = False
+        """Whether the tool itself has been entered; before, nothing can have happened."""
+
+    async def run(self, positional: tuple[Any, ...], named: dict[str, Any], timeout_ms: int | None) -> Any:
+        """The function's own answer.
+
+        Raises:
+            AttemptFailed: it ran out of time.
+            BaseException: whatever the tool raised.
+        """
+        if timeout_ms is None:
+            return await self._enter(positional, named)
+        deadline = asyncio.get_running_loop().time() + timeout_ms / 1000
+        if self._tool.schema.rate_limit is not None:
+            try:
+                async with asyncio.timeout_at(deadline):
+                    await self._wait_turn(self._tool.schema)
+            except TimeoutError:
+                raise _timed_out(timeout_ms, begun=False) from None
+        if self._tool.is_async:
+            return await self._enter_task(positional, named, deadline, timeout_ms)
+        # Also a cheap function: only outside our own thread can its time be limited.
+        return await self._enter_thread(positional, named, deadline, timeout_ms)
+
+    async def _enter(self, positional: tuple[Any, ...], named: dict[str, Any]) -> Any:
+        if self._tool.schema.rate_limit is not None:
+            await self._wait_turn(self._tool.schema)
+        if not self._tool.is_async and not self._tool.cheap:
+            return await self._enter_thread(positional, named, None, None)
+        call = handler(self._tool)
+        self.begun = True
+        answer = call(*positional, **named)
+        return await answer if self._tool.is_async else answer
+
+    async def _wait_turn(self, schema: ToolSchema) -> None:
+        assert schema.rate_limit is not None
+        await self._limiter.acquire(self._tenant, schema.name, schema.rate_limit)
+
+    async def _enter_task(
+        self, positional: tuple[Any, ...], named: dict[str, Any], deadline: float, timeout_ms: int
+    ) -> Any:
+        loop = asyncio.get_running_loop()
+        call = handler(self._tool)
+        self.begun = True
+        task = loop.create_task(_guarded(call(*positional, **named)))
+        try:
+            await asyncio.wait((task,), timeout=max(0.0, deadline - loop.time()))
+        except asyncio.CancelledError:
+            await stop_tasks([task])
+            raise
+        if not task.done():
+            left = await stop_tasks([task])
+            raise _timed_out(timeout_ms, left_behind="the task did not stop when told to" if left else "")
+        ok, answer = task.result()
+        if ok:
+            return answer
+        raise answer
+
+    async def _enter_thread(
+        self,
+        positional: tuple[Any, ...],
+        named: dict[str, Any],
+        deadline: float | None,
+        timeout_ms: int | None,
+    ) -> Any:
+        loop = asyncio.get_running_loop()
+        call = handler(self._tool)
+        job = self._workers.submit(loop, lambda: call(*positional, **named))
+        try:
+            left_s = None if deadline is None else max(0.0, deadline - loop.time())
+            await asyncio.wait((job.future,), timeout=left_s)
+        except asyncio.CancelledError:
+            self.begun = self._workers.give_up(job)
+            raise
+        if not job.future.done():
+            self.begun = self._workers.give_up(job)
+            assert timeout_ms is not None
+            words = "its thread cannot be stopped; a late answer is dropped" if self.begun else ""
+            raise _timed_out(timeout_ms, begun=self.begun, left_behind=words)
+        self.begun = True
+        ok, answer = job.future.result()
+        if ok:
+            return answer
+        raise answer
+
+
+async def _guarded(call: Any) -> tuple[bool, Any]:
+    """A tool's coroutine, with every ending turned into a value: an exit must not end the event loop."""
+    task = asyncio.current_task()
+    try:
+        return True, await call
+    except asyncio.CancelledError as error:
+        if task is not None and task.cancelling():
+            raise
+        return False, error
+    except (KeyboardInterrupt, GeneratorExit):
+        raise
+    except BaseException as error:
+        return False, error
+
+
+def _timed_out(timeout_ms: int, *, begun: bool = True, left_behind: str = "") -> AttemptFailed:
+    return AttemptFailed(f"action timed out after {timeout_ms} ms", unknown=begun, left_behind=left_behind)
+
+
+async def stop_tasks(tasks: list[asyncio.Task[Any]]) -> list[asyncio.Task[Any]]:
+    """Cancel tasks and give them a moment to end; returns those that would not."""
+    for task in tasks:
+        task.cancel()
+    _, pending = await asyncio.wait(tasks, timeout=GRACE_S)
+    for task in pending:
+        # Left behind: whatever it ends with later, nobody is there to hear it.
+        task.add_done_callback(lambda t: t.cancelled() or t.exception())
+    return list(pending)

@@ -1,0 +1,1 @@
+"""What stands around a call: earlier answers, and how often a tool may start."""

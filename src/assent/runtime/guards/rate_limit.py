@@ -1,0 +1,44 @@
+"""Tools that may start only so often: callers wait their turn, tenant by tenant.
+
+A turn is a moment, handed out in the order of asking; waiting for it is plain sleep. There is no lock,
+so nothing ties the limiter to one event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+
+from assent.ir.tool_spec import RateLimit
+
+
+class RateLimiter:
+    """Starts of each tool within a sliding window, for each tenant on its own."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._turns: dict[tuple[str | None, str], deque[float]] = {}
+
+    async def acquire(self, tenant: str | None, tool: str, limit: RateLimit) -> None:
+        """Return when it is the caller's turn. A caller that is cancelled gives its turn back."""
+        turns = self._turns.get((tenant, tool))
+        if turns is None or turns.maxlen != limit.max_calls:
+            if len(self._turns) >= 10_000:
+                self._forget_idle()
+            turns = self._turns[tenant, tool] = deque(turns or (), maxlen=limit.max_calls)
+        now = self._clock()
+        turn = now if len(turns) < limit.max_calls else max(now, turns[0] + limit.interval_secs)
+        turns.append(turn)
+        if turn > now:
+            try:
+                await asyncio.sleep(turn - now)
+            except asyncio.CancelledError:
+                if turn in turns:
+                    turns.remove(turn)
+                raise
+
+    def _forget_idle(self) -> None:
+        now = self._clock()
+        for key in [k for k, turns in self._turns.items() if not turns or turns[-1] < now - 3600]:
+            del self._turns[key]

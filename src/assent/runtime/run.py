@@ -1,0 +1,374 @@
+"""One run: a proposal, and the proposals that replace it when it fails.
+
+Keep true:
+1. Cost and budget span all attempts; a failed proposal is never executed a second time.
+2. Whatever happens, the state is either kept or undone, and every span is ended.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from time import perf_counter, time
+from typing import NamedTuple
+
+import msgspec
+
+from assent.errors import DecodeError
+from assent.events.event import Span
+from assent.ir.codec import decode_proposal
+from assent.ir.graph import Graph
+from assent.ir.json_value import JsonValue
+from assent.ir.proposal import Proposal
+from assent.ir.result import (
+    ActionResult,
+    CompensationResult,
+    CostSummary,
+    Outcome,
+    ProposalResult,
+    Waiting,
+)
+from assent.policy.budget import Allowance
+from assent.policy.gate import Gate
+from assent.runtime.execution import Execution, RunInfo, Stop
+from assent.runtime.replan import FailedAction, ReplanCallback, ReplanConfig, ReplanContext
+from assent.runtime.schedule import Schedule, Scheduler
+from assent.runtime.services import Services
+from assent.runtime.trajectory import Trajectory, TrajectoryOutcome, TrajectoryStep, reward_of
+from assent.runtime.undo import undo
+from assent.verify.report import Report
+
+_LISTED_ACTIONS = 1000
+"""A longer plan is logged by its size alone."""
+
+
+class Settings(NamedTuple):
+    """How a runtime runs proposals."""
+
+    schedule: Schedule
+    max_concurrency: int
+    replan: ReplanCallback | None
+    replan_config: ReplanConfig
+
+
+class Run:
+    """One call of `execute`."""
+
+    def __init__(
+        self,
+        services: Services,
+        settings: Settings,
+        gate: Gate,
+        info: RunInfo,
+        allowance: Allowance,
+        check: Callable[[Proposal], Report],
+    ) -> None:
+        """`check` verifies a replanned proposal before it is executed."""
+        self._services = services
+        self._settings = settings
+        self._gate = gate
+        self._info = info
+        self._allowance = allowance
+        self._check = check
+        self._cost = CostSummary()
+        self._compensations: list[CompensationResult] = []
+        self._irreversible: list[str] = []
+        self._attempt = 0
+        self._execution: Execution | None = None
+
+    async def execute(self, proposal: Proposal, *, must_succeed: bool = False) -> ProposalResult:
+        """Run the proposal, and ask for others while it fails and replans are left.
+
+        With `must_succeed` anything short of success is undone like an abort.
+        """
+        result = await self._once(proposal, must_succeed)
+        asked = 0
+        rejections: list[str] = []
+        gave_up = False
+        while not gave_up and self._wants_replan(result) and asked < self._settings.replan_config.max_replans:
+            asked += 1
+            answer, gave_up = await self._ask(proposal, result, asked, rejections)
+            if answer is not None:
+                self._attempt += 1
+                result = await self._once(answer, must_succeed)
+        if asked and not gave_up and self._wants_replan(result):
+            self.emit("replan_exhausted", proposal.id, {"attempts": asked})
+        result = msgspec.structs.replace(
+            result,
+            cost=self._cost,
+            compensations=self._compensations,
+            irreversible=self._irreversible,
+            replans=self._attempt,
+        )
+        self._keep_trajectory(proposal, result)
+        self._services.events.flush()
+        return result
+
+    # One attempt
+
+    async def _once(self, proposal: Proposal, must_succeed: bool) -> ProposalResult:
+        graph = Graph(proposal.actions, self._gate.footprint if self._gate.touches else None)
+        x = Execution(
+            self._services, proposal, graph, self._gate, self._info, self._allowance, self._attempt
+        )
+        self._execution = x
+        info = self._info
+        root = Span("proposal", info.trace_id, x.span_id, None, time(), info.run_id, proposal.id)
+        self._services.events.begin_span(root)
+        x.emit("proposal_received", data=_description(proposal, graph))
+        reason = "; ".join(f.message for f in graph.faults) or self._gate.refusal(len(proposal.actions))
+        if reason:
+            return self._refuse(x, root, reason)
+        try:
+            calls = sum(proposal.actions[i].type == "tool_call" for i in graph.order)
+            await Scheduler(x, max_concurrency=self._settings.max_concurrency).run(
+                self._settings.schedule,
+                one_by_one=self._allowance.may_run_out(len(graph.order), calls),
+            )
+            if must_succeed and any(x.status[i] != "succeeded" for i in graph.order):
+                stop = x.stop
+                x.abort(stop.error if stop is not None else _first_problem(x))
+            if x.stop is not None and x.stop.kind == "aborted":
+                undone = await undo(x)
+                self._compensations += undone.compensations
+                self._irreversible += undone.irreversible
+            else:
+                self._services.state.commit(x.unit)
+                self._services.answers.adopt(x.page)
+            for target in graph.targets:
+                if x.results[target] is None:
+                    x.skip(target, "kept as a compensation; it was not needed")
+        except BaseException:
+            # Our own fault, or the process is going down: leave no half-written state and no open span.
+            self._services.state.undo(x.unit)
+            x.close_spans()
+            self._services.events.end_span(root, "error")
+            self._services.events.flush()
+            raise
+        return self._close(x, root, _outcome(x), x.stop.error if x.stop is not None else None)
+
+    def _refuse(self, x: Execution, root: Span, reason: str) -> ProposalResult:
+        for i in range(x.size):
+            x.refuse(i, reason)
+        self._services.state.commit(x.unit)
+        return self._close(x, root, "refused", reason)
+
+    def _close(self, x: Execution, root: Span, outcome: Outcome, error: str | None) -> ProposalResult:
+        results = x.results[: x.size]
+        self._cost = _added(self._cost, x)
+        waiting = [
+            Waiting(kind="unknown_outcome", action_id=r.action_id, reason=r.error or "")
+            for r in results
+            if r is not None and r.status == "unknown"
+        ]
+        info = self._info
+        result = ProposalResult(
+            proposal_id=x.proposal.id,
+            run_id=info.run_id,
+            trace_id=info.trace_id,
+            outcome=outcome,
+            error=error,
+            results=results,  # type: ignore[arg-type]
+            cost=self._cost,
+            waiting=waiting,
+            irreversible=self._irreversible,
+            compensations=self._compensations,
+        )
+        x.emit("proposal_ended", data=_ending(result))
+        self._services.events.end_span(root, "ok" if outcome == "succeeded" else "error")
+        return result
+
+    # Replanning
+
+    def _wants_replan(self, result: ProposalResult) -> bool:
+        if self._settings.replan is None or self._settings.replan_config.max_replans <= 0:
+            return False
+        if result.outcome == "aborted":
+            return True
+        return result.outcome == "partial" and any(r.status in ("failed", "unknown") for r in result.results)
+
+    async def _ask(
+        self, original: Proposal, result: ProposalResult, asked: int, rejections: list[str]
+    ) -> tuple[Proposal | None, bool]:
+        """Ask for another proposal: (one that may be executed or None, whether to give up)."""
+        config = self._settings.replan_config
+        assert self._settings.replan is not None and self._execution is not None
+        if config.delay_ms > 0:
+            await asyncio.sleep(config.delay_ms / 1000)
+        failed = _failed_actions(self._execution)
+        self.emit("replan_attempted", original.id, {"attempt": asked, "failed_count": len(failed)})
+        context = ReplanContext(
+            proposal_id=original.id,
+            attempt=asked,
+            failed_actions=failed,
+            completed_action_ids=[
+                r.action_id for r in result.results if r.status == "succeeded" and not r.rolled_back
+            ],
+            state=self._services.state.scoped(self._info.tenant).snapshot(),
+            replans_remaining=config.max_replans - asked,
+            original_source=original.source,
+            original_action_count=len(original.actions),
+            original_context=original.context,
+            rejections=tuple(rejections),
+        )
+        try:
+            answer = self._settings.replan(context)
+            if inspect.isawaitable(answer):
+                answer = await answer
+        except Exception as error:
+            words = f"{type(error).__name__}: {error}"
+            self.emit(
+                "replan_exhausted", original.id, {"reason": "callback_error", "error": words, "attempts": asked}
+            )
+            return None, True
+        try:
+            proposal = decode_proposal(answer)
+            problems = self._problems(proposal) if config.verify_before_execute else []
+        except DecodeError as error:
+            problems = [str(error)]
+        if problems:
+            rejections.append("; ".join(problems))
+            self.emit("replan_rejected", original.id, {"attempt": asked, "errors": problems})
+            return None, False
+        self.emit(
+            "replan_proposal_received",
+            original.id,
+            {"attempt": asked, "new_proposal_id": proposal.id, "new_action_count": len(proposal.actions)},
+        )
+        return proposal, False
+
+    def _problems(self, proposal: Proposal) -> list[str]:
+        report = self._check(proposal)
+        return [
+            f"{i.action_id}: {i.message}" if i.action_id else i.message
+            for i in report.issues
+            if i.severity == "error"
+        ]
+
+    def emit(self, kind: str, proposal_id: str, data: dict[str, JsonValue]) -> None:
+        """Record an event of this run."""
+        info = self._info
+        self._services.events.append(
+            kind, info.run_id, proposal_id, None, info.trace_id, None, info.tenant, data
+        )
+
+    # Learning
+
+    def _keep_trajectory(self, original: Proposal, result: ProposalResult) -> None:
+        store = self._services.trajectories
+        x = self._execution
+        if store is None or x is None or result.outcome == "refused":
+            return
+        outcome: TrajectoryOutcome = "success" if result.succeeded else "failed"
+        if self._attempt:
+            outcome = "replan_success" if result.succeeded else "replan_exhausted"
+        steps = [
+            TrajectoryStep(
+                kind=f"action_{r.status}",
+                action_id=r.action_id,
+                tool=x.actions[i].tool,
+                error=r.error,
+                duration_ms=r.duration_ms,
+                state_before=x.before.get(i, {}),
+                state_after=r.state_changes,
+                reward=reward_of(r.status),
+            )
+            for i, r in enumerate(result.results)
+        ]
+        try:
+            store.append(
+                Trajectory(
+                    proposal_id=original.id,
+                    run_id=result.run_id,
+                    source=original.source,
+                    outcome=outcome,
+                    timestamp=datetime.now(UTC),
+                    duration_ms=(perf_counter() - self._info.started) * 1000,
+                    attempts=self._attempt + 1,
+                    steps=steps,
+                )
+            )
+        except Exception as error:
+            words = f"{type(error).__name__}: {error}"
+            self.emit("sink_failed", original.id, {"sink": type(store).__name__, "error": words})
+
+
+def _description(proposal: Proposal, graph: Graph) -> dict[str, JsonValue]:
+    data: dict[str, JsonValue] = {"source": proposal.source, "action_count": len(proposal.actions)}
+    if len(proposal.actions) <= _LISTED_ACTIONS:
+        data["actions"] = [
+            {
+                "id": a.id,
+                "type": a.type,
+                "tool": a.tool,
+                "depends_on": [proposal.actions[p].id for p in graph.explicit[i]],
+            }
+            for i, a in enumerate(proposal.actions)
+        ]
+        data["order"] = graph.ids(graph.order)
+    return data
+
+
+def _ending(result: ProposalResult) -> dict[str, JsonValue]:
+    data: dict[str, JsonValue] = {"outcome": result.outcome, "cost": msgspec.to_builtins(result.cost)}
+    if result.error is not None:
+        data["error"] = result.error
+    if result.irreversible:
+        data["irreversible"] = list(result.irreversible)
+    if result.compensations:
+        data["compensations"] = msgspec.to_builtins(result.compensations)
+    if result.waiting:
+        data["waiting"] = msgspec.to_builtins(result.waiting)
+    return data
+
+
+def _outcome(x: Execution) -> Outcome:
+    if x.stop is not None and (
+        x.stop.kind == "aborted" or any(x.status[i] != "succeeded" for i in x.graph.order)
+    ):
+        return x.stop.kind
+    return "succeeded" if all(x.status[i] == "succeeded" for i in x.graph.order) else "partial"
+
+
+def _first_problem(x: Execution) -> str:
+    for i in x.graph.order:
+        if x.status[i] != "succeeded":
+            result = x.results[i]
+            return f"action '{x.actions[i].id}' did not succeed: {result.error if result else 'it never ran'}"
+    return "the plan did not succeed"
+
+
+def _failed_actions(x: Execution) -> Sequence[FailedAction]:
+    return [
+        FailedAction(action_id=a.id, tool=a.tool, error=r.error or "", parameters=a.parameters)
+        for a, r in zip(x.actions, x.results[: x.size], strict=False)
+        if r is not None and r.status in ("failed", "unknown", "rejected")
+    ]
+
+
+def _added(cost: CostSummary, x: Execution) -> CostSummary:
+    """`cost` and what this attempt cost, compensations included."""
+    executed = rejected = skipped = 0
+    duration_ms = 0.0
+    for i, result in enumerate(x.results):
+        if result is None or (result.status == "skipped" and i in x.graph.targets):
+            continue
+        duration_ms += result.duration_ms or 0.0
+        if i >= x.size:
+            continue
+        if result.status in ("succeeded", "failed", "unknown"):
+            executed += 1
+        elif result.status == "rejected":
+            rejected += 1
+        else:
+            skipped += 1
+    return CostSummary(
+        tool_calls=cost.tool_calls + x.tool_calls,
+        actions_executed=cost.actions_executed + executed,
+        actions_rejected=cost.actions_rejected + rejected,
+        actions_skipped=cost.actions_skipped + skipped,
+        total_duration_ms=cost.total_duration_ms + duration_ms,
+        retries=cost.retries + x.retries,
+    )

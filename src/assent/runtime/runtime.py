@@ -1,0 +1,456 @@
+"""The runtime: the one choke point through which everything an agent does must pass.
+
+Keep true:
+1. `execute` raises for misuse and for input that cannot be read, never for what a plan or a tool does.
+2. Verify and execute ask the same gate.
+3. One event loop at a time: the state and the log have no locks because nothing else touches them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+import time
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from typing import Any
+
+from assent.errors import CheckpointError, UnknownSession, UsageError
+from assent.events.log import EventLog
+from assent.ir.codec import decode_proposal
+from assent.ir.json_value import JsonValue
+from assent.ir.proposal import Proposal, new_id
+from assent.ir.result import ProposalResult
+from assent.ir.tool_spec import ToolSchema
+from assent.planner.score import Feedback, rank
+from assent.policy.budget import Allowance, CostBudget
+from assent.policy.capabilities import CapabilitySet
+from assent.policy.engine import PolicyCallable, PolicySet
+from assent.policy.gate import Gate
+from assent.policy.rule import Rule
+from assent.runtime import checkpoint as checkpoints
+from assent.runtime.checkpoint import Checkpoint
+from assent.runtime.execution import RunInfo
+from assent.runtime.guards.idempotency import AnswerBook
+from assent.runtime.guards.rate_limit import RateLimiter
+from assent.runtime.guards.result_cache import ResultCache
+from assent.runtime.replan import MAX_ACTIONS, ReplanCallback, ReplanConfig
+from assent.runtime.run import Run, Settings
+from assent.runtime.schedule import Schedule
+from assent.runtime.scope import Scope
+from assent.runtime.services import Services
+from assent.runtime.sync import run_sync
+from assent.runtime.trajectory import TrajectoryStore
+from assent.runtime.workers import Workers
+from assent.state.memory import MemoryState
+from assent.state.store import ReadOnly, StateStore
+from assent.tools.context import Cancel
+from assent.tools.registry import Registry
+from assent.tools.tool import Tool
+from assent.verify.report import Report
+from assent.verify.verify import verify
+
+ProposalLike = Proposal | str | bytes | dict[str, Any]
+PolicyLike = Rule | PolicyCallable | tuple[str, Rule | PolicyCallable]
+
+
+class Runtime:
+    """Verifies, gates, executes and records proposals.
+
+    >>> from assent import Runtime, tool
+    >>> @tool(risk="read_only")
+    ... def double(x: int) -> int:
+    ...     "Twice the number."
+    ...     return 2 * x
+    >>> rt = Runtime(tools=[double])
+    >>> result = rt.execute_sync({"actions": [{"id": "a1", "tool": "double", "parameters": {"x": 21}}]})
+    >>> result.outcome, result["a1"].output
+    ('succeeded', 42)
+    """
+
+    def __init__(
+        self,
+        tools: Iterable[Tool | Callable[..., Any]] = (),
+        state: Mapping[str, JsonValue] | StateStore | None = None,
+        policies: Iterable[PolicyLike] | PolicySet = (),
+        *,
+        schedule: Schedule = "levels",
+        max_concurrency: int = 64,
+        events: EventLog | None = None,
+        capabilities: CapabilitySet | None = None,
+        budget: CostBudget | None = None,
+        replan: ReplanCallback | None = None,
+        replan_config: ReplanConfig | None = None,
+        trajectories: TrajectoryStore | None = None,
+        max_threads: int = 32,
+    ) -> None:
+        """A state store, event log or policy set may be shared between runtimes of one event loop.
+
+        `max_concurrency` bounds the dataflow schedule; `max_threads` bounds tools that are plain functions.
+        """
+        if schedule not in ("levels", "dataflow"):
+            raise UsageError(f"schedule is {schedule!r}; use 'levels' or 'dataflow'.")
+        if max_concurrency < 1 or max_threads < 1:
+            raise UsageError("max_concurrency and max_threads must be at least 1.")
+        self.capabilities = capabilities
+        self.budget = budget
+        self.tools = Registry()
+        self.state: StateStore = MemoryState(state) if state is None or isinstance(state, Mapping) else state
+        self.events = events if events is not None else EventLog()
+        self.policies = policies if isinstance(policies, PolicySet) else PolicySet(time.monotonic)
+        self._services = Services(
+            state=self.state,
+            events=self.events,
+            tools=self.tools,
+            answers=AnswerBook(),
+            cache=ResultCache(time.monotonic),
+            limiter=RateLimiter(time.monotonic),
+            workers=Workers(max_threads),
+            trajectories=trajectories,
+        )
+        self._settings = Settings(schedule, max_concurrency, replan, replan_config or ReplanConfig())
+        self._sessions: dict[str, PolicySet] = {}
+        self._sync_turn = threading.Lock()
+        self._running = 0
+        self._thread = 0
+        for item in tools:
+            self.tools.add(item)
+        if not isinstance(policies, PolicySet):
+            for policy in policies:
+                self._add_unnamed(policy)
+
+    # Set-up
+
+    def register(
+        self,
+        schema: ToolSchema,
+        fn: Callable[..., Any] | None = None,
+        *,
+        cheap: bool = False,
+        timeout_ms: int | None = None,
+    ) -> Tool:
+        """Register a tool that brings its own JSON Schema; see `Tool.from_schema` for how `fn` is called."""
+        made = Tool.from_schema(schema, fn, cheap=cheap, timeout_ms=timeout_ms)
+        self.tools.add(made)
+        return made
+
+    def add_policy(
+        self,
+        name: str,
+        rule: Rule | PolicyCallable,
+        *,
+        session: str | None = None,
+        reads: Iterable[str] | None = None,
+    ) -> None:
+        """Add a policy for every proposal, or for those under one session.
+
+        A function that takes (action, state) may read any key, so actions that write state wait for each
+        other; `reads` names the keys it looks at and gives that concurrency back.
+
+        Raises:
+            UnknownSession: no such session is open.
+        """
+        target = self.policies if session is None else self._session(session)
+        target.add(name, rule, reads=reads)
+
+    def _add_unnamed(self, policy: PolicyLike) -> None:
+        if isinstance(policy, tuple):
+            name, rule = policy
+        else:
+            rule = policy
+            name = type(rule).__struct_config__.tag if isinstance(rule, Rule) else getattr(rule, "__name__", "policy")
+            name = str(name)
+            taken = set(self.policies.names())
+            if name in taken:
+                name = next(f"{name}-{n}" for n in range(2, len(taken) + 3) if f"{name}-{n}" not in taken)
+        self.policies.add(name, rule)
+
+    def open_session(self) -> str:
+        """Open a session with policies of its own, and return its id."""
+        session = new_id()
+        self._sessions[session] = PolicySet(time.monotonic)
+        return session
+
+    def close_session(self, session: str) -> bool:
+        """Close a session; false if it was not open. Its id rejects every action from now on."""
+        return self._sessions.pop(session, None) is not None
+
+    def _session(self, session: str) -> PolicySet:
+        found = self._sessions.get(session)
+        if found is None:
+            raise UnknownSession(session)
+        return found
+
+    def _gate(self, session: str | None) -> Gate:
+        policies = [self.policies]
+        closed = None
+        if session is not None:
+            if session in self._sessions:
+                policies.append(self._sessions[session])
+            else:
+                closed = session
+        return Gate(self.tools, capabilities=self.capabilities, policies=policies, closed_session=closed)
+
+    # Judging
+
+    def verify(
+        self,
+        proposal: ProposalLike,
+        *,
+        session: str | None = None,
+        scope: Scope | None = None,
+        budget: CostBudget | None = None,
+        max_actions: int | None = None,
+    ) -> Report:
+        """Say beforehand what `execute` would refuse, reject or skip. Nothing runs.
+
+        Raises:
+            DecodeError: the proposal cannot be read.
+        """
+        return verify(
+            decode_proposal(proposal),
+            tools=self.tools,
+            max_actions=max_actions,
+            gate=self._gate(session),
+            view=ReadOnly(self.state.scoped(_tenant(scope))),
+            budget=self._budget(budget),
+        )
+
+    def _budget(self, budget: CostBudget | None) -> CostBudget | None:
+        return budget if self.budget is None else self.budget.tightened(budget)
+
+    # Acting
+
+    async def execute(
+        self,
+        proposal: ProposalLike,
+        *,
+        session: str | None = None,
+        scope: Scope | None = None,
+        cancel: Cancel | None = None,
+        run_id: str | None = None,
+        budget: CostBudget | None = None,
+    ) -> ProposalResult:
+        """Execute a proposal, and report what came of every action.
+
+        Raises:
+            DecodeError: the proposal cannot be read; nothing has run.
+            UsageError: the runtime is at work in another thread.
+        """
+        decoded = decode_proposal(proposal)
+        with self._at_work():
+            run = self._run(session, scope, cancel, run_id, budget)
+            self._log_scope(run, decoded, scope)
+            return await _passing_on_cancellation(Run.execute(run, decoded))
+
+    def execute_sync(
+        self,
+        proposal: ProposalLike,
+        *,
+        session: str | None = None,
+        scope: Scope | None = None,
+        cancel: Cancel | None = None,
+        run_id: str | None = None,
+        budget: CostBudget | None = None,
+    ) -> ProposalResult:
+        """`execute` for people without an event loop. Callers from several threads take turns.
+
+        Raises:
+            UsageError: this thread has an event loop running; await `execute` there.
+        """
+        _refuse_inside_loop("execute_sync", "execute")
+        with self._sync_turn:
+            return run_sync(
+                self.execute(
+                    proposal, session=session, scope=scope, cancel=cancel, run_id=run_id, budget=budget
+                )
+            )
+
+    async def plan_and_execute(
+        self,
+        candidates: Sequence[ProposalLike],
+        *,
+        feedback: Feedback | None = None,
+        cost_weight: float = 0.2,
+        session: str | None = None,
+        scope: Scope | None = None,
+        cancel: Cancel | None = None,
+    ) -> ProposalResult:
+        """Run the best candidate that verifies; undo it and take the next if it does not succeed entirely.
+
+        Returns the first success, else the first failure. Without candidates: an empty result named "empty".
+        """
+        proposals = [decode_proposal(c) for c in candidates]
+        nothing = ProposalResult(
+            proposal_id="empty", run_id="", trace_id="", outcome="refused", error="there were no candidates"
+        )
+        if not proposals:
+            return nothing
+        ranked = rank(
+            proposals,
+            tools=self.tools,
+            gate=self._gate(session),
+            view=ReadOnly(self.state.scoped(_tenant(scope))),
+            feedback=feedback,
+            cost_weight=cost_weight,
+        )
+        first_failure: ProposalResult | None = None
+        for scored in ranked:
+            if not scored.valid or (cancel is not None and cancel.requested):
+                continue
+            proposal = proposals[scored.index]
+            with self._at_work():
+                run = self._run(session, scope, cancel, None, None, replans=False)
+                self._log_scope(run, proposal, scope)
+                result = await _passing_on_cancellation(Run.execute(run, proposal, must_succeed=True))
+            if feedback is not None:
+                feedback.record(result, proposal)
+            if result.succeeded:
+                return result
+            first_failure = first_failure or result
+        if first_failure is not None:
+            return first_failure
+        reasons = "; ".join(
+            f"candidate {s.index + 1} ('{proposals[s.index].id}'): {', '.join(s.reasons)}" for s in ranked if not s.valid
+        )
+        return ProposalResult(
+            proposal_id=proposals[0].id,
+            run_id="",
+            trace_id="",
+            outcome="refused" if reasons else "canceled",
+            error=reasons or "canceled before any candidate ran",
+        )
+
+    def _run(
+        self,
+        session: str | None,
+        scope: Scope | None,
+        cancel: Cancel | None,
+        run_id: str | None,
+        budget: CostBudget | None,
+        *,
+        replans: bool = True,
+    ) -> Run:
+        settings = self._settings if replans else self._settings._replace(replan=None)
+        return Run(
+            self._services,
+            settings,
+            self._gate(session),
+            RunInfo(run_id or new_id(), os.urandom(16).hex(), _tenant(scope), cancel, time.perf_counter()),
+            Allowance(self._budget(budget)),
+            lambda p: self.verify(p, session=session, scope=scope, budget=budget, max_actions=MAX_ACTIONS),
+        )
+
+    def _log_scope(self, run: Run, proposal: Proposal, scope: Scope | None) -> None:
+        if scope is None or scope == Scope():
+            return
+        data: dict[str, JsonValue] = {}
+        if scope.caller_id is not None:
+            data["caller_id"] = scope.caller_id
+        if scope.tenant is not None:
+            data["tenant"] = scope.tenant
+        if scope.claims:
+            data["claims"] = scope.claims
+        run.emit("session_scope", proposal.id, data)
+
+    @contextmanager
+    def _at_work(self) -> Iterator[None]:
+        here = threading.get_ident()
+        if self._running and self._thread != here:
+            raise UsageError(
+                "This Runtime is at work in another thread. Use one Runtime per thread, or execute_sync, "
+                "which lets callers take turns."
+            )
+        self._thread = here
+        self._running += 1
+        try:
+            yield
+        finally:
+            self._running -= 1
+
+    # Checkpoints
+
+    def checkpoint(
+        self, path: str | os.PathLike[str] | None = None, *, metadata: Mapping[str, JsonValue] | None = None
+    ) -> Checkpoint:
+        """What this runtime remembers, now; written to `path` if one is given."""
+        tenants = getattr(self.state, "tenants", list)()
+        made = Checkpoint(
+            id=new_id(),
+            created=datetime.now(UTC),
+            state=self.state.snapshot(),
+            tenants={t: self.state.scoped(t).snapshot() for t in tenants},
+            events=list(self.events),
+            tools=self.tools.schemas(),
+            policies=self.policies.names(),
+            metadata=dict(metadata or {}),
+        )
+        if path is not None:
+            checkpoints.save(made, path)
+        self.events.append("checkpoint_saved", data={"id": made.id})
+        return made
+
+    def restore(self, source: Checkpoint | str | os.PathLike[str]) -> Checkpoint:
+        """Take up where a checkpoint left off: its state, events and tools. Earlier answers are forgotten.
+
+        A tool that this runtime knows by name keeps its function; of any other only the schema is known.
+
+        Raises:
+            CheckpointError: the file is damaged, or names a policy that this runtime does not have; nothing
+                has changed then.
+            UsageError: a proposal is running.
+        """
+        loaded = source if isinstance(source, Checkpoint) else checkpoints.load(source)
+        if self._running:
+            raise UsageError("Cannot restore while a proposal is running. Wait for it, or cancel it first.")
+        missing = [name for name in loaded.policies if name not in self.policies.names()]
+        if missing:
+            names = ", ".join(f"'{n}'" for n in missing)
+            raise CheckpointError(
+                f"The checkpoint was taken under policies that this runtime does not have: {names}. "
+                "Add them with add_policy() before restoring."
+            )
+        restored = [_with_handler(schema, self.tools.get(schema.name)) for schema in loaded.tools]
+        for name in self.tools.names():
+            self.tools.remove(name)
+        for made in restored:
+            self.tools.add(made)
+        self.state.replace_all(loaded.state)
+        for tenant in {*loaded.tenants, *getattr(self.state, "tenants", list)()}:
+            self.state.scoped(tenant).replace_all(loaded.tenants.get(tenant, {}))
+        self.events.replace(loaded.events)
+        self._services.answers.clear()
+        self._services.cache.clear()
+        return loaded
+
+
+def _with_handler(schema: ToolSchema, known: Tool | None) -> Tool:
+    if known is None:
+        return Tool.from_schema(schema, None)
+    if known.schema == schema:
+        return known
+    return Tool.from_schema(schema, known.fn, cheap=known.cheap, timeout_ms=known.timeout_ms)
+
+
+def _tenant(scope: Scope | None) -> str | None:
+    return scope.tenant if scope is not None else None
+
+
+def _refuse_inside_loop(name: str, instead: str) -> None:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return
+    raise UsageError(f"{name} cannot be used inside a running event loop. Use `await rt.{instead}(...)` there.")
+
+
+async def _passing_on_cancellation(run: Coroutine[Any, Any, ProposalResult]) -> ProposalResult:
+    """Await a run that puts everything in order when it is cancelled, and then let the cancellation pass."""
+    task = asyncio.current_task()
+    before = task.cancelling() if task is not None else 0
+    result = await run
+    if task is not None and task.cancelling() > before:
+        raise asyncio.CancelledError
+    return result

@@ -1,0 +1,217 @@
+"""When each action of a proposal starts: layer by layer, by dataflow, or one by one.
+
+Keep true:
+1. Both schedules leave the state that the serial order would have left.
+2. An action that waits for nothing costs no task; one that waits alone is awaited directly.
+3. When the plan stops, what is in flight is stopped before anything is undone.
+4. Other work on the event loop gets its turn, however long a plan of instant actions is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine, Iterable, Sequence
+from heapq import heapify, heappop, heappush
+from typing import Any, Literal
+
+from assent.ir.action import Action
+from assent.runtime.calls import stop_tasks
+from assent.runtime.execution import Execution
+
+Schedule = Literal["levels", "dataflow"]
+
+_BREATHE_EVERY = 256
+
+
+class Scheduler:
+    """Drives one execution to its end."""
+
+    def __init__(self, execution: Execution, *, max_concurrency: int) -> None:
+        self._x = execution
+        self._max = max_concurrency
+        self._running: dict[asyncio.Task[None], int] = {}
+        self._wake: asyncio.Future[None] | None = None
+        self._ended: list[int] = []
+        self._since_breath = 0
+        self._broken: BaseException | None = None
+
+    async def run(self, schedule: Schedule, *, one_by_one: bool) -> None:
+        """Start every action, and return when all have ended.
+
+        `one_by_one` is for plans whose every start may depend on all that came before.
+        """
+        x = self._x
+        cancel = x.run.cancel
+        loop = asyncio.get_running_loop()
+        unsubscribe = None
+        if cancel is not None:
+            # May come from any thread.
+            unsubscribe = cancel.on_hard(lambda: loop.call_soon_threadsafe(self._hard_cancel))
+        try:
+            if one_by_one:
+                await self._serially(x.graph.order)
+            elif schedule == "levels":
+                for layer in x.graph.layers:
+                    if len(layer) == 1 or self._needs_order(layer):
+                        await self._serially(layer)
+                    else:
+                        await self._together(layer)
+            else:
+                await self._dataflow()
+        finally:
+            if unsubscribe is not None:
+                unsubscribe()
+            if self._running:
+                await self._stop_running()
+        if self._broken is not None:
+            raise self._broken
+
+    def _needs_order(self, layer: Sequence[int]) -> bool:
+        """Whether something could take effect after a failure that aborts the plan."""
+        actions = self._x.proposal.actions
+        return any(actions[i].failure_behavior == "abort" for i in layer) and any(
+            self._has_effect(actions[i]) for i in layer
+        )
+
+    def _has_effect(self, action: Action) -> bool:
+        if action.type != "tool_call":
+            return action.type == "state_write"
+        tool = self._x.services.tools.get(action.tool or "")
+        return tool is None or tool.schema.risk != "read_only"
+
+    async def _serially(self, positions: Iterable[int]) -> None:
+        start = self._x.start
+        supervised = self._x.run.cancel is not None
+        for i in positions:
+            waiting = start(i)
+            if waiting is None:
+                await self._maybe_breathe()
+            elif supervised:
+                # In a task of its own, so that a hard cancel can leave it behind.
+                self._launch(i, waiting)
+                await self._until_ended(all_of_them=True)
+            else:
+                await waiting
+                await self._maybe_breathe()
+
+    async def _together(self, layer: Sequence[int]) -> None:
+        for i in layer:
+            waiting = self._x.start(i)
+            if waiting is not None:
+                self._launch(i, waiting)
+        if self._running:
+            await self._until_ended(all_of_them=True)
+        else:
+            await self._maybe_breathe()
+
+    async def _dataflow(self) -> None:
+        graph = self._x.graph
+        waits = [len(before) for before in graph.before]
+        after: list[list[int]] = [[] for _ in waits]
+        rank = [0] * len(waits)
+        for r, i in enumerate(graph.order):
+            rank[i] = r
+            for p in graph.before[i]:
+                after[p].append(i)
+        ready = [(rank[i], i) for i in graph.order if not waits[i]]
+        heapify(ready)
+        while ready or self._running:
+            while ready and len(self._running) < self._max:
+                _, i = heappop(ready)
+                waiting = self._x.start(i)
+                if waiting is None:
+                    self._ended.append(i)
+                    await self._maybe_breathe()
+                elif ready or self._running or self._x.run.cancel is not None:
+                    self._launch(i, waiting)
+                else:
+                    await waiting
+                    self._ended.append(i)
+                    await self._maybe_breathe()
+                self._release(waits, after, rank, ready)
+            if self._running:
+                await self._until_ended(all_of_them=False)
+                self._release(waits, after, rank, ready)
+
+    def _release(
+        self, waits: list[int], after: list[list[int]], rank: list[int], ready: list[tuple[int, int]]
+    ) -> None:
+        for ended in self._ended:
+            for j in after[ended]:
+                waits[j] -= 1
+                if not waits[j]:
+                    heappush(ready, (rank[j], j))
+        self._ended.clear()
+
+    async def _maybe_breathe(self) -> None:
+        self._since_breath += 1
+        if self._since_breath >= _BREATHE_EVERY:
+            self._since_breath = 0
+            try:
+                await asyncio.sleep(0)
+            except asyncio.CancelledError:
+                self._x.stop_canceled("the surrounding task was cancelled")
+
+    # Tasks
+
+    def _launch(self, i: int, waiting: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(waiting)
+        self._running[task] = i
+        task.add_done_callback(self._task_done)
+
+    def _task_done(self, task: asyncio.Task[None]) -> None:
+        i = self._running.pop(task, None)
+        if i is None:
+            return
+        if not task.cancelled() and task.exception() is not None:
+            self._broken = self._broken or task.exception()
+        elif self._x.results[i] is None:
+            # Cancelled before its first step: nothing of it has run.
+            waiting = self._x.stop
+            self._x.skip(i, waiting.words if waiting is not None else "stopped before it began")
+        self._ended.append(i)
+        wake = self._wake
+        if wake is not None and not wake.done() and (not self._all_of_them or not self._running or self._must_stop()):
+            wake.set_result(None)
+
+    _all_of_them = False
+
+    def _must_stop(self) -> bool:
+        """Whether what is in flight has to be stopped now."""
+        stop = self._x.stop
+        if self._broken is not None:
+            return True
+        cancel = self._x.run.cancel
+        return stop is not None and (stop.kind == "aborted" or (cancel is not None and cancel.hard))
+
+    async def _until_ended(self, *, all_of_them: bool) -> None:
+        """Wait until one, or every running action has ended, or the plan must stop."""
+        self._all_of_them = all_of_them
+        while self._running and not self._must_stop():
+            self._wake = asyncio.get_running_loop().create_future()
+            try:
+                await self._wake
+            except asyncio.CancelledError:
+                self._x.stop_canceled("the surrounding task was cancelled")
+                await self._stop_running()
+                return
+            finally:
+                self._wake = None
+            if not all_of_them:
+                break
+        if self._running and self._must_stop():
+            await self._stop_running()
+
+    async def _stop_running(self) -> None:
+        for task in await stop_tasks(list(self._running)):
+            i = self._running.pop(task, None)
+            if i is not None:
+                self._x.leave_behind(i)
+                self._ended.append(i)
+
+    def _hard_cancel(self) -> None:
+        cancel = self._x.run.cancel
+        assert cancel is not None
+        self._x.stop_canceled(cancel.reason)
+        if self._wake is not None and not self._wake.done():
+            self._wake.set_result(None)

@@ -1,0 +1,87 @@
+"""Taking a plan back: compensations in reverse, then the state, then the names of what cannot be undone.
+
+Keep true:
+1. Compensations run in reverse order of completion, pass the gates, and need no budget or approval.
+2. The state is undone after them, so that what they wrote goes too.
+3. A compensation that fails is reported, never hidden, and does not stop the others.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from assent.ir.action import Action, ActionCompensation, ToolCompensation
+from assent.ir.json_value import JsonValue
+from assent.ir.result import CompensationResult
+from assent.runtime.execution import Execution
+from assent.state.store import MISSING
+
+
+class Undone(msgspec.Struct, frozen=True, kw_only=True):
+    """What taking a plan back came to."""
+
+    compensations: list[CompensationResult]
+    irreversible: list[str]
+
+
+async def undo(x: Execution) -> Undone:
+    """Take back everything the execution did, as far as it can be."""
+    done = list(x.finished)
+    compensations = [
+        await _compensate(x, i)
+        for i in reversed(done)
+        if x.undo_of(i) == "compensable" and x.actions[i].compensation is not None
+    ]
+    changed = x.services.state.undo(x.unit)
+    restored: dict[str, JsonValue] = {t.key: t.new for t in changed if t.new is not MISSING}
+    removed: list[str] = [t.key for t in changed if t.new is MISSING]
+    x.emit("state_snapshot", data={"state": restored})
+    x.emit("state_rollback", data={"restored": sorted(restored), "removed": sorted(removed)})
+    for i in done:
+        result = x.results[i]
+        assert result is not None
+        x.results[i] = msgspec.structs.replace(result, rolled_back=True)
+    return Undone(compensations=compensations, irreversible=_irreversible(x))
+
+
+def _irreversible(x: Execution) -> list[str]:
+    """Actions that took effect, or may have, and that nothing can take back."""
+    return [
+        x.actions[i].id
+        for i in range(x.size)
+        if i not in x.graph.targets
+        and (x.status[i] == "unknown" or (x.status[i] == "succeeded" and _is_final(x, i)))
+    ]
+
+
+def _is_final(x: Execution, i: int) -> bool:
+    kind = x.undo_of(i)
+    # Compensable by declaration, but the plan brought nothing to compensate it with.
+    return kind == "irreversible" or (kind == "compensable" and x.actions[i].compensation is None)
+
+
+async def _compensate(x: Execution, i: int) -> CompensationResult:
+    """Run the compensation of one action that succeeded."""
+    owner = x.actions[i]
+    compensation = owner.compensation
+    target: int | None = None
+    if isinstance(compensation, ActionCompensation):
+        target = x.graph.index[compensation.action_id]
+        action = x.actions[target]
+        data: dict[str, JsonValue] = {"action": action.id}
+    else:
+        assert isinstance(compensation, ToolCompensation)
+        name = f"{owner.id}.compensation"
+        action = Action(id=name, tool=compensation.tool, parameters=compensation.parameters)
+        data = {"tool": action.tool}
+    x.emit("compensation_started", owner.id, data=data)
+    result = await x.run_aside(action)
+    if target is not None:
+        x.status[target] = result.status
+        x.results[target] = result
+    if result.status == "succeeded":
+        x.emit("compensation_succeeded", owner.id, data=data)
+        return CompensationResult(action_id=owner.id, status="succeeded")
+    x.emit("compensation_failed", owner.id, data={**data, "error": result.error})
+    status = "failed" if result.status == "skipped" else result.status
+    return CompensationResult(action_id=owner.id, status=status, error=result.error)  # type: ignore[arg-type]

@@ -1,0 +1,1 @@
+"""What the plan knows: keys, JSON values, and a log of every change."""

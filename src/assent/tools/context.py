@@ -1,0 +1,116 @@
+"""What a running tool knows of its call, and how it hears that the call should end.
+
+A function asks for the context by annotating a parameter with `ToolContext`; that parameter is filled in
+by the runtime and never shown to a model.
+
+Keep true:
+1. `Cancel` may be used from any thread. Each hard callback runs exactly once, outside the lock, in the
+   thread that cancelled (or that subscribed, if it came late).
+2. A cancel is never taken back: `requested` and `hard` only go from False to True.
+3. A context works without a runtime, so that a tool can be tested: `ToolContext(action_id="a", run_id="r")`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import isfinite
+from threading import Lock
+
+import msgspec
+
+from assent.errors import UsageError
+
+
+class Cancel:
+    """A request to stop, shared by whoever asks and whoever works.
+
+    A soft cancel lets what has started end; a hard one also stops what is in flight.
+
+    >>> cancel = Cancel()
+    >>> cancel.cancel("the user pressed stop")
+    >>> cancel.requested, cancel.hard, cancel.reason
+    (True, False, 'the user pressed stop')
+    """
+
+    __slots__ = ("_callbacks", "_lock", "hard", "reason", "requested")
+
+    def __init__(self) -> None:
+        self.requested: bool = False
+        self.hard: bool = False
+        self.reason: str = ""
+        """Why, in the words of the first one who cancelled; empty before."""
+        self._callbacks: dict[object, Callable[[], None]] = {}
+        self._lock = Lock()
+
+    def cancel(self, reason: str = "cancellation requested by caller", *, hard: bool = False) -> None:
+        """Ask for the end. A later call can make a soft cancel hard, but keeps the first reason."""
+        with self._lock:
+            if not self.requested:
+                # The reason is set first: a reader without the lock who sees `requested` finds it.
+                self.reason = reason
+                self.requested = True
+            if not hard or self.hard:
+                return
+            self.hard = True
+            waiting = list(self._callbacks.values())
+            self._callbacks.clear()
+        failure: Exception | None = None
+        for callback in waiting:
+            try:
+                callback()
+            except Exception as error:
+                # One broken listener must not keep the others running.
+                failure = failure or error
+        if failure is not None:
+            raise failure
+
+    def on_hard(self, callback: Callable[[], None]) -> Callable[[], None]:
+        """Call `callback` on a hard cancel, at once if that has already happened.
+
+        Returns a function that takes the subscription back; calling it twice is harmless.
+        """
+        token = object()
+        with self._lock:
+            late = self.hard
+            if not late:
+                self._callbacks[token] = callback
+        if late:
+            callback()
+
+        def unsubscribe() -> None:
+            with self._lock:
+                self._callbacks.pop(token, None)
+
+        return unsubscribe
+
+    def __repr__(self) -> str:
+        if not self.requested:
+            return "<Cancel not requested>"
+        return f"<Cancel {'hard' if self.hard else 'soft'}: {self.reason!r}>"
+
+
+class ToolContext(msgspec.Struct, frozen=True, kw_only=True, eq=False):
+    """One call, as the tool that serves it sees it."""
+
+    action_id: str
+    run_id: str
+    tenant: str | None = None
+    cancel: Cancel = msgspec.field(default_factory=Cancel)
+    idempotency_key: str = ""
+    """The same for every attempt of this call, also after a restart; hand it to the outside world."""
+    on_spend: Callable[[int, float], None] | None = None
+    """Where `spend` reports to; called in the tool's own thread."""
+
+    def spend(self, *, tokens: int = 0, cost: float = 0.0) -> None:
+        """Report what this call used up, so that budgets see it. Reports add up.
+
+        Raises:
+            UsageError: an amount that is negative or not finite; budgets only ever shrink.
+        """
+        if tokens < 0 or cost < 0 or not isfinite(cost):
+            raise UsageError(
+                f"ToolContext.spend got tokens={tokens}, cost={cost}: both must be zero or more. "
+                "Report what was used since the last report."
+            )
+        if self.on_spend is not None:
+            self.on_spend(tokens, cost)

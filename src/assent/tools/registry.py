@@ -1,0 +1,103 @@
+"""The tools that a runtime knows, by name.
+
+Keep true:
+1. A user's tool hides a built-in one of the same name, whichever came first; removing it shows that again.
+2. Order is that of registration; a tool that replaces or hides another takes its place in it.
+3. What the registry hands out is compiled: the first call of a tool is as cheap as the next.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from assent.errors import UnknownTool
+from assent.ir.tool_spec import ToolSchema
+from assent.tools.tool import Tool, tool
+
+
+class Registry:
+    """Tools by name, in the order they were added.
+
+    >>> def double(x: int) -> int:
+    ...     return 2 * x
+    >>> registry = Registry()
+    >>> registry.add(double)
+    >>> registry.names(), "double" in registry
+    (['double'], True)
+    """
+
+    __slots__ = ("_builtin", "_user", "_visible")
+
+    def __init__(self) -> None:
+        self._user: dict[str, Tool] = {}
+        self._builtin: dict[str, Tool] = {}
+        self._visible: dict[str, Tool] = {}
+
+    def add(self, item: Tool[..., Any] | Callable[..., Any], *, builtin: bool = False) -> Tool | None:
+        """Add a tool, or a function to be made one. Returns the tool that it replaces, if any.
+
+        A built-in that is merely hidden is not replaced.
+
+        Raises:
+            ToolDeclarationError: the function cannot be a tool, or a schema does not compile.
+        """
+        added: Tool = item if isinstance(item, Tool) else tool(item)
+        added.compile()
+        shelf = self._builtin if builtin else self._user
+        replaced = shelf.get(added.name)
+        shelf[added.name] = added
+        if not builtin or added.name not in self._user:
+            self._visible[added.name] = added
+        return replaced
+
+    def remove(self, name: str) -> Tool:
+        """Take out the tool that answers to `name`, and return it.
+
+        Raises:
+            UnknownTool: there is none.
+        """
+        shelf = self._user if name in self._user else self._builtin
+        if name not in shelf:
+            raise UnknownTool(name, known=self._visible)
+        removed = shelf.pop(name)
+        if name in self._builtin:
+            self._visible[name] = self._builtin[name]
+        else:
+            del self._visible[name]
+        return removed
+
+    def get(self, name: str) -> Tool | None:
+        """The tool that answers to `name`, or None."""
+        return self._visible.get(name)
+
+    def require(self, name: str) -> Tool:
+        """The tool that answers to `name`.
+
+        Raises:
+            UnknownTool: there is none; the message offers the nearest name.
+        """
+        found = self._visible.get(name)
+        if found is None:
+            raise UnknownTool(name, known=self._visible)
+        return found
+
+    def names(self) -> list[str]:
+        """Every name, in registration order."""
+        return list(self._visible)
+
+    def schemas(self) -> list[ToolSchema]:
+        """Every tool as data, in registration order."""
+        return [found.schema for found in self._visible.values()]
+
+    def __iter__(self) -> Iterator[Tool]:
+        return iter(list(self._visible.values()))
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._visible
+
+    def __len__(self) -> int:
+        return len(self._visible)
+
+    def __repr__(self) -> str:
+        return f"<Registry: {', '.join(self._visible) or 'empty'}>"

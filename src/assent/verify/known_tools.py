@@ -1,0 +1,86 @@
+"""What verify was told about the tools: everything, their names, or nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, TypeGuard
+
+from assent.errors import UsageError
+from assent.ir.tool_spec import ToolSchema
+from assent.validator import ToolFacts, Tools
+
+ToolsGiven = Tools | Iterable[str | ToolSchema | ToolFacts]
+"""A registry, or names, schemas and tools in any mixture."""
+
+
+class UnseenTool:
+    """Stands for a tool of which nothing is known but its name: any parameters may be fine."""
+
+    __slots__ = ("schema",)
+    validate = None
+
+    def __init__(self, name: str) -> None:
+        self.schema = ToolSchema(name=name)
+
+
+class AnyTools:
+    """Stands for a registry nobody has looked into: it may hold every name."""
+
+    def get(self, name: str) -> ToolFacts | None:
+        """A stand-in."""
+        return UnseenTool(name)
+
+    def names(self) -> Iterable[str]:
+        """None that could be offered instead of another."""
+        return ()
+
+
+class ListedTools:
+    """Exactly these tools."""
+
+    def __init__(self, given: Iterable[Any]) -> None:
+        self._tools = {tool.schema.name: tool for tool in map(_facts, given)}
+
+    def get(self, name: str) -> ToolFacts | None:
+        """The tool of that name."""
+        return self._tools.get(name)
+
+    def names(self) -> Iterable[str]:
+        """All names, in the order given."""
+        return list(self._tools)
+
+
+def read_tools(given: ToolsGiven | None) -> Tools:
+    """The tools a plan may name; None means that they are not known.
+
+    >>> read_tools(None).get("anything") is not None, read_tools(["add"]).get("sub")
+    (True, None)
+
+    Raises:
+        UsageError: `given` holds something that is no tool.
+        ToolDeclarationError: a schema in it does not compile.
+    """
+    if given is None:
+        return AnyTools()
+    if _is_registry(given):
+        return given
+    if isinstance(given, str) or not isinstance(given, Iterable):
+        raise UsageError(f"tools={given!r:.80} is no list of tools. Give names, schemas, tools or a Registry.")
+    return ListedTools(given)
+
+
+def _is_registry(given: object) -> TypeGuard[Tools]:
+    return callable(getattr(given, "get", None)) and callable(getattr(given, "names", None))
+
+
+def _facts(item: Any) -> ToolFacts:
+    if isinstance(item, str):
+        return UnseenTool(item)
+    if isinstance(item, ToolSchema):
+        # Here, because a plan is often verified where no tool is declared at all.
+        from assent.tools import Tool
+
+        return Tool.from_schema(item, None)
+    if isinstance(getattr(item, "schema", None), ToolSchema):
+        return item  # type: ignore[no-any-return]
+    raise UsageError(f"{item!r:.80} is no tool. Give names, schemas, tools made with @tool, or a Registry.")

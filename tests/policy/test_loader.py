@@ -1,0 +1,218 @@
+"""Policy files are read strictly, and every error says where and what to do."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from assent.errors import PolicyFileError
+from assent.policy.loader import load_policies
+from assent.policy.rule import (
+    AllowToolParam,
+    DenyKeyword,
+    DenyTool,
+    DenyToolParam,
+    DenyToolParamMatching,
+    RateLimitTool,
+    RequireState,
+)
+
+EVERY_KIND = r"""
+[[rule]]
+name = "no-shell"
+kind = "deny_tool"
+tool = "shell*"
+reason = "no shell here"
+
+[[rule]]
+name = "no-prod"
+kind = "deny_tool_param"
+tool = "deploy"
+param = "target"
+equals = "prod"
+
+[[rule]]
+name = "no-force"
+kind = "deny_tool_param"
+param = "force"
+presence = true
+
+[[rule]]
+name = "only-eu"
+kind = "allow_tool_param"
+tool = "deploy"
+param = "region"
+values = ["eu-1", "eu-2"]
+matching = 'eu-\d+'
+
+[[rule]]
+name = "no-secrets"
+kind = "deny_keyword"
+keyword = "password"
+
+[[rule]]
+name = "no-rm"
+kind = "deny_tool_param_matching"
+tool = "shell"
+param = "command"
+pattern = '\brm\b'
+
+[[rule]]
+name = "needs-consent"
+kind = "require_state"
+tool = "mail"
+key = "consent"
+value = true
+
+[[rule]]
+name = "slowly"
+kind = "rate_limit_tool"
+tool = "mail"
+max_calls = 3
+interval_secs = 60
+"""
+
+
+def _file(folder: Path, text: str | bytes, name: str = "policies.toml") -> Path:
+    path = folder / name
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    return path
+
+
+def test_every_kind_of_rule_loads_in_order(tmp_path: Path) -> None:
+    rules = load_policies(_file(tmp_path, EVERY_KIND))
+
+    assert rules == [
+        ("no-shell", DenyTool(tool="shell*", reason="no shell here")),
+        ("no-prod", DenyToolParam(tool="deploy", param="target", equals="prod")),
+        ("no-force", DenyToolParam(param="force", presence=True)),
+        ("only-eu", AllowToolParam(tool="deploy", param="region", values=["eu-1", "eu-2"], matching=r"eu-\d+")),
+        ("no-secrets", DenyKeyword(keyword="password")),
+        ("no-rm", DenyToolParamMatching(tool="shell", param="command", pattern=r"\brm\b")),
+        ("needs-consent", RequireState(tool="mail", key="consent", value=True)),
+        ("slowly", RateLimitTool(tool="mail", max_calls=3, interval_secs=60.0)),
+    ]
+
+
+def test_a_folder_gives_the_rules_of_its_toml_files_by_name(tmp_path: Path) -> None:
+    _file(tmp_path, '[[rule]]\nname = "second"\nkind = "deny_tool"\n', "b.toml")
+    _file(tmp_path, '[[rule]]\nname = "first"\nkind = "deny_tool"\n', "a.toml")
+    _file(tmp_path, "not read at all {{{", "notes.txt")
+
+    assert [name for name, _ in load_policies(tmp_path)] == ["first", "second"]
+
+
+def test_a_byte_order_mark_is_no_mistake(tmp_path: Path) -> None:
+    rules = load_policies(_file(tmp_path, b'\xef\xbb\xbf[[rule]]\nname = "x"\nkind = "deny_tool"\n'))
+
+    assert [name for name, _ in rules] == ["x"]
+
+
+HEAD = '[[rule]]\nname = "one"\nkind = "deny_tool"\n\n[[rule]]\nname = "two"\n'
+
+
+@pytest.mark.parametrize(
+    ("text", "key", "says"),
+    [
+        (HEAD + 'kind = "deny_tool"\ntol = "shell"', "rule[1].tol", "Did you mean 'tool'?"),
+        (HEAD + 'kind = "deny_tool"\nzzz = 1', "rule[1].zzz", "may have 'name', 'kind', 'tool', 'reason'"),
+        (HEAD + 'kind = "deny_tol"', "rule[1].kind", "Did you mean 'deny_tool'?"),
+        (HEAD + 'kind = "qqq"', "rule[1].kind", "Choose one of 'deny_tool'"),
+        (HEAD + "kind = 3", "rule[1].kind", "expected a text, got an integer"),
+        (HEAD + 'kind = ""', "rule[1].kind", "it is empty"),
+        (HEAD, "rule[1].kind", "the key 'kind' is missing"),
+        ('[[rule]]\nkind = "deny_tool"', "rule[0].name", "the key 'name' is missing"),
+        ('[[rule]]\nnane = "x"\nkind = "deny_tool"', "rule[0].name", "Did you mean 'name' by 'nane'?"),
+        ('[[rule]]\nname = ["x"]\nkind = "deny_tool"', "rule[0].name", "expected a text, got an array"),
+        ('[[rule]]\nname = " "\nkind = "deny_tool"', "rule[0].name", "it is empty"),
+        (HEAD + 'kind = "deny_tool"\ntool = 5', "rule[1].tool", "expected 'str', got 'int'"),
+        (HEAD + 'kind = "deny_keyword"', "rule[1].keyword", "the key 'keyword' is missing"),
+        (HEAD + 'kind = "deny_keyword"\nkeyword = ""', "rule[1].keyword", "length >= 1"),
+        (
+            HEAD + 'kind = "deny_tool_param_matching"\nparam = "p"\npattern = "(a"',
+            "rule[1].pattern",
+            "does not compile",
+        ),
+        (
+            HEAD + 'kind = "allow_tool_param"\nparam = "p"\nmatching = "[z-a]"',
+            "rule[1].matching",
+            "does not compile",
+        ),
+        (HEAD + 'kind = "allow_tool_param"\nparam = "p"', "rule[1]", "it allows nothing"),
+        (HEAD + 'kind = "deny_tool_param"\nparam = "p"', "rule[1]", "exactly one of 'contains', 'equals'"),
+        (
+            HEAD + 'kind = "deny_tool_param"\nparam = "p"\nequals = 1\npresence = true',
+            "rule[1]",
+            "exactly one of",
+        ),
+        (
+            HEAD + 'kind = "deny_tool_param"\nparam = "p"\nequals = 1979-05-27',
+            "rule[1].equals",
+            "cannot be compared with JSON",
+        ),
+        (HEAD + 'kind = "require_state"\nkey = "k"\nvalue = inf', "rule[1].value", "inf is no JSON number"),
+        (
+            HEAD + 'kind = "rate_limit_tool"\nmax_calls = -1\ninterval_secs = 1',
+            "rule[1].max_calls",
+            "expected 'int' >= 0",
+        ),
+        (
+            HEAD + 'kind = "rate_limit_tool"\nmax_calls = true\ninterval_secs = 1',
+            "rule[1].max_calls",
+            "expected 'int', got 'bool'",
+        ),
+        (HEAD + 'kind = "rate_limit_tool"\nmax_calls = 1\ninterval_secs = 0', "rule[1].interval_secs", "> 0"),
+        (
+            '[[rule]]\nname = "x"\nkind = "deny_tool"\n[[rule]]\nname = "x"\nkind = "deny_tool"',
+            "rule[1].name",
+            "the name 'x' is taken by another rule in this file",
+        ),
+        ('[[rules]]\nname = "x"', "rules", "Did you mean 'rule'?"),
+        ('[rule]\nname = "x"', "rule", "Begin each rule with a line [[rule]]."),
+        ("rule = []", "rule", "it holds no rule"),
+        ("rule = [1]", "rule", "it must be a list of tables"),
+        ("", None, "it holds no rule"),
+        ("# only words\n", None, "it holds no rule"),
+        ('[[rule]]\nname = "x"\nkind = deny_tool\n', None, "line 3"),
+        (b"\xff\xfe\x00", None, "it is not UTF-8 text (byte 0)"),
+        (b"\x00\x01", None, "it is not TOML"),
+    ],
+)
+def test_a_file_that_cannot_mean_what_it_says_is_refused(
+    tmp_path: Path, text: str | bytes, key: str | None, says: str
+) -> None:
+    path = _file(tmp_path, text)
+
+    with pytest.raises(PolicyFileError) as caught:
+        load_policies(path)
+
+    assert caught.value.path == str(path)
+    assert caught.value.key == key
+    assert says in str(caught.value)
+    assert str(path) in str(caught.value)
+
+
+def test_a_name_in_two_files_of_a_folder_is_refused_with_both_files(tmp_path: Path) -> None:
+    first = _file(tmp_path, '[[rule]]\nname = "x"\nkind = "deny_tool"\n', "a.toml")
+    second = _file(tmp_path, '[[rule]]\nname = "x"\nkind = "deny_tool"\n', "b.toml")
+
+    with pytest.raises(PolicyFileError) as caught:
+        load_policies(tmp_path)
+
+    assert caught.value.path == str(second)
+    assert f"in {first}" in str(caught.value)
+
+
+def test_a_missing_file_an_empty_folder_and_an_odd_path_are_refused(tmp_path: Path) -> None:
+    for path in (tmp_path / "nowhere.toml", tmp_path, "bad\0path"):
+        with pytest.raises(PolicyFileError):
+            load_policies(path)
+
+
+def test_a_file_that_cannot_be_opened_is_refused(tmp_path: Path) -> None:
+    """A folder named like a file cannot be opened, whoever asks; permissions would not stop root."""
+    (tmp_path / "policies.toml").mkdir()
+
+    with pytest.raises(PolicyFileError, match="cannot be read"):
+        load_policies(tmp_path)

@@ -1,0 +1,111 @@
+"""What the package promises by name, and that importing it is free of surprises.
+
+A name leaves or enters these lists only together with a line in CHANGELOG.md.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ASSENT = [
+    "Action",
+    "ActionResult",
+    "CapabilitySet",
+    "Cancel",
+    "CostBudget",
+    "Proposal",
+    "ProposalResult",
+    "ReplanConfig",
+    "Runtime",
+    "Scope",
+    "ToolContext",
+    "ToolError",
+    "ToolSchema",
+    "allow_tool_param",
+    "deny_keyword",
+    "deny_tool",
+    "deny_tool_param",
+    "deny_tool_param_matching",
+    "equivalent",
+    "optimize",
+    "rate_limit_tool",
+    "require_state",
+    "simulate",
+    "tool",
+    "transaction_check",
+    "verify",
+]
+
+TOOLS = [
+    "Registry",
+    "Tool",
+    "tool",
+]
+
+TESTING = [
+    "FakeClock",
+    "RecordingTool",
+    "action",
+    "proposal",
+]
+
+PUBLIC = {"assent": ASSENT, "assent.tools": TOOLS, "assent.testing": TESTING}
+
+HEAVY = ["jsonschema_rs", "pydantic", "click", "rich", "httpx2"]
+
+
+@pytest.mark.parametrize("module", PUBLIC)
+def test_public_names_are_the_promised_ones(module: str) -> None:
+    assert sorted(importlib.import_module(module).__all__) == sorted(PUBLIC[module])
+
+
+@pytest.mark.parametrize("module", PUBLIC)
+def test_every_public_name_resolves_and_shows_in_dir(module: str) -> None:
+    """Names are loaded on first use, so a list entry alone proves nothing."""
+    loaded = importlib.import_module(module)
+
+    for name in loaded.__all__:
+        assert getattr(loaded, name) is not None
+    assert set(loaded.__all__) <= set(dir(loaded))
+
+
+def test_an_unknown_name_is_an_ordinary_attribute_error() -> None:
+    import assent
+
+    with pytest.raises(AttributeError, match="no_such_name"):
+        assent.no_such_name  # type: ignore[attr-defined]
+
+
+PROBE = f"""
+import json, sys
+import assent
+print(json.dumps([name for name in {HEAVY!r} if name in sys.modules]), file=sys.stderr)
+"""
+
+
+def test_importing_assent_loads_nothing_heavy_prints_nothing_and_makes_no_file(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    cwd = tmp_path / "cwd"
+    for folder in (home, cwd):
+        folder.mkdir()
+
+    done = subprocess.run(
+        [sys.executable, "-B", "-c", PROBE],
+        cwd=cwd,
+        env={"HOME": str(home), "XDG_CONFIG_HOME": str(home / "config"), "TMPDIR": str(home)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == ""
+    assert json.loads(done.stderr) == [], "imported before anything needed it"
+    assert sorted(tmp_path.rglob("*")) == sorted([cwd, home])
