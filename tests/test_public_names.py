@@ -16,26 +16,30 @@ import pytest
 ASSENT = [
     "Action",
     "ActionResult",
-    "CapabilitySet",
+    "AllowToolParam",
+    "AssentError",
     "Cancel",
+    "CapabilitySet",
     "CostBudget",
+    "DenyKeyword",
+    "DenyTool",
+    "DenyToolParam",
+    "DenyToolParamMatching",
+    "EventLog",
+    "JsonlSink",
+    "JsonlTrajectories",
     "Proposal",
     "ProposalResult",
+    "RateLimitTool",
     "ReplanConfig",
+    "RequireState",
     "Runtime",
     "Scope",
     "ToolContext",
     "ToolError",
     "ToolSchema",
-    "allow_tool_param",
-    "deny_keyword",
-    "deny_tool",
-    "deny_tool_param",
-    "deny_tool_param_matching",
     "equivalent",
     "optimize",
-    "rate_limit_tool",
-    "require_state",
     "simulate",
     "tool",
     "transaction_check",
@@ -43,8 +47,10 @@ ASSENT = [
 ]
 
 TOOLS = [
+    "Cancel",
     "Registry",
     "Tool",
+    "ToolContext",
     "tool",
 ]
 
@@ -80,6 +86,25 @@ def test_an_unknown_name_is_an_ordinary_attribute_error() -> None:
 
     with pytest.raises(AttributeError, match="no_such_name"):
         assent.no_such_name  # type: ignore[attr-defined]
+
+
+SHADOWS = """
+import types
+import assent
+for name in ["Runtime", *assent.__all__]:
+    assert not isinstance(getattr(assent, name), types.ModuleType), f"assent.{name} is a module"
+from assent import verify
+assert callable(verify)
+"""
+
+
+def test_no_module_of_the_package_hides_a_public_name() -> None:
+    """`assent.verify` is a function and a folder: whoever imports the runtime first still gets the function."""
+    done = subprocess.run(
+        [sys.executable, "-c", SHADOWS], capture_output=True, text=True, timeout=60, check=False
+    )
+
+    assert done.returncode == 0, done.stderr
 
 
 PROBE = f"""

@@ -16,14 +16,17 @@ from typing import Protocol
 import msgspec
 
 from assent.errors import unknown_tool
-from assent.ir.action import Action, Assumption, Precondition, ToolCompensation
+from assent.ir.action import OPERATORS, Action, Assumption, Precondition, ToolCompensation
 from assent.ir.json_value import JsonValue, json_equal, show_json
 from assent.ir.references import has_references
 from assent.ir.tool_spec import STRICTNESS, Reversibility, ToolSchema
 
 
-class Undecided(Exception):
-    """Raised by a simulated state where a value cannot be known before the plan runs."""
+class Undecided(BaseException):
+    """Raised by a simulated state where a value cannot be known before the plan runs.
+
+    No Exception, so that a policy's own `except Exception` cannot take it for an answer.
+    """
 
 
 class View(Protocol):
@@ -125,6 +128,8 @@ def holds(precondition: Precondition, view: View) -> bool:
             return view.exists(key)
         case "not_exists":
             return not view.exists(key)
+        case operator if operator not in OPERATORS:
+            return False
     if not view.exists(key):
         return False
     actual, wanted = view.get(key), precondition.value

@@ -87,7 +87,10 @@ def test_every_kind_of_rule_loads_in_order(tmp_path: Path) -> None:
         ("no-shell", DenyTool(tool="shell*", reason="no shell here")),
         ("no-prod", DenyToolParam(tool="deploy", param="target", equals="prod")),
         ("no-force", DenyToolParam(param="force", presence=True)),
-        ("only-eu", AllowToolParam(tool="deploy", param="region", values=["eu-1", "eu-2"], matching=r"eu-\d+")),
+        (
+            "only-eu",
+            AllowToolParam(tool="deploy", param="region", values=["eu-1", "eu-2"], matching=r"eu-\d+"),
+        ),
         ("no-secrets", DenyKeyword(keyword="password")),
         ("no-rm", DenyToolParamMatching(tool="shell", param="command", pattern=r"\brm\b")),
         ("needs-consent", RequireState(tool="mail", key="consent", value=True)),

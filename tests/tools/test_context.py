@@ -106,7 +106,7 @@ def test_no_listener_is_lost_or_called_twice_between_threads() -> None:
         woken: list[int] = []
         gate = threading.Barrier(3)
 
-        def listen(number: int, cancel: Cancel = cancel, woken: list[int] = woken, gate=gate) -> None:  # type: ignore[no-untyped-def]
+        def listen(number: int, cancel: Cancel = cancel, woken: list[int] = woken, gate=gate) -> None:
             gate.wait()
             cancel.on_hard(lambda: woken.append(number))
 
@@ -145,6 +145,6 @@ def test_nothing_can_be_earned_back(amounts: dict[str, float]) -> None:
     context = ToolContext(action_id="a1", run_id="r1", on_spend=lambda t, c: reports.append((t, c)))
 
     with pytest.raises(UsageError, match="zero or more"):
-        context.spend(**amounts)  # type: ignore[arg-type]
+        context.spend(**amounts)
 
     assert reports == []

@@ -55,6 +55,8 @@ SPHINX = """Send a letter
     :param body: what it says: anything.
         Note: no images.
     :type body: str
+    :param old_name: not a parameter
+        of ours
     :returns: nothing
     :raises ValueError: to: nobody
     """
@@ -100,7 +102,20 @@ def test_no_docstring_describes_nothing(doc: str | None) -> None:
 
 
 LINES = st.sampled_from(
-    ["Args:", "Parameters", "-----", ":param a: x", ":", "::", "a: b", "a (int: b", "    a: b", "  deeper", "", "text"]
+    [
+        "Args:",
+        "Parameters",
+        "-----",
+        ":param a: x",
+        ":",
+        "::",
+        "a: b",
+        "a (int: b",
+        "    a: b",
+        "  deeper",
+        "",
+        "text",
+    ]
 )
 
 

@@ -51,7 +51,7 @@ def test_what_is_registered_is_compiled() -> None:
 
     assert shout.validate is not before
     assert before is not None
-    assert before({}) == shout.validate({}) == "parameter 'text' is required"  # type: ignore[misc]
+    assert before({}) == shout.validate({}) == "parameter 'text' is required"
 
 
 @pytest.mark.parametrize("builtin_first", [True, False])
@@ -111,11 +111,15 @@ def test_a_registry_may_change_while_it_is_walked() -> None:
     assert len(registry) == 0
 
 
-STEPS = st.lists(st.tuples(st.sampled_from(["user", "builtin", "remove"]), st.sampled_from("abc")), max_size=20)
+STEPS = st.lists(
+    st.tuples(st.sampled_from(["user", "builtin", "remove"]), st.sampled_from("abc")), max_size=20
+)
 
 
 @given(STEPS)
-def test_a_name_always_means_the_newest_user_tool_else_the_newest_builtin(steps: list[tuple[str, str]]) -> None:
+def test_a_name_always_means_the_newest_user_tool_else_the_newest_builtin(
+    steps: list[tuple[str, str]],
+) -> None:
     registry = Registry()
     shelves: dict[str, dict[str, Tool]] = {"user": {}, "builtin": {}}
 

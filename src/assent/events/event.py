@@ -45,9 +45,6 @@ EventKind = Literal[
 ]
 KINDS: tuple[str, ...] = get_args(EventKind)
 
-SpanStatus = Literal["ok", "error", "unset"]
-
-
 class Event(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     """One thing that happened. Positional, because the runtime makes several per action."""
 
@@ -69,19 +66,3 @@ class Event(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     def at(self) -> datetime:
         """When, as a moment in UTC."""
         return datetime.fromtimestamp(self.time, UTC)
-
-
-class Span(msgspec.Struct, gc=False, omit_defaults=True, tag="span", tag_field="kind"):
-    """A stretch of time: a proposal, or one of its actions. Ended exactly once."""
-
-    name: str
-    trace_id: str
-    span_id: str
-    parent_id: str | None
-    start: float
-    run_id: str | None = None
-    proposal_id: str | None = None
-    action_id: str | None = None
-    tool: str | None = None
-    end: float | None = None
-    status: SpanStatus = "unset"

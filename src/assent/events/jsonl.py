@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from assent.events.event import Event, Span
+from assent.events.event import Event
 
 _encode = msgspec.json.Encoder().encode
 
@@ -45,15 +45,15 @@ class LineFile:
 
 
 class JsonlSink:
-    """Append events and ended spans to a file."""
+    """Append events to a file."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self._file = LineFile(path)
         self.path = self._file.path
 
-    def write(self, events: Sequence[Event], spans: Sequence[Span]) -> None:
+    def write(self, events: Sequence[Event]) -> None:
         """Append a batch."""
-        self._file.append((*events, *spans))
+        self._file.append(events)
 
     def close(self) -> None:
         """Close the file."""
@@ -64,26 +64,20 @@ class Recording(NamedTuple):
     """What a file of JSON lines holds."""
 
     events: list[Event]
-    spans: list[Span]
     damaged: list[int]
     """Numbers of the lines that could not be read."""
 
 
 def read_jsonl(path: str | os.PathLike[str]) -> Recording:
     """Everything in a file of JSON lines that can be read."""
-    event = msgspec.json.Decoder(Event).decode
-    span = msgspec.json.Decoder(Span).decode
-    found = Recording([], [], [])
+    decode = msgspec.json.Decoder(Event).decode
+    found = Recording([], [])
     with open(path, "rb") as file:
         for number, line in enumerate(file, start=1):
             if not line.strip():
                 continue
             try:
-                # Spans carry their tag as the first field, events their number.
-                if line.startswith(b'{"kind":"span"'):
-                    found.spans.append(span(line))
-                else:
-                    found.events.append(event(line))
+                found.events.append(decode(line))
             except (msgspec.DecodeError, UnicodeDecodeError):
                 found.damaged.append(number)
     return found

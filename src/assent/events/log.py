@@ -4,7 +4,6 @@ Keep true:
 1. Events are appended in `seq` order and never changed.
 2. A sink that fails is itself an event, never the end of a run.
 3. Nothing is encoded unless a sink needs it.
-4. A span is ended exactly once.
 """
 
 from __future__ import annotations
@@ -15,16 +14,33 @@ from collections.abc import Iterable, Iterator, Sequence
 from time import time
 from typing import Protocol
 
-from assent.events.event import Event, Span
+from assent.events.event import Event
+from assent.events.span import Span, spans_of
 from assent.ir.json_value import JsonValue
 
 
 class EventSink(Protocol):
     """Where events go besides memory. `write` may raise; the log reports it and goes on."""
 
-    def write(self, events: Sequence[Event], spans: Sequence[Span]) -> None:
-        """Take a batch: new events in order, and spans that have ended."""
+    def write(self, events: Sequence[Event]) -> None:
+        """Take a batch: new events, in order."""
         ...
+
+
+class Record(Protocol):
+    """Appends one event of a run; `at` is for a moment that was looked up already."""
+
+    def __call__(
+        self,
+        kind: str,
+        action_id: str | None = None,
+        span_id: str | None = None,
+        data: dict[str, JsonValue] = ...,
+        at: float = ...,
+    ) -> None: ...
+
+
+_NOTHING: dict[str, JsonValue] = {}
 
 
 class EventLog:
@@ -33,11 +49,9 @@ class EventLog:
     def __init__(self, *, sinks: Iterable[EventSink] = (), keep: int = 100_000) -> None:
         """`keep` bounds what memory holds; sinks get everything."""
         self._ring: deque[Event] = deque(maxlen=keep)
-        self._spans: deque[Span] = deque(maxlen=keep)
         self._sinks: list[EventSink] = list(sinks)
         self._broken: set[int] = set()
         self._new_events: list[Event] = []
-        self._new_spans: list[Span] = []
         self._flush_planned = False
         self._seq = 0
 
@@ -53,29 +67,37 @@ class EventLog:
         data: dict[str, JsonValue] | None = None,
     ) -> None:
         """Record that something happened, now."""
-        self._seq = seq = self._seq + 1
-        event = Event(
-            seq, kind, time(), run_id, proposal_id, action_id, trace_id, span_id, tenant, data or _NOTHING
-        )
-        self._ring.append(event)
-        if self._sinks:
-            self._new_events.append(event)
-            if not self._flush_planned:
-                self._plan_flush()
+        self.recorder(run_id, proposal_id, trace_id, tenant)(kind, action_id, span_id, data or _NOTHING)
 
-    def begin_span(self, span: Span) -> None:
-        """Keep a span that has started. It counts as open until `end_span`."""
-        self._spans.append(span)
+    def recorder(
+        self, run_id: str | None, proposal_id: str | None, trace_id: str | None, tenant: str | None
+    ) -> Record:
+        """A function that appends events of one run, made once because a run appends several per action."""
+        keep = self._ring.append
 
-    def end_span(self, span: Span, status: str) -> None:
-        """End a span; a second end is ignored, so that nothing can end one twice."""
-        if span.end is None:
-            span.end = time()
-            span.status = status  # type: ignore[assignment]
+        def record(
+            kind: str,
+            action_id: str | None = None,
+            span_id: str | None = None,
+            data: dict[str, JsonValue] = _NOTHING,
+            at: float = 0.0,
+        ) -> None:
+            self._seq = seq = self._seq + 1
+            event = Event(
+                seq, kind, at or time(), run_id, proposal_id, action_id, trace_id, span_id, tenant, data
+            )
+            keep(event)
             if self._sinks:
-                self._new_spans.append(span)
+                self._new_events.append(event)
                 if not self._flush_planned:
                     self._plan_flush()
+
+        return record
+
+    @property
+    def has_sinks(self) -> bool:
+        """Whether anybody besides memory gets the events."""
+        return bool(self._sinks)
 
     def add_sink(self, sink: EventSink) -> None:
         """Send everything from now on to `sink` too."""
@@ -98,13 +120,12 @@ class EventLog:
     def flush(self) -> None:
         """Hand everything new to the sinks."""
         self._flush_planned = False
-        if not (self._new_events or self._new_spans):
+        if not self._new_events:
             return
         events, self._new_events = self._new_events, []
-        spans, self._new_spans = self._new_spans, []
         for sink in list(self._sinks):
             try:
-                sink.write(events, spans)
+                sink.write(events)
                 self._broken.discard(id(sink))
             except Exception as error:
                 if id(sink) not in self._broken:
@@ -150,8 +171,8 @@ class EventLog:
         ]
 
     def spans(self, *, trace: str | None = None) -> list[Span]:
-        """Kept spans, in the order in which they started."""
-        return [s for s in self._spans if trace is None or s.trace_id == trace]
+        """Spans of the kept events, in the order in which they began."""
+        return spans_of(self._ring if trace is None else self.query(trace=trace))
 
     def counts(self) -> dict[str, int]:
         """How many kept events there are of each kind."""
@@ -160,9 +181,5 @@ class EventLog:
     def replace(self, events: Iterable[Event]) -> None:
         """Hold exactly `events`, and count on from the newest of them."""
         self._ring.clear()
-        self._spans.clear()
         self._ring.extend(events)
         self._seq = max((e.seq for e in self._ring), default=0)
-
-
-_NOTHING: dict[str, JsonValue] = {}

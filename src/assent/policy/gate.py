@@ -37,10 +37,25 @@ class Rejection(NamedTuple):
     reason: str
 
 
+_ADMITTED: tuple[Rejection, ...] = ()
+
+
+def _is_simple(action: Action) -> bool:
+    """Whether the action claims and asks for nothing that needs looking at besides its parameters."""
+    return not (
+        action.preconditions
+        or action.state_dependencies
+        or action.assumptions
+        or action.compensation is not None
+        or action.reversibility is not None
+        or action.invocation_mode != "one_shot"
+    )
+
+
 class Gate:
     """What stands between a proposal and its effects, as it is at the start of a run."""
 
-    __slots__ = ("_capabilities", "_closed_session", "_policies", "_tools")
+    __slots__ = ("_capabilities", "_closed_session", "_is_bare", "_policies", "_tools")
 
     def __init__(
         self,
@@ -56,6 +71,12 @@ class Gate:
         self._capabilities = capabilities
         self._policies = [p for p in policies if len(p)]
         self._closed_session = closed_session
+        self._is_bare = capabilities is None and not self._policies and closed_session is None
+
+    @property
+    def tools(self) -> Tools:
+        """The tools it knows."""
+        return self._tools
 
     @property
     def touches(self) -> bool:
@@ -86,13 +107,20 @@ class Gate:
         *,
         parameters_known: bool = True,
         ahead: bool = False,
-    ) -> list[Rejection]:
+    ) -> Sequence[Rejection]:
         """Why the action may not start; empty if it may.
 
         With `ahead` the question comes before the plan runs: every stage is asked also when an earlier one
         rejects, and what depends on rate windows is left open. Where the answer depends on what is not
         known yet, the reason goes to `undecided`.
         """
+        if self._is_bare and parameters_known and _is_simple(action):
+            # Nothing to ask but the parameters: most actions of most plans.
+            if tool is not None:
+                wrong = tool.validate(action.parameters) if tool.validate is not None else None
+                return _ADMITTED if wrong is None else (Rejection(False, wrong),)
+            if action.type != "tool_call" and type(action.parameters.get("key")) is str:
+                return _ADMITTED
         found: list[Rejection] = []
         if self._capabilities is not None:
             found += [Rejection(False, p) for p in self._capabilities.problems(action)]
@@ -113,13 +141,16 @@ class Gate:
         parameters_known: bool,
     ) -> list[Rejection]:
         problems: list[str] = []
-        if tool is None or action.compensation is not None or action.invocation_mode != "one_shot" or (
-            action.reversibility == "compensable"
+        if (
+            (tool is None and action.type == "tool_call")
+            or action.compensation is not None
+            or action.invocation_mode != "one_shot"
+            or action.reversibility == "compensable"
         ):
             problems += shape_problems(action, tool, self._tools)
         if parameters_known:
             problems += parameter_problems(action, tool)
-        elif tool is None or tool.validate is not None:
+        elif _needs_unknown_parameters(action, tool):
             undecided.append("its parameters depend on the output of another action")
         if action.preconditions or action.assumptions or action.state_dependencies:
             problems += state_problems(action, view, undecided)
@@ -151,3 +182,10 @@ class Gate:
         for policies in self._policies:
             for policy in policies.about(action):
                 policy.note()
+
+
+def _needs_unknown_parameters(action: Action, tool: ToolFacts | None) -> bool:
+    """Whether the parameters that are not known yet, and so are left out of the action, decide if it fits."""
+    if action.type == "tool_call":
+        return tool is not None and tool.validate is not None
+    return not isinstance(action.parameters.get("key"), str)

@@ -11,7 +11,7 @@
 A rule that is not read as it was meant is worse than none, so nothing is guessed and nothing is passed over.
 
 Keep true:
-1. Every key is known, every value has its type, every pattern compiles, every name is unique; else nothing loads.
+1. Every key is known, every value has its type, every pattern compiles, every name is unique, or none loads.
 2. An error names the file and the key (the line, where the file is not even TOML), and says how to mend it.
 """
 
@@ -30,9 +30,7 @@ from assent.errors import NotJson, PolicyFileError
 from assent.ir.json_value import copy_json
 from assent.policy.rule import DeclaredRule, Rule
 
-_KINDS: dict[str, type[Rule]] = {
-    str(kind.__struct_config__.tag): kind for kind in get_args(DeclaredRule)
-}
+_KINDS: dict[str, type[Rule]] = {str(kind.__struct_config__.tag): kind for kind in get_args(DeclaredRule)}
 _PATTERNS = ("pattern", "matching")
 """Keys that hold a regular expression, in whichever rule."""
 _EXAMPLE = 'Write at least:  [[rule]]  name = "no-shell"  kind = "deny_tool"  tool = "shell"'
@@ -51,7 +49,12 @@ def load_policies(path: Path | str) -> list[tuple[str, Rule]]:
         for name, rule, key in _rules(file):
             if name in home:
                 where = "in this file" if home[name] == file else f"in {home[name]}"
-                _fail(file, f"the name '{name}' is taken by another rule {where}", key, "Give each rule a name of its own.")
+                _fail(
+                    file,
+                    f"the name '{name}' is taken by another rule {where}",
+                    key,
+                    "Give each rule a name of its own.",
+                )
             home[name] = file
             found.append((name, rule))
     return found
@@ -121,7 +124,12 @@ def _rule(file: Path, table: dict[str, Any], place: str) -> tuple[str, Rule]:
             _unknown(file, key, ["name", "kind", *fields], f"{place}.{key}", f"a {kind} rule")
     for key, field in fields.items():
         if field.required and key not in given:
-            _fail(file, f"the key '{key}' is missing; a {kind} rule needs it", f"{place}.{key}", f"Add a line {key} = ...")
+            _fail(
+                file,
+                f"the key '{key}' is missing; a {kind} rule needs it",
+                f"{place}.{key}",
+                f"Add a line {key} = ...",
+            )
     _check_patterns(file, given, place)
     if kind == "allow_tool_param" and not given.keys() & {"values", "matching"}:
         fix = "Add values = [...] or matching = '...'."
@@ -135,7 +143,12 @@ def _convert(file: Path, given: dict[str, Any], struct: type[Rule], place: str) 
         values = copy_json(given, place)
         return msgspec.convert({**values, "kind": struct.__struct_config__.tag}, struct)
     except NotJson as error:
-        _fail(file, f"the value cannot be compared with JSON: {error.problem}", error.place, "Write a text or a finite number.")
+        _fail(
+            file,
+            f"the value cannot be compared with JSON: {error.problem}",
+            error.place,
+            "Write a text or a finite number.",
+        )
     except msgspec.ValidationError as error:
         match = _MSGSPEC.match(str(error))
         assert match is not None

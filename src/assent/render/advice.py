@@ -26,7 +26,12 @@ def advise(history: History, log: str = "") -> list[Advice]:
     """What to do next, the urgent first."""
     part = history.last
     if part is None:
-        return [Advice("There is nothing to go on from; run a plan with a log.", "assent run PLAN.json --log run.jsonl")]
+        return [
+            Advice(
+                "There is nothing to go on from; run a plan with a log.",
+                "assent run PLAN.json --log run.jsonl",
+            )
+        ]
     return [*_by_hand(part), *_mend(part), *_go_on(part, log)]
 
 
@@ -42,7 +47,9 @@ def _by_hand(part: Part) -> Iterator[Advice]:
     if failed:
         yield Advice(f"Take {listing(failed)} back by hand: the compensation did not work.")
     if part.irreversible:
-        yield Advice(f"{listing(part.irreversible)} cannot be undone; check what it left, and mind it in the next plan.")
+        yield Advice(
+            f"{listing(part.irreversible)} cannot be undone; see what it left, and mind it in the next plan."
+        )
     for kind, action_id, reason in part.waiting[:5]:
         what = "Decide about" if kind == "approval" else "Settle"
         yield Advice(f"{what} '{clean(action_id, 60)}': {clean(reason, 200)}")
@@ -52,33 +59,45 @@ def _mend(part: Part) -> Iterator[Advice]:
     denied = [step for step in part.steps.values() if step.status == "rejected" and step.denied]
     if denied:
         yield Advice(
-            f"A policy denied {_names(denied)}: change the plan, or the rule. To see every objection before anything runs:",
+            f"A policy denied {_names(denied)}: change the plan, or the rule. To see all objections:",
             "assent verify PLAN.json --tools TOOLS.py --policies POLICIES",
         )
     malformed = [step for step in part.steps.values() if step.status == "rejected" and not step.denied]
     if malformed or part.outcome == "refused":
         what = f"Mend {_names(malformed)}" if malformed else "Mend the plan"
-        yield Advice(f"{what} and check before you run:", "assent verify PLAN.json --tools TOOLS.py --state STATE.json")
+        yield Advice(
+            f"{what} and check before you run:", "assent verify PLAN.json --tools TOOLS.py --state STATE.json"
+        )
     broken = [step for step in part.steps.values() if step.status == "failed"]
     if broken:
         first = broken[0]
         more = f" and {count(len(broken) - 1, 'other')}" if len(broken) > 1 else ""
-        yield Advice(f"Find out why '{clean(first.id, 60)}'{more} failed: {clean(first.error or 'no reason was logged', 200)}")
+        yield Advice(
+            f"Find out why '{clean(first.id, 60)}'{more} failed: {clean(first.error or 'no reason', 200)}"
+        )
 
 
 def _go_on(part: Part, log: str) -> Iterator[Advice]:
-    again = f"assent run PLAN.json --tools TOOLS.py --log {shlex.quote(clean(log, 200)) if log else 'run.jsonl'}"
+    again = (
+        f"assent run PLAN.json --tools TOOLS.py --log {shlex.quote(clean(log, 200)) if log else 'run.jsonl'}"
+    )
     match part.outcome:
         case "succeeded":
-            yield Advice("Nothing is left to do. To see the plan as a picture:", "assent graph PLAN.json -o plan.svg")
+            yield Advice(
+                "Nothing is left to do. To see the plan as a picture:", "assent graph PLAN.json -o plan.svg"
+            )
         case "aborted":
-            yield Advice("The state is as it was before, so the plan can be run again when that is mended:", again)
+            yield Advice(
+                "The state is as it was before, so the plan can be run again when that is mended:", again
+            )
         case "partial":
             yield Advice("What succeeded stays. Make a plan of the rest, or run this one again:", again)
         case "canceled":
             yield Advice("What had been done stays. To run the plan again from the start:", again)
         case "budget":
-            yield Advice("The budget was spent; raise it, or make the plan smaller. What had been done stays.")
+            yield Advice(
+                "The budget was spent; raise it, or make the plan smaller. What had been done stays."
+            )
         case "refused":
             yield Advice("Nothing ran, so nothing has to be undone.")
         case "waiting":
@@ -86,8 +105,11 @@ def _go_on(part: Part, log: str) -> Iterator[Advice]:
         case None:
             running = [s.id for s in part.steps.values() if s.status in ("executing", "retrying")]
             if running:
-                yield Advice(f"If it no longer runs: {listing(running)} may or may not have taken effect; look outside.")
-            yield Advice("If it still runs, ask again later.", f"assent explain {shlex.quote(clean(log, 200))}" if log else "")
+                yield Advice(f"If it no longer runs: {listing(running)} may or may not have taken effect.")
+            yield Advice(
+                "If it still runs, ask again later.",
+                f"assent explain {shlex.quote(clean(log, 200))}" if log else "",
+            )
         case _:
             yield Advice("To run the plan again:", again)
 

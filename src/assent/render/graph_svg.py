@@ -46,15 +46,19 @@ class _Picture:
         self.actions = proposal.actions
         self.graph = Graph(proposal.actions)
         self.result = result
-        self.ended: dict[str, ActionResult] = {r.action_id: r for r in result.results} if result is not None else {}
+        self.ended: dict[str, ActionResult] = (
+            {r.action_id: r for r in result.results} if result is not None else {}
+        )
         self.title = title
         self.canvas = Canvas()
         self.looks: Counter[str] = Counter()
         self.has_undo = any(a.compensation is not None for a in self.actions)
         rows = 2 + (result is not None) + self.has_undo
         self.height = _ROW * rows + 14
-        longest = max((columns(clean(t, 32)) for a in self.actions for t in (a.id, _does(a))), default=0)
-        self.width = max(132.0, min(30, longest) * _LETTER + 2 * _PAD + 6)
+        longest = max((columns(clean(t, 32)) for a in self.actions for t in _words(a)), default=0)
+        # Below that, a status with its time would not fit.
+        least = 150.0 if result is None else 192.0
+        self.width = max(least, min(30, longest) * _LETTER + 2 * _PAD + 6)
 
     def draw(self) -> str:
         top = self._heading()
@@ -124,12 +128,23 @@ class _Picture:
                 x, y = places[id(node)]
                 size = self.width if across else self.height
                 enters, leaves = ((x, y), (x + size, y)) if across else ((x, y), (x, y + size))
-                points += [leaves] if node is line.path[0] else [enters] if node is line.path[-1] else [enters, leaves]
+                points += (
+                    [leaves]
+                    if node is line.path[0]
+                    else [enters]
+                    if node is line.path[-1]
+                    else [enters, leaves]
+                )
             keys = _key_names(line)
             self.canvas.curve(points, across=across, dashed=bool(line.keys), title=_tooltip(line, keys))
             if keys and label:
-                (x0, y0), (x1, y1) = points[0], points[1]
-                self.canvas.tag((x0 + x1) / 2, (y0 + y1) / 2 - 3, clean(keys[0], 14) + ("…" if len(keys) > 1 else ""))
+                # Near the end, because several lines may begin in one point.
+                (x0, y0), (x1, y1) = points[-2], points[-1]
+                x, y = (
+                    ((x0 + x1) / 2, (y0 + y1) / 2 - 5) if across else ((x0 + x1) / 2 + 6, (y0 + y1) / 2 + 4)
+                )
+                words = clean(keys[0], 12) + (" …" if len(keys) > 1 else "")
+                self.canvas.tag(x, y, words, anchor="middle" if across else "start")
 
     def _box(self, node: Node, x: float, y: float) -> None:
         if node.is_rest:
@@ -152,11 +167,15 @@ class _Picture:
         hover = [f"{action.id}: {_does(action)}"]
         if ended is not None:
             hover.append(look.word + (f": {ended.error}" if ended.error else ""))
-        self.canvas.box(x, y, self.width, self.height, ink=look.ink, paper=look.paper, title=clean(" | ".join(hover), 400))
+        self.canvas.box(
+            x, y, self.width, self.height, ink=look.ink, paper=look.paper, title=clean(" | ".join(hover), 400)
+        )
         fit = int((self.width - 2 * _PAD) / _LETTER)
         at = y + (self.height - _ROW * len(lines)) / 2 + 12.5
         for words, weight, ink in lines:
-            self.canvas.text(x + _PAD + 3, at, shorten(words, fit), size=12, weight=weight, ink=ink, mono=True)
+            self.canvas.text(
+                x + _PAD + 3, at, shorten(words, fit), size=12, weight=weight, ink=ink, mono=True
+            )
             at += _ROW
 
     def _rest(self, node: Node, x: float, y: float) -> None:
@@ -170,7 +189,16 @@ class _Picture:
                 look = mark(status)
                 lines.append(f"{look.sign} {n:,} {look.word}")
         self.looks.update(tally)
-        self.canvas.box(x, y, self.width, self.height, ink="#8c959f", paper="#ffffff", dashed=True, title=f"+{number:,} more")
+        self.canvas.box(
+            x,
+            y,
+            self.width,
+            self.height,
+            ink="#8c959f",
+            paper="#ffffff",
+            dashed=True,
+            title=f"+{number:,} more",
+        )
         lines = lines[: int((self.height - 8) // _ROW)]
         at = y + (self.height - _ROW * len(lines)) / 2 + 12.5
         for words in lines:
@@ -204,7 +232,9 @@ class _Picture:
 
     def _faults(self, top: float) -> float:
         for fault in self.graph.faults[:_NOTES]:
-            self.canvas.text(_MARGIN, top, f"Refused: {clean(fault.message, 110)}", size=13, ink=MARKS["failed"].ink)
+            self.canvas.text(
+                _MARGIN, top, f"Refused: {clean(fault.message, 110)}", size=13, ink=MARKS["failed"].ink
+            )
             top += 20
         return top
 
@@ -222,10 +252,13 @@ class _Picture:
         if self.result is not None:
             for undone in self.result.compensations:
                 if undone.status != "succeeded":
-                    words = f"✗ taking {clean(undone.action_id, 30)} back {undone.status}: {clean(undone.error or '', 80)}"
+                    why = clean(undone.error or "", 80)
+                    words = f"✗ taking {clean(undone.action_id, 30)} back {undone.status}: {why}"
                     notes.append((words, MARKS["failed"].ink))
             for name in self.result.irreversible:
-                notes.append((f"! {clean(name, 30)} took effect and cannot be taken back", MARKS["failed"].ink))
+                notes.append(
+                    (f"! {clean(name, 30)} took effect and cannot be taken back", MARKS["failed"].ink)
+                )
         if not notes:
             return top
         top += 30
@@ -288,6 +321,13 @@ def _does(action: Action) -> str:
     key = action.parameters.get("key")
     word = {"state_write": "write", "state_read": "read", "assertion": "assert"}[action.type]
     return f"{word} {key}" if isinstance(key, str) else action.type.replace("_", " ")
+
+
+def _words(action: Action) -> Sequence[str]:
+    """What a box has to have room for."""
+    if action.compensation is None:
+        return action.id, _does(action)
+    return action.id, _does(action), f"undo: {_undo(action)}"
 
 
 def _undo(action: Action) -> str:

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from assent.events.event import Event, Span
+from assent.events.event import Event
 from assent.ir.json_value import JsonValue
 from assent.ir.proposal import Proposal
 from assent.ir.result import CANCELED_PREFIX, ProposalResult
@@ -54,7 +54,7 @@ class Step:
     """Seconds since the epoch."""
     ended: float | None = None
     began_at: int | None = None
-    """Which event of the run, counted from 1, said that it started; with `ended_at` it tells what overlapped."""
+    """Which event of the run, counted from 1, said that it started; with `ended_at` this tells overlaps."""
     ended_at: int | None = None
     duration_ms: float | None = None
     attempts: int = 0
@@ -139,13 +139,11 @@ class History:
         self.last_time: float | None = None
 
     @classmethod
-    def of(cls, events: Iterable[Event], spans: Iterable[Span] = ()) -> History:
-        """The history that these events tell; spans fill in times that the events lack."""
+    def of(cls, events: Iterable[Event]) -> History:
+        """The history that these events tell."""
         history = cls()
         for event in events:
             history.take(event)
-        for span in spans:
-            history._measure(span)
         return history
 
     def plan(self, proposal: Proposal) -> None:
@@ -194,14 +192,15 @@ class History:
         self.run_id = self.run_id or event.run_id
         self.trace_id = self.trace_id or event.trace_id
         self.tenant = self.tenant or event.tenant
-        data: Mapping[str, JsonValue] = event.data if isinstance(event.data, dict) else {}
+        data: Mapping[str, JsonValue] = event.data
         kind = event.kind
         if kind == "session_scope":
             self.caller = _text(data, "caller_id") or self.caller
         elif kind == "sink_failed":
             self.sink_failures.append(_text(data, "error") or "no reason given")
         elif kind.startswith("replan_"):
-            self.replans.append((kind, _text(data, "error") or _text(data, "reason") or ""))
+            errors = "; ".join(_texts(data.get("errors")))
+            self.replans.append((kind, _text(data, "error") or errors or _text(data, "reason") or ""))
         elif kind.startswith("proposal_"):
             self._proposal(kind, event, data)
         elif kind.startswith("compensation_") and event.action_id is not None:
@@ -294,14 +293,6 @@ class History:
             step.is_cached = data.get("cached") is True
             step.left_behind = _text(data, "left_behind") or step.left_behind
 
-    def _measure(self, span: Span) -> None:
-        if span.end is None or span.action_id is None:
-            return
-        part = self.parts.get(span.proposal_id or "")
-        step = part.steps.get(span.action_id) if part is not None else None
-        if step is not None and step.duration_ms is None and step.status in TERMINAL:
-            step.duration_ms = max(0.0, (span.end - span.start) * 1000)
-
 
 def split_runs(events: Iterable[Event]) -> dict[str, list[Event]]:
     """Events by run, in the order in which the runs began; what belongs to no run is left out."""
@@ -319,7 +310,11 @@ def _text(data: Mapping[str, JsonValue], key: str) -> str | None:
 
 def _number(data: Mapping[str, JsonValue], key: str) -> float | None:
     found = data.get(key)
-    return float(found) if isinstance(found, int | float) and not isinstance(found, bool) and abs(found) < 1e15 else None
+    return (
+        float(found)
+        if isinstance(found, int | float) and not isinstance(found, bool) and abs(found) < 1e15
+        else None
+    )
 
 
 def _count(data: Mapping[str, JsonValue], key: str) -> int:

@@ -1,8 +1,8 @@
 """Where the boxes and lines of a plan go: pure geometry, no colours and no words.
 
 Layers become columns (or rows, where that fits better). Lines that span several layers get a lane of their
-own through those in between, boxes are ordered so that few lines cross, and pulled towards their neighbours so
-that lines run straight.
+own through those in between, boxes are ordered so that few lines cross, and pulled towards their neighbours
+so that lines run straight.
 
 Keep true:
 1. The same graph gives the same numbers.
@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 from assent.ir.graph import Graph
 
@@ -80,6 +81,9 @@ def arrange(
     lines = _open_lanes(layers, lines)
     _order(layers, lines)
     breadth = _place(layers, lines, size, gap, lane)
+    if breadth > 1.25 * max((len(layer) for layer in layers), default=0) * (size + gap):
+        # Straight lines have made a staircase of it: keep the layers more in the middle.
+        breadth = _place(layers, lines, size, gap, lane, loyalty=0.35)
     return Layout(layers, lines, left_out, breadth)
 
 
@@ -173,7 +177,7 @@ def _open_lanes(layers: list[list[Node]], lines: list[Line]) -> list[Line]:
 
 def _steps(lines: Iterable[Line]) -> Iterable[tuple[Node, Node]]:
     for line in lines:
-        yield from zip(line.path, line.path[1:], strict=False)
+        yield from pairwise(line.path)
 
 
 def _order(layers: list[list[Node]], lines: list[Line]) -> None:
@@ -203,11 +207,9 @@ def _order(layers: list[list[Node]], lines: list[Line]) -> None:
 
 def _crossings(layers: list[list[Node]], right: dict[int, list[Node]]) -> int:
     total = 0
-    for here, there in zip(layers, layers[1:], strict=False):
+    for here, there in pairwise(layers):
         place = {id(node): at for at, node in enumerate(there)}
-        ends = [
-            sorted(place[id(m)] for m in right.get(id(node), ()) if id(m) in place) for node in here
-        ]
+        ends = [sorted(place[id(m)] for m in right.get(id(node), ()) if id(m) in place) for node in here]
         if sum(map(len, ends)) > _COUNTABLE:
             continue
         seen: list[int] = []
@@ -217,8 +219,11 @@ def _crossings(layers: list[list[Node]], right: dict[int, list[Node]]) -> int:
     return total
 
 
-def _place(layers: list[list[Node]], lines: list[Line], size: float, gap: float, lane: float) -> float:
-    """Set `cross` of every node; returns how far they reach."""
+def _place(
+    layers: list[list[Node]], lines: list[Line], size: float, gap: float, lane: float, loyalty: float = 0.0
+) -> float:
+    """Set `cross` of every node; returns how far they reach. `loyalty` is how much a node keeps to its place
+    in a layer that is centred, against the pull of its neighbours."""
     near: dict[int, list[Node]] = {}
     for here, there in _steps(lines):
         near.setdefault(id(here), []).append(there)
@@ -242,8 +247,11 @@ def _place(layers: list[list[Node]], lines: list[Line], size: float, gap: float,
         indices = range(len(layers)) if sweep % 2 == 0 else range(len(layers) - 1, -1, -1)
         for n in indices:
             wanted = [
-                sum(m.cross for m in near[id(node)]) / len(near[id(node)]) if id(node) in near else node.cross
-                for node in layers[n]
+                (1 - loyalty) * sum(m.cross for m in near[id(node)]) / len(near[id(node)])
+                + loyalty * (at - offsets[n][-1] / 2)
+                if id(node) in near
+                else node.cross
+                for node, at in zip(layers[n], offsets[n], strict=True)
             ]
             for node, middle in zip(layers[n], _spread(wanted, offsets[n]), strict=True):
                 node.cross = middle

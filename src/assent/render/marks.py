@@ -32,7 +32,7 @@ MARKS: dict[str, Mark] = {
     "skipped": Mark("–", "skipped", "dim", "#57606a", "#eaeef2"),
     "canceled": Mark("■", "canceled", "yellow", "#7d4e00", "#fff8c5"),
     "unknown": Mark("?", "unknown", "bold yellow", "#7d4e00", "#fff1c2"),
-    "rolled_back": Mark("↶", "taken back", "blue", "#3b4a9c", "#e8ecff"),
+    "rolled_back": Mark("↶", "rolled back", "blue", "#3b4a9c", "#e8ecff"),
 }
 
 OUTCOMES: dict[str, Mark] = {

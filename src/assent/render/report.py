@@ -31,18 +31,18 @@ def report_lines(report: Report, *, title: str = "") -> list[Text]:
     lines += _issues(report.issues)
     lines += _levels(report.execution_levels)
     if report.conflicts:
-        lines += ["", _heading("Kept in order because they use the same state key")]
+        lines += [Text(), _heading("Kept in order because they use the same state key")]
         lines += [
-            Text(f"  {clean(c.first, 60)} before {clean(c.then, 60)}: {clean(c.key, 60)} ({c.kind.replace('_', ' then ')})")
+            Text(f"  {clean(c.first, 60)} before {clean(c.then, 60)}: {clean(c.key, 60)} ({_how(c.kind)})")
             for c in report.conflicts[:_SHOWN]
         ]
         lines += _more(len(report.conflicts) - _SHOWN)
     if report.simulated_state:
-        lines += ["", _heading("State afterwards, if all goes well")]
+        lines += [Text(), _heading("State afterwards, if all goes well")]
         items = list(report.simulated_state.items())
         lines += [Text(f"  {clean(key, 60)} = {value(new)}") for key, new in items[:_SHOWN]]
         lines += _more(len(items) - _SHOWN)
-    return [Text(line) if isinstance(line, str) else line for line in lines]
+    return lines
 
 
 def _issues(issues: Sequence[Issue]) -> Iterator[Text]:
@@ -80,6 +80,10 @@ def _more(number: int, noun: str = "") -> Iterator[Text]:
         yield Text(f"  … and {count(number, noun) if noun else f'{number:,}'} more", style="dim")
 
 
+def _how(kind: str) -> str:
+    return clean(kind.replace("_", ", then "), 40)
+
+
 def _heading(words: str) -> Text:
     return Text(words, style="bold")
 
@@ -104,7 +108,9 @@ def tool_lines(schemas: Iterable[ToolSchema]) -> list[Text]:
         if schema.cache_ttl_secs is not None:
             facts.append(f"cached for {schema.cache_ttl_secs:g} s")
         if schema.rate_limit is not None:
-            facts.append(f"at most {schema.rate_limit.max_calls:,} calls in {schema.rate_limit.interval_secs:g} s")
+            facts.append(
+                f"at most {schema.rate_limit.max_calls:,} calls in {schema.rate_limit.interval_secs:g} s"
+            )
         if schema.labels:
             facts.append("labels " + listing(schema.labels))
         lines.append(Text("  " + ", ".join(facts), style="dim"))
@@ -121,7 +127,11 @@ def _signature(schema: ToolSchema) -> str:
     for name, kind in properties.items():
         shown = f"{clean(name, 40)}: {_kind(kind)}"
         if name not in needed:
-            shown += f" = {value(kind['default'], 30)}" if isinstance(kind, dict) and "default" in kind else " = ..."
+            shown += (
+                f" = {value(kind['default'], 30)}"
+                if isinstance(kind, dict) and "default" in kind
+                else " = ..."
+            )
         words.append(shown)
     return ", ".join(words)
 

@@ -1,4 +1,4 @@
-"""A run told in sentences: what was asked, what happened in which order, who decided, what was undone, what next.
+"""A run told in sentences: what happened in which order, who decided, what was undone, what to do next.
 
 Keep true:
 1. Only what the events say is told; where the log ends before the run does, the story says so.
@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 
 from rich.text import Text
 
-from assent.events.event import Event, Span
+from assent.events.event import Event
 from assent.render.advice import advise
 from assent.render.history import TERMINAL, History, Part, Step
 from assent.render.marks import MARKS, mark, outcome_mark
@@ -27,13 +27,13 @@ _LONG = 300
 """Longest text that is quoted."""
 
 
-def tell(events: Iterable[Event], spans: Iterable[Span] = (), *, log: str = "") -> list[Text]:
+def tell(events: Iterable[Event], *, log: str = "") -> list[Text]:
     """One run as a story, a line each; the events of other runs must have been left out.
 
     Args:
         log: The file the events come from, for the commands at the end.
     """
-    return tell_history(History.of(events, spans), log=log)
+    return tell_history(History.of(events), log=log)
 
 
 def tell_history(history: History, *, log: str = "") -> list[Text]:
@@ -90,7 +90,9 @@ def _opening(history: History) -> Iterator[Text]:
         yield Text(", ".join(facts) + ".")
     yield _outcome(part)
     for failure in history.sink_failures[:3]:
-        yield Text(f"Some events may be missing elsewhere: a sink failed ({clean(failure, _LONG)}).", style="yellow")
+        yield Text(
+            f"Some events may be missing elsewhere: a sink failed ({clean(failure, _LONG)}).", style="yellow"
+        )
 
 
 def _outcome(part: Part) -> Text:
@@ -180,8 +182,10 @@ def _step(step: Step, indent: str, origin: float | None) -> Iterator[Text]:
     yield line
     for retry in step.retries[:20]:
         wait = duration(retry.delay_ms)
-        words = f"{indent}  {MARKS['retrying'].sign} attempt {retry.attempt - 1} failed ({clean(retry.error, _LONG)})"
-        yield Text(words + (f"; tried again after {wait}" if wait else "; tried again"), style="yellow")
+        line = Text(f"{indent}  {MARKS['retrying'].sign} ", style="yellow")
+        line.append(f"attempt {retry.attempt - 1} failed ({clean(retry.error, _LONG)})")
+        line.append(f"; tried again after {wait}" if wait else "; tried again")
+        yield line
     if step.left_behind:
         yield Text(f"{indent}  ! {clean(step.left_behind, _LONG)}", style="yellow")
 
@@ -223,7 +227,10 @@ def _undone(part: Part) -> Iterator[Text]:
         if step.undoing.status == "succeeded":
             yield Text(f"  {MARKS['rolled_back'].sign} {clean(name, 60)} was taken back{how}", style="blue")
         elif step.undoing.status == "executing":
-            yield Text(f"  ? {clean(name, 60)}: taking it back{how} began, and its end is not in the log", style="yellow")
+            yield Text(
+                f"  ? {clean(name, 60)}: taking it back{how} began, and its end is not in the log",
+                style="yellow",
+            )
     if part.rolled_back_keys:
         keys = listing(part.rolled_back_keys)
         yield Text(f"  {MARKS['rolled_back'].sign} the state was put back: {keys}", style="blue")
@@ -246,7 +253,9 @@ def _stuck(part: Part) -> Iterator[Text]:
         yield Text(f"  … and {len(part.irreversible) - _FINE_SHOWN:,} more", style="dim")
     for step in part.steps.values():
         if step.status == "unknown":
-            yield Text(f"  ? {clean(step.id, 60)}: it is not known whether it took effect", style="bold yellow")
+            yield Text(
+                f"  ? {clean(step.id, 60)}: it is not known whether it took effect", style="bold yellow"
+            )
 
 
 def _replans(history: History) -> Iterator[Text]:

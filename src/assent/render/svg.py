@@ -57,18 +57,28 @@ class Canvas:
         turned = f' text-anchor="{anchor}"' if anchor != "start" else ""
         family = f' font-family="{_MONO}"' if mono else ""
         self._body.append(
-            f'<text x="{_n(x)}" y="{_n(y)}" font-size="{size}" fill="{ink}"{bold}{turned}{family}>{escape(words)}</text>'
+            f'<text x="{_n(x)}" y="{_n(y)}" font-size="{size}" fill="{ink}"{bold}{turned}{family}>'
+            f"{escape(words)}</text>"
         )
 
-    def tag(self, x: float, y: float, words: str) -> None:
+    def tag(self, x: float, y: float, words: str, *, anchor: str) -> None:
         """A small label on a line, above everything else, with a halo so that it reads on any ground."""
         self._tags.append(
-            f'<text x="{_n(x)}" y="{_n(y)}" font-size="10.5" fill="{_CONFLICT}" text-anchor="middle" '
+            f'<text x="{_n(x)}" y="{_n(y)}" font-size="10.5" fill="{_CONFLICT}" text-anchor="{anchor}" '
             f'stroke="#ffffff" stroke-width="3" paint-order="stroke">{escape(words)}</text>'
         )
 
     def box(
-        self, x: float, y: float, width: float, height: float, *, ink: str, paper: str, title: str, dashed: bool = False
+        self,
+        x: float,
+        y: float,
+        width: float,
+        height: float,
+        *,
+        ink: str,
+        paper: str,
+        title: str,
+        dashed: bool = False,
     ) -> None:
         """A rounded rectangle; `title` shows when the pointer rests on it."""
         dash = ' stroke-dasharray="4 3"' if dashed else ""

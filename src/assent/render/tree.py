@@ -170,19 +170,28 @@ def _line(step: Step, names: tuple[int, int], now: float | None, width: int) -> 
     line.append(f"  {_pad(step.does, names[1])}  ", style="dim")
     line.append(f"{clean(look.word, 20):<10}", style=look.style)
     took = step.duration_ms
-    if took is None and step.status in ("executing", "retrying") and step.started is not None and now is not None:
+    if (
+        took is None
+        and step.status in ("executing", "retrying")
+        and step.started is not None
+        and now is not None
+    ):
         took = (now - step.started) * 1000
     line.append(f" {duration(took):>8}")
     said = _remark(step)
     if said:
-        line.append("  " + clean(said, max(20, width - line.cell_len - 12)), style="dim" if step.error is None else "")
+        line.append(
+            "  " + clean(said, max(20, width - line.cell_len - 12)), style="dim" if step.error is None else ""
+        )
     return line
 
 
 def _remark(step: Step) -> str:
     words: list[str] = []
     if step.status == "retrying" and step.retries:
-        words.append(f"attempt {step.retries[-1].attempt} after {duration(step.retries[-1].delay_ms) or 'a wait'}")
+        words.append(
+            f"attempt {step.retries[-1].attempt} after {duration(step.retries[-1].delay_ms) or 'a wait'}"
+        )
     elif step.attempts > 1:
         words.append(f"attempt {step.attempts}")
     if step.same_as is not None:

@@ -69,18 +69,17 @@ def arguments(
     tool: Tool, parameters: dict[str, JsonValue], context: Callable[[], ToolContext]
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """What to call the function with."""
+    for value in parameters.values():
+        if type(value) is dict or type(value) is list:
+            # The tool may change what it is given; the plan and other results must not feel it.
+            parameters = copy_json(parameters)
+            break
     positional: tuple[Any, ...] = ()
+    named: dict[str, Any] = parameters
     if tool.takes_object:
-        positional = (copy_json(parameters),)
-        named: dict[str, Any] = {}
+        positional, named = (dict(parameters),), {}
     elif tool.bind is not None:
-        named = tool.bind(copy_json(parameters))
-    else:
-        named = parameters
-        for value in parameters.values():
-            if type(value) is dict or type(value) is list:
-                named = copy_json(parameters)
-                break
+        named = tool.bind(parameters)
     if tool.context_parameter is not None:
         named = {**named, tool.context_parameter: context()}
     return positional, named

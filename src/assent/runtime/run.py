@@ -11,13 +11,12 @@ import asyncio
 import inspect
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
-from time import perf_counter, time
+from time import perf_counter
 from typing import NamedTuple
 
 import msgspec
 
 from assent.errors import DecodeError
-from assent.events.event import Span
 from assent.ir.codec import decode_proposal
 from assent.ir.graph import Graph
 from assent.ir.json_value import JsonValue
@@ -32,7 +31,8 @@ from assent.ir.result import (
 )
 from assent.policy.budget import Allowance
 from assent.policy.gate import Gate
-from assent.runtime.execution import Execution, RunInfo, Stop
+from assent.runtime.execution import Execution
+from assent.runtime.ledger import RunInfo
 from assent.runtime.replan import FailedAction, ReplanCallback, ReplanConfig, ReplanContext
 from assent.runtime.schedule import Schedule, Scheduler
 from assent.runtime.services import Services
@@ -114,13 +114,10 @@ class Run:
             self._services, proposal, graph, self._gate, self._info, self._allowance, self._attempt
         )
         self._execution = x
-        info = self._info
-        root = Span("proposal", info.trace_id, x.span_id, None, time(), info.run_id, proposal.id)
-        self._services.events.begin_span(root)
-        x.emit("proposal_received", data=_description(proposal, graph))
+        x.emit("proposal_received", data=_description(proposal, graph, self._services.events.has_sinks))
         reason = "; ".join(f.message for f in graph.faults) or self._gate.refusal(len(proposal.actions))
         if reason:
-            return self._refuse(x, root, reason)
+            return self._refuse(x, reason)
         try:
             calls = sum(proposal.actions[i].type == "tool_call" for i in graph.order)
             await Scheduler(x, max_concurrency=self._settings.max_concurrency).run(
@@ -143,19 +140,21 @@ class Run:
         except BaseException:
             # Our own fault, or the process is going down: leave no half-written state and no open span.
             self._services.state.undo(x.unit)
-            x.close_spans()
-            self._services.events.end_span(root, "error")
+            for i in range(x.size):
+                if x.results[i] is None:
+                    x.skip(i, "the run broke off")
+            x.emit("proposal_ended", data={"outcome": "aborted", "error": "the run broke off"})
             self._services.events.flush()
             raise
-        return self._close(x, root, _outcome(x), x.stop.error if x.stop is not None else None)
+        return self._close(x, _outcome(x), x.stop.error if x.stop is not None else None)
 
-    def _refuse(self, x: Execution, root: Span, reason: str) -> ProposalResult:
+    def _refuse(self, x: Execution, reason: str) -> ProposalResult:
         for i in range(x.size):
             x.refuse(i, reason)
         self._services.state.commit(x.unit)
-        return self._close(x, root, "refused", reason)
+        return self._close(x, "refused", reason)
 
-    def _close(self, x: Execution, root: Span, outcome: Outcome, error: str | None) -> ProposalResult:
+    def _close(self, x: Execution, outcome: Outcome, error: str | None) -> ProposalResult:
         results = x.results[: x.size]
         self._cost = _added(self._cost, x)
         waiting = [
@@ -177,7 +176,6 @@ class Run:
             compensations=self._compensations,
         )
         x.emit("proposal_ended", data=_ending(result))
-        self._services.events.end_span(root, "ok" if outcome == "succeeded" else "error")
         return result
 
     # Replanning
@@ -295,9 +293,10 @@ class Run:
             self.emit("sink_failed", original.id, {"sink": type(store).__name__, "error": words})
 
 
-def _description(proposal: Proposal, graph: Graph) -> dict[str, JsonValue]:
+def _description(proposal: Proposal, graph: Graph, in_full: bool) -> dict[str, JsonValue]:
+    """What was proposed. In full only for a log that outlives the process, where the plan may be gone."""
     data: dict[str, JsonValue] = {"source": proposal.source, "action_count": len(proposal.actions)}
-    if len(proposal.actions) <= _LISTED_ACTIONS:
+    if in_full and len(proposal.actions) <= _LISTED_ACTIONS:
         data["actions"] = [
             {
                 "id": a.id,

@@ -32,10 +32,10 @@ from assent.policy.gate import Gate
 from assent.policy.rule import Rule
 from assent.runtime import checkpoint as checkpoints
 from assent.runtime.checkpoint import Checkpoint
-from assent.runtime.execution import RunInfo
 from assent.runtime.guards.idempotency import AnswerBook
 from assent.runtime.guards.rate_limit import RateLimiter
 from assent.runtime.guards.result_cache import ResultCache
+from assent.runtime.ledger import RunInfo
 from assent.runtime.replan import MAX_ACTIONS, ReplanCallback, ReplanConfig
 from assent.runtime.run import Run, Settings
 from assent.runtime.schedule import Schedule

@@ -34,6 +34,7 @@ class Scheduler:
         self._ended: list[int] = []
         self._since_breath = 0
         self._broken: BaseException | None = None
+        self._all_of_them = False
 
     async def run(self, schedule: Schedule, *, one_by_one: bool) -> None:
         """Start every action, and return when all have ended.
@@ -84,15 +85,16 @@ class Scheduler:
         supervised = self._x.run.cancel is not None
         for i in positions:
             waiting = start(i)
-            if waiting is None:
-                await self._maybe_breathe()
-            elif supervised:
-                # In a task of its own, so that a hard cancel can leave it behind.
-                self._launch(i, waiting)
-                await self._until_ended(all_of_them=True)
-            else:
+            if waiting is not None:
+                if supervised:
+                    # In a task of its own, so that a hard cancel can leave it behind.
+                    self._launch(i, waiting)
+                    await self._until_ended(all_of_them=True)
+                    continue
                 await waiting
-                await self._maybe_breathe()
+            self._since_breath += 1
+            if self._since_breath >= _BREATHE_EVERY:
+                await self._breathe()
 
     async def _together(self, layer: Sequence[int]) -> None:
         for i in layer:
@@ -102,7 +104,7 @@ class Scheduler:
         if self._running:
             await self._until_ended(all_of_them=True)
         else:
-            await self._maybe_breathe()
+            await self._breathe()
 
     async def _dataflow(self) -> None:
         graph = self._x.graph
@@ -121,13 +123,14 @@ class Scheduler:
                 waiting = self._x.start(i)
                 if waiting is None:
                     self._ended.append(i)
-                    await self._maybe_breathe()
                 elif ready or self._running or self._x.run.cancel is not None:
                     self._launch(i, waiting)
                 else:
                     await waiting
                     self._ended.append(i)
-                    await self._maybe_breathe()
+                self._since_breath += 1
+                if self._since_breath >= _BREATHE_EVERY:
+                    await self._breathe()
                 self._release(waits, after, rank, ready)
             if self._running:
                 await self._until_ended(all_of_them=False)
@@ -143,14 +146,12 @@ class Scheduler:
                     heappush(ready, (rank[j], j))
         self._ended.clear()
 
-    async def _maybe_breathe(self) -> None:
-        self._since_breath += 1
-        if self._since_breath >= _BREATHE_EVERY:
-            self._since_breath = 0
-            try:
-                await asyncio.sleep(0)
-            except asyncio.CancelledError:
-                self._x.stop_canceled("the surrounding task was cancelled")
+    async def _breathe(self) -> None:
+        self._since_breath = 0
+        try:
+            await asyncio.sleep(0)
+        except asyncio.CancelledError:
+            self._x.stop_canceled("the surrounding task was cancelled")
 
     # Tasks
 
@@ -171,10 +172,10 @@ class Scheduler:
             self._x.skip(i, waiting.words if waiting is not None else "stopped before it began")
         self._ended.append(i)
         wake = self._wake
-        if wake is not None and not wake.done() and (not self._all_of_them or not self._running or self._must_stop()):
+        if wake is None or wake.done():
+            return
+        if not self._all_of_them or not self._running or self._must_stop():
             wake.set_result(None)
-
-    _all_of_them = False
 
     def _must_stop(self) -> bool:
         """Whether what is in flight has to be stopped now."""

@@ -61,7 +61,7 @@ class MemoryNamespace:
         """Write a copy of `value`."""
         if type(key) is not str:
             raise UsageError(f"A state key is a string, not a {type(key).__name__}: {key!r:.80}")
-        self._write(key, copy_json(value, f"state['{key}']"), action_id, unit)
+        self._write(key, copy_json(value, "value"), action_id, unit)
 
     def delete(self, key: str, *, action_id: str | None = None, unit: Unit | None = None) -> bool:
         """Remove a key; false if there was none."""

@@ -39,7 +39,7 @@ class Cancel:
         self.hard: bool = False
         self.reason: str = ""
         """Why, in the words of the first one who cancelled; empty before."""
-        self._callbacks: dict[object, Callable[[], None]] = {}
+        self._callbacks: dict[object, Callable[[], object]] = {}
         self._lock = Lock()
 
     def cancel(self, reason: str = "cancellation requested by caller", *, hard: bool = False) -> None:
@@ -64,7 +64,7 @@ class Cancel:
         if failure is not None:
             raise failure
 
-    def on_hard(self, callback: Callable[[], None]) -> Callable[[], None]:
+    def on_hard(self, callback: Callable[[], object]) -> Callable[[], None]:
         """Call `callback` on a hard cancel, at once if that has already happened.
 
         Returns a function that takes the subscription back; calling it twice is harmless.

@@ -49,11 +49,10 @@ def compile_check(schema: dict[str, JsonValue], *, owner: str, root: str) -> Che
 
     def check(value: JsonValue) -> str | None:
         try:
-            if is_valid(value):
-                return None
+            return None if is_valid(value) else _explain(schema, value, root)
         except ValueError as error:
+            # Not JSON at all: the engine meets a set, a key that is no string, a loop.
             return f"{root}: {cut(str(error), 200)}"
-        return _explain(schema, value, root)
 
     return check
 

@@ -42,7 +42,7 @@ def to_json(value: Any, place: str = "output") -> JsonValue:
         NotJson: a value JSON does not have; the message names the place and often the fix.
     """
     kind = type(value)
-    if kind in _PLAIN:
+    if kind in _PLAIN or (kind is str and value.isascii()):
         return value
     return _copy(value, kind, place, MAX_DEPTH)
 

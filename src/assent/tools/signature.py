@@ -282,6 +282,8 @@ def _is_context(annotation: Any) -> bool:
 
 
 def _type_of(parameter: inspect.Parameter, annotation: Any) -> Any:
+    if annotation is object:
+        return Any
     if parameter.default is None and annotation is not Any:
         # `x: str = None` is how many write Optional; the function plainly takes None.
         return annotation | None

@@ -84,3 +84,39 @@ def _facts(item: Any) -> ToolFacts:
     if isinstance(getattr(item, "schema", None), ToolSchema):
         return item  # type: ignore[no-any-return]
     raise UsageError(f"{item!r:.80} is no tool. Give names, schemas, tools made with @tool, or a Registry.")
+
+
+class ToolCard:
+    """One tool of a plan, looked up once."""
+
+    __slots__ = ("calls", "deduplicates", "is_cached", "lacks_handler", "tool", "undo")
+
+    def __init__(self, tool: ToolFacts | None, *, must_run: bool) -> None:
+        self.tool = tool
+        self.lacks_handler = must_run and getattr(tool, "fn", tool) is None and tool is not None
+        """Whether a call would fail for want of a function."""
+        self.undo: str | None = None
+        """What the tool declares; None where it has not been seen."""
+        self.deduplicates = False
+        self.is_cached = False
+        self.calls: dict[bytes, int] = {}
+        """How often the plan calls it, by canonical parameters."""
+        if tool is not None and not isinstance(tool, UnseenTool):
+            self.undo = tool.schema.undo
+            self.deduplicates = tool.schema.deduplicates
+            self.is_cached = tool.schema.cache_ttl_secs is not None
+
+
+class ToolCards(dict[str | None, ToolCard]):
+    """The tools that a plan names, each made out when first asked for."""
+
+    def __init__(self, tools: Tools, *, must_run: bool = False) -> None:
+        """`must_run`: these are the tools that execution will call, so one without a function is of no use."""
+        super().__init__()
+        self._tools = tools
+        self._must_run = must_run
+
+    def __missing__(self, name: str | None) -> ToolCard:
+        tool = self._tools.get(name) if name else None
+        card = self[name] = ToolCard(tool, must_run=self._must_run)
+        return card

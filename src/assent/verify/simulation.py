@@ -19,6 +19,7 @@ from assent.ir.json_value import JsonValue, copy_json
 from assent.state.store import MISSING, StateView
 from assent.validator import Undecided
 
+_SCALARS = frozenset({str, int, bool, float, type(None)})
 _NOT_GIVEN = "cannot be checked: the starting state is not given"
 _BLURRED = "cannot be checked: an earlier action writes a key that is not known yet"
 _VERSION = "cannot be checked: versions are only known to the store itself"
@@ -61,7 +62,7 @@ class _NextVersion(int):
 class SimulatedState:
     """A starting state, known or not, and what a plan would have written over it so far."""
 
-    __slots__ = ("_base", "_blurred", "_exist", "_view", "cells")
+    __slots__ = ("_base", "_exist", "_view", "cells", "is_blurred")
 
     def __init__(self, state: Mapping[str, JsonValue] | None = None, view: StateView | None = None) -> None:
         """`view` is a real store, with versions; without it `state`; without both nothing is known.
@@ -77,7 +78,7 @@ class SimulatedState:
             self._base = copy_json(dict(state), "state")
         self.cells: dict[str, Any] = {}
         """What the plan wrote: a JSON value, or an Unknown."""
-        self._blurred = False
+        self.is_blurred = False
         """Whether some key was written that is not known."""
         self._exist: set[str] = set()
         """Keys that surely existed when that happened."""
@@ -98,7 +99,7 @@ class SimulatedState:
 
     def keys(self) -> Sequence[str]:
         """All keys, sorted."""
-        if self._blurred:
+        if self.is_blurred:
             raise Undecided(_BLURRED)
         if not self.is_given:
             raise Undecided(_NOT_GIVEN)
@@ -118,7 +119,7 @@ class SimulatedState:
             # A view that knows the store's version lets more be decided; the key's own is a lower bound.
             now = getattr(self._view, "version", None)
             return _NextVersion(now if isinstance(now, int) else self._view.version_of(key))
-        if self._blurred:
+        if self.is_blurred:
             raise Undecided(_BLURRED)
         return self._view.version_of(key)
 
@@ -144,7 +145,9 @@ class SimulatedState:
             found = self._view.exists(key)
         else:
             return True if key in self._exist else None
-        return True if found or not self._blurred else (key in self._exist or None)
+        if found or key in self._exist:
+            return True
+        return None if self.is_blurred else False
 
     def peek(self, key: str) -> Any:
         """The value itself, not to be changed, or MISSING.
@@ -157,7 +160,7 @@ class SimulatedState:
             if type(cell) is Unknown:
                 raise Undecided(cell.why)
             return cell
-        if self._blurred:
+        if self.is_blurred:
             raise Undecided(_BLURRED)
         if self._base is not None:
             return self._base.get(key, MISSING)
@@ -171,11 +174,16 @@ class SimulatedState:
             key for key, cell in self.cells.items() if type(cell) is not Unknown or cell.exists
         )
         self.cells.clear()
-        self._blurred = True
+        self.is_blurred = True
 
     def doubt(self, key: str) -> None:
         """The key was written, or not."""
         self.cells[key] = Unknown(MAYBE, exists=self.knows(key) is True)
+
+    def doubt_all(self) -> None:
+        """Everything the plan wrote was written, or not."""
+        for key in self.cells:
+            self.doubt(key)
 
     def _base_keys(self) -> Sequence[str]:
         if self._base is not None:
@@ -185,30 +193,33 @@ class SimulatedState:
     def _raise_why(self, key: str) -> NoReturn:
         if key in self.cells:
             raise Undecided(self.cells[key].why)
-        raise Undecided(_BLURRED if self._blurred else _NOT_GIVEN)
+        raise Undecided(_BLURRED if self.is_blurred else _NOT_GIVEN)
 
     # What comes out.
 
     def start(self) -> dict[str, JsonValue]:
         """The state as it was before the plan, as far as it is given; keys sorted."""
-        if self._view is not None:
-            found = self._view.snapshot()
-        else:
-            found = dict(self._base or {})
-        return dict(sorted(found.items()))
+        found = self._view.snapshot() if self._view is not None else self._base or {}
+        return {key: found[key] for key in sorted(found)}
 
     def end(self) -> tuple[dict[str, JsonValue], list[str]]:
-        """The state after the plan, and the keys whose value is not known; both sorted."""
-        known: dict[str, JsonValue] = {} if self._blurred else self.start()
-        unknown = {*self._exist, *self._base_keys()} if self._blurred else set()
+        """The state after the plan, and the keys whose value is not known.
+
+        Keys that the plan adds stand last, as they are written: sorting them too would cost more than all
+        the rest, and the order is the plan's own anyway.
+        """
+        known: dict[str, JsonValue] = {} if self.is_blurred else self.start()
+        unknown = {*self._exist, *self._base_keys()} if self.is_blurred else set()
+        known.update(self.cells)
         for key, cell in self.cells.items():
+            if type(cell) in _SCALARS:
+                continue
             if type(cell) is Unknown:
-                known.pop(key, None)
+                del known[key]
                 unknown.add(key)
             else:
                 known[key] = copy_json(cell)
-                unknown.discard(key)
-        return dict(sorted(known.items())), sorted(unknown)
+        return known, sorted(unknown - known.keys()) if unknown else []
 
 
 class Blindfold:

@@ -1,0 +1,101 @@
+"""`assent explain`: a run told as a story, from its log."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from assent.cli.inputs import json_option
+from assent.cli.output import Output
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from assent.render.history import History
+
+
+@click.command(short_help="Tell a run as a story.")
+@click.argument("file", metavar="FILE")
+@click.option(
+    "--run", "run_id", metavar="ID", help="Which run; the start of its id is enough. Default: the newest."
+)
+@json_option
+@click.pass_obj
+def explain(output: Output, file: str, run_id: str | None, as_json: bool) -> int:
+    """Tell what happened in a run: in which order, which rule decided, what was undone, what to do next.
+
+    FILE holds JSON lines, as `assent run --log FILE` writes them. Lines that cannot be read are passed over
+    and counted.
+
+    Exit codes: 0 told (however the run went), 2 bad input.
+    """
+    from assent.errors import InputError, UsageError
+    from assent.events.jsonl import read_jsonl
+    from assent.render.history import History, split_runs
+    from assent.render.text import count, listing
+
+    recording = read_jsonl(file)
+    runs = split_runs(recording.events)
+    if not runs:
+        damaged = f" ({count(len(recording.damaged), 'line')} could not be read)" if recording.damaged else ""
+        raise InputError(
+            f"{file} holds no run{damaged}. Make a log with `assent run PLAN.json --log {file}`."
+        )
+    chosen = _choose(list(runs), run_id)
+    if chosen is None:
+        raise UsageError(
+            f"{file} holds no run '{run_id}', or several that begin so. It holds {listing(runs)}."
+        )
+    history = History.of(runs[chosen])
+    if recording.damaged:
+        lines = ", ".join(map(str, recording.damaged[:8])) + (" ..." if len(recording.damaged) > 8 else "")
+        output.talk(f"Note: {count(len(recording.damaged), 'damaged line')} passed over (line {lines}).")
+    if len(runs) > 1 and run_id is None:
+        output.talk(
+            f"Note: {count(len(runs), 'run')} in this file; this is the newest. Choose with --run ID:"
+        )
+        output.talk("  " + listing(list(runs)[-10:], limit=10))
+    if as_json:
+        output.show_json(_as_data(history, file, list(runs), recording.damaged))
+    else:
+        from assent.render.story import tell_history
+
+        output.show(*tell_history(history, log=file))
+    return 0
+
+
+def _choose(runs: Sequence[str], wanted: str | None) -> str | None:
+    if wanted is None:
+        return runs[-1]
+    if wanted in runs:
+        return wanted
+    near = [run for run in runs if run.startswith(wanted)] if wanted else []
+    return near[0] if len(near) == 1 else None
+
+
+def _as_data(history: History, file: str, runs: Sequence[str], damaged: Sequence[int]) -> dict[str, Any]:
+    """The same story for programs: every step as the log tells it, and the sentences."""
+    from dataclasses import asdict
+
+    from assent.render.advice import advise
+    from assent.render.story import tell_history
+
+    return {
+        "run_id": history.run_id,
+        "trace_id": history.trace_id,
+        "tenant": history.tenant,
+        "caller": history.caller,
+        "proposals": [
+            {
+                **asdict(part),
+                "steps": [asdict(step) for step in part.steps.values()],
+                "order": list(part.order),
+            }
+            for part in history.parts.values()
+        ],
+        "story": [line.plain for line in tell_history(history, log=file)],
+        "next": [{"sentence": sentence, "command": command} for sentence, command in advise(history, file)],
+        "runs": list(runs),
+        "damaged_lines": list(damaged),
+    }

@@ -1,0 +1,41 @@
+"""`assent graph`: a plan as a picture."""
+
+from __future__ import annotations
+
+import click
+
+from assent.cli.inputs import plan_argument
+from assent.cli.output import Output
+
+
+@click.command(short_help="Draw a plan as SVG.")
+@plan_argument
+@click.option("-o", "--output", "target", metavar="FILE.svg", required=True, help="Where to; '-' is stdout.")
+@click.option(
+    "--result", "result_file", metavar="FILE.json", help="What `run --json` printed: adds how it went."
+)
+@click.pass_obj
+def graph(output: Output, plan: str, target: str, result_file: str | None) -> int:
+    """Draw the plan in the file PLAN ('-' reads standard input): what there is to do, and what waits for what.
+
+    Exit codes: 0 drawn, 2 bad input, 3 the plan has no graph (a cycle, a duplicate id, an unknown dependency).
+    """
+    from assent.app import load_plan, load_result, write_file
+    from assent.ir.graph import Graph
+    from assent.render.graph_svg import draw_graph
+    from assent.render.text import clean
+
+    proposal = load_plan(plan)
+    result = load_result(result_file) if result_file is not None else None
+    faults = Graph(proposal.actions).faults
+    if faults:
+        for fault in faults[:20]:
+            output.talk(f"The plan is refused: {fault.message}.")
+        return 3
+    drawing = draw_graph(proposal, result, title="standard input" if plan == "-" else plan)
+    if target == "-":
+        output.write(drawing)
+    else:
+        write_file(target, drawing)
+        output.talk(f"Wrote {clean(target)}; any browser opens it.")
+    return 0

@@ -1,0 +1,107 @@
+"""`assent`: the group of commands, and how everything that can go wrong ends.
+
+Keep true:
+1. A person's mistake is one message and exit code 2, never a traceback (ASSENT_DEBUG=1 shows it).
+2. With `--json` an error is a JSON object on stdout too.
+3. Every command answers with its exit code as a number.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+
+import click
+
+from assent import __version__
+from assent.cli.explain import explain
+from assent.cli.graph import graph
+from assent.cli.output import Output, open_standard_streams
+from assent.cli.run import run
+from assent.cli.tools import tools
+from assent.cli.verify import verify
+from assent.errors import AssentError
+
+_INTERRUPTED = 130
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(__version__, prog_name="assent", message="%(prog)s %(version)s")
+def cli() -> None:
+    """Models propose; Assent verifies, gates, executes, records and undoes.
+
+    A plan is a JSON file of actions; see what it would do with `verify`, do it with `run`, hear what happened
+    with `explain`.
+
+    Exit codes: 0 done as asked, 1 it ran and did not succeed, 2 bad input or usage, 3 the plan is invalid or
+    refused, 4 waiting for a person, 130 after Ctrl-C.
+    """
+
+
+for _command in (run, verify, graph, explain, tools):
+    cli.add_command(_command)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command line and return its exit code."""
+    open_standard_streams()
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    output = Output()
+    try:
+        code = cli.main(given, prog_name="assent", standalone_mode=False, obj=output)
+        return code if isinstance(code, int) else 0
+    except BrokenPipeError:
+        # Only help texts get here; commands hang up by themselves.
+        return 0
+    except (KeyboardInterrupt, click.Abort):
+        output.talk("Interrupted.")
+        return _INTERRUPTED
+    except Exception as error:
+        return _fail(error, output, as_json="--json" in given)
+    finally:
+        output.close()
+
+
+def _fail(error: Exception, output: Output, *, as_json: bool) -> int:
+    exit_code, code, message = _words(error)
+    if os.environ.get("ASSENT_DEBUG") == "1":
+        import traceback
+
+        traceback.print_exception(error, file=sys.stderr)
+    if as_json:
+        output.show_json({"error": {"code": code, "message": message}})
+    else:
+        output.talk(message if isinstance(error, click.ClickException) else f"Error: {message}")
+    return exit_code
+
+
+def _words(error: Exception) -> tuple[int, str, str]:
+    """Exit code, stable code and message of an error."""
+    match error:
+        case click.UsageError():
+            usage = f"{error.ctx.get_usage()}\n" if error.ctx is not None else ""
+            help_at = f"{error.ctx.command_path} --help" if error.ctx is not None else "assent --help"
+            return 2, "usage", f"{usage}Error: {error.format_message()} See `{help_at}`."
+        case click.ClickException():
+            return 2, "usage", f"Error: {error.format_message()}"
+        case AssentError():
+            return 2, error.code, str(error)
+        case OSError():
+            name = error.filename if isinstance(error.filename, str) else "a file"
+            return (
+                2,
+                "input",
+                f"Cannot use {name}: {error.strerror or error}. Check the path and its permissions.",
+            )
+        case _:
+            words = f"{type(error).__name__}: {error}"
+            return (
+                1,
+                "internal",
+                f"this is a fault in Assent, not in your plan ({words}). ASSENT_DEBUG=1 shows where.",
+            )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

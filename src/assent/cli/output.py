@@ -1,0 +1,131 @@
+"""Where words go: results to stdout, talk to stderr.
+
+Tools may print, and what they print must not end up in a result. So a command that runs or loads tools takes
+stdout for itself and leaves them stderr in its place.
+
+Keep true:
+1. A closed pipe ends the talking, quietly, never the work: the exit code still says how that went.
+2. Text that cannot be encoded is escaped, never an exception.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, TextIO
+
+if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
+
+_PLAIN_WIDTH = 120
+"""Columns where nobody says how many there are."""
+
+
+def open_standard_streams() -> None:
+    """Fill in a standard stream that the caller closed, so that no file we open takes its number."""
+    for number in (0, 1, 2):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)
+    if sys.stdout is None:
+        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")
+
+
+class Output:
+    """The two streams of one command."""
+
+    def __init__(self) -> None:
+        self._out: TextIO = sys.stdout
+        self._claimed = False
+
+    def claim(self) -> None:
+        """Take stdout for results alone: whatever else prints, prints to stderr from now on."""
+        if self._claimed:
+            return
+        self._claimed = True
+        sys.stdout.flush()
+        encoding = sys.stdout.encoding or "utf-8"
+        own = os.dup(1)
+        os.dup2(2, 1)
+        self._out = open(own, "w", encoding=encoding, errors="backslashreplace")  # noqa: SIM115
+
+    def result_console(self) -> Console:
+        """For results; coloured only on a terminal."""
+        return _console(self._out)
+
+    def talk_console(self) -> Console:
+        """For everything else."""
+        return _console(sys.stderr)
+
+    def show(self, *items: RenderableType) -> None:
+        """Print results for people."""
+        console = self.result_console()
+        try:
+            for item in items:
+                console.print(item, soft_wrap=True)
+            self._out.flush()
+        except BrokenPipeError:
+            self._hang_up()
+
+    def show_json(self, value: Any) -> None:
+        """Print one JSON object: over several lines for a person, on one line for a program."""
+        self.write(to_json(value, indent=self._out.isatty()) + "\n")
+
+    def write(self, text: str) -> None:
+        """Print a text as it is."""
+        try:
+            self._out.write(text)
+            self._out.flush()
+        except BrokenPipeError:
+            self._hang_up()
+
+    def talk(self, text: str) -> None:
+        """Say something beside the result; `text` may come from anywhere."""
+        from assent.render.text import clean
+
+        with suppress(OSError):
+            print(clean(text, lines=True), file=sys.stderr, flush=True)
+
+    def _hang_up(self) -> None:
+        """Nobody listens any more: send the rest, and what is left in buffers, nowhere."""
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, self._out.fileno())
+        os.close(nowhere)
+
+    def close(self) -> None:
+        """Flush what is left."""
+        for stream in {id(s): s for s in (self._out, sys.stdout, sys.stderr)}.values():
+            try:
+                stream.flush()
+            except (OSError, ValueError):
+                if stream is self._out:
+                    self._hang_up()
+
+
+def _console(stream: TextIO) -> Console:
+    from rich.console import Console
+
+    width = None if stream.isatty() or os.environ.get("COLUMNS", "").isdigit() else _PLAIN_WIDTH
+    # Everything shown here is data: no markup, emoji codes or guessed highlighting in it means anything.
+    return Console(file=stream, width=width, highlight=False, markup=False, emoji=False)
+
+
+def to_json(value: Any, *, indent: bool = False) -> str:
+    """Any of our structures as JSON text."""
+    import msgspec
+
+    try:
+        encoded = msgspec.json.encode(value)
+        return (msgspec.json.format(encoded, indent=2) if indent else encoded).decode()
+    except UnicodeEncodeError:
+        # A tool answered with half a character: JSON can carry it, as an escape.
+        import json
+
+        return json.dumps(msgspec.to_builtins(value), indent=2 if indent else None)

@@ -1,0 +1,145 @@
+"""A run while it goes on: a tree that changes on a terminal, plain lines elsewhere.
+
+Keep true:
+1. Watching never changes a run: a watcher is an event sink like any other, and its failure only an event.
+2. Nothing is drawn from another thread, so a half-changed history is never seen.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from time import time
+from typing import TYPE_CHECKING, Self
+
+from rich.console import Console
+from rich.live import Live
+
+from assent.events.event import Event
+from assent.render.history import TERMINAL, History
+from assent.render.marks import MARKS, mark
+from assent.render.text import clean, duration
+from assent.render.tree import draw_tree
+
+if TYPE_CHECKING:
+    from assent.cli.output import Output
+
+_FRAME_S = 0.1
+_MANY = 200
+"""A longer plan is not reported action by action: only what goes wrong, and every tenth part."""
+
+
+def watch(history: History, layers: Sequence[Sequence[str]], title: str, output: Output) -> LiveTree | Lines:
+    """The view that suits where stderr goes."""
+    console = output.talk_console()
+    if console.is_terminal and not console.is_dumb_terminal:
+        return LiveTree(history, layers, title, console)
+    return Lines(history, sum(map(len, layers)), output)
+
+
+class LiveTree:
+    """The tree of layers, drawn again ten times a second, and wiped away at the end."""
+
+    def __init__(
+        self, history: History, layers: Sequence[Sequence[str]], title: str, console: Console
+    ) -> None:
+        self._history = history
+        self._layers = layers
+        self._title = title
+        self._console = console
+        # What tools print meanwhile appears above the tree.
+        self._live = Live(console=console, auto_refresh=False, transient=True)
+        self._drawing: asyncio.Task[None] | None = None
+
+    def write(self, events: Sequence[Event]) -> None:
+        """Take note; the next frame shows it."""
+        for event in events:
+            self._history.take(event)
+
+    async def __aenter__(self) -> Self:
+        self._live.start()
+        self._drawing = asyncio.create_task(self._draw())
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        if self._drawing is not None:
+            self._drawing.cancel()
+        self._live.stop()
+
+    async def _draw(self) -> None:
+        while True:
+            size = self._console.size
+            tree = draw_tree(
+                self._history,
+                self._layers,
+                title=self._title,
+                now=time(),
+                max_lines=max(8, size.height - 2),
+                width=size.width,
+            )
+            self._live.update(tree, refresh=True)
+            await asyncio.sleep(_FRAME_S)
+
+
+class Lines:
+    """One line per thing that happens, for logs and pipes."""
+
+    def __init__(self, history: History, total: int, output: Output) -> None:
+        self._history = history
+        self._total = total
+        self._output = output
+        self._ended = 0
+        self._tenths = 0
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        return None
+
+    def write(self, events: Sequence[Event]) -> None:
+        """Take note, and say so."""
+        lines: list[str] = []
+        for event in events:
+            self._history.take(event)
+            said = self._line(event)
+            if said:
+                lines.append(said)
+        if lines:
+            self._output.talk("\n".join(lines))
+
+    def _line(self, event: Event) -> str:
+        kind = event.kind
+        if event.action_id is None:
+            return ""
+        name = clean(event.action_id, 60)
+        error = event.data.get("error")
+        why = f": {clean(error, 300)}" if isinstance(error, str) else ""
+        if kind.startswith("compensation_"):
+            by = event.data.get("tool") or event.data.get("action") or ""
+            return f"{MARKS['rolled_back'].sign} {name}: taking it back ({clean(by, 60)}) {kind[13:]}{why}"
+        if kind == "action_retrying":
+            return f"{MARKS['retrying'].sign} {name}: attempt {event.data.get('attempt')} follows{why}"
+        status = "rejected" if kind == "policy_violation" else kind.removeprefix("action_")
+        if status not in TERMINAL:
+            return "" if kind != "action_executing" or self._total > _MANY else self._started(name, event)
+        self._ended += 1
+        look = mark(status)
+        if self._total > _MANY and status in ("succeeded", "skipped", "canceled"):
+            return self._tenth()
+        took = event.data.get("duration_ms")
+        time_taken = f" ({duration(took)})" if isinstance(took, int | float) and duration(took) else ""
+        return f"{look.sign} {name} {look.word}{time_taken}{why}"
+
+    @staticmethod
+    def _started(name: str, event: Event) -> str:
+        attempt = event.data.get("attempt")
+        again = f", attempt {attempt}" if isinstance(attempt, int) and attempt > 1 else ""
+        return f"{MARKS['executing'].sign} {name} started{again}"
+
+    def _tenth(self) -> str:
+        tenths = min(10, self._ended * 10 // self._total)
+        if tenths <= self._tenths:
+            return ""
+        self._tenths = tenths
+        return f"{tenths * 10} % ({self._ended:,} of {self._total:,} actions ended)"

@@ -1,0 +1,181 @@
+"""`assent run`: execute a plan, and show what came of it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+import click
+
+from assent.cli.inputs import json_option, plan_argument, runtime_options
+from assent.cli.output import Output
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from rich.text import Text
+
+    from assent.app import App
+    from assent.ir.proposal import Proposal
+    from assent.ir.result import ProposalResult
+    from assent.render.history import History
+
+_EXIT = {"succeeded": 0, "refused": 3, "waiting": 4}
+_LINES = 300
+
+
+@click.command(short_help="Execute a plan.")
+@plan_argument
+@runtime_options
+@click.option(
+    "--log", metavar="FILE.jsonl", help="Append every event to this file; `assent explain` reads it."
+)
+@click.option("--svg", metavar="FILE.svg", help="Draw the plan with what came of it.")
+@json_option
+@click.pass_obj
+def run(
+    output: Output,
+    plan: str,
+    state: str | None,
+    tools: str | None,
+    policies: str | None,
+    schedule: Literal["levels", "dataflow"],
+    log: str | None,
+    svg: str | None,
+    as_json: bool,
+) -> int:
+    """Execute the plan in the file PLAN ('-' reads standard input), and show what came of every action.
+
+    Progress goes to stderr, the result to stdout; --json gives the whole result and the final state. Ctrl-C
+    stops what is running, shows how far it came, and exits with 130.
+
+    Exit codes: 0 succeeded, 1 ran and did not succeed, 2 bad input, 3 refused, 4 waiting for a person.
+    """
+    output.claim()
+    from assent.app import check_writable, load_plan, open_app, write_file
+    from assent.render.history import History
+    from assent.runtime.sync import run_sync
+
+    proposal = load_plan(plan)
+    if svg is not None:
+        check_writable(svg)
+    history = History()
+    history.plan(proposal)
+    title = "standard input" if plan == "-" else plan
+    with open_app(tools=tools, state=state, policies=policies, schedule=schedule, log=log) as app:
+        layers = _layers(app, proposal)
+        result, stopped_by = run_sync(_execute(app, proposal, history, layers, title, output))
+        final = app.runtime.state.snapshot()
+    history.settle(result)
+    if svg is not None:
+        from assent.render.graph_svg import draw_graph
+
+        write_file(svg, draw_graph(proposal, result, title=title))
+    if as_json:
+        import msgspec
+
+        output.show_json({**msgspec.to_builtins(result), "state": final})
+    else:
+        from assent.render.tree import draw_tree
+
+        width = output.result_console().width
+        output.show(draw_tree(history, layers, title=title, max_lines=_LINES, width=width))
+        output.show(*_summary(result, history, log, svg))
+    if stopped_by and not result.succeeded:
+        return 128 + stopped_by
+    return _EXIT.get(result.outcome, 1)
+
+
+def _layers(app: App, proposal: Proposal) -> Sequence[Sequence[str]]:
+    """The layers as the runtime will see them, with what policies add; none if the plan will be refused."""
+    from assent.ir.graph import Graph
+
+    if len(app.runtime.policies):
+        return app.runtime.verify(proposal).execution_levels
+    graph = Graph(proposal.actions)
+    return [graph.ids(layer) for layer in graph.layers]
+
+
+async def _execute(
+    app: App,
+    proposal: Proposal,
+    history: History,
+    layers: Sequence[Sequence[str]],
+    title: str,
+    output: Output,
+) -> tuple[ProposalResult, int]:
+    """Run the plan while someone watches; the second value is the signal that stopped it, or 0."""
+    import asyncio
+    import signal
+
+    from assent.cli.progress import watch
+    from assent.tools.context import Cancel
+
+    cancel = Cancel()
+    stopped_by = 0
+    loop = asyncio.get_running_loop()
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+
+    def stop(number: signal.Signals) -> None:
+        nonlocal stopped_by
+        stopped_by = int(number)
+        for each, handler in before.items():
+            # The second time is for those who cannot wait: it ends the process as it always does.
+            loop.remove_signal_handler(each)
+            signal.signal(each, handler if each != signal.SIGINT else signal.default_int_handler)
+        output.talk("Stopping; what has not started will not start. (Once more to leave at once.)")
+        cancel.cancel(f"stopped by {number.name}", hard=True)
+
+    for number in before:
+        loop.add_signal_handler(number, stop, signal.Signals(number))
+    view = watch(history, layers, title, output)
+    app.runtime.events.add_sink(view)
+    try:
+        async with view:
+            result = await app.runtime.execute(proposal, cancel=cancel)
+        return result, stopped_by
+    finally:
+        app.runtime.events.remove_sink(view)
+        for number in before:
+            loop.remove_signal_handler(number)
+
+
+def _summary(result: ProposalResult, history: History, log: str | None, svg: str | None) -> Iterator[Text]:
+    """What a person wants to know after the tree: how it ended, what it cost, what is left to do."""
+    from rich.text import Text
+
+    from assent.render.advice import advise
+    from assent.render.marks import outcome_mark
+    from assent.render.text import clean, count, duration, value
+
+    look = outcome_mark(result.outcome)
+    line = Text("\n")
+    line.append(f"{look.sign} {look.word}", style=look.style)
+    line.append(f": {clean(result.error, 1000)}" if result.error else "")
+    yield line
+    cost = result.cost
+    facts = [count(cost.tool_calls, "tool call"), f"{duration(cost.total_duration_ms) or '0 ms'} of work"]
+    facts += [count(cost.retries, "retry", "retries")] if cost.retries else []
+    yield Text(f"  cost: {', '.join(facts)}")
+    changes = {} if result.outcome == "aborted" else _changes(result)
+    for key in list(changes)[:20]:
+        yield Text(f"  state: {clean(key, 60)} = {value(changes[key])}")
+    if len(changes) > 20:
+        yield Text(f"  state: {len(changes) - 20:,} more keys changed")
+    if result.outcome == "aborted":
+        yield Text("  state: as it was before the run")
+    for advice in advise(history, log or ""):
+        if result.succeeded:
+            break
+        yield Text(f"  next: {advice.sentence}")
+        if advice.command:
+            yield Text(f"        {advice.command}", style="bold")
+    if svg is not None:
+        yield Text(f"  picture: {clean(svg)}")
+    if log is not None:
+        import shlex
+
+        yield Text(f"  story: assent explain {clean(shlex.quote(log))}")
+
+
+def _changes(result: ProposalResult) -> dict[str, object]:
+    return {key: new for ended in result.results for key, new in ended.state_changes.items()}

@@ -1,0 +1,45 @@
+"""`assent verify`: judge a plan without running it."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import click
+
+from assent.cli.inputs import json_option, plan_argument, runtime_options
+from assent.cli.output import Output
+
+
+@click.command(short_help="Check a plan; nothing runs.")
+@plan_argument
+@runtime_options
+@json_option
+@click.pass_obj
+def verify(
+    output: Output,
+    plan: str,
+    state: str | None,
+    tools: str | None,
+    policies: str | None,
+    schedule: Literal["levels", "dataflow"],
+    as_json: bool,
+) -> int:
+    """Say what `assent run` would refuse, reject or skip with the same options. No tool is called.
+
+    PLAN is a JSON file; '-' reads standard input.
+
+    Exit codes: 0 valid, 2 bad input, 3 invalid.
+    """
+    output.claim()
+    from assent.app import load_plan, open_app
+
+    proposal = load_plan(plan)
+    with open_app(tools=tools, state=state, policies=policies, schedule=schedule) as app:
+        report = app.runtime.verify(proposal)
+    if as_json:
+        output.show_json(report)
+    else:
+        from assent.render.report import report_lines
+
+        output.show(*report_lines(report, title="standard input" if plan == "-" else plan))
+    return 0 if report.valid else 3

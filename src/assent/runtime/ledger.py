@@ -1,0 +1,247 @@
+"""How each action of a proposal ended, written down once: result, event, and what follows for the plan.
+
+Keep true:
+1. Every action ends in exactly one result and with exactly one closing event.
+2. A late answer of something that was given up on changes nothing.
+3. One look at the clock serves an ending; the clock never runs backwards within a run.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from time import perf_counter, time
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+from assent.ir.action import Action
+from assent.ir.graph import Graph
+from assent.ir.json_value import JsonValue
+from assent.ir.proposal import Proposal
+from assent.ir.result import CANCELED_PREFIX, ActionResult, Status
+from assent.runtime.calls import AttemptFailed
+from assent.tools.context import Cancel
+from assent.tools.tool import Tool
+from assent.validator import undo_of
+
+if TYPE_CHECKING:
+    from assent.runtime.services import Services
+
+NOTHING: dict[str, JsonValue] = {}
+
+_DID_NOT_SUCCEED: dict[str, str] = {
+    "rejected": "was rejected",
+    "failed": "failed",
+    "skipped": "was skipped",
+    "unknown": "has an unknown outcome",
+}
+_SUFFIXES: list[str] = []
+"""Positions in hexadecimal, made once: spelling a number costs more than the rest of an event."""
+
+
+def _suffix(i: int) -> str:
+    if i >= 65_536:
+        return f"{i:08x}"
+    while len(_SUFFIXES) <= i:
+        _SUFFIXES.append(f"{len(_SUFFIXES):08x}")
+    return _SUFFIXES[i]
+
+
+class Stop(NamedTuple):
+    """Why nothing more is started."""
+
+    kind: Literal["aborted", "budget", "canceled"]
+    error: str
+    """For the proposal."""
+    words: str
+    """For the actions that do not run because of it."""
+
+
+class RunInfo(NamedTuple):
+    """What all attempts of one run share."""
+
+    run_id: str
+    trace_id: str
+    tenant: str | None
+    cancel: Cancel | None
+    started: float
+    """perf_counter() at the start of the run."""
+
+
+class Ledger:
+    """The endings of one proposal's actions, and why the plan stopped if it did."""
+
+    def __init__(self, services: Services, proposal: Proposal, graph: Graph, run: RunInfo, attempt: int) -> None:
+        n = len(proposal.actions)
+        self.services = services
+        self.proposal = proposal
+        self.graph = graph
+        self.run = run
+        self.size = n
+        self.actions: list[Action] = list(proposal.actions)
+        """The proposal's own, and behind them what ran aside."""
+        self.tools: list[Tool | None] = [None] * n
+        self.status: list[Status | None] = [None] * n
+        self.results: list[ActionResult | None] = [None] * n
+        self.finished: list[int] = []
+        """Positions of actions that succeeded, in the order in which they did."""
+        self.stop: Stop | None = None
+        self.record = services.events.recorder(run.run_id, proposal.id, run.trace_id, run.tenant)
+        self._epoch = time() - perf_counter()
+        self._span_prefix = f"{int(run.trace_id[:8], 16) + attempt & 0xFFFFFFFF:08x}"
+        self.span_id = self._span_prefix + "ffffffff"
+        self._stamp = datetime.now(UTC)
+        self._stamped = self.now()
+
+    def now(self) -> float:
+        """Seconds since the epoch, by a clock that never runs backwards."""
+        return self._epoch + perf_counter()
+
+    def span_of(self, i: int) -> str:
+        """The span of one action."""
+        return self._span_prefix + (_SUFFIXES[i] if i < len(_SUFFIXES) else _suffix(i))
+
+    def emit(self, kind: str, action_id: str | None = None, data: dict[str, JsonValue] = NOTHING) -> None:
+        """Record an event of the proposal as a whole."""
+        self.record(kind, action_id, self.span_id, data)
+
+    def note(self, kind: str, i: int, data: dict[str, JsonValue]) -> None:
+        """Record an event of one action."""
+        self.record(kind, self.actions[i].id, self.span_of(i), data)
+
+    # Endings
+
+    def succeed(
+        self,
+        i: int,
+        action: Action,
+        output: JsonValue,
+        started: float,
+        changes: dict[str, JsonValue],
+        *,
+        cached: bool = False,
+    ) -> None:
+        """The action did what was asked; `changes` is what it wrote. An earlier answer took no time."""
+        now = self._epoch + perf_counter()
+        duration_ms = 0.0 if cached else (now - started) * 1000
+        data: dict[str, JsonValue] = {"duration_ms": duration_ms}
+        if action.tool is not None:
+            data["tool"] = action.tool
+        if cached:
+            data["cached"] = True
+        span_id = self._span_prefix + _SUFFIXES[i] if i < len(_SUFFIXES) else self.span_of(i)
+        record = self.record
+        if changes:
+            record("state_changed", action.id, span_id, {"changes": changes}, now)
+        record("action_succeeded", action.id, span_id, data, now)
+        self.finished.append(i)
+        self.status[i] = "succeeded"
+        if now - self._stamped > 0.001:
+            self._restamp(now)
+        self.results[i] = ActionResult(
+            action_id=action.id,
+            status="succeeded",
+            output=output,
+            state_changes=changes,
+            duration_ms=duration_ms,
+            timestamp=self._stamp,
+        )
+
+    def fail(
+        self, i: int, action: Action, failure: AttemptFailed, attempts: int, tool: Tool | None, started: float
+    ) -> None:
+        """No attempt is left: end the action as its failure_behavior says."""
+        # A read has no effect whose outcome could be unknown.
+        unknown = failure.unknown and tool is not None and tool.schema.risk != "read_only"
+        data: dict[str, JsonValue] = {"error": failure.error, "attempt": attempts}
+        if action.tool is not None:
+            data["tool"] = action.tool
+        if failure.left_behind:
+            data["left_behind"] = failure.left_behind
+        status: Status = "unknown" if unknown else "skipped" if action.failure_behavior == "skip" else "failed"
+        self.note("action_unknown" if unknown else "action_failed", i, data)
+        if status == "skipped":
+            self.note("action_skipped", i, {"error": failure.error})
+        self._end(i, status, failure.error, (self.now() - started) * 1000)
+        if action.failure_behavior == "abort":
+            verb = "ended with an unknown outcome" if unknown else "failed"
+            self.abort(f"action '{action.id}' {verb}: {failure.error}")
+
+    def reject(self, i: int, action: Action, is_policy: bool, error: str) -> None:
+        """A gate said no."""
+        data: dict[str, JsonValue] = {"error": error}
+        if action.tool is not None:
+            data["tool"] = action.tool
+        self.note("policy_violation" if is_policy else "action_rejected", i, data)
+        self._end(i, "rejected", error)
+        if action.failure_behavior == "abort":
+            self.abort(f"action '{action.id}' was rejected: {error}")
+
+    def refuse(self, i: int, error: str) -> None:
+        """The proposal is refused whole."""
+        self.note("action_rejected", i, {"error": error})
+        self._end(i, "rejected", error)
+
+    def skip(self, i: int, error: str) -> None:
+        """The action does not run."""
+        self.note("action_canceled" if error.startswith(CANCELED_PREFIX) else "action_skipped", i, {"error": error})
+        self._end(i, "skipped", error)
+
+    def skip_dependent(self, i: int, needed: int) -> None:
+        """Something the action needs did not succeed."""
+        name = self.actions[needed].id
+        if needed in self.graph.targets:
+            self.skip(i, f"dependency '{name}' only runs as a compensation")
+        else:
+            self.skip(i, f"dependency '{name}' {_DID_NOT_SUCCEED[self.status[needed] or 'skipped']}")
+
+    def stopped(self, i: int, action: Action, tool: Tool | None, *, begun: bool, hung: bool = False) -> None:
+        """The action was stopped in flight."""
+        # If nobody asked us to stop, the task around us was cancelled; whoever runs us passes that on.
+        self.stop_canceled("the surrounding task was cancelled")
+        assert self.stop is not None
+        words = self.stop.words
+        if not begun or tool is None or tool.schema.risk == "read_only":
+            self.skip(i, words)
+            return
+        error = f"{words}; it was stopped in flight, so it is not known whether it took effect"
+        data: dict[str, JsonValue] = {"error": error, "tool": action.tool}
+        if hung:
+            data["left_behind"] = "the task did not stop when told to"
+        self.note("action_unknown", i, data)
+        self._end(i, "unknown", error)
+
+    def leave_behind(self, i: int) -> None:
+        """End an action whose task would not stop."""
+        if self.results[i] is None:
+            self.stopped(i, self.actions[i], self.tools[i], begun=True, hung=True)
+
+    def _end(self, i: int, status: Status, error: str, duration_ms: float | None = None) -> None:
+        self.status[i] = status
+        self._restamp(self.now())
+        self.results[i] = ActionResult(
+            action_id=self.actions[i].id,
+            status=status,
+            error=error,
+            duration_ms=duration_ms,
+            timestamp=self._stamp,
+        )
+
+    def _restamp(self, now: float) -> None:
+        # A moment with a time zone is slow to make, and a millisecond is fine enough to share one.
+        self._stamp = datetime.fromtimestamp(now, UTC)
+        self._stamped = now
+
+    # Stopping
+
+    def abort(self, error: str) -> None:
+        """Start nothing more, and undo what was done."""
+        if self.stop is None or self.stop.kind != "aborted":
+            self.stop = Stop("aborted", error, "skipped: the plan was aborted")
+
+    def stop_canceled(self, reason: str) -> None:
+        """Start nothing more; what was done stays."""
+        if self.stop is None:
+            self.stop = Stop("canceled", f"{CANCELED_PREFIX}{reason}", f"{CANCELED_PREFIX}{reason}")
+
+    def undo_of(self, i: int) -> str:
+        """How far an action can be taken back."""
+        return undo_of(self.actions[i], self.tools[i])

@@ -1,0 +1,161 @@
+"""What would run, and is probably not meant.
+
+Keep true:
+1. Nothing here makes a plan invalid.
+2. Linear: each action is looked at once, each key and each repeated call is warned of once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Mapping, Sequence
+
+from assent.ir.action import Action
+from assent.ir.graph import Graph
+from assent.ir.json_value import canonical_bytes
+from assent.ir.tool_spec import STRICTNESS
+from assent.validator import undo_of
+from assent.verify.known_tools import ToolCard, ToolCards
+from assent.verify.reachability import Pair, implied
+from assent.verify.rehearsal import OPEN
+from assent.verify.report import Issue, name_few, warning
+
+MANY = 3
+"""So many equal calls look like a mistake."""
+
+
+def find_cautions(graph: Graph, cards: ToolCards, status: Mapping[int, str]) -> list[Issue]:
+    """Claims the tool does not back, effects that cannot be undone in time, equal calls, write conflicts."""
+    found: list[Issue] = []
+    actions = graph.actions
+    final: list[Action] = []
+    repeats = False
+    for i in graph.order:
+        action = actions[i]
+        kind = action.type
+        runs = not status or status.get(i, OPEN) == OPEN
+        if kind == "tool_call":
+            card = cards[action.tool]
+            given = canonical_bytes(action.parameters)
+            card.calls[given] = times = card.calls.get(given, 0) + 1
+            repeats = repeats or times >= MANY
+            may_abort = action.failure_behavior == "abort"
+            is_final = card.undo == "irreversible" or action.reversibility == "irreversible"
+        else:
+            card = None
+            may_abort = action.failure_behavior == "abort" and (
+                kind == "assertion" or not runs or bool(action.preconditions or action.assumptions)
+            )
+            is_final = action.reversibility == "irreversible"
+        if may_abort and final:
+            found += [_too_early(earlier, action) for earlier in final]
+            final.clear()
+        if is_final and runs:
+            final.append(action)
+        if (
+            action.compensation is not None
+            or action.reversibility is not None
+            or action.idempotent
+            or (card is not None and card.undo == "compensable")
+        ):
+            found += _claims(action, card)
+    if repeats:
+        found += _repeated_calls(graph, cards)
+    return found
+
+
+def _too_early(action: Action, later: Action) -> Issue:
+    return warning(
+        action.id, f"it is irreversible, and '{later.id}' after it can still fail: an abort would not undo it"
+    )
+
+
+def _claims(action: Action, card: ToolCard | None) -> list[Issue]:
+    """Where the plan says something else about an action than its tool does."""
+    if card is not None and (card.tool is None or card.undo is None):
+        return []
+    tool = card.tool if card is not None else None
+    declared = card.undo if card is not None and card.undo is not None else "reversible"
+    found: list[str] = []
+    if card is not None and action.idempotent and not card.deduplicates:
+        found.append(f"it claims to be idempotent, which tool '{action.tool}' does not declare; it runs each time")
+    claimed = action.reversibility
+    if claimed is not None and STRICTNESS[claimed] < STRICTNESS[declared]:
+        found.append(f"it claims to be {claimed}, but tool '{action.tool}' declares itself {declared}")
+    undo = undo_of(action, tool)
+    if action.compensation is not None and undo != "compensable":
+        if card is None or undo != declared:
+            why = f"it is {undo}"
+        else:
+            why = f"tool '{action.tool}' declares itself {declared}"
+        found.append(f"its compensation will not run, because {why}")
+    elif action.compensation is None and undo == "compensable" and claimed != "compensable":
+        found.append(f"tool '{action.tool}' can be compensated, but no 'compensation' is given: it stays done")
+    return [warning(action.id, message) for message in found]
+
+
+def _repeated_calls(graph: Graph, cards: ToolCards) -> list[Issue]:
+    groups: dict[tuple[str, bytes], list[str]] = {}
+    for i in graph.order:
+        action = graph.actions[i]
+        if action.type == "tool_call" and action.tool:
+            given = canonical_bytes(action.parameters)
+            if cards[action.tool].calls[given] >= MANY:
+                groups.setdefault((action.tool, given), []).append(action.id)
+    return [
+        warning(
+            ids[0],
+            f"tool '{tool}' is called {len(ids):,} times with the same parameters: {name_few(ids)}",
+            "heuristic",
+        )
+        for (tool, _), ids in groups.items()
+    ]
+
+
+def find_write_conflicts(graph: Graph) -> list[Issue]:
+    """Keys that several actions write without waiting for each other."""
+    contested = {key: list(ws) for key, ws in _writers(graph).items() if len(ws) > 1}
+    if not contested:
+        return []
+    unordered: set[str] = set()
+    in_question: dict[str, list[Pair]] = {}
+    direct: dict[int, Container[int]] = {}
+    for key, writers in contested.items():
+        for a, b in zip(writers, writers[1:], strict=False):
+            before = graph.explicit[b]
+            if not before:
+                unordered.add(key)
+                break
+            if b not in direct:
+                direct[b] = before if len(before) < 8 else set(before)
+            if a not in direct[b]:
+                in_question.setdefault(key, []).append((a, b))
+    open_pairs = [pair for key, pairs in in_question.items() if key not in unordered for pair in pairs]
+    if open_pairs:
+        ordered = implied(graph.order, graph.explicit, open_pairs)
+        unordered.update(key for key, pairs in in_question.items() if not ordered.issuperset(pairs))
+    return [_conflict(key, graph, writers) for key, writers in contested.items() if key in unordered]
+
+
+def _writers(graph: Graph) -> dict[str, dict[int, None]]:
+    """Who writes the keys that more than one action touches, in serial order."""
+    writers: dict[str, dict[int, None]] = {}
+    for first, then, key, kind in graph.conflicts:
+        if key[:1] == "\0":
+            continue
+        of_key = writers.get(key)
+        if of_key is None:
+            of_key = writers[key] = {}
+        if kind != "read_write":
+            of_key[first] = None
+        if kind != "write_read":
+            of_key[then] = None
+    return writers
+
+
+def _conflict(key: str, graph: Graph, writers: Sequence[int]) -> Issue:
+    ids = graph.ids(writers)
+    return warning(
+        ids[0],
+        f"state key '{key}' is written by {name_few(ids)}, which do not wait for each other; "
+        "they run in the listed order",
+    )

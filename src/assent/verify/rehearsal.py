@@ -1,0 +1,416 @@
+"""Go through a plan in serial order, on paper: who would be rejected, who skipped, what would be written.
+
+The order of questions is the executor's: what the action needs, its references, the gate, the budget, the
+effect. The gate is the very one that execution asks.
+
+Keep true:
+1. `status` and the issues never claim what is not certain; what is not is an `undecided` info.
+2. Linear in actions and edges; an action without trouble makes no object of its own.
+3. An action that may or may not have run leaves keys in doubt, unless it aborts the plan when it does not:
+   then whatever comes later may rely on it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable
+from typing import Any
+
+import msgspec
+
+from assent.errors import NotJson
+from assent.ir.action import Action
+from assent.ir.graph import Graph
+from assent.ir.json_value import JsonValue, canonical_bytes, copy_json, json_equal
+from assent.ir.references import MissingPath, Reference, find_references, has_references, resolve
+from assent.policy.budget import Allowance
+from assent.policy.gate import Gate
+from assent.state.store import MISSING
+from assent.validator import Undecided, deduplicates
+from assent.verify.known_tools import ToolCards
+from assent.verify.report import Issue, error, info, name_few, show_short, undecided
+from assent.verify.shares import Answer, Shares
+from assent.verify.simulation import FROM_TOOL, Blindfold, SimulatedState, Unknown
+
+OPEN = "may not run"
+"""The status of an action without which the plan may go on. All other statuses are certain, and bad."""
+REJECTED, FAILED, SKIPPED = "would be rejected", "would fail", "would be skipped"
+
+_BLIND = Blindfold()
+_UNKNOWN_OUTPUT = Unknown(FROM_TOOL, exists=True)
+
+
+class Rehearsal:
+    """One plan, gone through once."""
+
+    __slots__ = (
+        "_budget_said",
+        "_cards",
+        "_gate",
+        "_graph",
+        "_origins",
+        "_outputs",
+        "_ranks",
+        "_shares",
+        "_times",
+        "_writers",
+        "aborts",
+        "issues",
+        "state",
+        "status",
+    )
+
+    def __init__(
+        self,
+        graph: Graph,
+        gate: Gate,
+        cards: ToolCards,
+        state: SimulatedState,
+        *,
+        budget: Allowance | None = None,
+        origins: dict[bytes, int] | None = None,
+    ) -> None:
+        """With `origins` unknown values can be told apart: those that come from the same calls, in this
+        rehearsal or another with the same table, are equal."""
+        self._graph = graph
+        self._gate = gate
+        self._cards = cards
+        self._origins = origins
+        self._times: dict[bytes, int] = {}
+        self._outputs: dict[str, Any] = {}
+        self._shares = Shares.that_matter(budget, graph)
+        self._budget_said = False
+        self._writers: dict[str, list[int]] | None = None
+        self._ranks: dict[int, int] | None = None
+        self.state = state
+        self.issues: list[Issue] = []
+        self.status: dict[int, str] = {}
+        """Positions of actions that do not surely succeed."""
+        self.aborts: bool | None = False
+        """Whether the plan aborts; None if that is not known."""
+
+    def run(self) -> None:
+        """Go through it."""
+        graph, state, cards, status = self._graph, self.state, self._cards, self.status
+        actions, needs, referring = graph.actions, graph.needs, graph.references
+        cells, shares, targets = state.cells, self._shares, graph.targets
+        judge = self._gate.judge
+        wanted: Container[int] = {p for i in referring for p in graph.explicit[i]}
+        if self._origins is not None:
+            wanted = set(graph.order)
+        open_questions: list[str] = []
+        for i in graph.order:
+            action = actions[i]
+            in_doubt = False
+            if shares is not None and shares.is_spent:
+                self._refuse_share(i)
+                continue
+            if needs[i] and (status or targets):
+                worst = self._worst_need(i)
+                if worst is not None:
+                    if worst != OPEN:
+                        continue
+                    in_doubt = True
+            blanks: dict[str, Unknown] | None = None
+            if i in referring:
+                action, blanks = self._resolve(i, open_questions)
+            kind = action.type
+            card = cards[action.tool] if kind == "tool_call" else None
+            tool = card.tool if card is not None else None
+            rejections = judge(
+                action, tool, state, open_questions, parameters_known=not blanks, ahead=True
+            )
+            if rejections or open_questions or i in status:
+                reasons = [rejection.reason for rejection in rejections]
+                if action.state_dependencies:
+                    reasons = self._explain_late_writers(i, reasons)
+                if reasons or i in status:
+                    self._doom(i, REJECTED, reasons, in_doubt)
+                    open_questions.clear()
+                    continue
+            if shares is not None:
+                answer = self._ask_shares(shares, i, action, open_questions, in_doubt)
+                if answer == "no":
+                    open_questions.clear()
+                    continue
+                in_doubt = in_doubt or answer == "maybe"
+            if kind == "assertion" and not self._holds(i, action, blanks, open_questions, in_doubt):
+                open_questions.clear()
+                continue
+            if card is not None and card.lacks_handler:
+                self._fail(i, f"no handler for tool '{action.tool}'", in_doubt)
+                open_questions.clear()
+                continue
+            if open_questions:
+                self.issues += [undecided(action.id, why) for why in open_questions]
+                open_questions.clear()
+                in_doubt = in_doubt or action.failure_behavior != "abort"
+            if i in wanted:
+                self._outputs[action.id] = self._output(action, blanks)
+            if in_doubt:
+                status[i] = OPEN
+                self._doubt(action, blanks)
+                continue
+            if kind == "state_write":
+                if blanks:
+                    self._write_blank(action, blanks)
+                else:
+                    cells[action.parameters["key"]] = action.parameters.get("value")
+            if action.expected_effects:
+                cells.update(action.expected_effects)
+
+    def predict(self) -> tuple[dict[str, JsonValue], list[str]]:
+        """The state afterwards, and the keys whose value is not known."""
+        if self.aborts:
+            return self.state.start(), []
+        if self.aborts is None:
+            self.state.doubt_all()
+        return self.state.end()
+
+    # Before the gate.
+
+    def _worst_need(self, i: int) -> str | None:
+        """The status of what the action needs: None if all of it succeeds."""
+        graph, status = self._graph, self.status
+        found: str | None = None
+        for p in graph.needs[i]:
+            if p in graph.targets:
+                message = f"dependency '{graph.actions[p].id}' only runs as a compensation"
+            elif p in status:
+                found = status[p]
+                if found == OPEN:
+                    continue
+                message = f"dependency '{graph.actions[p].id}' {found}"
+            else:
+                continue
+            status[i] = SKIPPED
+            self.issues += [error(graph.actions[i].id, why) for why in (message, *self.look_at(i))]
+            return SKIPPED
+        return found
+
+    def _resolve(self, i: int, open_questions: list[str]) -> tuple[Action, dict[str, Unknown]]:
+        """The action with its references replaced, and the parameters whose value is not known."""
+        action = self._graph.actions[i]
+        known: dict[str, JsonValue] = {}
+        blanks: dict[str, Unknown] = {}
+        for name, value in action.parameters.items():
+            try:
+                known[name] = resolve(value, self._look_up)
+                if action.type == "state_write":
+                    # What is put together from several values can be deeper than a state may hold.
+                    copy_json(known[name], f"parameters.{name}")
+            except (MissingPath, NotJson) as why:
+                self.issues.append(error(action.id, str(why)))
+                self.status[i] = REJECTED
+                blanks[name] = _UNKNOWN_OUTPUT
+            except _Blank:
+                blanks[name] = self._blank(value)
+                open_questions += self._paths_into_blanks(value)
+        return msgspec.structs.replace(action, parameters=known, references=False), blanks
+
+    def _look_up(self, reference: Reference) -> JsonValue:
+        output = self._outputs[reference.action_id]
+        if type(output) is Unknown:
+            raise _Blank
+        return reference.lookup(output)
+
+    def _paths_into_blanks(self, value: JsonValue) -> list[str]:
+        """References whose path may turn out not to exist."""
+        return [
+            f"whether '{reference}' exists depends on the output of '{reference.action_id}'"
+            for reference in dict.fromkeys(find_references(value))
+            if reference.path and type(self._outputs[reference.action_id]) is Unknown
+        ]
+
+    def _blank(self, value: JsonValue) -> Unknown:
+        """What is known of a parameter that refers to an unknown output: where it comes from."""
+        if self._origins is None:
+            return _UNKNOWN_OUTPUT
+        try:
+            return Unknown(FROM_TOOL, exists=True, origin=self._origin(resolve(value, self._placeholder)))
+        except (_Blank, MissingPath):
+            return _UNKNOWN_OUTPUT
+
+    def _placeholder(self, reference: Reference) -> JsonValue:
+        output = self._outputs[reference.action_id]
+        if type(output) is not Unknown:
+            return reference.lookup(output)
+        if output.origin is None:
+            raise _Blank
+        return {"\0origin": output.origin, "path": reference.path}
+
+    def _origin(self, description: JsonValue) -> int:
+        assert self._origins is not None
+        return self._origins.setdefault(canonical_bytes(description), len(self._origins))
+
+    # After the gate.
+
+    def _doom(self, i: int, how: str, reasons: Iterable[str], in_doubt: bool) -> None:
+        """The action does not succeed, whatever happens; with abort the plan does not either."""
+        action = self._graph.actions[i]
+        self.status[i] = how
+        self.issues += [error(action.id, reason) for reason in reasons]
+        if action.failure_behavior != "abort" or self.aborts:
+            return
+        rest = len(self._graph.order) - self._rank_of(i) - 1
+        if self.aborts is False and rest:
+            when = "should it be reached, " if in_doubt else ""
+            what = "1 action after it" if rest == 1 else f"{rest:,} actions after it"
+            self.issues.append(info(action.id, f"{when}the plan aborts here: the {what} would not run"))
+        self.aborts = None if in_doubt else True
+
+    def _explain_late_writers(self, i: int, reasons: list[str]) -> list[str]:
+        """Say it better where a needed key is only written later, and say it also where no state is given."""
+        graph = self._graph
+        action = graph.actions[i]
+        for key in dict.fromkeys(action.state_dependencies):
+            exists = self.state.knows(key)
+            if exists or (exists is None and self.state.is_blurred):
+                continue
+            writers = [w for w in self._writers_of(key) if w != i]
+            if not writers or self._rank_of(writers[0]) < self._rank_of(i):
+                continue
+            names = graph.ids(writers)
+            verb = "writes" if len(names) == 1 else "write"
+            plain = f"state key '{key}' is missing"
+            reasons = [reason for reason in reasons if reason != plain]
+            reasons.append(
+                f"'{action.id}' needs state key '{key}', which only {name_few(names)} {verb}, later in the "
+                f"order; list '{names[0]}' first or make '{action.id}' depend on it"
+            )
+        return reasons
+
+    def _writers_of(self, key: str) -> list[int]:
+        """Positions of all that write the key, in serial order."""
+        if self._writers is None:
+            self._writers = {}
+            for i in self._graph.order:
+                for written in dict.fromkeys(self._graph.touched[i][1]):
+                    self._writers.setdefault(written, []).append(i)
+        return self._writers.get(key, [])
+
+    def _rank_of(self, i: int) -> int:
+        """Where in the serial order the action stands."""
+        order = self._graph.order
+        if isinstance(order, range):
+            return i
+        if self._ranks is None:
+            self._ranks = {position: rank for rank, position in enumerate(order)}
+        return self._ranks[i]
+
+    def _ask_shares(
+        self, shares: Shares, i: int, action: Action, open_questions: list[str], in_doubt: bool
+    ) -> Answer:
+        is_call = action.type == "tool_call"
+        card = self._cards[action.tool] if is_call else None
+        may_be_free = card is not None and (card.is_cached or deduplicates(action, card.tool))
+        # One that aborts the plan where it is rejected has its share wherever the plan goes on.
+        is_sure = not in_doubt and (not open_questions or action.failure_behavior == "abort")
+        answer = shares.ask(is_call=is_call, is_sure=is_sure, may_be_free=may_be_free)
+        if answer == "no":
+            self._refuse_share(i)
+        elif answer == "maybe" and not self._budget_said:
+            self._budget_said = True
+            open_questions.append("whether the budget lasts depends on which calls run and which are remembered")
+        return answer
+
+    def _refuse_share(self, i: int) -> None:
+        self.status[i] = SKIPPED
+        self.issues.append(error(self._graph.actions[i].id, "cost budget exceeded"))
+
+    def _holds(
+        self,
+        i: int,
+        action: Action,
+        blanks: dict[str, Unknown] | None,
+        open_questions: list[str],
+        in_doubt: bool,
+    ) -> bool:
+        """Whether an assertion holds, or may."""
+        if blanks and "key" in blanks:
+            return True
+        key = action.parameters["key"]
+        if blanks and "expected" in blanks:
+            open_questions.append(f"assertion on '{key}' {FROM_TOOL}")
+            return True
+        try:
+            value = self.state.peek(key)
+        except Undecided as why:
+            open_questions.append(f"assertion on '{key}' {why}")
+            return True
+        value = None if value is MISSING else value
+        expected = action.parameters.get("expected")
+        if json_equal(value, expected):
+            return True
+        wrong = f"'{key}' is {show_short(value)}, expected {show_short(expected)}"
+        self._fail(i, f"assertion would fail: {wrong}", in_doubt)
+        return False
+
+    def _fail(self, i: int, reason: str, in_doubt: bool) -> None:
+        """The action starts, and does not succeed."""
+        skips = self._graph.actions[i].failure_behavior == "skip"
+        self._doom(i, SKIPPED if skips else FAILED, [reason], in_doubt)
+
+    # Its effect.
+
+    def _output(self, action: Action, blanks: dict[str, Unknown] | None) -> Any:
+        """What later references to the action find: a value, or an Unknown."""
+        if action.type == "tool_call":
+            return self._answer(action, blanks)
+        if blanks and "key" in blanks:
+            return _UNKNOWN_OUTPUT
+        key = action.parameters["key"]
+        if action.type == "state_write":
+            return f"written: {key}"
+        try:
+            value = self.state.peek(key)
+        except Undecided:
+            cell = self.state.cells.get(key)
+            return cell if type(cell) is Unknown and action.type == "state_read" else _UNKNOWN_OUTPUT
+        value = None if value is MISSING else value
+        return {"asserted": key, "value": value} if action.type == "assertion" else value
+
+    def _answer(self, action: Action, blanks: dict[str, Unknown] | None) -> Unknown:
+        """What a tool returns: unknown, but the same as the same call returned elsewhere."""
+        if self._origins is None:
+            return _UNKNOWN_OUTPUT
+        from_others = {name: blank.origin for name, blank in (blanks or {}).items()}
+        if None in from_others.values():
+            return _UNKNOWN_OUTPUT
+        call = canonical_bytes([action.tool, action.parameters, from_others])
+        # The second of two equal calls need not answer like the first.
+        self._times[call] = nth = self._times.get(call, 0) + 1
+        return Unknown(FROM_TOOL, exists=True, origin=self._origin([call.decode(), nth]))
+
+    def _write_blank(self, action: Action, blanks: dict[str, Unknown]) -> None:
+        if "key" in blanks:
+            self.state.blur()
+        else:
+            value = blanks["value"] if "value" in blanks else action.parameters.get("value")
+            self.state.cells[action.parameters["key"]] = value
+
+    def _doubt(self, action: Action, blanks: dict[str, Unknown] | None) -> None:
+        """The action may have had its effects, or not."""
+        if action.type == "state_write":
+            if blanks and "key" in blanks:
+                self.state.blur()
+            else:
+                self.state.doubt(action.parameters["key"])
+        for key in action.expected_effects:
+            self.state.doubt(key)
+
+    # What can be said wherever an action runs.
+
+    def look_at(self, i: int) -> list[str]:
+        """What is wrong with an action in any state: an unknown tool, parameters that do not fit."""
+        action = self._graph.actions[i]
+        is_fixed = i not in self._graph.references
+        if not is_fixed:
+            fixed = {name: value for name, value in action.parameters.items() if not has_references(value)}
+            action = msgspec.structs.replace(action, parameters=fixed, references=False)
+        tool = self._cards[action.tool].tool if action.type == "tool_call" else None
+        found = self._gate.judge(action, tool, _BLIND, [], parameters_known=is_fixed, ahead=True)
+        return [rejection.reason for rejection in found]
+
+
+class _Blank(Exception):
+    """A reference leads to a value that is not known."""
