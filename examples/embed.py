@@ -27,7 +27,12 @@ plan = {
     "actions": [
         {"id": "who", "tool": "find_address", "parameters": {"name": "Ada"}},
         {"id": "mail", "tool": "send_mail", "parameters": {"to": "$who.output", "text": "Hello!"}},
-        {"id": "note", "type": "state_write", "parameters": {"key": "greeted", "value": True}, "dependencies": ["mail"]},
+        {
+            "id": "note",
+            "type": "state_write",
+            "parameters": {"key": "greeted", "value": True},
+            "dependencies": ["mail"],
+        },
     ]
 }
 

@@ -109,6 +109,8 @@ async def charge_card(amount_eur: float) -> str:
     """Charge the card. Nothing undoes this, so plans do it last."""
     await asyncio.sleep(0.25)
     if amount_eur > CARD_LIMIT_EUR:
-        raise ToolError(f"card declined: {amount_eur:g} EUR is over the limit of {CARD_LIMIT_EUR} EUR", retry=False)
+        raise ToolError(
+            f"card declined: {amount_eur:g} EUR is over the limit of {CARD_LIMIT_EUR} EUR", retry=False
+        )
     _enter("card charged", amount_eur=amount_eur)
     return "paid"

@@ -175,7 +175,7 @@ def load_tools(path: str) -> list[Tool]:
         if isinstance(item, Tool) and id(item) not in found:
             if item.name in names:
                 raise ToolFileError(
-                    f"Tools file {path}: '{names[item.name]}' and '{attribute}' are both named '{item.name}'. "
+                    f"Tools file {path}: '{names[item.name]}' and '{attribute}' are both '{item.name}'. "
                     'Give one another name with @tool(name="...").'
                 )
             names[item.name] = attribute

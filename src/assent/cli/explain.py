@@ -95,7 +95,7 @@ def _as_data(history: History, file: str, runs: Sequence[str], damaged: Sequence
             for part in history.parts.values()
         ],
         "story": [line.plain for line in tell_history(history, log=file)],
-        "next": [{"sentence": sentence, "command": command} for sentence, command in advise(history, file)],
+        "next": [advice._asdict() for advice in advise(history, file)],
         "runs": list(runs),
         "damaged_lines": list(damaged),
     }

@@ -12,13 +12,13 @@ from assent.cli.output import Output
 @plan_argument
 @click.option("-o", "--output", "target", metavar="FILE.svg", required=True, help="Where to; '-' is stdout.")
 @click.option(
-    "--result", "result_file", metavar="FILE.json", help="What `run --json` printed: adds how it went."
+    "--result", "result_file", metavar="FILE.json", help="What `run --json` printed; adds how it went."
 )
 @click.pass_obj
 def graph(output: Output, plan: str, target: str, result_file: str | None) -> int:
-    """Draw the plan in the file PLAN ('-' reads standard input): what there is to do, and what waits for what.
+    """Draw the plan in the file PLAN ('-' reads standard input): what to do, and what waits for what.
 
-    Exit codes: 0 drawn, 2 bad input, 3 the plan has no graph (a cycle, a duplicate id, an unknown dependency).
+    Exit codes: 0 drawn, 2 bad input, 3 the plan has no graph (a cycle, a duplicate id, a missing one).
     """
     from assent.app import load_plan, load_result, write_file
     from assent.ir.graph import Graph

@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.live import Live
 
 from assent.events.event import Event
-from assent.render.history import TERMINAL, History
+from assent.render.history import TERMINAL, History, why
 from assent.render.marks import MARKS, mark
 from assent.render.text import clean, duration
 from assent.render.tree import draw_tree
@@ -112,14 +112,17 @@ class Lines:
         kind = event.kind
         if event.action_id is None:
             return ""
+        step = self._history.step(event)
+        if step is not None and step.undoes is not None:
+            return ""  # The compensation's own events tell it.
         name = clean(event.action_id, 60)
         error = event.data.get("error")
-        why = f": {clean(error, 300)}" if isinstance(error, str) else ""
+        reason = f": {clean(why(error), 300)}" if isinstance(error, str) else ""
         if kind.startswith("compensation_"):
             by = event.data.get("tool") or event.data.get("action") or ""
-            return f"{MARKS['rolled_back'].sign} {name}: taking it back ({clean(by, 60)}) {kind[13:]}{why}"
+            return f"{MARKS['rolled_back'].sign} {name}: taking it back ({clean(by, 60)}) {kind[13:]}{reason}"
         if kind == "action_retrying":
-            return f"{MARKS['retrying'].sign} {name}: attempt {event.data.get('attempt')} follows{why}"
+            return f"{MARKS['retrying'].sign} {name}: attempt {event.data.get('attempt')} follows{reason}"
         status = "rejected" if kind == "policy_violation" else kind.removeprefix("action_")
         if status not in TERMINAL:
             return "" if kind != "action_executing" or self._total > _MANY else self._started(name, event)
@@ -129,7 +132,7 @@ class Lines:
             return self._tenth()
         took = event.data.get("duration_ms")
         time_taken = f" ({duration(took)})" if isinstance(took, int | float) and duration(took) else ""
-        return f"{look.sign} {name} {look.word}{time_taken}{why}"
+        return f"{look.sign} {name} {look.word}{time_taken}{reason}"
 
     @staticmethod
     def _started(name: str, event: Event) -> str:

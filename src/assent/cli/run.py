@@ -141,16 +141,19 @@ async def _execute(
 
 def _summary(result: ProposalResult, history: History, log: str | None, svg: str | None) -> Iterator[Text]:
     """What a person wants to know after the tree: how it ended, what it cost, what is left to do."""
+    import shlex
+
     from rich.text import Text
 
     from assent.render.advice import advise
+    from assent.render.history import why
     from assent.render.marks import outcome_mark
     from assent.render.text import clean, count, duration, value
 
     look = outcome_mark(result.outcome)
     line = Text("\n")
     line.append(f"{look.sign} {look.word}", style=look.style)
-    line.append(f": {clean(result.error, 1000)}" if result.error else "")
+    line.append(f": {clean(why(result.error), 1000)}" if result.error else "")
     yield line
     cost = result.cost
     facts = [count(cost.tool_calls, "tool call"), f"{duration(cost.total_duration_ms) or '0 ms'} of work"]
@@ -163,18 +166,15 @@ def _summary(result: ProposalResult, history: History, log: str | None, svg: str
         yield Text(f"  state: {len(changes) - 20:,} more keys changed")
     if result.outcome == "aborted":
         yield Text("  state: as it was before the run")
-    for advice in advise(history, log or ""):
-        if result.succeeded:
-            break
-        yield Text(f"  next: {advice.sentence}")
-        if advice.command:
-            yield Text(f"        {advice.command}", style="bold")
+    for advice in advise(history):
+        if advice.is_urgent:
+            yield Text(f"  now: {advice.sentence}", style="bold yellow")
     if svg is not None:
         yield Text(f"  picture: {clean(svg)}")
     if log is not None:
-        import shlex
-
         yield Text(f"  story: assent explain {clean(shlex.quote(log))}")
+    elif not result.succeeded:
+        yield Text("  story: run it with --log FILE.jsonl, then: assent explain FILE.jsonl")
 
 
 def _changes(result: ProposalResult) -> dict[str, object]:

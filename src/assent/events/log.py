@@ -11,6 +11,7 @@ from __future__ import annotations
 from asyncio import get_running_loop
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import count
 from time import time
 from typing import Protocol
 
@@ -53,7 +54,7 @@ class EventLog:
         self._broken: set[int] = set()
         self._new_events: list[Event] = []
         self._flush_planned = False
-        self._seq = 0
+        self._seq = count(1)
 
     def append(
         self,
@@ -74,6 +75,7 @@ class EventLog:
     ) -> Record:
         """A function that appends events of one run, made once because a run appends several per action."""
         keep = self._ring.append
+        sinks = self._sinks
 
         def record(
             kind: str,
@@ -82,12 +84,11 @@ class EventLog:
             data: dict[str, JsonValue] = _NOTHING,
             at: float = 0.0,
         ) -> None:
-            self._seq = seq = self._seq + 1
             event = Event(
-                seq, kind, at or time(), run_id, proposal_id, action_id, trace_id, span_id, tenant, data
+                next(self._seq), kind, at or time(), run_id, proposal_id, action_id, trace_id, span_id, tenant, data
             )
             keep(event)
-            if self._sinks:
+            if sinks:
                 self._new_events.append(event)
                 if not self._flush_planned:
                     self._plan_flush()
@@ -182,4 +183,4 @@ class EventLog:
         """Hold exactly `events`, and count on from the newest of them."""
         self._ring.clear()
         self._ring.extend(events)
-        self._seq = max((e.seq for e in self._ring), default=0)
+        self._seq = count(max((e.seq for e in self._ring), default=0) + 1)

@@ -22,7 +22,12 @@ InvocationMode = Literal["one_shot", "streaming", "long_running"]
 OPERATORS = ("eq", "neq", "gt", "lt", "gte", "lte", "exists", "not_exists", "contains")
 
 
-class Precondition(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True):
+class _Strict(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
+    # Unknown fields are tolerated, but not silently: the codec takes them out and notes them.
+    pass
+
+
+class Precondition(_Strict, frozen=True, kw_only=True, gc=False):
     """What must hold in the state when the action starts."""
 
     key: str
@@ -33,7 +38,7 @@ class Precondition(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_def
     """Shown to the person when the precondition fails."""
 
 
-class Assumption(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True):
+class Assumption(_Strict, frozen=True, kw_only=True, gc=False):
     """What the planner believed about a key: its value, or that it has not changed since it was read."""
 
     key: str
@@ -43,14 +48,14 @@ class Assumption(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defau
     """The state's version when the planner looked. A later change of the key breaks the assumption."""
 
 
-class ToolCompensation(msgspec.Struct, frozen=True, kw_only=True, tag="tool", tag_field="type"):
+class ToolCompensation(_Strict, frozen=True, kw_only=True, tag="tool", tag_field="type"):
     """Take the action back by calling a tool. Its parameters may refer to the action's own output."""
 
     tool: str
     parameters: dict[str, JsonValue] = {}
 
 
-class ActionCompensation(msgspec.Struct, frozen=True, kw_only=True, tag="action_ref", tag_field="type"):
+class ActionCompensation(_Strict, frozen=True, kw_only=True, tag="action_ref", tag_field="type"):
     """Take the action back by running another action of the plan, which then runs only for that."""
 
     action_id: str
@@ -59,7 +64,7 @@ class ActionCompensation(msgspec.Struct, frozen=True, kw_only=True, tag="action_
 Compensation = ToolCompensation | ActionCompensation
 
 
-class Action(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True):
+class Action(_Strict, frozen=True, kw_only=True, gc=False):
     """One step a model asks for."""
 
     id: str = ""

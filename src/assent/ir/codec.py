@@ -16,6 +16,7 @@ import json
 import math
 import re
 from collections.abc import Sequence
+from datetime import datetime
 from typing import Any, NoReturn
 
 import msgspec
@@ -37,7 +38,7 @@ _NESTED_FIELDS: dict[str, frozenset[str]] = {
     "preconditions": frozenset(Precondition.__struct_fields__),
     "assumptions": frozenset(Assumption.__struct_fields__),
 }
-_COMPENSATION_FIELDS = {
+_COMPENSATION_FIELDS: dict[str, frozenset[str]] = {
     "tool": frozenset(ToolCompensation.__struct_fields__) | {"type"},
     "action_ref": frozenset(ActionCompensation.__struct_fields__) | {"type"},
 }
@@ -57,8 +58,73 @@ def decode_proposal(document: str | bytes | dict[str, Any] | Proposal) -> Propos
     if isinstance(document, dict):
         return _shape(_checked_copy(document))
     if isinstance(document, str | bytes | bytearray):
-        return _shape(decode_json(document))
+        return _decode_plain(document) or _shape(decode_json(document))
     raise DecodeError(f"it is a {type(document).__name__}, not JSON text, an object or a Proposal")
+
+
+class _Wire(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """A proposal as it stands in the text, with what is absent left absent."""
+
+    id: str | msgspec.UnsetType = msgspec.UNSET
+    source: str | msgspec.UnsetType = msgspec.UNSET
+    timestamp: str | msgspec.UnsetType = msgspec.UNSET
+    actions: list[Action] = []
+    context: dict[str, Any] | msgspec.UnsetType = msgspec.UNSET
+
+
+_decode_wire = msgspec.json.Decoder(_Wire).decode
+
+
+def _decode_plain(text: str | bytes | bytearray) -> Proposal | None:
+    """A proposal from text in which nothing is unusual, in one pass; None if anything is.
+
+    What comes back as None may still be fine, with a field that means nothing, say. The strict way
+    decides, and words the error if there is one.
+    """
+    try:
+        wire = _decode_wire(text)
+        data = text.encode() if isinstance(text, str) else bytes(text)
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        return None
+    if len(data) > MAX_BYTES or _is_wire_too_deep(wire):
+        return None
+    if not _is_whole(data, encode(wire)) and not _has_only_distinct_keys(data, _decode_any(data)):
+        return None
+    fields = {name: v for name in _PROPOSAL_FIELDS if (v := getattr(wire, name)) is not msgspec.UNSET}
+    if "timestamp" in fields:
+        try:
+            fields["timestamp"] = msgspec.convert(fields["timestamp"], datetime)
+        except msgspec.ValidationError:
+            return None
+    proposal = Proposal(**fields)
+    proposal.__dict__["checked_"] = True
+    return proposal
+
+
+def _is_wire_too_deep(wire: _Wire) -> bool:
+    for action in wire.actions:
+        for value in action.parameters.values():
+            if (type(value) is dict or type(value) is list) and _is_too_deep((value,), MAX_DEPTH - 4):
+                return True
+        if (
+            action.expected_effects
+            or action.preconditions
+            or action.assumptions
+            or action.compensation is not None
+            or action.metadata
+        ) and _is_too_deep((msgspec.to_builtins(action),), MAX_DEPTH - 2):
+            return True
+    return bool(wire.context) and _is_too_deep((wire.context,), MAX_DEPTH - 1)
+
+
+def _is_whole(data: bytes, written_again: bytes) -> bool:
+    """Whether nothing of the text was dropped in decoding it, as far as counting tells.
+
+    Decoding drops all but the last of equal keys, and with each a colon: so if the value, written out
+    again, has as many colons as the text, no key stood twice. Only an escaped colon could hide in that
+    count, and then the answer is no.
+    """
+    return b"\\u003" not in data and data.count(b":") == written_again.count(b":")
 
 
 def decode_json(text: str | bytes | bytearray, source: str = "the proposal") -> JsonValue:
@@ -85,13 +151,8 @@ def decode_json(text: str | bytes | bytearray, source: str = "the proposal") -> 
 
 
 def _has_only_distinct_keys(data: bytes, value: JsonValue) -> bool:
-    """Whether no object in the text names a key twice.
-
-    Decoding drops all but the last of equal keys, and with each a colon: so if the value, written out
-    again, has as many colons as the text, nothing was dropped. Only an escaped colon could hide in
-    that count, and then the text is read slowly.
-    """
-    if b"\\u003" not in data and data.count(b":") == encode(value).count(b":"):
+    """Whether no object in the text names a key twice: by counting, or slowly where that does not tell."""
+    if _is_whole(data, encode(value)):
         return True
     try:
         json.loads(data, object_pairs_hook=_distinct)
@@ -190,16 +251,18 @@ def _checked_copy(document: Any) -> Any:
 
 
 def _shape(document: JsonValue) -> Proposal:
-    """A checked JSON value as a Proposal, with the fields that mean nothing noted for verify."""
+    """A checked JSON value of our own as a Proposal; fields that mean nothing are taken out and noted."""
+    unknown = _take_unknown(document)
     try:
         proposal = msgspec.convert(document, Proposal)
     except msgspec.ValidationError as error:
         problem, place = _split(str(error))
         raise DecodeError(problem, place=place) from None
     proposal.__dict__["checked_"] = True
-    unknown = _unknown_fields(document, proposal)
     if unknown:
-        proposal.__dict__["unknown_fields_"] = unknown
+        proposal.__dict__["unknown_fields_"] = [
+            (None if position is None else proposal.actions[position].id, path) for position, path in unknown
+        ]
     return proposal
 
 
@@ -212,21 +275,33 @@ def _split(message: str) -> tuple[str, str]:
     return problem.rstrip("."), match["place"] or "$"
 
 
-def _unknown_fields(document: dict[str, Any], proposal: Proposal) -> Sequence[tuple[str | None, str]]:
-    found: list[tuple[str | None, str]] = []
-    for name in document.keys() - _PROPOSAL_FIELDS:
-        found.append((None, name))
-    found.sort()
-    for position, raw in enumerate(document.get("actions", ())):
-        if not raw.keys() <= _ACTION_FIELDS:
-            action_id = proposal.actions[position].id
-            found += ((action_id, name) for name in sorted(raw.keys() - _ACTION_FIELDS))
+def _take_unknown(document: JsonValue) -> list[tuple[int | None, str]]:
+    """Take every unknown field out of the document: (position of the action or None, path)."""
+    found: list[tuple[int | None, str]] = []
+    if not isinstance(document, dict):
+        return found
+    found += ((None, name) for name in _pop_others(document, _PROPOSAL_FIELDS))
+    actions = document.get("actions")
+    for position, action in enumerate(actions if isinstance(actions, list) else ()):
+        if not isinstance(action, dict):
+            continue
+        if not action.keys() <= _ACTION_FIELDS:
+            found += ((position, name) for name in _pop_others(action, _ACTION_FIELDS))
         for field, known in _NESTED_FIELDS.items():
-            for i, item in enumerate(raw.get(field, ())):
-                extra = sorted(item.keys() - known)
-                found += ((proposal.actions[position].id, f"{field}[{i}].{name}") for name in extra)
-        if raw.get("compensation"):
-            comp = raw["compensation"]
-            extra = sorted(comp.keys() - _COMPENSATION_FIELDS[comp["type"]])
-            found += ((proposal.actions[position].id, f"compensation.{name}") for name in extra)
+            items = action.get(field)
+            for i, item in enumerate(items if isinstance(items, list) else ()):
+                found += ((position, f"{field}[{i}].{name}") for name in _pop_others(item, known))
+        compensation = action.get("compensation")
+        if isinstance(compensation, dict):
+            kind = compensation.get("type")
+            known = _COMPENSATION_FIELDS.get(kind) if isinstance(kind, str) else None
+            if known is not None:
+                found += ((position, f"compensation.{name}") for name in _pop_others(compensation, known))
     return found
+
+
+def _pop_others(item: JsonValue, known: frozenset[str]) -> list[str]:
+    others = sorted(item.keys() - known) if isinstance(item, dict) else []
+    for name in others:
+        del item[name]
+    return others

@@ -50,7 +50,7 @@ class Conflict(NamedTuple):
 def reads_and_writes(action: Action) -> Footprint:
     """The keys an action reads and writes by its own account; sets in the plan only add."""
     kind = action.type
-    if kind == "tool_call" and not (
+    if not (
         action.expected_effects
         or action.preconditions
         or action.state_dependencies
@@ -58,7 +58,11 @@ def reads_and_writes(action: Action) -> Footprint:
         or action.write_set
         or action.assumptions
     ):
-        return _NOTHING
+        if kind == "tool_call":
+            return _NOTHING
+        key = action.parameters.get("key")
+        if type(key) is str and "$" not in key:
+            return ((), (key,)) if kind == "state_write" else ((key,), ())
     reads: list[str] = [*action.state_dependencies, *action.read_set]
     reads += [p.key for p in action.preconditions]
     reads += [a.key for a in action.assumptions]
@@ -222,6 +226,8 @@ class Graph:
 
     def _footprints(self, also_touches: Callable[[Action], Footprint] | None) -> list[Footprint]:
         touched = list(map(reads_and_writes, self.actions))
+        if also_touches is None and not self.references:
+            return touched  # No key is left open: only references and policies do that.
         if also_touches is not None:
             for i, action in enumerate(self.actions):
                 reads, writes = also_touches(action)
@@ -238,19 +244,20 @@ class Graph:
         writer: dict[str, int] = {}
         read_level: dict[str, int] = {}
         layers = self.layers
+        explicit = self.explicit
+        touched = self.touched
         for i in self.order:
             at = 0
-            for p in self.explicit[i]:
+            for p in explicit[i]:
                 if level[p] >= at:
                     at = level[p] + 1
-            reads, writes = self.touched[i]
-            if reads:
+            reads, writes = footprint = touched[i]
+            if footprint is not _NOTHING:
                 for key in reads:
                     if key in writer and level[writer[key]] >= at:
                         at = level[writer[key]] + 1
                 if self.actions[i].state_dependencies:
                     self._need_writers(i, writer)
-            if writes:
                 for key in writes:
                     if key in writer and level[writer[key]] >= at:
                         at = level[writer[key]] + 1
@@ -259,10 +266,11 @@ class Graph:
                 for key in writes:
                     writer[key] = i
                     read_level.pop(key, None)
-            for key in reads:
-                if read_level.get(key, -1) < at:
-                    read_level[key] = at
-            level[i] = at
+                for key in reads:
+                    if read_level.get(key, -1) < at:
+                        read_level[key] = at
+            if at:
+                level[i] = at
             if at == len(layers):
                 layers.append([i])
             else:

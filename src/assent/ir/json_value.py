@@ -19,7 +19,7 @@ JsonValue: TypeAlias = Any
 
 MAX_DEPTH = 100
 
-_SCALARS = frozenset({str, int, bool, type(None)})
+_SCALARS = frozenset({int, bool, type(None)})
 
 canonical_bytes = msgspec.json.Encoder(order="sorted").encode
 """One spelling for one value: equal objects with keys in another order give the same bytes."""
@@ -33,46 +33,67 @@ def copy_json(value: JsonValue, place: str = "value") -> JsonValue:
             the message names the place.
     """
     kind = type(value)
-    if kind in _SCALARS:
+    if kind in _SCALARS or (kind is str and value.isascii()):
         return value
     return _copy(value, kind, place, MAX_DEPTH)
 
 
 def _copy(value: JsonValue, kind: type, place: str, depth: int) -> JsonValue:
+    if kind is str:
+        return _encodable(value, place)
     if kind is float:
         if isfinite(value):
             return value
         raise NotJson(f"{value} is no JSON number", place=place)
-    if depth == 0:
-        raise NotJson(f"it is nested more than {MAX_DEPTH} deep", place=place[:200])
-    if kind is dict:
-        copied = {}
-        for key, item in value.items():
-            if type(key) is not str:
-                key = _plain_key(key, place)
-            t = type(item)
-            copied[key] = item if t in _SCALARS else _copy(item, t, f"{place}.{key}", depth - 1)
-        return copied
-    if kind is list or kind is tuple:
+    if kind is dict or kind is list or kind is tuple:
+        if depth == 0 and value:
+            raise NotJson(f"it is nested more than {MAX_DEPTH} deep", place=place[:200])
+        if kind is dict:
+            copied = {}
+            for key, item in value.items():
+                if type(key) is not str or not key.isascii():
+                    key = _plain_key(key, place)
+                t = type(item)
+                if t in _SCALARS or (t is str and item.isascii()):
+                    copied[key] = item
+                else:
+                    copied[key] = _copy(item, t, f"{place}.{key}", depth - 1)
+            return copied
         return [
-            item if (t := type(item)) in _SCALARS else _copy(item, t, f"{place}[{i}]", depth - 1)
+            item
+            if (t := type(item)) in _SCALARS or (t is str and item.isascii())
+            else _copy(item, t, f"{place}[{i}]", depth - 1)
             for i, item in enumerate(value)
         ]
     return _copy_unusual(value, place, depth)
 
 
+def _encodable(text: str, place: str) -> str:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise NotJson("it holds half of a surrogate pair, which no encoding can carry", place=place) from None
+    return text
+
+
 def _plain_key(key: object, place: str) -> str:
     if isinstance(key, str):
-        return str(key)
+        return _encodable(str.__str__(key), place)
     raise NotJson(f"the key {key!r:.80} is no string", place=place)
 
 
 def _copy_unusual(value: Any, place: str, depth: int) -> JsonValue:
     """Subclasses of JSON's own types lose the subclass; anything else is refused."""
-    for base in (bool, int, float, str, dict, list):
-        if isinstance(value, base):
-            plain = base(value)
-            return plain if base in _SCALARS else _copy(plain, base, place, depth)
+    if isinstance(value, str):
+        return _encodable(str.__str__(value), place)
+    if isinstance(value, int):
+        return int.__int__(value)
+    if isinstance(value, float):
+        return _copy(float.__float__(value), float, place, depth)
+    if isinstance(value, dict):
+        return _copy(dict(value), dict, place, depth)
+    if isinstance(value, list):
+        return _copy(list(value), list, place, depth)
     raise NotJson(f"a {type(value).__name__} has no JSON form", place=place)
 
 

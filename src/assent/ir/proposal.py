@@ -40,7 +40,8 @@ class Proposal(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     @property
     def unknown_fields(self) -> Sequence[tuple[str | None, str]]:
         """Fields of the document that mean nothing here: (action id or None, path)."""
-        return self.__dict__.get("unknown_fields_", ())
+        found: Sequence[tuple[str | None, str]] = self.__dict__.get("unknown_fields_", ())
+        return found
 
 
 def _with_ids(actions: Sequence[Action]) -> Sequence[Action]:

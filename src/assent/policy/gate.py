@@ -10,7 +10,7 @@ Keep true:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from assent.errors import unknown_session
@@ -40,22 +40,10 @@ class Rejection(NamedTuple):
 _ADMITTED: tuple[Rejection, ...] = ()
 
 
-def _is_simple(action: Action) -> bool:
-    """Whether the action claims and asks for nothing that needs looking at besides its parameters."""
-    return not (
-        action.preconditions
-        or action.state_dependencies
-        or action.assumptions
-        or action.compensation is not None
-        or action.reversibility is not None
-        or action.invocation_mode != "one_shot"
-    )
-
-
 class Gate:
     """What stands between a proposal and its effects, as it is at the start of a run."""
 
-    __slots__ = ("_capabilities", "_closed_session", "_is_bare", "_policies", "_tools")
+    __slots__ = ("_capabilities", "_is_bare", "_is_open", "_policies", "_session", "_tools")
 
     def __init__(
         self,
@@ -63,15 +51,17 @@ class Gate:
         *,
         capabilities: CapabilitySet | None = None,
         policies: Sequence[PolicySet] = (),
-        closed_session: str | None = None,
+        session: str | None = None,
+        is_open: Callable[[str], bool] | None = None,
     ) -> None:
-        """`policies` are asked in turn: the global ones, then the session's. `closed_session` is the id of a
-        session that is not open, under which nothing may run."""
+        """`policies` are asked in turn: the global ones, then the session's. `is_open` is asked about
+        `session` each time, because a session may be closed while a plan runs under it."""
         self._tools = tools
         self._capabilities = capabilities
         self._policies = [p for p in policies if len(p)]
-        self._closed_session = closed_session
-        self._is_bare = capabilities is None and not self._policies and closed_session is None
+        self._session = session
+        self._is_open = is_open
+        self._is_bare = capabilities is None and not self._policies and session is None
 
     @property
     def tools(self) -> Tools:
@@ -96,7 +86,12 @@ class Gate:
 
     def refusal(self, count: int) -> str | None:
         """Why a proposal of `count` actions is refused whole, or None."""
+        if self._session is not None and self._is_closed():
+            return unknown_session(self._session)
         return self._capabilities.too_many(count) if self._capabilities is not None else None
+
+    def _is_closed(self) -> bool:
+        return self._session is not None and (self._is_open is None or not self._is_open(self._session))
 
     def judge(
         self,
@@ -114,7 +109,15 @@ class Gate:
         rejects, and what depends on rate windows is left open. Where the answer depends on what is not
         known yet, the reason goes to `undecided`.
         """
-        if self._is_bare and parameters_known and _is_simple(action):
+        if self._is_bare and parameters_known and not (
+            # Spelled out, not called: this is asked of every action.
+            action.preconditions
+            or action.state_dependencies
+            or action.assumptions
+            or action.compensation is not None
+            or action.reversibility is not None
+            or action.invocation_mode != "one_shot"
+        ):
             # Nothing to ask but the parameters: most actions of most plans.
             if tool is not None:
                 wrong = tool.validate(action.parameters) if tool.validate is not None else None
@@ -126,8 +129,8 @@ class Gate:
             found += [Rejection(False, p) for p in self._capabilities.problems(action)]
         if ahead or not found:
             found += self._validate(action, tool, view, undecided, parameters_known)
-        if self._closed_session is not None:
-            found.append(Rejection(True, unknown_session(self._closed_session)))
+        if self._session is not None and self._is_closed():
+            found.append(Rejection(True, unknown_session(self._session)))
         elif self._policies and (ahead or not found):
             found += self._ask_policies(action, view, undecided, parameters_known, ahead)
         return found

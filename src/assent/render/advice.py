@@ -20,6 +20,8 @@ class Advice(NamedTuple):
 
     sentence: str
     command: str = ""
+    is_urgent: bool = False
+    """Something outside may be wrong, and only a person can look."""
 
 
 def advise(history: History, log: str = "") -> list[Advice]:
@@ -38,21 +40,26 @@ def advise(history: History, log: str = "") -> list[Advice]:
 def _by_hand(part: Part) -> Iterator[Advice]:
     unknown = [step.id for step in part.steps.values() if step.status == "unknown"]
     if unknown:
-        yield Advice(f"Look outside whether {listing(unknown)} took effect before you run it again.")
+        yield Advice(
+            f"Look outside whether {listing(unknown)} took effect before you run it again.", is_urgent=True
+        )
     failed = [
         step.id
         for step in part.steps.values()
         if step.undoing is not None and step.undoing.status not in ("succeeded", "executing")
     ]
     if failed:
-        yield Advice(f"Take {listing(failed)} back by hand: the compensation did not work.")
+        yield Advice(f"Take {listing(failed)} back by hand: the compensation did not work.", is_urgent=True)
     if part.irreversible:
         yield Advice(
-            f"{listing(part.irreversible)} cannot be undone; see what it left, and mind it in the next plan."
+            f"{listing(part.irreversible)} cannot be undone; see what it left, and mind it in the next plan.",
+            is_urgent=True,
         )
     for kind, action_id, reason in part.waiting[:5]:
+        if action_id in unknown:
+            continue
         what = "Decide about" if kind == "approval" else "Settle"
-        yield Advice(f"{what} '{clean(action_id, 60)}': {clean(reason, 200)}")
+        yield Advice(f"{what} '{clean(action_id, 60)}': {clean(reason, 200)}", is_urgent=True)
 
 
 def _mend(part: Part) -> Iterator[Advice]:

@@ -60,6 +60,8 @@ class Step:
     attempts: int = 0
     retries: list[Retry] = field(default_factory=list)
     error: str | None = None
+    output: JsonValue = None
+    """What it answered; a log does not tell that, a result does."""
     denied: bool = False
     """Rejected by a policy, as against a capability or a malformed action."""
     left_behind: str | None = None
@@ -94,6 +96,8 @@ class Part:
     steps: dict[str, Step] = field(default_factory=dict)
     order: dict[str, None] = field(default_factory=dict)
     """Ids in the order in which something first happened to them."""
+    serial_order: list[str] = field(default_factory=list)
+    """The order as which the plan counts, whatever ran at once."""
     outcome: str | None = None
     error: str | None = None
     cost: dict[str, float] = field(default_factory=dict)
@@ -115,6 +119,10 @@ class Part:
         if found is None:
             found = self.steps[action_id] = Step(action_id)
         return found
+
+    def undone_in_ms(self, action_id: str) -> float | None:
+        """How long taking an action back took."""
+        return next((s.duration_ms for s in self.steps.values() if s.undoes == action_id), None)
 
     def touch(self, action_id: str) -> Step:
         """The step, noted as one to which something has happened."""
@@ -158,13 +166,14 @@ class History:
     def settle(self, result: ProposalResult) -> None:
         """Take over what a result says, which is whole where a log may have gaps."""
         part = self._part(result.proposal_id)
-        part.outcome, part.error = result.outcome, result.error
+        part.outcome, part.error = result.outcome, why(result.error)
         part.irreversible = list(result.irreversible)
         for found in result.results:
             step = part.step(found.action_id)
             canceled = found.status == "skipped" and (found.error or "").startswith(CANCELED_PREFIX)
             step.status = "canceled" if canceled else found.status
-            step.error = found.error
+            step.error = why(found.error) if canceled else found.error
+            step.output = found.output
             step.rolled_back = found.rolled_back
             step.changes = dict(found.state_changes)
             if found.duration_ms is not None:
@@ -178,6 +187,11 @@ class History:
     def last(self) -> Part | None:
         """The newest proposal of the run."""
         return next(reversed(self.parts.values()), None)
+
+    def step(self, event: Event) -> Step | None:
+        """The step that an event is about."""
+        part = self.parts.get(event.proposal_id or "")
+        return part.steps.get(event.action_id) if part is not None and event.action_id is not None else None
 
     def _part(self, proposal_id: str | None) -> Part:
         name = proposal_id if isinstance(proposal_id, str) else ""
@@ -218,6 +232,7 @@ class History:
             part.source = _text(data, "source")
             count = data.get("action_count")
             part.action_count = count if isinstance(count, int) else None
+            part.serial_order = _texts(data.get("order"))
             for action in _dicts(data.get("actions")):
                 if isinstance(action.get("id"), str):
                     step = part.step(action["id"])
@@ -226,7 +241,7 @@ class History:
         elif kind == "proposal_ended":
             part.ended = event.time
             part.outcome = _text(data, "outcome")
-            part.error = _text(data, "error")
+            part.error = why(_text(data, "error"))
             cost = data.get("cost")
             if isinstance(cost, dict):
                 part.cost = {name: n for name, n in cost.items() if isinstance(n, int | float)}
@@ -286,12 +301,17 @@ class History:
             step.denied = step.denied or kind == "policy_violation"
             step.status = "rejected" if kind == "policy_violation" else kind[7:]
             step.ended, step.ended_at = event.time, self.events
-            step.error = error
+            step.error = why(error) if step.status == "canceled" else error
             step.duration_ms = _number(data, "duration_ms")
             if step.duration_ms is None and step.started is not None:
                 step.duration_ms = max(0.0, (event.time - step.started) * 1000)
             step.is_cached = data.get("cached") is True
             step.left_behind = _text(data, "left_behind") or step.left_behind
+
+
+def why(error: str | None) -> str | None:
+    """An error without the word that the status beside it says already."""
+    return error if error is None else error.removeprefix(CANCELED_PREFIX)
 
 
 def split_runs(events: Iterable[Event]) -> dict[str, list[Event]]:

@@ -243,7 +243,9 @@ def _place(
         offsets.append(offset)
         for node, o in zip(layer, offset, strict=True):
             node.cross = o - at / 2
-    for sweep in range(2 * _SWEEPS):
+    # A small plan is smoothed until its lines run straight; a large one is not looked at so closely.
+    sweeps = max(2 * _SWEEPS, min(120, 20_000 // (1 + sum(map(len, layers)))))
+    for sweep in range(sweeps):
         indices = range(len(layers)) if sweep % 2 == 0 else range(len(layers) - 1, -1, -1)
         for n in indices:
             wanted = [

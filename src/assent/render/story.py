@@ -23,6 +23,15 @@ from assent.render.text import clean, count, duration, listing, value
 _FINE_SHOWN = 40
 """Of more steps than this that went well or did not run, the rest are counted."""
 _TROUBLE_SHOWN = 200
+_ENDS = {
+    "succeeded": "It succeeded",
+    "partial": "It succeeded in part",
+    "aborted": "It was aborted",
+    "refused": "It was refused",
+    "canceled": "It was canceled",
+    "budget": "It ran out of budget",
+    "waiting": "It waits for a person",
+}
 _LONG = 300
 """Longest text that is quoted."""
 
@@ -88,6 +97,14 @@ def _opening(history: History) -> Iterator[Text]:
         facts.append(count(int(retries), "retry", "retries"))
     if facts:
         yield Text(", ".join(facts) + ".")
+    if part.serial_order:
+        order = ", ".join(clean(name, 40) for name in part.serial_order[:_FINE_SHOWN])
+        more = (
+            f" and {len(part.serial_order) - _FINE_SHOWN:,} more"
+            if len(part.serial_order) > _FINE_SHOWN
+            else ""
+        )
+        yield Text(f"Whatever ran at once, it counts as run in this order: {order}{more}.")
     yield _outcome(part)
     for failure in history.sink_failures[:3]:
         yield Text(
@@ -103,12 +120,16 @@ def _outcome(part: Part) -> Text:
             style=look.style,
         )
     look = outcome_mark(part.outcome)
-    line = Text(f"{look.sign} It ended {clean(look.word, 60)}", style=look.style)
+    words = _ENDS.get(part.outcome) or f"It ended as '{clean(part.outcome, 60)}'"
+    line = Text(f"{look.sign} {words}", style=look.style)
     line.append(f": {clean(part.error, _LONG)}" if part.error else ".", style="")
     return line
 
 
 def _happened(part: Part) -> Iterator[Text]:
+    if part.outcome == "refused":
+        yield Text("  Nothing ran: the plan was refused as a whole.")
+        return
     steps = [part.steps[name] for name in part.order if part.steps[name].undoes is None]
     shown = _worth_telling(steps)
     for group in together(shown):
@@ -124,8 +145,6 @@ def _happened(part: Part) -> Iterator[Text]:
     untouched = [step.id for step in part.steps.values() if step.id not in part.order]
     if part.outcome is None and untouched:
         yield Text(f"  {count(len(untouched), 'action')} had not begun: {listing(untouched)}", style="dim")
-    elif part.outcome == "refused" and not steps:
-        yield Text("  Nothing ran: the plan was refused as a whole.")
 
 
 def _worth_telling(steps: list[Step]) -> list[Step]:
@@ -192,7 +211,7 @@ def _step(step: Step, indent: str, origin: float | None) -> Iterator[Text]:
 
 def _verb(step: Step) -> str:
     if step.status == "rejected":
-        return "was rejected by policy" if step.denied else "was rejected"
+        return "was rejected" if step.denied else "was rejected as it stands"
     if step.status in ("skipped", "canceled"):
         return f"was {step.status}"
     return {
@@ -271,10 +290,10 @@ def _replans(history: History) -> Iterator[Text]:
 
 
 def _next(history: History, log: str) -> Iterator[Text]:
-    for sentence, command in advise(history, log):
-        yield Text(f"  - {sentence}")
-        if command:
-            yield Text(f"      {command}", style="bold")
+    for advice in advise(history, log):
+        yield Text(f"  - {advice.sentence}", style="bold yellow" if advice.is_urgent else "")
+        if advice.command:
+            yield Text(f"      {advice.command}", style="bold")
 
 
 def _moment(time: float) -> str:

@@ -65,7 +65,7 @@ class Canvas:
         """A small label on a line, above everything else, with a halo so that it reads on any ground."""
         self._tags.append(
             f'<text x="{_n(x)}" y="{_n(y)}" font-size="10.5" fill="{_CONFLICT}" text-anchor="{anchor}" '
-            f'stroke="#ffffff" stroke-width="3" paint-order="stroke">{escape(words)}</text>'
+            f'stroke="#ffffff" stroke-width="5" paint-order="stroke">{escape(words)}</text>'
         )
 
     def box(

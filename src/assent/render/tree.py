@@ -17,7 +17,7 @@ from rich.tree import Tree
 
 from assent.render.history import History, Part, Step
 from assent.render.marks import MARKS, mark, outcome_mark
-from assent.render.text import clean, columns, count, duration
+from assent.render.text import clean, columns, count, duration, value
 
 _URGENCY = {
     "executing": 0,
@@ -67,9 +67,10 @@ def draw_tree(
     for step in part.steps.values():
         if step.undoing is not None and step.id not in part.compensated:
             undoing.append(step)
-    names = _widths(step for layer in every for step in layer)
     room = max(4, max_lines - 1 - (len(undoing) + 1 if undoing else 0))
-    for rows in fit(every, room):
+    shown = fit(every, room)
+    names = _widths((step for rows in shown for step in rows.shown), undoing)
+    for rows in shown:
         if not rows.shown:
             tree.add(_tally(rows.label, rows.hidden))
             continue
@@ -81,7 +82,7 @@ def draw_tree(
     if undoing:
         branch = tree.add(Text("taking back", style="dim"))
         for step in undoing[: max(1, max_lines // 2)]:
-            branch.add(_undo_line(step, names, width))
+            branch.add(_undo_line(step, part.undone_in_ms(step.id), names, width))
     return tree
 
 
@@ -148,12 +149,16 @@ def _head(part: Part, layers: Sequence[Sequence[str]], title: str, now: float | 
     return line
 
 
-def _widths(steps: Iterable[Step]) -> tuple[int, int]:
+def _widths(steps: Iterable[Step], undoing: Iterable[Step]) -> tuple[int, int]:
     """Columns for ids and for tools, so that the lines of all layers align."""
     ids = tools = 0
     for step in steps:
-        ids = max(ids, min(_ID_WIDTH, columns(step.id)))
-        tools = max(tools, min(_TOOL_WIDTH, columns(step.does)))
+        ids = max(ids, columns(clean(step.id, _ID_WIDTH)))
+        tools = max(tools, columns(clean(step.does, _TOOL_WIDTH)))
+    for step in undoing:
+        ids = max(ids, columns(clean(step.id, _ID_WIDTH)))
+        if step.undoing is not None:
+            tools = max(tools, columns(clean(step.undoing.by, _TOOL_WIDTH)))
     return ids, tools
 
 
@@ -168,7 +173,7 @@ def _line(step: Step, names: tuple[int, int], now: float | None, width: int) -> 
     line.append(f"{look.sign} ", style=look.style)
     line.append(_pad(step.id, names[0]), style="bold")
     line.append(f"  {_pad(step.does, names[1])}  ", style="dim")
-    line.append(f"{clean(look.word, 20):<10}", style=look.style)
+    line.append(f"{clean(look.word, 20):<11}", style=look.style)
     took = step.duration_ms
     if (
         took is None
@@ -200,10 +205,12 @@ def _remark(step: Step) -> str:
         words.append("from the cache")
     if step.error:
         words.append(step.error)
+    elif step.output is not None and step.look == "succeeded" and step.type != "state_write":
+        words.append(f"→ {value(step.output)}")
     return ": ".join(words)
 
 
-def _undo_line(step: Step, names: tuple[int, int], width: int) -> Text:
+def _undo_line(step: Step, took: float | None, names: tuple[int, int], width: int) -> Text:
     undoing = step.undoing
     assert undoing is not None
     look = mark(undoing.status)
@@ -211,7 +218,8 @@ def _undo_line(step: Step, names: tuple[int, int], width: int) -> Text:
     line.append(f"{look.sign} ", style=look.style)
     line.append(_pad(step.id, names[0]), style="bold")
     line.append(f"  {_pad(undoing.by, names[1])}  ", style="dim")
-    line.append(f"{clean(look.word, 20):<10}", style=look.style)
+    line.append(f"{clean(look.word, 20):<11}", style=look.style)
+    line.append(f" {duration(took):>8}")
     if undoing.error:
         line.append("  " + clean(undoing.error, max(20, width - line.cell_len - 12)))
     return line

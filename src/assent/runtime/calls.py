@@ -10,7 +10,6 @@ Keep true:
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from typing import Any
 
 from assent.errors import NotJson, ToolError
@@ -24,6 +23,9 @@ from assent.tools.tool import Tool
 
 GRACE_S = 1.0
 """How long a task that was told to stop may take to do so before it is left behind."""
+
+HUNG_TASK = "the task did not stop when told to"
+LIVE_THREAD = "its thread cannot be stopped; a late answer is dropped"
 
 _UNKNOWN_OUTCOME = (TimeoutError, ConnectionError, EOFError)
 _NEVER_BEGAN = (ConnectionRefusedError,)
@@ -65,24 +67,28 @@ def _words_of(error: BaseException) -> str:
         return "(an error that cannot be shown)"
 
 
-def arguments(
-    tool: Tool, parameters: dict[str, JsonValue], context: Callable[[], ToolContext]
-) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """What to call the function with."""
+def arguments(tool: Tool, parameters: dict[str, JsonValue]) -> dict[str, Any]:
+    """What to call the function with, by keyword; its context aside."""
     for value in parameters.values():
         if type(value) is dict or type(value) is list:
             # The tool may change what it is given; the plan and other results must not feel it.
             parameters = copy_json(parameters)
             break
-    positional: tuple[Any, ...] = ()
-    named: dict[str, Any] = parameters
+    return parameters if tool.bind is None else tool.bind(parameters)
+
+
+def call(tool: Tool, named: dict[str, Any], context: ToolContext | None) -> Any:
+    """Enter the function. Only here is a tool's own code reached.
+
+    Raises:
+        AttemptFailed: only the tool's schema is known here.
+    """
+    if tool.fn is None:
+        raise AttemptFailed(f"no handler for tool '{tool.name}'", retry=False)
+    also = {} if context is None or tool.context_parameter is None else {tool.context_parameter: context}
     if tool.takes_object:
-        positional, named = (dict(parameters),), {}
-    elif tool.bind is not None:
-        named = tool.bind(parameters)
-    if tool.context_parameter is not None:
-        named = {**named, tool.context_parameter: context()}
-    return positional, named
+        return tool.fn(dict(named), **also)
+    return tool.fn(**named, **also)
 
 
 def checked_output(tool: Tool, value: Any) -> JsonValue:
@@ -93,7 +99,7 @@ def checked_output(tool: Tool, value: Any) -> JsonValue:
             has happened, only the answer is bad.
     """
     try:
-        output = to_json(value, "output")
+        output = to_json(value)
     except NotJson as error:
         raise AttemptFailed(f"the tool's answer cannot be used: {error}", retry=False) from None
     if tool.validate_returns is not None:
@@ -103,26 +109,10 @@ def checked_output(tool: Tool, value: Any) -> JsonValue:
     return output
 
 
-def handler(tool: Tool) -> Callable[..., Any]:
-    """The function behind a tool.
-
-    Raises:
-        AttemptFailed: only its schema is known here.
-    """
-    if tool.fn is None:
-        raise AttemptFailed(f"no handler for tool '{tool.name}'", retry=False)
-    return tool.fn
-
-
-def is_plain(tool: Tool, timeout_ms: int | None) -> bool:
-    """Whether an attempt needs nothing around the bare call: no limit on time or rate, no thread."""
-    return (tool.is_async or tool.cheap) and timeout_ms is None and tool.schema.rate_limit is None
-
-
 class Attempt:
     """One attempt that needs a time limit, a turn or a thread."""
 
-    __slots__ = ("_limiter", "_tenant", "_tool", "_workers", "begun")
+    __slots__ = ("_limiter", "_tenant", "_tool", "_workers", "begun", "left_behind")
 
     def __init__(self, tool: Tool | None, tenant: str | None, workers: Workers, limiter: RateLimiter) -> None:
         """Without a tool nothing is run: an action on the state has attempts too, but makes no call."""
@@ -132,8 +122,10 @@ class Attempt:
         self._limiter = limiter
         self.begun = False
         """Whether the tool itself has been entered; before, nothing can have happened."""
+        self.left_behind = ""
+        """What could not be stopped, in words."""
 
-    async def run(self, positional: tuple[Any, ...], named: dict[str, Any], timeout_ms: int | None) -> Any:
+    async def run(self, named: dict[str, Any], context: ToolContext | None, timeout_ms: int | None) -> Any:
         """The function's own answer.
 
         Raises:
@@ -141,7 +133,7 @@ class Attempt:
             BaseException: whatever the tool raised.
         """
         if timeout_ms is None:
-            return await self._enter(positional, named)
+            return await self._enter(named, context)
         deadline = asyncio.get_running_loop().time() + timeout_ms / 1000
         if self._tool.schema.rate_limit is not None:
             try:
@@ -150,18 +142,17 @@ class Attempt:
             except TimeoutError:
                 raise _timed_out(timeout_ms, begun=False) from None
         if self._tool.is_async:
-            return await self._enter_task(positional, named, deadline, timeout_ms)
+            return await self._enter_task(named, context, deadline, timeout_ms)
         # Also a cheap function: only outside our own thread can its time be limited.
-        return await self._enter_thread(positional, named, deadline, timeout_ms)
+        return await self._enter_thread(named, context, deadline, timeout_ms)
 
-    async def _enter(self, positional: tuple[Any, ...], named: dict[str, Any]) -> Any:
+    async def _enter(self, named: dict[str, Any], context: ToolContext | None) -> Any:
         if self._tool.schema.rate_limit is not None:
             await self._wait_turn(self._tool.schema)
         if not self._tool.is_async and not self._tool.cheap:
-            return await self._enter_thread(positional, named, None, None)
-        call = handler(self._tool)
-        self.begun = True
-        answer = call(*positional, **named)
+            return await self._enter_thread(named, context, None, None)
+        self.begun = self._tool.fn is not None
+        answer = call(self._tool, named, context)
         return await answer if self._tool.is_async else answer
 
     async def _wait_turn(self, schema: ToolSchema) -> None:
@@ -169,20 +160,19 @@ class Attempt:
         await self._limiter.acquire(self._tenant, schema.name, schema.rate_limit)
 
     async def _enter_task(
-        self, positional: tuple[Any, ...], named: dict[str, Any], deadline: float, timeout_ms: int
+        self, named: dict[str, Any], context: ToolContext | None, deadline: float, timeout_ms: int
     ) -> Any:
         loop = asyncio.get_running_loop()
-        call = handler(self._tool)
-        self.begun = True
-        task = loop.create_task(_guarded(call(*positional, **named)))
+        self.begun = self._tool.fn is not None
+        task = loop.create_task(_guarded(call(self._tool, named, context)))
         try:
             await asyncio.wait((task,), timeout=max(0.0, deadline - loop.time()))
         except asyncio.CancelledError:
-            await stop_tasks([task])
+            self.left_behind = HUNG_TASK if await stop_tasks([task]) else ""
             raise
         if not task.done():
             left = await stop_tasks([task])
-            raise _timed_out(timeout_ms, left_behind="the task did not stop when told to" if left else "")
+            raise _timed_out(timeout_ms, left_behind=HUNG_TASK if left else "")
         ok, answer = task.result()
         if ok:
             return answer
@@ -190,25 +180,25 @@ class Attempt:
 
     async def _enter_thread(
         self,
-        positional: tuple[Any, ...],
         named: dict[str, Any],
+        context: ToolContext | None,
         deadline: float | None,
         timeout_ms: int | None,
     ) -> Any:
         loop = asyncio.get_running_loop()
-        call = handler(self._tool)
-        job = self._workers.submit(loop, lambda: call(*positional, **named))
+        job = self._workers.submit(loop, lambda: call(self._tool, named, context))
         try:
             left_s = None if deadline is None else max(0.0, deadline - loop.time())
             await asyncio.wait((job.future,), timeout=left_s)
         except asyncio.CancelledError:
             self.begun = self._workers.give_up(job)
+            self.left_behind = LIVE_THREAD if self.begun else ""
             raise
         if not job.future.done():
             self.begun = self._workers.give_up(job)
             assert timeout_ms is not None
-            words = "its thread cannot be stopped; a late answer is dropped" if self.begun else ""
-            raise _timed_out(timeout_ms, begun=self.begun, left_behind=words)
+            left_behind = LIVE_THREAD if self.begun else ""
+            raise _timed_out(timeout_ms, begun=self.begun, left_behind=left_behind)
         self.begun = True
         ok, answer = job.future.result()
         if ok:

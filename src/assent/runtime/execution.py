@@ -27,15 +27,7 @@ from assent.ir.references import MissingPath, Reference, resolve
 from assent.ir.result import ActionResult
 from assent.policy.budget import Allowance
 from assent.policy.gate import Gate
-from assent.runtime.calls import (
-    Attempt,
-    AttemptFailed,
-    arguments,
-    checked_output,
-    failure_of,
-    handler,
-    is_plain,
-)
+from assent.runtime.calls import Attempt, AttemptFailed, arguments, call, checked_output, failure_of
 from assent.runtime.guards.idempotency import Answer, AnswerPage, CallKey, call_key
 from assent.runtime.ledger import NOTHING, Ledger, RunInfo, Stop
 from assent.state.store import ReadOnly
@@ -73,7 +65,14 @@ class Execution(Ledger):
         self.unit = services.state.begin(proposal.id)
         self._view = ReadOnly(self.state)
         self._gate = gate
+        # Looked up once: each of these is asked for every action.
         self._judge = gate.judge
+        self._find_tool = services.tools.get
+        self._needs = graph.needs
+        self._references = graph.references
+        self._cancel = run.cancel
+        self._has_budget = allowance.budget is not None
+        self._learns = services.trajectories is not None
         self._allowance = allowance
         self._attempt = attempt
         self._first_attempt: dict[str | None, dict[str, JsonValue]] = {}
@@ -82,13 +81,13 @@ class Execution(Ledger):
     def start(self, i: int) -> Coroutine[Any, Any, None] | None:
         """Begin an action. What is returned, if anything, must be awaited for it to end."""
         action = self.actions[i]
-        cancel = self.run.cancel
+        cancel = self._cancel
         if cancel is not None and cancel.requested:
             self.stop_canceled(cancel.reason)
         if self.stop is not None:
             self.skip(i, self.stop.words)
             return None
-        for p in self.graph.needs[i]:
+        for p in self._needs[i]:
             if self.status[p] != "succeeded":
                 self.skip_dependent(i, p)
                 return None
@@ -97,7 +96,7 @@ class Execution(Ledger):
         if admitted is None:
             return None
         action, tool = admitted
-        if self.services.trajectories is not None:
+        if self._learns:
             self._keep_before(i)
         key: CallKey | None = None
         if tool is not None and (action.idempotent or tool.schema.cache_ttl_secs is not None):
@@ -109,16 +108,16 @@ class Execution(Ledger):
                     if self.page.is_in_flight(key):
                         return self._follow(i, action, tool, key)
                     self.page.begin(key)
-        if self._allowance.budget is not None and not self._reserve(i, is_tool_call=tool is not None):
+        if self._has_budget and not self._reserve(i, is_tool_call=tool is not None):
             self._release(key)
             return None
-        if tool is None or is_plain(tool, action.timeout_ms or tool.timeout_ms):
+        if tool is None or (tool.is_direct and action.timeout_ms is None):
             return self._attempt_now(i, action, tool, key, now)
         return self._attempts(i, action, tool, key)
 
     def _admit(self, i: int, action: Action, now: float) -> tuple[Action, Tool | None] | None:
         """Resolve references, then pass the gates; None if the action was rejected."""
-        if i in self.graph.references or (i >= self.size and action.references):
+        if i in self._references or (i >= self.size and action.references):
             try:
                 parameters = resolve(action.parameters, self.lookup)
             except MissingPath as error:
@@ -127,7 +126,7 @@ class Execution(Ledger):
             action = msgspec.structs.replace(action, parameters=parameters)
         tool: Tool | None = None
         if action.type == "tool_call":
-            self.tools[i] = tool = self.services.tools.get(action.tool or "")
+            self.tools[i] = tool = self._find_tool(action.tool or "")
         rejections = self._judge(action, tool, self._view, [])
         if rejections:
             policy = any(r.is_policy for r in rejections)
@@ -247,7 +246,7 @@ class Execution(Ledger):
             self._deduplicate(i, action, answer)
             return
         self.page.begin(key)
-        if self._allowance.budget is None or self._reserve(i, is_tool_call=True):
+        if not self._has_budget or self._reserve(i, is_tool_call=True):
             await self._attempts(i, action, tool, key)
         else:
             self._release(key)
@@ -267,9 +266,12 @@ class Execution(Ledger):
             if tool is None:
                 output = self._state_output(action, changes)
             else:
-                positional, named = arguments(tool, action.parameters, lambda: self.context(i, action))
-                answer = handler(tool)(*positional, **named)
-                self.tool_calls += 1
+                named = arguments(tool, action.parameters)
+                self.tool_calls += tool.fn is not None
+                if tool.context_parameter is None and not tool.takes_object and tool.fn is not None:
+                    answer = tool.fn(**named)
+                else:
+                    answer = call(tool, named, self._context(i, action, tool))
                 if tool.is_async:
                     return self._await_plain(i, action, tool, key, answer, now)
                 output = checked_output(tool, answer)
@@ -325,8 +327,9 @@ class Execution(Ledger):
                 if tool is None:
                     output = self._state_output(action, changes)
                 else:
-                    positional, named = arguments(tool, action.parameters, lambda: self.context(i, action))
-                    answer = await attempt.run(positional, named, action.timeout_ms or tool.timeout_ms)
+                    named = arguments(tool, action.parameters)
+                    context = self._context(i, action, tool)
+                    answer = await attempt.run(named, context, action.timeout_ms or tool.timeout_ms)
                     output = checked_output(tool, answer)
             except (KeyboardInterrupt, GeneratorExit):
                 raise
@@ -335,7 +338,7 @@ class Execution(Ledger):
                 called = called or attempt.begun
                 if isinstance(error, asyncio.CancelledError) and _is_being_cancelled():
                     self._release(key)
-                    self.stopped(i, action, tool, begun=attempt.begun)
+                    self.stopped(i, action, tool, begun=attempt.begun, left_behind=attempt.left_behind)
                     return
                 failure = failure_of(error)
             else:
@@ -346,8 +349,10 @@ class Execution(Ledger):
                 self._give_up(i, action, failure, number, tool, key, first)
                 return
 
-    def context(self, i: int, action: Action) -> ToolContext:
-        """What the tool gets to know about its call."""
+    def _context(self, i: int, action: Action, tool: Tool) -> ToolContext | None:
+        """What the tool gets to know about its call, if it asks."""
+        if tool.context_parameter is None:
+            return None
         return ToolContext(
             action_id=action.id,
             run_id=self.run.run_id,
@@ -393,7 +398,8 @@ class Execution(Ledger):
             return  # It was given up on, and answers late.
         if action.expected_effects:
             changes = self._effects(action, dict(changes))
-        if key is not None and tool is not None:
+        if key is not None:
+            assert tool is not None
             self.page.end(key, Answer(action.id, output) if deduplicates(action, tool) else None)
             if tool.schema.cache_ttl_secs is not None:
                 self.services.cache.put(key, output, tool.schema.cache_ttl_secs)

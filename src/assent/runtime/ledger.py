@@ -17,7 +17,7 @@ from assent.ir.graph import Graph
 from assent.ir.json_value import JsonValue
 from assent.ir.proposal import Proposal
 from assent.ir.result import CANCELED_PREFIX, ActionResult, Status
-from assent.runtime.calls import AttemptFailed
+from assent.runtime.calls import HUNG_TASK, AttemptFailed
 from assent.tools.context import Cancel
 from assent.tools.tool import Tool
 from assent.validator import undo_of
@@ -193,8 +193,10 @@ class Ledger:
         else:
             self.skip(i, f"dependency '{name}' {_DID_NOT_SUCCEED[self.status[needed] or 'skipped']}")
 
-    def stopped(self, i: int, action: Action, tool: Tool | None, *, begun: bool, hung: bool = False) -> None:
-        """The action was stopped in flight."""
+    def stopped(
+        self, i: int, action: Action, tool: Tool | None, *, begun: bool, left_behind: str = ""
+    ) -> None:
+        """The action was stopped in flight; `left_behind` says what would not stop."""
         # If nobody asked us to stop, the task around us was cancelled; whoever runs us passes that on.
         self.stop_canceled("the surrounding task was cancelled")
         assert self.stop is not None
@@ -204,15 +206,15 @@ class Ledger:
             return
         error = f"{words}; it was stopped in flight, so it is not known whether it took effect"
         data: dict[str, JsonValue] = {"error": error, "tool": action.tool}
-        if hung:
-            data["left_behind"] = "the task did not stop when told to"
+        if left_behind:
+            data["left_behind"] = left_behind
         self.note("action_unknown", i, data)
         self._end(i, "unknown", error)
 
     def leave_behind(self, i: int) -> None:
         """End an action whose task would not stop."""
         if self.results[i] is None:
-            self.stopped(i, self.actions[i], self.tools[i], begun=True, hung=True)
+            self.stopped(i, self.actions[i], self.tools[i], begun=True, left_behind=HUNG_TASK)
 
     def _end(self, i: int, status: Status, error: str, duration_ms: float | None = None) -> None:
         self.status[i] = status

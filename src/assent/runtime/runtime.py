@@ -160,8 +160,11 @@ class Runtime:
             name, rule = policy
         else:
             rule = policy
-            name = type(rule).__struct_config__.tag if isinstance(rule, Rule) else getattr(rule, "__name__", "policy")
-            name = str(name)
+            name = str(
+                type(rule).__struct_config__.tag
+                if isinstance(rule, Rule)
+                else getattr(rule, "__name__", "policy")
+            )
             taken = set(self.policies.names())
             if name in taken:
                 name = next(f"{name}-{n}" for n in range(2, len(taken) + 3) if f"{name}-{n}" not in taken)
@@ -185,13 +188,15 @@ class Runtime:
 
     def _gate(self, session: str | None) -> Gate:
         policies = [self.policies]
-        closed = None
-        if session is not None:
-            if session in self._sessions:
-                policies.append(self._sessions[session])
-            else:
-                closed = session
-        return Gate(self.tools, capabilities=self.capabilities, policies=policies, closed_session=closed)
+        if session is not None and session in self._sessions:
+            policies.append(self._sessions[session])
+        return Gate(
+            self.tools,
+            capabilities=self.capabilities,
+            policies=policies,
+            session=session,
+            is_open=self._sessions.__contains__,
+        )
 
     # Judging
 
@@ -376,12 +381,11 @@ class Runtime:
         self, path: str | os.PathLike[str] | None = None, *, metadata: Mapping[str, JsonValue] | None = None
     ) -> Checkpoint:
         """What this runtime remembers, now; written to `path` if one is given."""
-        tenants = getattr(self.state, "tenants", list)()
         made = Checkpoint(
             id=new_id(),
             created=datetime.now(UTC),
             state=self.state.snapshot(),
-            tenants={t: self.state.scoped(t).snapshot() for t in tenants},
+            tenants={t: self.state.scoped(t).snapshot() for t in self.state.tenants()},
             events=list(self.events),
             tools=self.tools.schemas(),
             policies=self.policies.names(),
@@ -418,7 +422,7 @@ class Runtime:
         for made in restored:
             self.tools.add(made)
         self.state.replace_all(loaded.state)
-        for tenant in {*loaded.tenants, *getattr(self.state, "tenants", list)()}:
+        for tenant in {*loaded.tenants, *self.state.tenants()}:
             self.state.scoped(tenant).replace_all(loaded.tenants.get(tenant, {}))
         self.events.replace(loaded.events)
         self._services.answers.clear()

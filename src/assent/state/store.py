@@ -104,6 +104,10 @@ class StateStore(Namespace, Protocol):
         """A namespace of its own: it neither sees nor touches any other."""
         ...
 
+    def tenants(self) -> Sequence[str]:
+        """Every tenant that has a namespace here."""
+        ...
+
     def transitions_since(self, version: int) -> Sequence[Transition]:
         """Changes after `version`, oldest first."""
         ...

@@ -58,6 +58,7 @@ class Tool(Generic[P, R]):
         "context_parameter",
         "fn",
         "is_async",
+        "is_direct",
         "max_retries",
         "schema",
         "takes_object",
@@ -94,6 +95,8 @@ class Tool(Generic[P, R]):
         """Called inline instead of in a worker thread. Only for functions that return within microseconds."""
         self.timeout_ms = timeout_ms
         self.max_retries = max_retries
+        self.is_direct = (is_async or cheap) and timeout_ms is None and schema.rate_limit is None
+        """An attempt needs nothing around the bare call: no thread, no time limit, no turn to wait for."""
         self.context_parameter = context_parameter
         """Pass the ToolContext under this keyword; None if the function does not want one."""
         self.bind = bind

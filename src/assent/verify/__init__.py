@@ -1,6 +1,29 @@
-"""Judge a plan before it runs: verify, simulate, compare, simplify. Nothing here has an effect."""
+"""Judge a plan before it runs: verify, simulate, compare, simplify. Nothing here has an effect.
 
-from assent.verify.report import Issue, Report
+    verify        every check, in one report
+    rehearsal     the plan gone through on paper, in serial order
+    simulation    the state that only exists there
+    cautions      what would run, and is probably not meant
+    simulate, equivalent, optimize, transaction   one question each
+"""
+
+from assent.verify.equivalent import Difference, Equivalence, equivalent
+from assent.verify.optimize import optimize
+from assent.verify.report import Issue, KeyConflict, Report
+from assent.verify.simulate import simulate
+from assent.verify.transaction import Finding, transaction_check
 from assent.verify.verify import verify
 
-__all__ = ["Issue", "Report", "verify"]
+__all__ = [
+    "Difference",
+    "Equivalence",
+    "Finding",
+    "Issue",
+    "KeyConflict",
+    "Report",
+    "equivalent",
+    "optimize",
+    "simulate",
+    "transaction_check",
+    "verify",
+]

@@ -7,7 +7,7 @@ Keep true:
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Container, Mapping
 
 from assent.ir.action import Action
 from assent.ir.graph import Graph
@@ -113,49 +113,46 @@ def _repeated_calls(graph: Graph, cards: ToolCards) -> list[Issue]:
 
 def find_write_conflicts(graph: Graph) -> list[Issue]:
     """Keys that several actions write without waiting for each other."""
-    contested = {key: list(ws) for key, ws in _writers(graph).items() if len(ws) > 1}
-    if not contested:
-        return []
-    unordered: set[str] = set()
-    in_question: dict[str, list[Pair]] = {}
-    direct: dict[int, Container[int]] = {}
-    for key, writers in contested.items():
-        for a, b in zip(writers, writers[1:], strict=False):
-            before = graph.explicit[b]
-            if not before:
-                unordered.add(key)
-                break
-            if b not in direct:
-                direct[b] = before if len(before) < 8 else set(before)
-            if a not in direct[b]:
-                in_question.setdefault(key, []).append((a, b))
+    unordered, in_question = _unordered_writers(graph)
     open_pairs = [pair for key, pairs in in_question.items() if key not in unordered for pair in pairs]
     if open_pairs:
         ordered = implied(graph.order, graph.explicit, open_pairs)
-        unordered.update(key for key, pairs in in_question.items() if not ordered.issuperset(pairs))
-    return [_conflict(key, graph, writers) for key, writers in contested.items() if key in unordered]
+        for key, pairs in in_question.items():
+            if key not in unordered and not ordered.issuperset(pairs):
+                unordered[key] = next(pair for pair in pairs if pair not in ordered)
+    return [
+        warning(
+            graph.actions[b].id,
+            f"state key '{key}' is written by '{graph.actions[a].id}' and '{graph.actions[b].id}', "
+            "which do not wait for each other; they run in the listed order",
+        )
+        for key, (a, b) in unordered.items()
+    ]
 
 
-def _writers(graph: Graph) -> dict[str, dict[int, None]]:
-    """Who writes the keys that more than one action touches, in serial order."""
-    writers: dict[str, dict[int, None]] = {}
+def _unordered_writers(graph: Graph) -> tuple[dict[str, Pair], dict[str, list[Pair]]]:
+    """By key, two writers in a row that surely do not wait for each other, and those where it takes a search."""
+    unordered: dict[str, Pair] = {}
+    in_question: dict[str, list[Pair]] = {}
+    latest: dict[str, int] = {}
+    direct: dict[int, Container[int]] = {}
     for first, then, key, kind in graph.conflicts:
-        if key[:1] == "\0":
+        # One warning per key is enough; the graph's own keys are not anybody's to order.
+        if key in unordered or key[:1] == "\0":
             continue
-        of_key = writers.get(key)
-        if of_key is None:
-            of_key = writers[key] = {}
-        if kind != "read_write":
-            of_key[first] = None
-        if kind != "write_read":
-            of_key[then] = None
-    return writers
-
-
-def _conflict(key: str, graph: Graph, writers: Sequence[int]) -> Issue:
-    ids = graph.ids(writers)
-    return warning(
-        ids[0],
-        f"state key '{key}' is written by {name_few(ids)}, which do not wait for each other; "
-        "they run in the listed order",
-    )
+        if kind == "write_read":
+            latest[key] = first
+            continue
+        a = first if kind == "write_write" else latest.get(key, then)
+        latest[key] = then
+        if a == then:
+            continue
+        before = graph.explicit[then]
+        if not before:
+            unordered[key] = (a, then)
+            continue
+        if then not in direct:
+            direct[then] = before if len(before) < 8 else set(before)
+        if a not in direct[then]:
+            in_question.setdefault(key, []).append((a, then))
+    return unordered, in_question

@@ -12,7 +12,7 @@ Keep true:
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
@@ -94,7 +94,7 @@ class Rehearsal:
         actions, needs, referring = graph.actions, graph.needs, graph.references
         cells, shares, targets = state.cells, self._shares, graph.targets
         judge = self._gate.judge
-        wanted: Container[int] = {p for i in referring for p in graph.explicit[i]}
+        wanted = {p for i in referring for p in graph.explicit[i]}
         if self._origins is not None:
             wanted = set(graph.order)
         open_questions: list[str] = []
@@ -111,7 +111,7 @@ class Rehearsal:
                         continue
                     in_doubt = True
             blanks: dict[str, Unknown] | None = None
-            if i in referring:
+            if referring and i in referring:
                 action, blanks = self._resolve(i, open_questions)
             kind = action.type
             card = cards[action.tool] if kind == "tool_call" else None
@@ -119,7 +119,7 @@ class Rehearsal:
             rejections = judge(
                 action, tool, state, open_questions, parameters_known=not blanks, ahead=True
             )
-            if rejections or open_questions or i in status:
+            if rejections or open_questions or (status and i in status):
                 reasons = [rejection.reason for rejection in rejections]
                 if action.state_dependencies:
                     reasons = self._explain_late_writers(i, reasons)
@@ -144,7 +144,7 @@ class Rehearsal:
                 self.issues += [undecided(action.id, why) for why in open_questions]
                 open_questions.clear()
                 in_doubt = in_doubt or action.failure_behavior != "abort"
-            if i in wanted:
+            if wanted and i in wanted:
                 self._outputs[action.id] = self._output(action, blanks)
             if in_doubt:
                 status[i] = OPEN

@@ -139,12 +139,11 @@ def show_short(value: JsonValue) -> str:
 def name_conflicts(graph: Graph, ids: Sequence[str]) -> list[KeyConflict]:
     """The graph's conflicts with ids for positions and words for its private keys."""
     return [
-        KeyConflict(name_key(key) if key[:1] == "\0" else key, kind, ids[first], ids[then])
+        KeyConflict(key if key >= "\1" else name_key(key), kind, ids[first], ids[then])
         for first, then, key, kind in graph.conflicts
     ]
 
 
 def name_levels(layers: Iterable[Sequence[int]], ids: Sequence[str]) -> list[list[str]]:
     """Layers of positions as layers of ids."""
-    name = ids.__getitem__
-    return [list(map(name, layer)) for layer in layers]
+    return [[ids[layer[0]]] if len(layer) == 1 else [ids[i] for i in layer] for layer in layers]

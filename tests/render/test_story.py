@@ -1,0 +1,171 @@
+"""`tell` makes one run a story: order, decisions, undoing, advice."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from assent.events.event import Event
+from assent.render.history import History, split_runs
+from assent.render.story import tell, together
+
+MakeEvents = Callable[..., list[Event]]
+
+
+def _told(events: list[Event], **options: str) -> str:
+    return "\n".join(line.plain for line in tell(events, **options))
+
+
+def test_an_aborted_run_is_told_from_its_beginning_to_the_next_command(aborted: list[Event]) -> None:
+    story = _told(aborted, log="my run.jsonl")
+
+    for words in (
+        "Run run1 of proposal 'p1', proposed by 'planner', for caller 'ada'",
+        "it counts as run in this order: look, book, mail, extra, after, pay.",
+        "It was aborted: action 'pay' failed: card declined",
+        "attempt 1 failed (busy); tried again after 100 ms",
+        "extra (luxury) was rejected: policy 'modest': no luxury",
+        "after (lounge) was skipped: dependency 'extra' was rejected",
+        "pay (charge) failed after 100 ms: card declined",
+        "status = \"booked\"  (by 'book', later undone)",
+        "book was taken back with cancel",
+        "the state was put back: 'status'",
+        "mail (mail) took effect and cannot be taken back",
+        "'mail' cannot be undone",
+        "A policy denied 'extra'",
+        "assent run PLAN.json --tools TOOLS.py --log 'my run.jsonl'",
+    ):
+        assert words in story, words
+
+
+def test_what_overlapped_is_told_as_at_once(aborted: list[Event]) -> None:
+    story = _told(aborted)
+
+    assert "2 at once:\n    ✓ book (book)" in story
+    assert "book.compensation" not in story, "a compensation is told where it belongs"
+
+
+def test_steps_that_follow_each_other_are_not_at_once(make_events: MakeEvents) -> None:
+    history = History.of(
+        make_events(
+            ("action_executing", "a", {}),
+            ("action_succeeded", "a", {}),
+            ("action_executing", "b", {}),
+            ("action_executing", "c", {}),
+            ("action_succeeded", "b", {}),
+            ("action_succeeded", "c", {}),
+        )
+    )
+    assert history.last is not None
+
+    assert [[s.id for s in group] for group in together(list(history.last.steps.values()))] == [["a"], ["b", "c"]]
+
+
+def test_a_log_that_ends_in_the_middle_says_so_and_names_what_was_in_flight(make_events: MakeEvents) -> None:
+    story = _told(
+        make_events(
+            ("proposal_received", None, {"action_count": 2, "actions": [{"id": "a"}, {"id": "b"}]}),
+            ("action_executing", "a", {"attempt": 1}),
+        )
+    )
+
+    assert "The log ends before the run does" in story
+    assert "1 action had not begun: 'b'" in story
+    assert "'a' may or may not have taken effect" in story
+
+
+@pytest.mark.parametrize(
+    ("outcome", "says"),
+    [
+        ("succeeded", "Nothing is left to do"),
+        ("partial", "What succeeded stays"),
+        ("aborted", "The state is as it was before"),
+        ("refused", "Nothing ran, so nothing has to be undone"),
+        ("canceled", "What had been done stays"),
+        ("budget", "The budget was spent"),
+        ("waiting", "The run goes on when"),
+        ("something new", "To run the plan again"),
+    ],
+)
+def test_every_outcome_has_advice(make_events: MakeEvents, outcome: str, says: str) -> None:
+    story = _told(make_events(("proposal_ended", None, {"outcome": outcome})))
+
+    assert "What to do next" in story
+    assert says in story
+
+
+def test_unknown_outcomes_and_failed_compensations_come_first(make_events: MakeEvents) -> None:
+    story = _told(
+        make_events(
+            ("action_unknown", "send", {"error": "timed out", "left_behind": "a thread goes on"}),
+            ("compensation_started", "book", {"tool": "cancel"}),
+            ("compensation_failed", "book", {"tool": "cancel", "error": "line is dead"}),
+            (
+                "proposal_ended",
+                None,
+                {"outcome": "aborted", "waiting": [{"kind": "unknown_outcome", "action_id": "send", "reason": "?"}]},
+            ),
+        )
+    )
+
+    advice = story[story.index("What to do next") :].splitlines()
+    assert "Look outside whether 'send' took effect" in advice[1]
+    assert "Take 'book' back by hand" in advice[2]
+    assert "taking it back with cancel failed: line is dead" in story
+    assert "a thread goes on" in story
+    assert "Settle 'send'" not in story, "said once is enough"
+
+
+def test_a_cached_and_a_deduplicated_answer_are_told_apart(make_events: MakeEvents) -> None:
+    story = _told(
+        make_events(
+            ("action_deduplicated", "b", {"of": "a"}),
+            ("action_succeeded", "b", {"duration_ms": 0.0, "cached": True}),
+            ("action_succeeded", "c", {"duration_ms": 0.0, "cached": True}),
+        )
+    )
+
+    assert "b succeeded, with the answer of 'a'; no second call was made" in story
+    assert "c succeeded, answered from the cache" in story
+
+
+def test_a_long_run_is_summed_up_but_its_trouble_is_told(make_events: MakeEvents) -> None:
+    items = [("action_succeeded", f"a{i}", {}) for i in range(500)]
+    story = _told(make_events(*items, ("action_failed", "bad", {"error": "broken"}), *items))
+
+    assert "… and 460 more: 460 succeeded" in story
+    assert "bad failed" in story
+    assert len(story.splitlines()) < 100
+
+
+def test_replans_are_told_plan_by_plan(make_events: MakeEvents) -> None:
+    first = make_events(
+        ("proposal_received", None, {}),
+        ("action_failed", "a", {"error": "no"}),
+        ("proposal_ended", None, {"outcome": "aborted"}),
+        ("replan_attempted", None, {"attempt": 1}),
+        ("replan_rejected", None, {"errors": ["a: unknown tool 'x'"]}),
+    )
+    second = make_events(
+        ("proposal_received", None, {}), ("proposal_ended", None, {"outcome": "succeeded"}), proposal="p2"
+    )
+
+    story = _told([*first, *second])
+
+    assert "Plan 1: 'p1'" in story
+    assert "Plan 2: 'p2'" in story
+    assert "the new plan was not accepted: a: unknown tool 'x'" in story
+    assert "It succeeded." in story
+
+
+def test_no_events_make_a_short_story() -> None:
+    assert _told([]) == "Nothing happened: there are no events."
+
+
+def test_runs_in_one_log_are_kept_apart(make_events: MakeEvents) -> None:
+    events = make_events(("proposal_received", None, {}), run="one")
+    events += make_events(("proposal_received", None, {}), run="two")
+    events += [Event(9, "sink_failed", 1.0)]
+
+    assert {run: len(found) for run, found in split_runs(events).items()} == {"one": 1, "two": 1}

@@ -1,0 +1,83 @@
+"""The tree of a run fits, and shows first what matters."""
+
+from __future__ import annotations
+
+from io import StringIO
+
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.console import Console
+
+from assent.events.event import Event
+from assent.render.history import History, Step
+from assent.render.tree import draw_tree, fit
+
+LAYERS = [["look", "extra"], ["book", "mail", "after"], ["pay"]]
+
+
+def _drawn(history: History, layers: list[list[str]], **options: float) -> list[str]:
+    console = Console(file=StringIO(), width=120, color_system=None, highlight=False, markup=False)
+    console.print(draw_tree(history, layers, **options))  # type: ignore[arg-type]
+    file = console.file
+    assert isinstance(file, StringIO)
+    return file.getvalue().splitlines()
+
+
+def test_a_finished_run_shows_every_step_with_mark_word_and_time(aborted: list[Event]) -> None:
+    lines = _drawn(History.of(aborted), LAYERS)
+    text = "\n".join(lines)
+
+    assert lines[0].startswith("✗ aborted  p1  6 actions, 3 layers")
+    assert "↶ look   find    rolled back    20 ms  attempt 2" in text
+    assert "⊘ extra  luxury  rejected              policy 'modest': no luxury" in text
+    assert "– after  lounge  skipped" in text
+    assert "✗ pay    charge  failed        100 ms  card declined" in text
+    assert lines[-2].strip().startswith("└── taking back")
+    assert "✓ book   cancel  succeeded       5 ms" in lines[-1]
+
+
+def test_a_running_step_shows_how_long_it_has_been_at_it(aborted: list[Event]) -> None:
+    so_far = aborted[:9]
+
+    text = "\n".join(_drawn(History.of(so_far), LAYERS, now=1002.9))
+
+    assert "▸ running  p1  1 of 6 actions, 3 layers, 2.7 s" in text
+    assert "▸ book   book    running        2.1 s" in text
+    assert "· pay    charge  waiting" in text
+
+
+def test_a_step_that_is_about_to_be_retried_says_when_and_why(aborted: list[Event]) -> None:
+    text = "\n".join(_drawn(History.of(aborted[:5]), LAYERS))
+
+    assert "↻ look   find    retrying              attempt 2 after 100 ms: busy" in text
+
+
+def test_trouble_is_shown_before_success_where_not_everything_fits() -> None:
+    layer = [Step(f"a{i}", status="succeeded") for i in range(1000)]
+    layer[777] = Step("bad", status="failed")
+
+    rows = fit([layer], 10)
+
+    assert "bad" in [step.id for step in rows[0].shown]
+    assert rows[0].hidden["succeeded"] + len(rows[0].shown) == 1000
+
+
+@given(st.lists(st.integers(min_value=1, max_value=60), max_size=60), st.integers(min_value=4, max_value=80))
+def test_it_always_fits_and_leaves_nobody_uncounted(sizes: list[int], room: int) -> None:
+    layers = [[Step(f"{n}.{i}", status="succeeded") for i in range(size)] for n, size in enumerate(sizes)]
+
+    rows = fit(layers, room)
+
+    lines = sum(len(r.shown) + bool(r.hidden) + bool(r.shown) for r in rows)
+    assert lines <= room
+    assert sum(len(r.shown) + r.hidden.total() for r in rows) == sum(sizes)
+
+
+def test_markup_and_controls_in_names_are_only_text() -> None:
+    history = History.of([Event(1, "action_failed", 1.0, "r", "p", "[red]x\x1b[2J", None, None, None, {"error": "[b]no"})])
+
+    text = "\n".join(_drawn(history, [["[red]x\x1b[2J"]]))
+
+    assert "[red]x\\e[2J" in text
+    assert "[b]no" in text
+    assert "\x1b" not in text
