@@ -45,6 +45,7 @@ EventKind = Literal[
 ]
 KINDS: tuple[str, ...] = get_args(EventKind)
 
+
 class Event(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     """One thing that happened. Positional, because the runtime makes several per action."""
 

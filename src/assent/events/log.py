@@ -85,7 +85,16 @@ class EventLog:
             at: float = 0.0,
         ) -> None:
             event = Event(
-                next(self._seq), kind, at or time(), run_id, proposal_id, action_id, trace_id, span_id, tenant, data
+                next(self._seq),
+                kind,
+                at or time(),
+                run_id,
+                proposal_id,
+                action_id,
+                trace_id,
+                span_id,
+                tenant,
+                data,
             )
             keep(event)
             if sinks:

@@ -22,7 +22,7 @@ InvocationMode = Literal["one_shot", "streaming", "long_running"]
 OPERATORS = ("eq", "neq", "gt", "lt", "gte", "lte", "exists", "not_exists", "contains")
 
 
-class _Strict(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
+class _Strict(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     # Unknown fields are tolerated, but not silently: the codec takes them out and notes them.
     pass
 

@@ -15,7 +15,6 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, NoReturn
 
@@ -190,10 +189,14 @@ def _explain(data: bytes, error: Exception | None, source: str) -> DecodeError:
         json.loads(text, object_pairs_hook=_distinct, parse_constant=_constant, parse_float=_finite)
     except _DuplicateKey as duplicate:
         key = str(duplicate)
-        return DecodeError(f"the key '{key}' stands twice in one object", place=_second(text, key), source=source)
+        return DecodeError(
+            f"the key '{key}' stands twice in one object", place=_second(text, key), source=source
+        )
     except _Constant as constant:
         name = str(constant)
-        return DecodeError(f"{name} is no number that JSON can carry", place=_line(text, text.find(name)), source=source)
+        return DecodeError(
+            f"{name} is no number that JSON can carry", place=_line(text, text.find(name)), source=source
+        )
     except json.JSONDecodeError as bad:
         return DecodeError(f"malformed JSON ({bad.msg})", place=_line(text, bad.pos), source=source)
     except RecursionError:
@@ -294,9 +297,9 @@ def _take_unknown(document: JsonValue) -> list[tuple[int | None, str]]:
         compensation = action.get("compensation")
         if isinstance(compensation, dict):
             kind = compensation.get("type")
-            known = _COMPENSATION_FIELDS.get(kind) if isinstance(kind, str) else None
-            if known is not None:
-                found += ((position, f"compensation.{name}") for name in _pop_others(compensation, known))
+            if isinstance(kind, str) and kind in _COMPENSATION_FIELDS:
+                others = _pop_others(compensation, _COMPENSATION_FIELDS[kind])
+                found += ((position, f"compensation.{name}") for name in others)
     return found
 
 

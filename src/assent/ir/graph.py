@@ -179,7 +179,9 @@ class Graph:
         elif compensation is not None:
             for reference in find_references(compensation.parameters):
                 if reference.action_id not in self.index:
-                    self._unknown(action, f"has a compensation that refers to '{reference}'", reference.action_id)
+                    self._unknown(
+                        action, f"has a compensation that refers to '{reference}'", reference.action_id
+                    )
 
     def _unknown(self, action: Action, what: str, name: str) -> None:
         message = f"action '{action.id}' {what}, but the proposal has no action '{name}'"

@@ -107,11 +107,7 @@ def json_equal(a: JsonValue, b: JsonValue) -> bool:
     if ta is bool or tb is bool:
         return ta is tb and a == b
     if ta is dict:
-        return (
-            tb is dict
-            and len(a) == len(b)
-            and all(k in b and json_equal(v, b[k]) for k, v in a.items())
-        )
+        return tb is dict and len(a) == len(b) and all(k in b and json_equal(v, b[k]) for k, v in a.items())
     if ta is list:
         return tb is list and len(a) == len(b) and all(map(json_equal, a, b))
     return bool(a == b)

@@ -25,7 +25,9 @@ class CapabilitySet(msgspec.Struct, frozen=True, kw_only=True):
     def too_many(self, count: int) -> str | None:
         """Why a proposal of `count` actions is refused, or None."""
         if self.max_actions is not None and count > self.max_actions:
-            return f"capability denied: the proposal has {count} actions, at most {self.max_actions} are allowed"
+            return (
+                f"capability denied: the proposal has {count} actions, at most {self.max_actions} are allowed"
+            )
         return None
 
     def problems(self, action: Action) -> list[str]:

@@ -93,7 +93,8 @@ class Policy:
         return _reason(answer)
 
     def _full(self, action: Action) -> str | None:
-        assert self._counter is not None and self.rule is not None
+        assert self._counter is not None
+        assert self.rule is not None
         if self._counter.is_full():
             return self.rule.reason or f"tool '{action.tool}' was called too often lately"
         return None

@@ -109,14 +109,18 @@ class Gate:
         rejects, and what depends on rate windows is left open. Where the answer depends on what is not
         known yet, the reason goes to `undecided`.
         """
-        if self._is_bare and parameters_known and not (
-            # Spelled out, not called: this is asked of every action.
-            action.preconditions
-            or action.state_dependencies
-            or action.assumptions
-            or action.compensation is not None
-            or action.reversibility is not None
-            or action.invocation_mode != "one_shot"
+        if (
+            self._is_bare
+            and parameters_known
+            and not (
+                # Spelled out, not called: this is asked of every action.
+                action.preconditions
+                or action.state_dependencies
+                or action.assumptions
+                or action.compensation is not None
+                or action.reversibility is not None
+                or action.invocation_mode != "one_shot"
+            )
         ):
             # Nothing to ask but the parameters: most actions of most plans.
             if tool is not None:

@@ -34,7 +34,9 @@ _NEVER_BEGAN = (ConnectionRefusedError,)
 class AttemptFailed(Exception):
     """An attempt that gave no output."""
 
-    def __init__(self, error: str, *, retry: bool = True, unknown: bool = False, left_behind: str = "") -> None:
+    def __init__(
+        self, error: str, *, retry: bool = True, unknown: bool = False, left_behind: str = ""
+    ) -> None:
         self.error = error
         self.retry = retry
         """Whether another attempt could help."""
@@ -105,7 +107,9 @@ def checked_output(tool: Tool, value: Any) -> JsonValue:
     if tool.validate_returns is not None:
         wrong = tool.validate_returns(output)
         if wrong:
-            raise AttemptFailed(f"the tool's answer does not fit its declared 'returns': {wrong}", retry=False)
+            raise AttemptFailed(
+                f"the tool's answer does not fit its declared 'returns': {wrong}", retry=False
+            )
     return output
 
 

@@ -20,6 +20,7 @@ from assent.errors import CheckpointError
 from assent.events.event import Event
 from assent.ir.json_value import JsonValue
 from assent.ir.tool_spec import ToolSchema
+from assent.tools.tool import Tool
 
 FORMAT = 1
 
@@ -42,6 +43,15 @@ class _File(msgspec.Struct, frozen=True, kw_only=True):
     format: int
     sha256: str
     checkpoint: msgspec.Raw
+
+
+def with_handler(schema: ToolSchema, known: Tool | None) -> Tool:
+    """A tool out of a checkpoint: with the function of the one known by that name, if there is one."""
+    if known is None:
+        return Tool.from_schema(schema, None)
+    if known.schema == schema:
+        return known
+    return Tool.from_schema(schema, known.fn, cheap=known.cheap, timeout_ms=known.timeout_ms)
 
 
 def save(checkpoint: Checkpoint, path: str | os.PathLike[str]) -> None:
@@ -77,7 +87,8 @@ def load(path: str | os.PathLike[str]) -> Checkpoint:
         file = msgspec.json.decode(data, type=_File)
         if file.format != FORMAT:
             raise CheckpointError(
-                f"Checkpoint {path} has format {file.format}, this version reads {FORMAT}. Use the version that wrote it."
+                f"Checkpoint {path} has format {file.format}, this version reads {FORMAT}. "
+                "Use the version that wrote it."
             )
         body = bytes(file.checkpoint)
         if hashlib.sha256(body).hexdigest() != file.sha256:

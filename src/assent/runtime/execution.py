@@ -195,7 +195,9 @@ class Execution(Ledger):
 
     def _keep_before(self, i: int) -> None:
         reads, writes = self.graph.touched[i]
-        keys = [k for k in dict.fromkeys((*reads, *writes)) if not k.startswith("\0") and self.state.exists(k)]
+        keys = [
+            k for k in dict.fromkeys((*reads, *writes)) if not k.startswith("\0") and self.state.exists(k)
+        ]
         self.before[i] = {k: self.state.get(k) for k in keys}
 
     # Earlier answers
@@ -256,7 +258,7 @@ class Execution(Ledger):
     def _attempt_now(
         self, i: int, action: Action, tool: Tool | None, key: CallKey | None, now: float
     ) -> Coroutine[Any, Any, None] | None:
-        """A first attempt with nothing around it: an action on the state, a cheap function, or a coroutine."""
+        """A first attempt with nothing around it: on the state, of a cheap function, or of a coroutine."""
         said = self._first_attempt.get(action.tool)
         if said is None:
             said = self._first_attempt[action.tool] = _attempt_words(action, 1)
@@ -308,7 +310,12 @@ class Execution(Ledger):
         self._complete(i, action, output, tool, key, started, NOTHING)
 
     async def _attempts(
-        self, i: int, action: Action, tool: Tool | None, key: CallKey | None, failure: AttemptFailed | None = None
+        self,
+        i: int,
+        action: Action,
+        tool: Tool | None,
+        key: CallKey | None,
+        failure: AttemptFailed | None = None,
     ) -> None:
         """Attempts, until one succeeds or none is left; `failure` is that of a first one already made."""
         first = self.now()

@@ -69,7 +69,9 @@ class RunInfo(NamedTuple):
 class Ledger:
     """The endings of one proposal's actions, and why the plan stopped if it did."""
 
-    def __init__(self, services: Services, proposal: Proposal, graph: Graph, run: RunInfo, attempt: int) -> None:
+    def __init__(
+        self, services: Services, proposal: Proposal, graph: Graph, run: RunInfo, attempt: int
+    ) -> None:
         n = len(proposal.actions)
         self.services = services
         self.proposal = proposal
@@ -156,7 +158,9 @@ class Ledger:
             data["tool"] = action.tool
         if failure.left_behind:
             data["left_behind"] = failure.left_behind
-        status: Status = "unknown" if unknown else "skipped" if action.failure_behavior == "skip" else "failed"
+        status: Status = (
+            "unknown" if unknown else "skipped" if action.failure_behavior == "skip" else "failed"
+        )
         self.note("action_unknown" if unknown else "action_failed", i, data)
         if status == "skipped":
             self.note("action_skipped", i, {"error": failure.error})
@@ -182,7 +186,9 @@ class Ledger:
 
     def skip(self, i: int, error: str) -> None:
         """The action does not run."""
-        self.note("action_canceled" if error.startswith(CANCELED_PREFIX) else "action_skipped", i, {"error": error})
+        self.note(
+            "action_canceled" if error.startswith(CANCELED_PREFIX) else "action_skipped", i, {"error": error}
+        )
         self._end(i, "skipped", error)
 
     def skip_dependent(self, i: int, needed: int) -> None:

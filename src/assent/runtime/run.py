@@ -22,7 +22,6 @@ from assent.ir.graph import Graph
 from assent.ir.json_value import JsonValue
 from assent.ir.proposal import Proposal
 from assent.ir.result import (
-    ActionResult,
     CompensationResult,
     CostSummary,
     Outcome,
@@ -110,9 +109,7 @@ class Run:
 
     async def _once(self, proposal: Proposal, must_succeed: bool) -> ProposalResult:
         graph = Graph(proposal.actions, self._gate.footprint if self._gate.touches else None)
-        x = Execution(
-            self._services, proposal, graph, self._gate, self._info, self._allowance, self._attempt
-        )
+        x = Execution(self._services, proposal, graph, self._gate, self._info, self._allowance, self._attempt)
         self._execution = x
         x.emit("proposal_received", data=_description(proposal, graph, self._services.events.has_sinks))
         reason = "; ".join(f.message for f in graph.faults) or self._gate.refusal(len(proposal.actions))
@@ -192,7 +189,8 @@ class Run:
     ) -> tuple[Proposal | None, bool]:
         """Ask for another proposal: (one that may be executed or None, whether to give up)."""
         config = self._settings.replan_config
-        assert self._settings.replan is not None and self._execution is not None
+        assert self._settings.replan is not None
+        assert self._execution is not None
         if config.delay_ms > 0:
             await asyncio.sleep(config.delay_ms / 1000)
         failed = _failed_actions(self._execution)
@@ -218,7 +216,9 @@ class Run:
         except Exception as error:
             words = f"{type(error).__name__}: {error}"
             self.emit(
-                "replan_exhausted", original.id, {"reason": "callback_error", "error": words, "attempts": asked}
+                "replan_exhausted",
+                original.id,
+                {"reason": "callback_error", "error": words, "attempts": asked},
             )
             return None, True
         try:

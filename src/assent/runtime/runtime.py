@@ -22,7 +22,7 @@ from assent.events.log import EventLog
 from assent.ir.codec import decode_proposal
 from assent.ir.json_value import JsonValue
 from assent.ir.proposal import Proposal, new_id
-from assent.ir.result import ProposalResult
+from assent.ir.result import Outcome, ProposalResult
 from assent.ir.tool_spec import ToolSchema
 from assent.planner.score import Feedback, rank
 from assent.policy.budget import Allowance, CostBudget
@@ -288,11 +288,8 @@ class Runtime:
         Returns the first success, else the first failure. Without candidates: an empty result named "empty".
         """
         proposals = [decode_proposal(c) for c in candidates]
-        nothing = ProposalResult(
-            proposal_id="empty", run_id="", trace_id="", outcome="refused", error="there were no candidates"
-        )
         if not proposals:
-            return nothing
+            return _not_run("empty", "refused", "there were no candidates")
         ranked = rank(
             proposals,
             tools=self.tools,
@@ -318,15 +315,13 @@ class Runtime:
         if first_failure is not None:
             return first_failure
         reasons = "; ".join(
-            f"candidate {s.index + 1} ('{proposals[s.index].id}'): {', '.join(s.reasons)}" for s in ranked if not s.valid
+            f"candidate {s.index + 1} ('{proposals[s.index].id}'): {', '.join(s.reasons)}"
+            for s in ranked
+            if not s.valid
         )
-        return ProposalResult(
-            proposal_id=proposals[0].id,
-            run_id="",
-            trace_id="",
-            outcome="refused" if reasons else "canceled",
-            error=reasons or "canceled before any candidate ran",
-        )
+        if reasons:
+            return _not_run(proposals[0].id, "refused", reasons)
+        return _not_run(proposals[0].id, "canceled", "canceled before any candidate ran")
 
     def _run(
         self,
@@ -416,7 +411,7 @@ class Runtime:
                 f"The checkpoint was taken under policies that this runtime does not have: {names}. "
                 "Add them with add_policy() before restoring."
             )
-        restored = [_with_handler(schema, self.tools.get(schema.name)) for schema in loaded.tools]
+        restored = [checkpoints.with_handler(schema, self.tools.get(schema.name)) for schema in loaded.tools]
         for name in self.tools.names():
             self.tools.remove(name)
         for made in restored:
@@ -430,12 +425,8 @@ class Runtime:
         return loaded
 
 
-def _with_handler(schema: ToolSchema, known: Tool | None) -> Tool:
-    if known is None:
-        return Tool.from_schema(schema, None)
-    if known.schema == schema:
-        return known
-    return Tool.from_schema(schema, known.fn, cheap=known.cheap, timeout_ms=known.timeout_ms)
+def _not_run(proposal_id: str, outcome: Outcome, error: str) -> ProposalResult:
+    return ProposalResult(proposal_id=proposal_id, run_id="", trace_id="", outcome=outcome, error=error)
 
 
 def _tenant(scope: Scope | None) -> str | None:
@@ -447,7 +438,9 @@ def _refuse_inside_loop(name: str, instead: str) -> None:
         asyncio.get_running_loop()
     except RuntimeError:
         return
-    raise UsageError(f"{name} cannot be used inside a running event loop. Use `await rt.{instead}(...)` there.")
+    raise UsageError(
+        f"{name} cannot be used inside a running event loop. Use `await rt.{instead}(...)` there."
+    )
 
 
 async def _passing_on_cancellation(run: Coroutine[Any, Any, ProposalResult]) -> ProposalResult:

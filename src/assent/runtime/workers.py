@@ -16,6 +16,7 @@ import contextvars
 import threading
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 IDLE_S = 5.0
@@ -43,10 +44,8 @@ class Job:
         except BaseException as error:
             # Also SystemExit: a tool that exits ends its action, not our thread.
             answer = (False, error)
-        try:
+        with suppress(RuntimeError):  # The loop may have gone, and with it whoever asked.
             self._loop.call_soon_threadsafe(self._deliver, answer)
-        except RuntimeError:
-            pass  # The loop has gone, and with it whoever asked.
 
     def _deliver(self, answer: tuple[bool, Any]) -> None:
         if not self.future.done():
@@ -77,7 +76,7 @@ class Workers:
         return job
 
     def give_up(self, job: Job) -> bool:
-        """Stop waiting for a job. True if it had begun: its thread goes on, and another may take its place."""
+        """Stop waiting for a job. True if it had begun: then its thread goes on, and another replaces it."""
         with self._wake:
             if not job.begun:
                 job._given_up = True

@@ -1,10 +1,10 @@
 """Judge a plan before it runs: verify, simulate, compare, simplify. Nothing here has an effect.
 
-    verify        every check, in one report
-    rehearsal     the plan gone through on paper, in serial order
-    simulation    the state that only exists there
-    cautions      what would run, and is probably not meant
-    simulate, equivalent, optimize, transaction   one question each
+verify        every check, in one report
+rehearsal     the plan gone through on paper, in serial order
+simulation    the state that only exists there
+cautions      what would run, and is probably not meant
+simulate, equivalent, optimize, transaction   one question each
 """
 
 from assent.verify.equivalent import Difference, Equivalence, equivalent

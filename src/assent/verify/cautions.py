@@ -77,7 +77,9 @@ def _claims(action: Action, card: ToolCard | None) -> list[Issue]:
     declared = card.undo if card is not None and card.undo is not None else "reversible"
     found: list[str] = []
     if card is not None and action.idempotent and not card.deduplicates:
-        found.append(f"it claims to be idempotent, which tool '{action.tool}' does not declare; it runs each time")
+        found.append(
+            f"it claims to be idempotent, which tool '{action.tool}' does not declare: it always runs"
+        )
     claimed = action.reversibility
     if claimed is not None and STRICTNESS[claimed] < STRICTNESS[declared]:
         found.append(f"it claims to be {claimed}, but tool '{action.tool}' declares itself {declared}")
@@ -89,7 +91,9 @@ def _claims(action: Action, card: ToolCard | None) -> list[Issue]:
             why = f"tool '{action.tool}' declares itself {declared}"
         found.append(f"its compensation will not run, because {why}")
     elif action.compensation is None and undo == "compensable" and claimed != "compensable":
-        found.append(f"tool '{action.tool}' can be compensated, but no 'compensation' is given: it stays done")
+        found.append(
+            f"tool '{action.tool}' is compensable, but no 'compensation' is given: it will stay done"
+        )
     return [warning(action.id, message) for message in found]
 
 
@@ -131,7 +135,7 @@ def find_write_conflicts(graph: Graph) -> list[Issue]:
 
 
 def _unordered_writers(graph: Graph) -> tuple[dict[str, Pair], dict[str, list[Pair]]]:
-    """By key, two writers in a row that surely do not wait for each other, and those where it takes a search."""
+    """By key, two successive writers that surely do not wait for each other, and those that may."""
     unordered: dict[str, Pair] = {}
     in_question: dict[str, list[Pair]] = {}
     latest: dict[str, int] = {}

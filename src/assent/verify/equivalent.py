@@ -113,8 +113,11 @@ def _outcome(graph: Graph, state: Mapping[str, JsonValue], origins: dict[bytes, 
 
 
 def _compare(a: _Outcome, b: _Outcome) -> list[Difference]:
-    if a.is_blurred or b.is_blurred:
-        # Some key was written that nobody knows yet, and so may be any of them.
+    if a.is_blurred != b.is_blurred:
+        words = ("nothing more is written", "a key that a tool names is written")
+        return [Difference(key="any key", first=words[a.is_blurred], second=words[b.is_blurred])]
+    if a.is_blurred:
+        # Both write some key that nobody knows yet: it may be any, and the same.
         return []
     found: list[Difference] = []
     for key in sorted({*a.written, *b.written}):
@@ -166,7 +169,9 @@ def _samples(actions: Sequence[Action]) -> Iterator[dict[str, JsonValue]]:
                 return
 
 
-def _candidates(keys: Sequence[str], values: Mapping[str, Sequence[Any]], most: int) -> Iterator[dict[str, Any]]:
+def _candidates(
+    keys: Sequence[str], values: Mapping[str, Sequence[Any]], most: int
+) -> Iterator[dict[str, Any]]:
     empty = dict.fromkeys(keys, MISSING)
     # The first value of a key is the first that a condition compares it with.
     wanted = {key: values[key][0] for key in keys}
@@ -215,9 +220,8 @@ def _values_by_key(actions: Sequence[Action]) -> dict[str, list[Any]]:
     return values
 
 
-_OTHER_KINDS: dict[bytes, Any] = {
-    canonical_bytes(value): value for value in (1, None, True, "text", 0, [], {"field": 1})
-}
+_KINDS: tuple[JsonValue, ...] = (1, None, True, "text", 0, [], {"field": 1})
+_OTHER_KINDS: dict[bytes, JsonValue] = {canonical_bytes(value): value for value in _KINDS}
 
 
 def _around(operator: str, value: JsonValue) -> list[JsonValue]:

@@ -65,7 +65,7 @@ def read_tools(given: ToolsGiven | None) -> Tools:
     if _is_registry(given):
         return given
     if isinstance(given, str) or not isinstance(given, Iterable):
-        raise UsageError(f"tools={given!r:.80} is no list of tools. Give names, schemas, tools or a Registry.")
+        raise UsageError(f"tools={given!r:.80} is no list. Give names, schemas, tools or a Registry.")
     return ListedTools(given)
 
 
@@ -111,7 +111,7 @@ class ToolCards(dict[str | None, ToolCard]):
     """The tools that a plan names, each made out when first asked for."""
 
     def __init__(self, tools: Tools, *, must_run: bool = False) -> None:
-        """`must_run`: these are the tools that execution will call, so one without a function is of no use."""
+        """`must_run`: execution will call these very tools, so one without a function is of no use."""
         super().__init__()
         self._tools = tools
         self._must_run = must_run

@@ -116,9 +116,7 @@ class Rehearsal:
             kind = action.type
             card = cards[action.tool] if kind == "tool_call" else None
             tool = card.tool if card is not None else None
-            rejections = judge(
-                action, tool, state, open_questions, parameters_known=not blanks, ahead=True
-            )
+            rejections = judge(action, tool, state, open_questions, parameters_known=not blanks, ahead=True)
             if rejections or open_questions or (status and i in status):
                 reasons = [rejection.reason for rejection in rejections]
                 if action.state_dependencies:
@@ -310,7 +308,7 @@ class Rehearsal:
             self._refuse_share(i)
         elif answer == "maybe" and not self._budget_said:
             self._budget_said = True
-            open_questions.append("whether the budget lasts depends on which calls run and which are remembered")
+            open_questions.append("whether the budget lasts depends on which calls are answered from memory")
         return answer
 
     def _refuse_share(self, i: int) -> None:

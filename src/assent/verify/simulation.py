@@ -43,7 +43,7 @@ class Unknown:
 
 
 class _NextVersion(int):
-    """The version of a write still to come: greater than every version there is, which this number is the last of."""
+    """The version of a write still to come: greater than this number, which is the latest there is."""
 
     def _is_later(self, other: int) -> bool:
         if other <= int(self):

@@ -145,7 +145,7 @@ def _on_key(key: str, uses: _Uses) -> list[Finding]:
                 Finding(kind="read_write", key=key, writers=writers, readers=readers, message=message)
             )
         else:
-            message = f"stale read of '{key}': {_few(readers)} may start on a value that {_few(writers)} replaced"
+            message = f"stale read of '{key}': what {_few(readers)} rely on, {_few(writers)} may replace"
             found.append(
                 Finding(kind="stale_read", key=key, writers=writers, readers=readers, message=message)
             )

@@ -1,0 +1,93 @@
+"""Verify's report and the list of tools, for people."""
+
+from __future__ import annotations
+
+from assent.ir.tool_spec import RateLimit, ToolSchema
+from assent.render.report import report_lines, tool_lines
+from assent.verify.report import Issue, Report
+
+
+def _report(**fields: object) -> Report:
+    return Report(valid=False, **fields)  # type: ignore[arg-type]
+
+
+def _text(report: Report) -> str:
+    return "\n".join(line.plain for line in report_lines(report, title="plan.json"))
+
+
+def test_the_answer_comes_first_and_errors_before_the_rest() -> None:
+    issues = [
+        Issue("a", "info", "decision_procedure", "undecided: it depends"),
+        Issue("b", "warning", "heuristic", "three equal calls"),
+        Issue(None, "error", "decision_procedure", "too many actions"),
+    ]
+
+    lines = _text(_report(issues=issues, execution_order=["a", "b"], execution_levels=[["a"], ["b"]])).splitlines()
+
+    assert lines[0] == "✗ invalid  plan.json  2 actions, 2 layers, 1 error, 1 warning, 1 undecided"
+    assert lines[3].split() == ["✗", "error", "too", "many", "actions"]
+    assert "b: three equal calls  (heuristic)" in lines[4]
+    assert "a: undecided: it depends" in lines[5]
+
+
+def test_a_report_without_findings_shows_order_and_state() -> None:
+    text = "\n".join(
+        line.plain
+        for line in report_lines(Report(valid=True, execution_levels=[["a", "b"], ["c"]], simulated_state={"k": [1]}))
+    )
+
+    assert text.startswith("✓ valid")
+    assert "  1. a, b" in text
+    assert "  2. c" in text
+    assert "  k = [1]" in text
+
+
+def test_long_lists_are_cut_and_counted() -> None:
+    issues = [Issue(f"a{i}", "error", "decision_procedure", "no") for i in range(500)]
+
+    text = _text(_report(issues=issues, execution_levels=[[f"a{i}" for i in range(500)]] * 80))
+
+    assert "… and 450 more" in text
+    assert "and 488 more" in text
+    assert "… and 30 layers more" in text
+
+
+def test_hostile_text_is_neutralised() -> None:
+    text = _text(_report(issues=[Issue("\x1b[2J", "error", "decision_procedure", "\u202eevil")]))
+
+    assert "\\e[2J: \\u202eevil" in text
+
+
+def test_a_tool_is_listed_with_signature_risk_and_undo() -> None:
+    schema = ToolSchema(
+        name="fetch",
+        description="Get a page.\nSecond line.",
+        parameters={
+            "type": "object",
+            "properties": {
+                "url": {"type": "string"},
+                "depth": {"type": "integer", "default": 1},
+                "kinds": {"type": "array", "items": {"enum": ["a", "b"]}},
+                "who": {"anyOf": [{"type": "string"}, {"type": "null"}]},
+            },
+            "required": ["url"],
+        },
+        returns={"type": ["string", "null"]},
+        risk="network",
+        idempotent=True,
+        cache_ttl_secs=60,
+        rate_limit=RateLimit(max_calls=5, interval_secs=1),
+        labels=["web"],
+    )
+
+    lines = [line.plain for line in tool_lines([schema, ToolSchema(name="anything")])]
+
+    assert lines[0] == (
+        'fetch(url: string, depth: integer = 1, kinds: array of "a" | "b" = ..., who: string | null = ...) '
+        "-> string | null"
+    )
+    assert lines[1:3] == ["  Get a page.", "  Second line."]
+    assert lines[3] == (
+        "  risk network, irreversible, idempotent, cached for 60 s, at most 5 calls in 1 s, labels 'web'"
+    )
+    assert lines[5:] == ["anything(...)", "  risk destructive, irreversible"]
