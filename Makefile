@@ -38,7 +38,7 @@ bench: $(STAMP) ## measure: ratios against bare asyncio and a peer, in one run (
 	@$(BIN)/python -m benchmarks $(BENCH_ARGS)
 
 mutants: $(STAMP) ## break the code in small ways, one at a time; each must turn a test red
-	@$(BIN)/python tests/mutants/run.py
+	@$(BIN)/python tests/mutants/run.py $(ONLY)
 
 clean: ## remove the environments and caches
 	rm -rf .venv benchmarks/.peer-venv .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 from benchmarks import barrier, execute, lifetime, peer, startup, verify, workflows
-from benchmarks.measure import QUICK, THOROUGH
+from benchmarks.measure import QUICK, THOROUGH, Measure
 from benchmarks.plans import SIZES
 from benchmarks.report import Section, floors_text, to_json
 
@@ -28,11 +28,12 @@ def say(line: str) -> None:
 async def measure(options: argparse.Namespace) -> list[Section]:
     wanted = options.sections or SECTIONS
     effort = QUICK if options.quick else THOROUGH
+    clock = Measure(effort)
     sizes = [size for size in SIZES if size <= options.max_size]
     sections: list[Section] = []
 
     if "execute" in wanted or "peer" in wanted:
-        section, ours = await execute.run(sizes, effort, say)
+        section, ours = await execute.run(sizes, clock, say)
         sections.append(section)
         if "peer" in wanted:
             try:
@@ -40,7 +41,7 @@ async def measure(options: argparse.Namespace) -> list[Section]:
             except peer.PeerUnavailable as error:
                 sections.append(Section("Against the peer", ("skipped",), notes=[f"skipped: {error}"]))
     if "verify" in wanted:
-        sections.append(await verify.run(sizes, effort, say))
+        sections.append(await verify.run(sizes, clock, say))
     if "life" in wanted:
         sections.append(lifetime.run(say))
     if "start" in wanted:
@@ -49,6 +50,8 @@ async def measure(options: argparse.Namespace) -> list[Section]:
         sections.append(await workflows.run(options.workflows, say))
     if "barrier" in wanted:
         sections.append(await barrier.run(say))
+    if clock.measured and sections:
+        sections[0].notes.append(clock.remark())
     return sections
 
 

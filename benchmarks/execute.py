@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from benchmarks import subjects
-from benchmarks.measure import Effort, best_of
+from benchmarks.measure import Measure
 from benchmarks.peer import Times
 from benchmarks.plans import SHAPES
 from benchmarks.report import Floor, Section
 
 
-async def run(sizes: Sequence[int], effort: Effort, say: Callable[[str], None]) -> tuple[Section, Times]:
+async def run(sizes: Sequence[int], measure: Measure, say: Callable[[str], None]) -> tuple[Section, Times]:
     """The table, and the seconds per plan for comparing with others."""
     section = Section(
         "Execute: no-op tools, JSON text in, JSON text out, events kept in memory; CPU per action",
@@ -22,7 +22,7 @@ async def run(sizes: Sequence[int], effort: Effort, say: Callable[[str], None]) 
         for size in sizes:
             say(f"execute: {shape} of {size:,}")
             await subjects.check(shape, size)
-            ours, bare = await best_of([subjects.execute(shape, size), subjects.bare(shape, size)], effort)
+            ours, bare = await measure.best_of(subjects.execute(shape, size), subjects.bare(shape, size))
             times[shape, size] = ours
             section.rows.append([shape, size, ours / size * 1e6, bare / size * 1e6, ours / bare])
             _floors(section, shape, size, ours, bare)

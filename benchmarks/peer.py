@@ -51,7 +51,7 @@ def run(sizes: Sequence[int], effort: Effort, say: Callable[[str], None]) -> Tim
     times: Times = {}
     # -I keeps the peer's interpreter free of our paths; the folder of the script is the one thing it needs.
     bootstrap = f"import sys; sys.path.insert(0, {str(HERE)!r}); import peer_worker; peer_worker.main()"
-    command = [python, "-I", "-c", bootstrap, effort.repetitions, effort.seconds, *sizes]
+    command = [python, "-I", "-c", bootstrap, effort.turns, effort.seconds, *sizes]
     with tempfile.TemporaryFile("w+") as complaints:
         child = subprocess.Popen(
             [str(part) for part in command], stdout=subprocess.PIPE, stderr=complaints, text=True

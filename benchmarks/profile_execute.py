@@ -18,7 +18,7 @@ from pathlib import Path
 import assent
 from assent.ir.codec import decode_proposal, encode
 from assent.ir.graph import Graph
-from benchmarks.measure import THOROUGH, Contender, Prepared, best_of
+from benchmarks.measure import THOROUGH, Contender, Measure, Prepared
 from benchmarks.plans import SHAPES, plan
 from benchmarks.report import Cell, Section
 from benchmarks.subjects import make_runtime
@@ -73,11 +73,11 @@ def own_times(stats: pstats.Stats) -> Counter[Function]:
     return times
 
 
-async def alone(work: Callable[[], object]) -> float:
+def alone(work: Callable[[], object]) -> Contender:
     async def run() -> object:
         return work()
 
-    return (await best_of([Contender(lambda: run)], THOROUGH))[0]
+    return Contender(lambda: run)
 
 
 async def profile(shape: str, size: int, top: int) -> list[Section]:
@@ -94,10 +94,12 @@ async def profile(shape: str, size: int, top: int) -> list[Section]:
 
         return run
 
-    whole_run = (await best_of([Contender(prepare)], THOROUGH))[0]
-    decode = await alone(lambda: decode_proposal(text))
-    graph = await alone(lambda: Graph(proposal.actions))
-    out = await alone(lambda: encode(result))
+    whole_run, decode, graph, out = await Measure(THOROUGH).best_of(
+        Contender(prepare),
+        alone(lambda: decode_proposal(text)),
+        alone(lambda: Graph(proposal.actions)),
+        alone(lambda: encode(result)),
+    )
     rest = whole_run - graph
 
     times = await _profiled(prepare)

@@ -12,13 +12,13 @@ from benchmarks.measure import Contender, Prepared
 from benchmarks.plans import EFFECT, READ, actions, executions_per_runtime, plan
 
 
-@tool(name=READ, risk="read_only", cheap=True)
+@tool(name=READ, risk="read_only")
 async def bench_read(i: int) -> int:
     """Answer at once."""
     return i
 
 
-@tool(name=EFFECT, cheap=True)
+@tool(name=EFFECT)
 async def bench_effect(i: int) -> int:
     """Answer at once; declares nothing, so it counts as an effect that cannot be taken back."""
     return i

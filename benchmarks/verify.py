@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from assent.ir.codec import decode_proposal
-from benchmarks.measure import Contender, Effort, Prepared, best_of
+from benchmarks.measure import Contender, Measure, Prepared
 from benchmarks.plans import SHAPES, executions_per_runtime, plan
 from benchmarks.report import Floor, Section
 from benchmarks.subjects import make_runtime
@@ -39,7 +39,7 @@ def _verify(shape: str, size: int) -> Contender:
     return Contender(prepare, executions_per_runtime(size))
 
 
-async def run(sizes: Sequence[int], effort: Effort, say: Callable[[str], None]) -> Section:
+async def run(sizes: Sequence[int], measure: Measure, say: Callable[[str], None]) -> Section:
     section = Section(
         "Verify: every check, against the strict decoding of the same plan; CPU per action",
         ("shape", "actions", "verify us", "decode us", "ratio"),
@@ -51,7 +51,7 @@ async def run(sizes: Sequence[int], effort: Effort, say: Callable[[str], None]) 
             report = make_runtime().verify(decode_proposal(plan(shape, size)))
             if not report.valid:
                 raise SystemExit(f"{shape} of {size} is not valid: {report.issues[:3]}")
-            ours, decode = await best_of([_verify(shape, size), _decode(shape, size)], effort)
+            ours, decode = await measure.best_of(_verify(shape, size), _decode(shape, size))
             per_action[shape, size] = ours / size
             section.rows.append([shape, size, ours / size * 1e6, decode / size * 1e6, ours / decode])
             if size >= 10:

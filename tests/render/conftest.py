@@ -16,7 +16,9 @@ MakeEvents = Callable[..., list[Event]]
 def make_events() -> MakeEvents:
     """Events of one run from (kind, action id, data) tuples, a tenth of a second apart."""
 
-    def make(*items: tuple[str, str | None, dict[str, Any]], run: str = "run1", proposal: str = "p1") -> list[Event]:
+    def make(
+        *items: tuple[str, str | None, dict[str, Any]], run: str = "run1", proposal: str = "p1"
+    ) -> list[Event]:
         return [
             Event(n, kind, 1000 + n / 10, run, proposal, action, "t1", f"s{action}", None, data)
             for n, (kind, action, data) in enumerate(items, start=1)
@@ -39,7 +41,11 @@ def aborted(make_events: MakeEvents) -> list[Event]:
     order = [a["id"] for a in actions]
     return make_events(
         ("session_scope", None, {"caller_id": "ada"}),
-        ("proposal_received", None, {"source": "planner", "action_count": 6, "actions": actions, "order": order}),
+        (
+            "proposal_received",
+            None,
+            {"source": "planner", "action_count": 6, "actions": actions, "order": order},
+        ),
         ("action_validated", "look", {}),
         ("action_executing", "look", {"attempt": 1, "tool": "find"}),
         ("action_retrying", "look", {"attempt": 2, "delay_ms": 100, "error": "busy"}),

@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from typing import Any
 from xml.etree import ElementTree
 
+import msgspec
 import pytest
 
 from assent.ir.codec import decode_proposal
@@ -32,8 +33,18 @@ PLAN = _plan(
         "compensation": {"type": "action_ref", "action_id": "release"},
     },
     {"id": "release", "tool": "cancel_it"},
-    {"id": "note", "type": "state_write", "parameters": {"key": "status", "value": 1}, "dependencies": ["book"]},
-    {"id": "pay", "tool": "charge", "compensation": {"type": "tool", "tool": "refund"}, "dependencies": ["note"]},
+    {
+        "id": "note",
+        "type": "state_write",
+        "parameters": {"key": "status", "value": 1},
+        "dependencies": ["book"],
+    },
+    {
+        "id": "pay",
+        "tool": "charge",
+        "compensation": {"type": "tool", "tool": "refund"},
+        "dependencies": ["note"],
+    },
 )
 
 
@@ -75,7 +86,7 @@ def test_every_action_has_a_box_with_its_id_and_what_it_does() -> None:
 
     for words in ("plan.json", "look", "find", "read status", "book_it", "undo: release", "undo: refund"):
         assert words in texts
-    assert "6 actions · 3 layers" in texts
+    assert "6 actions · 4 layers" in texts
 
 
 def test_explicit_edges_are_solid_and_conflicts_dashed_with_their_key() -> None:
@@ -96,7 +107,9 @@ def test_what_only_serves_to_undo_stands_apart() -> None:
 
 
 def test_a_result_adds_status_in_words_and_times_and_what_went_wrong() -> None:
-    result = _result(look="succeeded", read="succeeded", book="succeeded", release="skipped", note="skipped", pay="failed")
+    result = _result(
+        look="succeeded", read="succeeded", book="succeeded", release="skipped", note="skipped", pay="failed"
+    )
 
     texts = _texts(draw_graph(PLAN, result))
 
@@ -142,9 +155,9 @@ def test_hostile_text_stays_text_wherever_it_stands(hostile: str) -> None:
             }
         ).actions,
     )
-    import msgspec
-
-    actions = [msgspec.structs.replace(a, id=f"{hostile}{n}", tool=hostile) for n, a in enumerate(plan.actions)]
+    actions = [
+        msgspec.structs.replace(a, id=f"{hostile}{n}", tool=hostile) for n, a in enumerate(plan.actions)
+    ]
     result = ProposalResult(
         proposal_id="p",
         run_id="r",
@@ -162,7 +175,9 @@ def test_hostile_text_stays_text_wherever_it_stands(hostile: str) -> None:
     assert {element.tag for element in root.iter()} <= {
         f"{SVG}{tag}" for tag in ("svg", "title", "defs", "marker", "path", "rect", "text")
     }
-    assert not any(name.startswith("on") or "href" in name for element in root.iter() for name in element.attrib)
+    assert not any(
+        name.startswith("on") or "href" in name for element in root.iter() for name in element.attrib
+    )
     for character in ("\x1b", "\x00", "\u202e", "\ud800", "\ufffe"):
         assert character not in drawing
     if shown.isprintable() and "\u202e" not in shown and shown:
@@ -206,7 +221,9 @@ def test_what_failed_is_drawn_even_in_a_crowd() -> None:
 
 
 def test_a_failed_layer_is_drawn_even_in_the_middle_of_a_long_chain() -> None:
-    plan = _plan(*({"id": f"a{i}", "tool": "t", "dependencies": [f"a{i - 1}"] if i else []} for i in range(1000)))
+    plan = _plan(
+        *({"id": f"a{i}", "tool": "t", "dependencies": [f"a{i - 1}"] if i else []} for i in range(1000))
+    )
     results = {f"a{i}": "failed" if i == 777 else "succeeded" for i in range(1000)}
 
     texts = _texts(draw_graph(plan, _result(**results)))
@@ -216,7 +233,9 @@ def test_a_failed_layer_is_drawn_even_in_the_middle_of_a_long_chain() -> None:
 
 
 def test_a_plan_that_is_refused_says_why_instead_of_drawing() -> None:
-    plan = _plan({"id": "a", "tool": "t", "dependencies": ["b"]}, {"id": "b", "tool": "t", "dependencies": ["a"]})
+    plan = _plan(
+        {"id": "a", "tool": "t", "dependencies": ["b"]}, {"id": "b", "tool": "t", "dependencies": ["a"]}
+    )
 
     texts = _texts(draw_graph(plan))
 
@@ -239,7 +258,10 @@ def test_nothing_is_drawn_outside_the_sheet() -> None:
 
 def test_boxes_never_overlap() -> None:
     plan = _plan(
-        *({"id": f"a{i}", "tool": "t", "dependencies": [f"a{i * 7 % 11}"] if i > 11 else []} for i in range(60))
+        *(
+            {"id": f"a{i}", "tool": "t", "dependencies": [f"a{i * 7 % 11}"] if i > 11 else []}
+            for i in range(60)
+        )
     )
     root = ElementTree.fromstring(draw_graph(plan))
     boxes = [

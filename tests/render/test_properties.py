@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
+from collections.abc import Callable
 from datetime import UTC, datetime
 from io import StringIO
 from typing import Any
 from xml.etree import ElementTree
 
-from hypothesis import HealthCheck, event, given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from rich.console import Console
 
@@ -22,7 +24,9 @@ from assent.render.history import History
 from assent.render.story import tell
 from assent.render.tree import draw_tree
 
-FORBIDDEN = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+FORBIDDEN = re.compile(
+    "[\x00-\x09\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
+)
 HOSTILE = st.sampled_from(
     ["<script>", "]]>", "\x1b[31m", "\u202e", "\x9b1m", "[red]", "\ud800", "\r\n", "$a.output", "", "x" * 500]
 )
@@ -35,8 +39,29 @@ JSON = st.recursive(
 )
 KEYS = st.sampled_from(
     [
-        *("error", "tool", "attempt", "delay_ms", "duration_ms", "outcome", "source", "action_count", "actions"),
-        *("changes", "keys", "restored", "cost", "irreversible", "waiting", "of", "cached", "order", "action"),
+        *(
+            "error",
+            "tool",
+            "attempt",
+            "delay_ms",
+            "duration_ms",
+            "outcome",
+            "source",
+            "action_count",
+            "actions",
+        ),
+        *(
+            "changes",
+            "keys",
+            "restored",
+            "cost",
+            "irreversible",
+            "waiting",
+            "of",
+            "cached",
+            "order",
+            "action",
+        ),
         *("left_behind", "caller_id", "errors", "reason"),
     ]
 )
@@ -55,14 +80,18 @@ STEP_DATA = st.fixed_dictionaries(
         "cost": st.dictionaries(st.sampled_from(["tool_calls", "retries"]), st.integers(0, 9)),
     },
 )
+COMMON = [
+    *("proposal_received", "action_executing", "action_succeeded", "action_failed", "policy_violation"),
+    *("compensation_started", "compensation_failed", "state_rollback", "proposal_ended"),
+]
 EVENTS = st.lists(
     st.builds(
         Event,
         st.integers(0, 10),
-        st.one_of(st.sampled_from(KINDS), TEXT),
+        st.one_of(st.sampled_from(KINDS), st.sampled_from(COMMON), TEXT),
         st.floats(allow_nan=True) | st.floats(0, 2e9),
         st.sampled_from([None, "r"]) | TEXT,
-        st.sampled_from([None, "p", "q"]) | TEXT,
+        st.one_of(st.just("p"), st.just("p"), st.just("p"), st.sampled_from([None, "q"]), TEXT),
         st.none() | IDS,
         st.none() | TEXT,
         st.none() | TEXT,
@@ -73,24 +102,57 @@ EVENTS = st.lists(
 )
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(EVENTS, TEXT)
-def test_any_events_can_be_told_and_drawn(events: list[Event], log: str) -> None:
-    story = "\n".join(line.plain for line in tell(events, log=log))
-    history = History.of(events)
-    part = history.last
-    layers = [list(part.steps)] if part is not None else []
-    console = Console(file=StringIO(), width=100, color_system=None, markup=False, highlight=False)
-    console.print(draw_tree(history, layers, title=log, now=1e9))
-    assert isinstance(console.file, StringIO)
-    tree = console.file.getvalue()
+ENDS = st.builds(
+    Event,
+    st.just(99),
+    st.just("proposal_ended"),
+    st.floats(0, 2e9),
+    st.just("r"),
+    st.just("p"),
+    data=st.fixed_dictionaries(
+        {
+            "outcome": st.sampled_from(
+                ["succeeded", "partial", "aborted", "refused", "canceled", "budget", "waiting"]
+            )
+        },
+        optional={"error": TEXT, "irreversible": st.lists(IDS, max_size=3)},
+    ),
+)
+SETTINGS = settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
-    event(f"steps: {min(3, len(layers[0]) if layers else 0)}")
-    assert story
-    assert not FORBIDDEN.search(story), story
-    assert not FORBIDDEN.search(tree), tree
+
+def test_any_events_can_be_told_and_drawn() -> None:
+    seen: Counter[str] = Counter()
+
+    @SETTINGS
+    @given(EVENTS, st.none() | ENDS, TEXT)
+    def draws(events: list[Event], end: Event | None, log: str) -> None:
+        events = events if end is None else [*events, end]
+        story = "\n".join(line.plain for line in tell(events, log=log))
+        history = History.of(events)
+        part = history.last
+        layers = [list(part.steps)] if part is not None else []
+        console = Console(file=StringIO(), width=100, color_system=None, markup=False, highlight=False)
+        console.print(draw_tree(history, layers, title=log, now=1e9))
+        assert isinstance(console.file, StringIO)
+
+        seen.update(
+            {
+                "all": 1,
+                "with steps": bool(layers and layers[0]),
+                "ended": any(p.outcome for p in history.parts.values()),
+            }
+        )
+        assert story
+        assert not FORBIDDEN.search(story), story
+        assert not FORBIDDEN.search(console.file.getvalue())
+
+    draws()
+    assert seen["with steps"] >= seen["all"] / 5
+    assert seen["ended"] >= seen["all"] / 5
 
 
+TOOLS_ONLY = st.none() | st.builds(ToolCompensation, tool=TEXT)
 COMPENSATIONS = st.one_of(
     st.none(),
     st.builds(ToolCompensation, tool=TEXT),
@@ -101,7 +163,8 @@ COMPENSATIONS = st.one_of(
 @st.composite
 def plans(draw: Any) -> Proposal:
     """Mostly sound plans with hostile names, some refused ones."""
-    ids = draw(st.lists(IDS.filter(bool), max_size=8, unique=draw(st.booleans()) or draw(st.booleans())))
+    sound = draw(st.integers(0, 3)) > 0
+    ids = draw(st.lists(IDS.filter(bool), max_size=8, unique=sound))
     actions = []
     for n, name in enumerate(ids):
         kind = draw(st.sampled_from(["tool_call", "state_write", "state_read", "assertion"]))
@@ -112,47 +175,56 @@ def plans(draw: Any) -> Proposal:
                 type=kind,
                 tool=draw(st.none() | TEXT),
                 parameters=draw(st.fixed_dictionaries({"key": st.sampled_from(["k", "l"]) | TEXT})),
-                dependencies=before if draw(st.booleans()) else draw(st.lists(IDS, max_size=1)),
+                dependencies=before if sound else draw(st.lists(IDS, max_size=1)),
                 write_set=draw(st.lists(st.sampled_from(["k", "l"]), max_size=1)),
-                compensation=draw(COMPENSATIONS),
+                compensation=draw(COMPENSATIONS if not sound else TOOLS_ONLY),
             )
         )
     return Proposal(id=draw(TEXT), actions=actions)
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(plans(), st.data(), TEXT)
-def test_any_plan_with_any_result_can_be_drawn(plan: Proposal, data: st.DataObject, title: str) -> None:
-    result = None
-    if data.draw(st.booleans()):
-        statuses = ["succeeded", "failed", "rejected", "skipped", "unknown", "executing"]
-        result = ProposalResult(
-            proposal_id="p",
-            run_id="r",
-            trace_id="t",
-            outcome=data.draw(st.sampled_from(["succeeded", "aborted", "refused", "waiting"])),
-            error=data.draw(st.none() | TEXT),
-            results=[
-                ActionResult(
-                    action_id=action.id,
-                    status=data.draw(st.sampled_from(statuses)),
-                    error=data.draw(st.none() | TEXT | st.just("canceled: x")),
-                    duration_ms=data.draw(st.none() | st.floats()),
-                    rolled_back=data.draw(st.booleans()),
-                    timestamp=datetime(2026, 1, 1, tzinfo=UTC),
-                )
-                for action in plan.actions
-                if data.draw(st.booleans())
-            ],
-            irreversible=data.draw(st.lists(IDS, max_size=2)),
-            compensations=[CompensationResult(action_id=data.draw(IDS), status="failed", error=data.draw(TEXT))],
-        )
+def _results(plan: Proposal, draw: Callable[..., Any]) -> ProposalResult:
+    statuses = ["succeeded", "failed", "rejected", "skipped", "unknown", "executing"]
+    return ProposalResult(
+        proposal_id="p",
+        run_id="r",
+        trace_id="t",
+        outcome=draw(st.sampled_from(["succeeded", "aborted", "refused", "waiting"])),
+        error=draw(st.none() | TEXT),
+        results=[
+            ActionResult(
+                action_id=action.id,
+                status=draw(st.sampled_from(statuses)),
+                error=draw(st.none() | TEXT | st.just("canceled: x")),
+                duration_ms=draw(st.none() | st.floats()),
+                rolled_back=draw(st.booleans()),
+                timestamp=datetime(2026, 1, 1, tzinfo=UTC),
+            )
+            for action in plan.actions
+            if draw(st.booleans())
+        ],
+        irreversible=draw(st.lists(IDS, max_size=2)),
+        compensations=[CompensationResult(action_id=draw(IDS), status="failed", error=draw(TEXT))],
+    )
 
-    drawing = draw_graph(plan, result, title=title)
 
-    graph = Graph(plan.actions)
-    event("refused" if graph.faults else f"layers: {min(3, len(graph.layers))}")
-    ElementTree.fromstring(drawing)
-    assert not FORBIDDEN.search(drawing)
-    assert "<script" not in drawing
-    assert drawing == draw_graph(plan, result, title=title)
+def test_any_plan_with_any_result_can_be_drawn() -> None:
+    seen: Counter[str] = Counter()
+
+    @SETTINGS
+    @given(plans(), st.data(), TEXT)
+    def draws(plan: Proposal, data: st.DataObject, title: str) -> None:
+        result = _results(plan, data.draw) if data.draw(st.booleans()) else None
+
+        drawing = draw_graph(plan, result, title=title)
+
+        graph = Graph(plan.actions)
+        seen.update({"all": 1, "refused": bool(graph.faults), "layered": len(graph.layers) > 1})
+        ElementTree.fromstring(drawing)
+        assert not FORBIDDEN.search(drawing)
+        assert "<script" not in drawing
+        assert drawing == draw_graph(plan, result, title=title)
+
+    draws()
+    assert seen["refused"] >= seen["all"] / 10
+    assert seen["layered"] >= seen["all"] / 10

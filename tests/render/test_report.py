@@ -22,7 +22,9 @@ def test_the_answer_comes_first_and_errors_before_the_rest() -> None:
         Issue(None, "error", "decision_procedure", "too many actions"),
     ]
 
-    lines = _text(_report(issues=issues, execution_order=["a", "b"], execution_levels=[["a"], ["b"]])).splitlines()
+    lines = _text(
+        _report(issues=issues, execution_order=["a", "b"], execution_levels=[["a"], ["b"]])
+    ).splitlines()
 
     assert lines[0] == "✗ invalid  plan.json  2 actions, 2 layers, 1 error, 1 warning, 1 undecided"
     assert lines[3].split() == ["✗", "error", "too", "many", "actions"]
@@ -33,7 +35,9 @@ def test_the_answer_comes_first_and_errors_before_the_rest() -> None:
 def test_a_report_without_findings_shows_order_and_state() -> None:
     text = "\n".join(
         line.plain
-        for line in report_lines(Report(valid=True, execution_levels=[["a", "b"], ["c"]], simulated_state={"k": [1]}))
+        for line in report_lines(
+            Report(valid=True, execution_levels=[["a", "b"], ["c"]], simulated_state={"k": [1]})
+        )
     )
 
     assert text.startswith("✓ valid")

@@ -59,7 +59,10 @@ def test_steps_that_follow_each_other_are_not_at_once(make_events: MakeEvents) -
     )
     assert history.last is not None
 
-    assert [[s.id for s in group] for group in together(list(history.last.steps.values()))] == [["a"], ["b", "c"]]
+    assert [[s.id for s in group] for group in together(list(history.last.steps.values()))] == [
+        ["a"],
+        ["b", "c"],
+    ]
 
 
 def test_a_log_that_ends_in_the_middle_says_so_and_names_what_was_in_flight(make_events: MakeEvents) -> None:
@@ -104,7 +107,10 @@ def test_unknown_outcomes_and_failed_compensations_come_first(make_events: MakeE
             (
                 "proposal_ended",
                 None,
-                {"outcome": "aborted", "waiting": [{"kind": "unknown_outcome", "action_id": "send", "reason": "?"}]},
+                {
+                    "outcome": "aborted",
+                    "waiting": [{"kind": "unknown_outcome", "action_id": "send", "reason": "?"}],
+                },
             ),
         )
     )

@@ -74,7 +74,9 @@ def test_it_always_fits_and_leaves_nobody_uncounted(sizes: list[int], room: int)
 
 
 def test_markup_and_controls_in_names_are_only_text() -> None:
-    history = History.of([Event(1, "action_failed", 1.0, "r", "p", "[red]x\x1b[2J", None, None, None, {"error": "[b]no"})])
+    history = History.of(
+        [Event(1, "action_failed", 1.0, "r", "p", "[red]x\x1b[2J", None, None, None, {"error": "[b]no"})]
+    )
 
     text = "\n".join(_drawn(history, [["[red]x\x1b[2J"]]))
 

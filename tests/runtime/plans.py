@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from assent import ProposalResult, Runtime, ToolSchema
+from assent import ProposalResult, Runtime, ToolSchema, tool
 from assent.tools import Tool
 
 Fields = dict[str, Any]
@@ -84,9 +84,9 @@ class Recorder:
         return Tool.from_schema(ToolSchema(name=name, **schema), fn, timeout_ms=timeout_ms)
 
 
-def tool_of(name: str, fn: Callable[..., Any], **schema: Any) -> Tool:
-    """A tool of a function of your own, without a schema for its parameters."""
-    return Tool.from_schema(ToolSchema(name=name, **schema), fn)
+def tool_of(name: str, fn: Callable[..., Any], **options: Any) -> Tool:
+    """A tool of a typed function of your own."""
+    return tool(name=name, **options)(fn)
 
 
 def statuses(result: ProposalResult) -> dict[str, str]:

@@ -47,7 +47,7 @@ _NOTHING: dict[str, JsonValue] = {}
 class EventLog:
     """Append-only, ordered by `seq`."""
 
-    def __init__(self, *, sinks: Iterable[EventSink] = (), keep: int = 100_000) -> None:
+    def __init__(self, *, sinks: Iterable[EventSink] = (), keep: int = 50_000) -> None:
         """`keep` bounds what memory holds; sinks get everything."""
         self._ring: deque[Event] = deque(maxlen=keep)
         self._sinks: list[EventSink] = list(sinks)

@@ -243,6 +243,8 @@ class Graph:
     def _layer(self) -> None:
         """Give each action the first layer in which everything it waits for has ended."""
         level = [0] * len(self.actions)
+        for target in self.targets:
+            level[target] = -1  # In no layer, so nothing waits for one.
         writer: dict[str, int] = {}
         read_level: dict[str, int] = {}
         layers = self.layers

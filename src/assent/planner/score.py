@@ -7,8 +7,9 @@ Keep true:
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from math import exp, fsum, log
+from math import prod
 
 import msgspec
 
@@ -57,7 +58,7 @@ class Feedback:
                 self._counts.setdefault(tool, [0, 0])[one.status != "succeeded"] += 1
 
     def rate(self, tool: str) -> float:
-        """How likely a call succeeds, by Laplace's rule: one success and one failure are taken for granted."""
+        """How likely a call succeeds, by Laplace's rule: with a success and a failure added to the record."""
         if tool not in self._counts:
             return NO_RECORD
         successes, failures = self._counts[tool]
@@ -130,8 +131,9 @@ def rank(
 
 def _likelihood(proposal: Proposal, feedback: Feedback) -> float:
     """That every tool call succeeds, if they do so independently."""
-    # Summed logarithms, exactly rounded: a product would depend on the order of the actions.
-    return exp(fsum(log(feedback.rate(a.tool)) for a in proposal.actions if a.type == "tool_call" and a.tool))
+    calls = Counter(a.tool for a in proposal.actions if a.type == "tool_call" and a.tool)
+    # Tool by tool, because rounding would make the product depend on the order of the actions.
+    return prod(feedback.rate(tool) ** times for tool, times in sorted(calls.items()))
 
 
 def _cost(proposal: Proposal) -> float:

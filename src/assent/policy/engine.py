@@ -85,9 +85,9 @@ class Policy:
                 return self.rule.check(action, view)
             assert self.call is not None
             answer = self.call(action, view) if self._takes_state else self.call(action)
-        except Undecided:
+        except (Undecided, KeyboardInterrupt, GeneratorExit):
             raise
-        except Exception as error:
+        except BaseException as error:
             # Only the kind of error: its text may hold the very value that must not be shown.
             return f"it raised {type(error).__name__}, so the action is denied"
         return _reason(answer)

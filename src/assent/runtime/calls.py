@@ -203,7 +203,7 @@ class Attempt:
             assert timeout_ms is not None
             left_behind = LIVE_THREAD if self.begun else ""
             raise _timed_out(timeout_ms, begun=self.begun, left_behind=left_behind)
-        self.begun = True
+        self.begun = self._tool.fn is not None
         ok, answer = job.future.result()
         if ok:
             return answer

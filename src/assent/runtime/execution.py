@@ -21,7 +21,7 @@ import msgspec
 
 from assent.ir.action import Action
 from assent.ir.graph import Graph
-from assent.ir.json_value import JsonValue, json_equal, show_json
+from assent.ir.json_value import JsonValue, copy_json, json_equal, show_json
 from assent.ir.proposal import Proposal
 from assent.ir.references import MissingPath, Reference, resolve
 from assent.ir.result import ActionResult
@@ -228,7 +228,7 @@ class Execution(Ledger):
 
     def _deduplicate(self, i: int, action: Action, answer: Answer) -> None:
         self.note("action_deduplicated", i, {"of": answer.action_id})
-        self.succeed(i, action, answer.output, 0.0, self._effects(action, {}), cached=True)
+        self.succeed(i, action, copy_json(answer.output), 0.0, self._effects(action, {}), cached=True)
 
     async def _follow(self, i: int, action: Action, tool: Tool, key: CallKey) -> None:
         """Wait for an equal call in flight; run it ourselves if that one fails."""

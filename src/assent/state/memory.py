@@ -147,7 +147,7 @@ class MemoryState(MemoryNamespace):
         values: Mapping[str, JsonValue] | None = None,
         *,
         clock: Callable[[], float] = time,
-        keep_transitions: int = 100_000,
+        keep_transitions: int = 50_000,
     ) -> None:
         super().__init__(self, None)
         self.clock = clock

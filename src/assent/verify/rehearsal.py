@@ -12,31 +12,29 @@ Keep true:
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from assent.errors import NotJson
 from assent.ir.action import Action
 from assent.ir.graph import Graph
-from assent.ir.json_value import JsonValue, canonical_bytes, copy_json, json_equal
-from assent.ir.references import MissingPath, Reference, find_references, has_references, resolve
+from assent.ir.json_value import JsonValue, json_equal
+from assent.ir.references import has_references
 from assent.policy.budget import Allowance
 from assent.policy.gate import Gate
 from assent.state.store import MISSING
 from assent.validator import Undecided, deduplicates
 from assent.verify.known_tools import ToolCards
+from assent.verify.outputs import Blanks, Outputs
 from assent.verify.report import Issue, error, info, name_few, show_short, undecided
 from assent.verify.shares import Answer, Shares
-from assent.verify.simulation import FROM_TOOL, Blindfold, SimulatedState, Unknown
+from assent.verify.simulation import FROM_TOOL, Blindfold, SimulatedState
 
 OPEN = "may not run"
 """The status of an action without which the plan may go on. All other statuses are certain, and bad."""
 REJECTED, FAILED, SKIPPED = "would be rejected", "would fail", "would be skipped"
 
 _BLIND = Blindfold()
-_UNKNOWN_OUTPUT = Unknown(FROM_TOOL, exists=True)
 
 
 class Rehearsal:
@@ -47,11 +45,10 @@ class Rehearsal:
         "_cards",
         "_gate",
         "_graph",
-        "_origins",
+        "_keeps_all_outputs",
         "_outputs",
         "_ranks",
         "_shares",
-        "_times",
         "_writers",
         "aborts",
         "issues",
@@ -74,9 +71,8 @@ class Rehearsal:
         self._graph = graph
         self._gate = gate
         self._cards = cards
-        self._origins = origins
-        self._times: dict[bytes, int] = {}
-        self._outputs: dict[str, Any] = {}
+        self._keeps_all_outputs = origins is not None
+        self._outputs = Outputs(origins)
         self._shares = Shares.that_matter(budget, graph)
         self._budget_said = False
         self._writers: dict[str, list[int]] | None = None
@@ -93,9 +89,9 @@ class Rehearsal:
         graph, state, cards, status = self._graph, self.state, self._cards, self.status
         actions, needs, referring = graph.actions, graph.needs, graph.references
         cells, shares, targets = state.cells, self._shares, graph.targets
-        judge = self._gate.judge
+        judge, outputs = self._gate.judge, self._outputs
         wanted = {p for i in referring for p in graph.explicit[i]}
-        if self._origins is not None:
+        if self._keeps_all_outputs:
             wanted = set(graph.order)
         open_questions: list[str] = []
         for i in graph.order:
@@ -110,24 +106,28 @@ class Rehearsal:
                     if worst != OPEN:
                         continue
                     in_doubt = True
-            blanks: dict[str, Unknown] | None = None
+            blanks: Blanks | None = None
+            problems: Sequence[str] = ()
             if referring and i in referring:
-                action, blanks = self._resolve(i, open_questions)
+                action, blanks, problems, open_questions = outputs.resolve(action)
             kind = action.type
             card = cards[action.tool] if kind == "tool_call" else None
             tool = card.tool if card is not None else None
             rejections = judge(action, tool, state, open_questions, parameters_known=not blanks, ahead=True)
-            if rejections or open_questions or (status and i in status):
-                reasons = [rejection.reason for rejection in rejections]
+            if rejections or open_questions or problems:
+                reasons = [*problems, *(rejection.reason for rejection in rejections)]
                 if action.state_dependencies:
                     reasons = self._explain_late_writers(i, reasons)
-                if reasons or i in status:
+                if reasons:
                     self._doom(i, REJECTED, reasons, in_doubt)
                     open_questions.clear()
                     continue
             if shares is not None:
                 answer = self._ask_shares(shares, i, action, open_questions, in_doubt)
                 if answer == "no":
+                    if open_questions and action.failure_behavior == "abort" and not self.aborts:
+                        # Rejected, it would abort the plan; refused a share, it would only end it.
+                        self.aborts = None
                     open_questions.clear()
                     continue
                 in_doubt = in_doubt or answer == "maybe"
@@ -143,7 +143,7 @@ class Rehearsal:
                 open_questions.clear()
                 in_doubt = in_doubt or action.failure_behavior != "abort"
             if wanted and i in wanted:
-                self._outputs[action.id] = self._output(action, blanks)
+                outputs.keep(action, blanks, state)
             if in_doubt:
                 status[i] = OPEN
                 self._doubt(action, blanks)
@@ -185,61 +185,6 @@ class Rehearsal:
             return SKIPPED
         return found
 
-    def _resolve(self, i: int, open_questions: list[str]) -> tuple[Action, dict[str, Unknown]]:
-        """The action with its references replaced, and the parameters whose value is not known."""
-        action = self._graph.actions[i]
-        known: dict[str, JsonValue] = {}
-        blanks: dict[str, Unknown] = {}
-        for name, value in action.parameters.items():
-            try:
-                known[name] = resolve(value, self._look_up)
-                if action.type == "state_write":
-                    # What is put together from several values can be deeper than a state may hold.
-                    copy_json(known[name], f"parameters.{name}")
-            except (MissingPath, NotJson) as why:
-                self.issues.append(error(action.id, str(why)))
-                self.status[i] = REJECTED
-                blanks[name] = _UNKNOWN_OUTPUT
-            except _Blank:
-                blanks[name] = self._blank(value)
-                open_questions += self._paths_into_blanks(value)
-        return msgspec.structs.replace(action, parameters=known, references=False), blanks
-
-    def _look_up(self, reference: Reference) -> JsonValue:
-        output = self._outputs[reference.action_id]
-        if type(output) is Unknown:
-            raise _Blank
-        return reference.lookup(output)
-
-    def _paths_into_blanks(self, value: JsonValue) -> list[str]:
-        """References whose path may turn out not to exist."""
-        return [
-            f"whether '{reference}' exists depends on the output of '{reference.action_id}'"
-            for reference in dict.fromkeys(find_references(value))
-            if reference.path and type(self._outputs[reference.action_id]) is Unknown
-        ]
-
-    def _blank(self, value: JsonValue) -> Unknown:
-        """What is known of a parameter that refers to an unknown output: where it comes from."""
-        if self._origins is None:
-            return _UNKNOWN_OUTPUT
-        try:
-            return Unknown(FROM_TOOL, exists=True, origin=self._origin(resolve(value, self._placeholder)))
-        except (_Blank, MissingPath):
-            return _UNKNOWN_OUTPUT
-
-    def _placeholder(self, reference: Reference) -> JsonValue:
-        output = self._outputs[reference.action_id]
-        if type(output) is not Unknown:
-            return reference.lookup(output)
-        if output.origin is None:
-            raise _Blank
-        return {"\0origin": output.origin, "path": reference.path}
-
-    def _origin(self, description: JsonValue) -> int:
-        assert self._origins is not None
-        return self._origins.setdefault(canonical_bytes(description), len(self._origins))
-
     # After the gate.
 
     def _doom(self, i: int, how: str, reasons: Iterable[str], in_doubt: bool) -> None:
@@ -264,16 +209,18 @@ class Rehearsal:
             exists = self.state.knows(key)
             if exists or (exists is None and self.state.is_blurred):
                 continue
-            writers = [w for w in self._writers_of(key) if w != i]
-            if not writers or self._rank_of(writers[0]) < self._rank_of(i):
+            writers = self._writers_of(key)
+            others = [w for w in writers[:5] if w != i]
+            if not others or self._rank_of(others[0]) < self._rank_of(i):
                 continue
-            names = graph.ids(writers)
-            verb = "writes" if len(names) == 1 else "write"
+            count = len(writers) - (key in graph.touched[i][1])
+            first = graph.actions[others[0]].id
             plain = f"state key '{key}' is missing"
             reasons = [reason for reason in reasons if reason != plain]
             reasons.append(
-                f"'{action.id}' needs state key '{key}', which only {name_few(names)} {verb}, later in the "
-                f"order; list '{names[0]}' first or make '{action.id}' depend on it"
+                f"'{action.id}' needs state key '{key}', which only {name_few(graph.ids(others), count)} "
+                f"{'writes' if count == 1 else 'write'}, later in the order; list '{first}' first or make "
+                f"'{action.id}' depend on it"
             )
         return reasons
 
@@ -319,7 +266,7 @@ class Rehearsal:
         self,
         i: int,
         action: Action,
-        blanks: dict[str, Unknown] | None,
+        blanks: Blanks | None,
         open_questions: list[str],
         in_doubt: bool,
     ) -> bool:
@@ -350,43 +297,14 @@ class Rehearsal:
 
     # Its effect.
 
-    def _output(self, action: Action, blanks: dict[str, Unknown] | None) -> Any:
-        """What later references to the action find: a value, or an Unknown."""
-        if action.type == "tool_call":
-            return self._answer(action, blanks)
-        if blanks and "key" in blanks:
-            return _UNKNOWN_OUTPUT
-        key = action.parameters["key"]
-        if action.type == "state_write":
-            return f"written: {key}"
-        try:
-            value = self.state.peek(key)
-        except Undecided:
-            cell = self.state.cells.get(key)
-            return cell if type(cell) is Unknown and action.type == "state_read" else _UNKNOWN_OUTPUT
-        value = None if value is MISSING else value
-        return {"asserted": key, "value": value} if action.type == "assertion" else value
-
-    def _answer(self, action: Action, blanks: dict[str, Unknown] | None) -> Unknown:
-        """What a tool returns: unknown, but the same as the same call returned elsewhere."""
-        if self._origins is None:
-            return _UNKNOWN_OUTPUT
-        from_others = {name: blank.origin for name, blank in (blanks or {}).items()}
-        if None in from_others.values():
-            return _UNKNOWN_OUTPUT
-        call = canonical_bytes([action.tool, action.parameters, from_others])
-        # The second of two equal calls need not answer like the first.
-        self._times[call] = nth = self._times.get(call, 0) + 1
-        return Unknown(FROM_TOOL, exists=True, origin=self._origin([call.decode(), nth]))
-
-    def _write_blank(self, action: Action, blanks: dict[str, Unknown]) -> None:
+    def _write_blank(self, action: Action, blanks: Blanks) -> None:
         if "key" in blanks:
             self.state.blur()
         else:
             value = blanks["value"] if "value" in blanks else action.parameters.get("value")
             self.state.cells[action.parameters["key"]] = value
 
-    def _doubt(self, action: Action, blanks: dict[str, Unknown] | None) -> None:
+    def _doubt(self, action: Action, blanks: Blanks | None) -> None:
         """The action may have had its effects, or not."""
         if action.type == "state_write":
             if blanks and "key" in blanks:
@@ -408,7 +326,3 @@ class Rehearsal:
         tool = self._cards[action.tool].tool if action.type == "tool_call" else None
         found = self._gate.judge(action, tool, _BLIND, [], parameters_known=is_fixed, ahead=True)
         return [rejection.reason for rejection in found]
-
-
-class _Blank(Exception):
-    """A reference leads to a value that is not known."""

@@ -120,14 +120,15 @@ def name_key(key: str) -> str:
     return key.replace("\0", "\\0")
 
 
-def name_few(ids: Sequence[str]) -> str:
-    """The first of many ids, and how many more there are.
+def name_few(ids: Sequence[str], count: int | None = None) -> str:
+    """The first of many ids, and how many more there are; `count` in all, if `ids` is only a part.
 
-    >>> name_few(["a", "b"]), name_few(["a", "b", "c", "d", "e"])
-    ("'a', 'b'", "'a', 'b', 'c' and 2 more")
+    >>> name_few(["a", "b"]), name_few(["a", "b", "c", "d"], 10)
+    ("'a', 'b'", "'a', 'b', 'c' and 7 more")
     """
     named = ", ".join(f"'{name}'" for name in ids[:_FEW])
-    return named if len(ids) <= _FEW else f"{named} and {len(ids) - _FEW:,} more"
+    more = (len(ids) if count is None else count) - _FEW
+    return f"{named} and {more:,} more" if more > 0 else named
 
 
 def show_short(value: JsonValue) -> str:

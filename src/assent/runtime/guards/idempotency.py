@@ -13,7 +13,7 @@ from collections import OrderedDict
 from typing import NamedTuple
 
 from assent.ir.action import Action
-from assent.ir.json_value import JsonValue, canonical_bytes
+from assent.ir.json_value import JsonValue, canonical_bytes, copy_json
 
 CallKey = tuple[str | None, str, bytes]
 """Tenant, tool, and the parameters with their keys sorted."""
@@ -85,7 +85,8 @@ class AnswerPage:
     def end(self, key: CallKey, answer: Answer | None) -> None:
         """The call in flight has ended, with an answer or without."""
         if answer is not None:
-            self.answers[key] = answer
+            # A copy, as is whatever is answered from it: a result belongs to whoever gets it.
+            self.answers[key] = answer._replace(output=copy_json(answer.output))
         for waiter in self._in_flight.pop(key, ()):
             if not waiter.done():
                 waiter.set_result(None)

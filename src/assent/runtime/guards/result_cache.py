@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable
 
-from assent.ir.json_value import JsonValue
+from assent.ir.json_value import JsonValue, copy_json
 from assent.runtime.guards.idempotency import CallKey
 
 
@@ -26,11 +26,12 @@ class ResultCache:
             del self._entries[key]
             return None
         self._entries.move_to_end(key)
-        return (entry[1],)
+        return (copy_json(entry[1]),)
 
     def put(self, key: CallKey, output: JsonValue, ttl_s: float) -> None:
         """Remember an output for so many seconds."""
-        self._entries[key] = (self._clock() + ttl_s, output)
+        # A copy in and a copy out: whoever holds a result may change it without changing the next one.
+        self._entries[key] = (self._clock() + ttl_s, copy_json(output))
         self._entries.move_to_end(key)
         while len(self._entries) > self._limit:
             self._entries.popitem(last=False)

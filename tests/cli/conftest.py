@@ -1,0 +1,153 @@
+"""The command line as a person meets it: a process of its own, with real pipes, signals and exit codes."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+TOOLS = '''
+import asyncio
+import os
+import sys
+import time
+from pathlib import Path
+
+from assent import ToolError, tool
+
+print("loading the tools")
+
+
+@tool(risk="read_only")
+def look(what: str = "x") -> str:
+    """Look something up."""
+    return f"found {what}"
+
+
+@tool
+def mark(file: str) -> str:
+    """Leave a trace outside."""
+    with open(file, "a") as trace:
+        trace.write("marked\\\\n")
+    return "marked"
+
+
+@tool
+def loud() -> str:
+    """Print in every way there is."""
+    print("python speaks")
+    sys.stdout.flush()
+    os.write(1, b"the descriptor speaks\\\\n")
+    os.system("echo a child speaks")
+    return "done"
+
+
+@tool
+def fail(text: str = "it broke") -> str:
+    """Fail with these words."""
+    raise ToolError(text)
+
+
+@tool(risk="read_only")
+async def wait(seconds: float) -> str:
+    """Wait."""
+    await asyncio.sleep(seconds)
+    return "waited"
+
+
+@tool
+def block(seconds: float) -> str:
+    """Block a thread."""
+    time.sleep(seconds)
+    return "woke"
+'''
+
+
+class Done(NamedTuple):
+    """A command that has ended."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        """What stdout holds; fails unless that is one JSON document and nothing else."""
+        return json.loads(self.out)
+
+
+Assent = Callable[..., Done]
+
+
+def command(*arguments: str | Path) -> list[str]:
+    """The command line that runs `assent`."""
+    return [sys.executable, "-m", "assent.cli.main", *map(str, arguments)]
+
+
+def environment(**extra: str) -> dict[str, str]:
+    """Ours, with the source first and nothing that changes how output looks."""
+    base = {
+        k: v for k, v in os.environ.items() if k not in ("NO_COLOR", "FORCE_COLOR", "COLUMNS", "ASSENT_DEBUG")
+    }
+    path = os.pathsep.join(filter(None, [str(ROOT / "src"), base.get("PYTHONPATH", "")]))
+    return {**base, "PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1", **extra}
+
+
+@pytest.fixture
+def assent(tmp_path: Path) -> Assent:
+    """Run a command in an empty folder and wait for its end."""
+
+    def run(*arguments: str | Path, stdin: str | bytes = "", **env: str) -> Done:
+        done = subprocess.run(
+            command(*arguments),
+            input=stdin if isinstance(stdin, bytes) else stdin.encode(),
+            cwd=tmp_path,
+            env=environment(**env),
+            capture_output=True,
+            timeout=60,
+            check=False,
+        )
+        return Done(done.returncode, done.stdout.decode(), done.stderr.decode())
+
+    return run
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Callable[..., subprocess.Popen[bytes]]:
+    """Start a command and leave it running."""
+
+    def begin(*arguments: str | Path, **options: Any) -> subprocess.Popen[bytes]:
+        streams: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **options}
+        return subprocess.Popen(command(*arguments), cwd=tmp_path, env=environment(), **streams)
+
+    return begin
+
+
+@pytest.fixture
+def tools(tmp_path: Path) -> Path:
+    """A file of tools."""
+    path = tmp_path / "tools.py"
+    path.write_text(TOOLS.replace("\\\\n", "\\n"), encoding="utf-8")
+    return path
+
+
+@pytest.fixture
+def plan(tmp_path: Path) -> Callable[..., Path]:
+    """Write a plan of these actions and return its file."""
+
+    def write(*actions: dict[str, Any], name: str = "plan.json") -> Path:
+        path = tmp_path / name
+        path.write_text(
+            json.dumps({"id": "p1", "source": "test", "actions": list(actions)}), encoding="utf-8"
+        )
+        return path
+
+    return write

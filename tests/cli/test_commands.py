@@ -1,0 +1,226 @@
+"""`assent verify`, `graph`, `explain`, `tools`, and the group itself."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+
+from assent import __version__
+
+Assent = Callable[..., Any]
+Plan = Callable[..., Path]
+
+
+def test_help_and_version_are_for_everyone(assent: Assent) -> None:
+    top = assent("--help")
+
+    assert top.code == 0
+    assert "Exit codes: 0 done as asked" in top.out
+    for command in ("run", "verify", "graph", "explain", "tools"):
+        assert command in top.out
+        told = assent(command, "--help")
+        assert told.code == 0
+        assert "Exit codes:" in told.out
+    assert assent("--version").out == f"assent {__version__}\n"
+
+
+def test_no_command_shows_the_help(assent: Assent) -> None:
+    done = assent()
+
+    assert done.code in (0, 2)
+    assert "Commands:" in done.out + done.err
+    assert "Traceback" not in done.err
+
+
+def test_help_imports_nothing_heavy() -> None:
+    probe = (
+        "import sys; from assent.cli.main import main; main(['--help']);"
+        "heavy = ('rich', 'msgspec', 'jsonschema_rs', 'asyncio', 'assent.runtime', 'assent.app');"
+        "print([m for m in heavy if m in sys.modules], file=sys.stderr)"
+    )
+
+    done = subprocess.run(
+        [sys.executable, "-c", probe], capture_output=True, text=True, timeout=60, check=True
+    )
+
+    assert done.stderr.strip() == "[]"
+
+
+def test_verify_says_valid_and_exits_0_without_calling_a_tool(
+    assent: Assent, plan: Plan, tools: Path, tmp_path: Path
+) -> None:
+    path = plan({"id": "a", "tool": "mark", "parameters": {"file": "trace"}})
+
+    done = assent("verify", path, "--tools", tools)
+
+    assert done.code == 0
+    assert "✓ valid" in done.out
+    assert not (tmp_path / "trace").exists()
+
+
+def test_verify_says_invalid_and_exits_3_with_every_finding(assent: Assent, plan: Plan, tools: Path) -> None:
+    path = plan({"id": "a", "tool": "lok"}, {"id": "b", "tool": "mark", "parameters": {"wrong": 1}})
+
+    plain = assent("verify", path, "--tools", tools)
+    as_json = assent("verify", path, "--tools", tools, "--json")
+
+    assert plain.code == as_json.code == 3
+    assert "did you mean 'look'?" in plain.out
+    assert "b: parameter" in plain.out
+    report = as_json.json
+    assert report["valid"] is False
+    assert {issue["action_id"] for issue in report["issues"]} >= {"a", "b"}
+    assert {"simulated_state", "execution_order", "execution_levels", "conflicts"} <= set(report)
+
+
+def test_verify_sees_the_same_policies_and_state_as_run(
+    assent: Assent, plan: Plan, tools: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "rules.toml").write_text(
+        '[[rule]]\nname = "consent"\nkind = "require_state"\ntool = "look"\nkey = "consent"\nvalue = true\n'
+    )
+    (tmp_path / "yes.json").write_text('{"consent": true}')
+    arguments = (plan({"id": "a", "tool": "look"}), "--tools", tools, "--policies", "rules.toml")
+
+    for command, denied in (("verify", 3), ("run", 1)):
+        assert assent(command, *arguments).code == denied
+        assert assent(command, *arguments, "--state", "yes.json").code == 0
+
+
+def test_a_cycle_is_invalid_and_cannot_be_drawn(assent: Assent, plan: Plan) -> None:
+    path = plan(
+        {"id": "hen", "tool": "t", "dependencies": ["egg"]},
+        {"id": "egg", "tool": "t", "dependencies": ["hen"]},
+    )
+
+    verified, drawn = assent("verify", path), assent("graph", path, "-o", "-")
+
+    assert verified.code == drawn.code == 3
+    assert "hen -> egg" in verified.out or "egg -> hen" in verified.out
+    assert "cycle" in drawn.err
+    assert drawn.out == ""
+
+
+def test_graph_draws_a_plan_and_a_result(assent: Assent, plan: Plan, tools: Path, tmp_path: Path) -> None:
+    path = plan({"id": "a", "tool": "look"}, {"id": "<b>", "tool": "fail", "dependencies": ["a"]})
+    (tmp_path / "result.json").write_text(assent("run", path, "--tools", tools, "--json").out)
+
+    alone = assent("graph", path, "-o", "-")
+    with_result = assent("graph", path, "-o", "out.svg", "--result", "result.json")
+
+    assert alone.code == with_result.code == 0
+    ElementTree.fromstring(alone.out)
+    assert "Wrote out.svg" in with_result.err
+    drawing = (tmp_path / "out.svg").read_text()
+    texts = [
+        element.text for element in ElementTree.fromstring(drawing).iter("{http://www.w3.org/2000/svg}text")
+    ]
+    assert "<b>" in texts
+    assert "✗ <b> failed: it broke" in texts
+
+
+def test_a_picture_can_go_to_a_device(assent: Assent, plan: Plan) -> None:
+    assert assent("graph", plan({"id": "a", "tool": "t"}), "-o", "/dev/null").code == 0
+    assert Path("/dev/null").is_char_device()
+
+
+@pytest.fixture
+def log(assent: Assent, plan: Plan, tools: Path, tmp_path: Path) -> Path:
+    """A log of two runs, the second aborted."""
+    assent("run", plan({"id": "first", "tool": "look"}), "--tools", tools, "--log", "log.jsonl")
+    assent("run", plan({"id": "second", "tool": "fail"}), "--tools", tools, "--log", "log.jsonl")
+    return tmp_path / "log.jsonl"
+
+
+def _runs(log: Path) -> list[str]:
+    return list(dict.fromkeys(json.loads(line)["run_id"] for line in log.read_text().splitlines()))
+
+
+def test_explain_tells_the_newest_run_and_how_to_choose(assent: Assent, log: Path) -> None:
+    done = assent("explain", "log.jsonl")
+
+    assert done.code == 0
+    assert "second (fail) failed" in done.out
+    assert "first" not in done.out
+    assert "assent run PLAN.json --tools TOOLS.py --log log.jsonl" in done.out
+    assert "2 runs in this file; this is the newest. Choose with --run ID" in done.err
+    assert _runs(log)[0] in done.err
+
+
+def test_explain_tells_the_run_that_is_asked_for(assent: Assent, log: Path) -> None:
+    first = _runs(log)[0]
+
+    for name in (first, first[:6]):
+        done = assent("explain", log, "--run", name)
+        assert done.code == 0
+        assert "first (look) succeeded" in done.out
+    wrong = assent("explain", log, "--run", "nobody")
+    assert wrong.code == 2
+    assert first in wrong.err
+
+
+def test_explain_passes_over_damaged_lines_and_says_so(assent: Assent, log: Path) -> None:
+    lines = log.read_bytes().splitlines(keepends=True)
+    log.write_bytes(b"".join([*lines[:2], b"\xff\xfe garbage\n", *lines[2:], b'{"seq": 99, "kind": "prop']))
+
+    done = assent("explain", log)
+
+    assert done.code == 0
+    assert "second (fail) failed" in done.out
+    assert f"2 damaged lines passed over (line 3, {len(lines) + 2})" in done.err
+
+
+def test_explain_as_json_has_steps_story_and_advice(assent: Assent, log: Path) -> None:
+    document = assent("explain", log, "--json").json
+
+    assert document["runs"] == _runs(log)
+    assert document["run_id"] == document["runs"][-1]
+    (part,) = document["proposals"]
+    assert part["outcome"] == "aborted"
+    assert part["steps"][0]["id"] == "second"
+    assert part["steps"][0]["status"] == "failed"
+    assert any("second" in line for line in document["story"])
+    assert document["next"][0]["sentence"]
+    assert document["damaged_lines"] == []
+
+
+def test_tools_are_listed(assent: Assent, tools: Path) -> None:
+    plain = assent("tools", "--tools", tools)
+    as_json = assent("tools", "--tools", tools, "--json")
+
+    assert plain.code == as_json.code == 0
+    assert 'look(what: string = "x")' in plain.out
+    assert "risk read_only, reversible" in plain.out
+    assert "loading the tools" not in plain.out
+    assert [tool["name"] for tool in as_json.json["tools"]] == [
+        "look",
+        "mark",
+        "loud",
+        "fail",
+        "wait",
+        "block",
+    ]
+
+
+def test_a_tools_file_may_import_its_neighbours(assent: Assent, tmp_path: Path) -> None:
+    (tmp_path / "words.py").write_text("GREETING = 'hello'\n")
+    (tmp_path / "kit").mkdir()
+    (tmp_path / "kit" / "neighbour.py").write_text("GREETING = 'hi'\n")
+    (tmp_path / "kit" / "mine.py").write_text(
+        "from dataclasses import dataclass\nfrom assent import tool\nfrom neighbour import GREETING\n\n"
+        "@dataclass\nclass Who:\n    name: str\n\n"
+        "@tool\ndef greet(who: Who) -> str:\n    return GREETING + who.name\n"
+    )
+
+    done = assent("tools", "--tools", "kit/mine.py", "--json")
+
+    assert done.code == 0, done.err
+    assert done.json["tools"][0]["name"] == "greet"
+    assert not list(tmp_path.rglob("__pycache__"))

@@ -1,0 +1,260 @@
+"""`assent run`: results on stdout, talk on stderr, an exit code for every outcome."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import msgspec
+import pytest
+
+from assent.ir.result import ProposalResult
+
+Assent = Callable[..., Any]
+Plan = Callable[..., Path]
+Start = Callable[..., subprocess.Popen[bytes]]
+
+
+def test_a_plan_that_succeeds_exits_0_and_shows_tree_cost_and_state(
+    assent: Assent, plan: Plan, tools: Path
+) -> None:
+    path = plan(
+        {"id": "a", "tool": "look", "parameters": {"what": "gold"}},
+        {"id": "b", "type": "state_write", "parameters": {"key": "k", "value": "$a.output"}},
+    )
+
+    done = assent("run", path, "--tools", tools)
+
+    assert done.code == 0
+    assert "✓ a  look" in done.out
+    assert '→ "found gold"' in done.out
+    assert "✓ succeeded\n  cost: 1 tool call" in done.out
+    assert 'state: k = "found gold"' in done.out
+    assert "▸ a started" in done.err
+    assert "\x1b" not in done.out + done.err, "no colour where nobody sees it"
+
+
+def test_json_is_the_whole_result_and_the_final_state_and_nothing_else(
+    assent: Assent, plan: Plan, tools: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "state.json").write_text('{"big": 123456789012345678901234567890, "k": 1}')
+    path = plan(
+        {"id": "a", "tool": "loud"},
+        {"id": "b", "type": "state_write", "parameters": {"key": "k", "value": 2}},
+    )
+
+    done = assent("run", path, "--tools", tools, "--state", "state.json", "--json")
+
+    assert done.code == 0
+    document = done.json
+    assert set(document) == {*ProposalResult.__struct_fields__, "state"}
+    assert document["state"] == {"big": 123456789012345678901234567890, "k": 2}
+    result = msgspec.convert(document, ProposalResult)
+    assert result.outcome == "succeeded"
+    assert [r.action_id for r in result.results] == ["a", "b"]
+    for words in ("loading the tools", "python speaks", "the descriptor speaks", "a child speaks"):
+        assert words in done.err
+
+
+def test_standard_input_is_a_plan_too(assent: Assent) -> None:
+    done = assent(
+        "run", "-", "--json", stdin='{"actions": [{"type": "state_write", "parameters": {"key": "k"}}]}'
+    )
+
+    assert done.code == 0
+    assert done.json["state"] == {"k": None}
+
+
+@pytest.mark.parametrize(
+    ("action", "code", "outcome"),
+    [
+        ({"tool": "fail"}, 1, "aborted"),
+        ({"tool": "fail", "failure_behavior": "skip"}, 1, "partial"),
+        ({"tool": "nowhere"}, 1, "aborted"),
+        ({"tool": "look", "dependencies": ["zzz"]}, 3, "refused"),
+        ({"tool": "look", "dependencies": ["a"]}, 3, "refused"),
+    ],
+)
+def test_every_outcome_has_its_exit_code(
+    assent: Assent, plan: Plan, tools: Path, action: dict[str, Any], code: int, outcome: str
+) -> None:
+    path = plan({"id": "a", **action}, {"id": "ok", "tool": "look"})
+
+    plain = assent("run", path, "--tools", tools)
+    as_json = assent("run", path, "--tools", tools, "--json")
+
+    assert (plain.code, as_json.code) == (code, code)
+    assert as_json.json["outcome"] == outcome
+    assert outcome in plain.out
+    assert "Traceback" not in plain.err
+
+
+def test_a_refused_plan_names_the_ids(assent: Assent, plan: Plan, tools: Path) -> None:
+    twice = assent(
+        "run", plan({"id": "twin", "tool": "look"}, {"id": "twin", "tool": "look"}), "--tools", tools
+    )
+    cycle = assent(
+        "run",
+        plan(
+            {"id": "hen", "tool": "look", "dependencies": ["egg"]},
+            {"id": "egg", "tool": "look", "dependencies": ["hen"]},
+        ),
+        "--tools",
+        tools,
+    )
+
+    assert twice.code == cycle.code == 3
+    assert "'twin'" in twice.out
+    assert "hen" in cycle.out
+    assert "egg" in cycle.out
+
+
+def test_an_abort_shows_what_was_undone_and_leaves_the_state(assent: Assent, plan: Plan, tools: Path) -> None:
+    path = plan(
+        {"id": "w", "type": "state_write", "parameters": {"key": "k", "value": 1}},
+        {"id": "f", "tool": "fail", "dependencies": ["w"]},
+    )
+
+    done = assent("run", path, "--tools", tools, "--json")
+
+    assert done.code == 1
+    assert done.json["state"] == {}
+    assert done.json["results"][0]["rolled_back"] is True
+
+
+def test_policies_decide(assent: Assent, plan: Plan, tools: Path, tmp_path: Path) -> None:
+    (tmp_path / "rules").mkdir()
+    (tmp_path / "rules" / "a.toml").write_text(
+        '[[rule]]\nname = "no-look"\nkind = "deny_tool"\ntool = "look"\n'
+    )
+
+    done = assent("run", plan({"id": "a", "tool": "look"}), "--tools", tools, "--policies", "rules", "--json")
+
+    assert done.code == 1
+    assert done.json["results"][0]["error"] == "policy 'no-look': tool 'look' is denied"
+
+
+@pytest.mark.parametrize("schedule", ["levels", "dataflow"])
+def test_both_schedules_run(assent: Assent, plan: Plan, tools: Path, schedule: str) -> None:
+    done = assent("run", plan({"id": "a", "tool": "look"}), "--tools", tools, "--schedule", schedule)
+
+    assert done.code == 0
+
+
+def test_a_log_and_a_picture_are_written(assent: Assent, plan: Plan, tools: Path, tmp_path: Path) -> None:
+    arguments = (
+        "run",
+        plan({"id": "a", "tool": "look"}),
+        "--tools",
+        tools,
+        "--log",
+        "log.jsonl",
+        "--svg",
+        "p.svg",
+    )
+
+    first, second = assent(*arguments), assent(*arguments)
+
+    assert first.code == second.code == 0
+    events = [json.loads(line) for line in (tmp_path / "log.jsonl").read_text().splitlines()]
+    assert [e["kind"] for e in events].count("proposal_ended") == 2, "a log is appended to"
+    assert "succeeded" in ElementTree.tostring(ElementTree.parse(tmp_path / "p.svg").getroot()).decode()
+    assert "picture: p.svg" in first.out
+    assert "story: assent explain log.jsonl" in first.out
+    assert not list(tmp_path.glob(".*.part"))
+
+
+@pytest.mark.parametrize("option", ["--log", "--svg"])
+def test_what_cannot_be_written_is_found_out_before_anything_runs(
+    assent: Assent, plan: Plan, tools: Path, tmp_path: Path, option: str
+) -> None:
+    path = plan({"id": "a", "tool": "mark", "parameters": {"file": "trace"}})
+    (tmp_path / "folder").mkdir()
+
+    for target in ("missing/file", "folder", "plan.json/file"):
+        done = assent("run", path, "--tools", tools, option, target)
+
+        assert done.code == 2
+        assert target in done.err
+        assert "Traceback" not in done.err
+    assert not (tmp_path / "trace").exists()
+
+
+def test_hostile_names_and_errors_are_shown_not_obeyed(assent: Assent, plan: Plan, tools: Path) -> None:
+    evil = "\x1b]0;owned\x07[red]x[/red]\u202e\x9b2J"
+    path = plan({"id": evil, "tool": "fail", "parameters": {"text": f"bad {evil}"}})
+
+    for arguments in (("run", path, "--tools", tools), ("verify", path, "--tools", tools)):
+        done = assent(*arguments)
+
+        for character in ("\x1b", "\x07", "\x9b", "\u202e"):
+            assert character not in done.out + done.err
+        assert "\\e]0;owned" in done.out
+        assert "[red]x[/red]" in done.out
+
+
+def test_ten_thousand_actions_are_summed_up(assent: Assent, plan: Plan, tools: Path) -> None:
+    path = plan(
+        *(
+            {"id": f"a{i}", "type": "state_write", "parameters": {"key": "k", "value": i}}
+            for i in range(10_000)
+        )
+    )
+
+    done = assent("run", path)
+
+    assert done.code == 0
+    assert len(done.out.splitlines()) < 400
+    assert len(done.err.splitlines()) < 30
+    assert "10,000 actions" in done.out
+    assert "100 % (10,000 of 10,000 actions ended)" in done.err
+
+
+def _interrupted(process: subprocess.Popen[bytes], by: signal.Signals) -> tuple[int, str, str]:
+    """Wait until something runs, send the signal, and wait for the end."""
+    assert process.stderr is not None
+    said = b""
+    while b"started" not in said:
+        line = process.stderr.readline()
+        assert line, said
+        said += line
+    process.send_signal(by)
+    out, err = process.communicate(timeout=30)
+    return process.returncode, out.decode(), (said + err).decode()
+
+
+@pytest.mark.parametrize("tool", ["wait", "block"])
+def test_ctrl_c_stops_the_run_shows_what_happened_and_exits_130(
+    start: Start, plan: Plan, tools: Path, tool: str
+) -> None:
+    path = plan(
+        {"id": "long", "tool": tool, "parameters": {"seconds": 50}},
+        {"id": "later", "tool": "look", "dependencies": ["long"]},
+    )
+
+    code, out, err = _interrupted(start("run", path, "--tools", tools), signal.SIGINT)
+
+    assert code == 130
+    assert "■ canceled: stopped by SIGINT" in out
+    assert "later" in out
+    assert "Stopping" in err
+    assert "Traceback" not in err
+
+
+def test_a_stopped_run_still_prints_its_json_and_its_log(
+    start: Start, plan: Plan, tools: Path, tmp_path: Path
+) -> None:
+    path = plan({"id": "long", "tool": "wait", "parameters": {"seconds": 50}})
+
+    code, out, _ = _interrupted(
+        start("run", path, "--tools", tools, "--json", "--log", "log.jsonl"), signal.SIGTERM
+    )
+
+    assert code == 143
+    assert json.loads(out)["outcome"] == "canceled"
+    assert '"proposal_ended"' in (tmp_path / "log.jsonl").read_text()

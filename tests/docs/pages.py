@@ -1,0 +1,270 @@
+"""The documentation as data: its pages, their fenced blocks, and how a page is tried out.
+
+A page is tried in an empty folder, from top to bottom, as a reader would follow it:
+
+    ```python              runs; all blocks of a page share one namespace
+    ```output              what the python block before it printed
+    ```LANG title=FILE     is written to FILE
+    ```console             each line `$ COMMAND` runs, the lines below it are what it prints
+    ```toml                must be a policy file
+    ```json                must be JSON
+
+`<!-- not run -->` on the line before a block leaves it out. In what is printed a line `...` stands for any
+lines and `...` inside a line for any text; times, ids, moments and the width of gaps are not compared.
+A command's stdout is compared, or its stderr if it wrote nothing else: on a terminal progress wipes itself.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import redirect_stdout
+from io import StringIO
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from assent.ir.codec import decode_json, decode_proposal
+from assent.policy.loader import load_policies
+
+ROOT = Path(__file__).resolve().parents[2]
+DOCS = ROOT / "docs"
+REFERENCE = DOCS / "reference"
+
+NOT_RUN = "<!-- not run -->"
+_FENCE = re.compile(r"^```(?P<language>\w*)(?: title=(?P<title>\S+))?$")
+_MASKS = (
+    (re.compile(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:\.\d+)?(?:Z| UTC)?"), "MOMENT"),
+    (re.compile(r"\b(?:[0-9a-f]{32}|[0-9a-f]{16}|[0-9a-f]{12})\b"), "ID"),
+    (re.compile(r"[+<]?\d[\d,]*(?:\.\d+)? (?:ms|s|min)\b"), "TIME"),
+    (re.compile(r"(?<=_ms\":) ?[\d.e-]+"), "TIME"),
+    (re.compile(r"(?<=\"time\":) ?[\d.]+"), "TIME"),
+    (re.compile(r"\s+"), " "),
+)
+
+
+class Block(NamedTuple):
+    """One fenced block."""
+
+    language: str
+    title: str | None
+    text: str
+    line: int
+    """Where its fence opens, from 1."""
+    is_skipped: bool
+
+
+def pages() -> list[Path]:
+    """Every page that a reader meets."""
+    return [ROOT / "README.md", *sorted(DOCS.rglob("*.md"))]
+
+
+def name_of(page: Path) -> str:
+    """A page as tests call it."""
+    return page.relative_to(ROOT).as_posix()
+
+
+def blocks_of(text: str) -> Iterator[Block]:
+    """The fenced blocks of a page, in order.
+
+    Raises:
+        ValueError: a fence that this reader does not understand, and so would pass over.
+    """
+    lines = text.splitlines()
+    at = 0
+    while at < len(lines):
+        if "```" not in lines[at]:
+            at += 1
+            continue
+        fence = _FENCE.match(lines[at])
+        if fence is None:
+            raise ValueError(f"line {at + 1}: fences stand alone, at the start of the line: {lines[at]!r}")
+        end = next((i for i in range(at + 1, len(lines)) if lines[i] == "```"), None)
+        if end is None:
+            raise ValueError(f"line {at + 1}: the block is never closed")
+        is_skipped = at > 0 and lines[at - 1].strip() == NOT_RUN
+        body = "\n".join(lines[at + 1 : end]) + "\n"
+        yield Block(fence["language"], fence["title"], body, at + 1, is_skipped)
+        at = end + 1
+
+
+def without_blocks(text: str) -> str:
+    """The prose of a page."""
+    return re.sub(r"^```.*?^```$", "", text, flags=re.DOTALL | re.MULTILINE)
+
+
+def section(page: Path, heading: str) -> str:
+    """What stands under a heading, up to the next of the same rank or a higher one.
+
+    Raises:
+        AssertionError: there is no such heading.
+    """
+    text = page.read_text(encoding="utf-8")
+    found = re.search(rf"^(#+) {re.escape(heading)}$", text, re.MULTILINE)
+    assert found is not None, f"{name_of(page)} has no heading '{heading}'"
+    rest = text[found.end() :]
+    end = re.search(rf"^#{{1,{len(found[1])}}} ", rest, re.MULTILINE)
+    return rest[: end.start()] if end else rest
+
+
+def rows_of(text: str) -> list[list[str]]:
+    """The rows of every table in a text, without headings."""
+    rows: list[list[str]] = []
+    lines = [line.strip() for line in text.splitlines()]
+    for i, line in enumerate(lines):
+        is_rule = re.fullmatch(r"\|[ :|-]+\|", line) is not None
+        is_heading = i + 1 < len(lines) and re.fullmatch(r"\|[ :|-]+\|", lines[i + 1]) is not None
+        if line.startswith("|") and not is_rule and not is_heading:
+            cells = re.split(r"(?<!\\)\|", line.strip("|"))
+            rows.append([cell.strip().replace("\\|", "|") for cell in cells])
+    return rows
+
+
+def codes_in(text: str) -> set[str]:
+    """Everything that stands between single backticks."""
+    return set(re.findall(r"`([^`\n]+)`", text))
+
+
+class Trial:
+    """One page, followed step by step in a folder of its own."""
+
+    def __init__(self, name: str, text: str, folder: Path) -> None:
+        self._name = name
+        self._text = text
+        self._folder = folder
+        self._namespace: dict[str, Any] = {"__name__": "a_page"}
+        self._printed: str | None = None
+        self._exit_code = 0
+        self.steps = 0
+        """Blocks that were tried."""
+
+    def run(self) -> None:
+        """Follow the page; the current folder must be the trial's own.
+
+        Raises:
+            AssertionError: the page promises something that does not happen; names the line.
+        """
+        for block in blocks_of(self._text):
+            if block.is_skipped:
+                continue
+            self._try(block)
+        self._check_all_output_is_shown("the end")
+
+    def _try(self, block: Block) -> None:
+        place = f"{self._name}:{block.line}"
+        if block.language != "output":
+            self._check_all_output_is_shown(place)
+        if block.title is not None:
+            target = self._folder / block.title
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_text(block.text, encoding="utf-8")
+        elif block.language == "python":
+            self._execute(block, place)
+        elif block.language == "output":
+            assert self._printed is not None, f"{place}: no python block stands before this output"
+            _compare(block.text, self._printed, place)
+            self._printed = None
+        elif block.language == "console":
+            self._type_in(block, place)
+        if block.language == "json":
+            self._read_json(block, place)
+        elif block.language == "toml":
+            rules = self._folder / f".rules-{block.line}.toml"
+            rules.write_text(block.text, encoding="utf-8")
+            load_policies(rules)
+        else:
+            assert block.language in ("python", "output", "console", "sh", "text"), (
+                f"{place}: a block of '{block.language}' is not tried by anything"
+            )
+        self.steps += block.language not in ("sh", "text")
+
+    def _execute(self, block: Block, place: str) -> None:
+        printed = StringIO()
+        # Blank lines first, so that a traceback names the line of the page.
+        code = compile("\n" * block.line + block.text, self._name, "exec")
+        try:
+            with redirect_stdout(printed):
+                exec(code, self._namespace)
+        except Exception as error:
+            raise AssertionError(f"{place}: {type(error).__name__}: {error}") from error
+        self._printed = printed.getvalue() or None
+
+    def _check_all_output_is_shown(self, place: str) -> None:
+        assert self._printed is None, f"before {place} a block printed what the page does not show:\n{self._printed}"
+
+    def _read_json(self, block: Block, place: str) -> None:
+        for document in block.text.splitlines() if block.title and "jsonl" in block.title else [block.text]:
+            value = decode_json(document, place)
+            if isinstance(value, dict) and "actions" in value:
+                unknown = decode_proposal(value).unknown_fields
+                assert not unknown, f"{place}: fields that mean nothing: {unknown}"
+
+    def _type_in(self, block: Block, place: str) -> None:
+        assert block.text.startswith("$ assent"), f"{place}: a console block starts with `$ assent`; else use sh"
+        for command, expected in _commands(block.text):
+            done = subprocess.run(
+                ["sh", "-c", f"(exit {self._exit_code}); {command}"],
+                cwd=self._folder,
+                env=_environment(self._folder),
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                timeout=60,
+                check=False,
+            )
+            self._exit_code = done.returncode
+            shown = done.stdout or (done.stderr if expected.strip() else "")
+            _compare(expected, shown, f"{place}: $ {command}")
+
+
+def _environment(folder: Path) -> dict[str, str]:
+    """Where `assent` is the code under test, and nothing of the person's own gets in."""
+    programs = folder / ".bin"
+    if not programs.exists():
+        programs.mkdir()
+        script = programs / "assent"
+        script.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m assent.cli.main "$@"\n')
+        script.chmod(0o755)
+    kept = {k: v for k, v in os.environ.items() if k not in ("COLUMNS", "ASSENT_DEBUG", "FORCE_COLOR")}
+    return {**kept, "PATH": f"{programs}:{os.environ['PATH']}", "PYTHONUTF8": "1"}
+
+
+def _commands(text: str) -> Iterator[tuple[str, str]]:
+    """Each command, with what is said to come of it. A backslash at the end goes on in the next line."""
+    found: list[tuple[str, list[str]]] = []
+    goes_on = False
+    for line in text.splitlines():
+        if goes_on:
+            found[-1] = (found[-1][0].removesuffix("\\") + line.strip(), [])
+        elif line.startswith("$ "):
+            found.append((line[2:], []))
+        else:
+            found[-1][1].append(line)
+            continue
+        goes_on = line.endswith("\\")
+    for command, expected in found:
+        yield command, "\n".join(expected)
+
+
+def _compare(expected: str, actual: str, place: str) -> None:
+    wanted, got = _plain(expected), _plain(actual)
+    pattern = "".join(
+        r"(?:.*\n)*?" if line == "..." else re.escape(line).replace(r"\.\.\.", ".*") + r"\n" for line in wanted
+    )
+    if re.fullmatch(pattern, "".join(f"{line}\n" for line in got)) is None:
+        raise AssertionError(
+            f"{place}\n--- the page says\n{expected.rstrip()}\n--- it printed\n{actual.rstrip()}\n"
+        )
+
+
+def _plain(text: str) -> list[str]:
+    """The lines of a text without what differs from run to run; empty lines do not count."""
+    lines = []
+    for line in text.splitlines():
+        for mask, word in _MASKS:
+            line = mask.sub(word, line)
+        if line.strip():
+            lines.append(line.strip())
+    return lines

@@ -1,0 +1,133 @@
+"""Every example runs, and has the effects it promises."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+EXAMPLES = ROOT / "examples"
+
+
+def _python(*arguments: str | Path, cwd: Path, **env: str) -> subprocess.CompletedProcess[str]:
+    path = os.pathsep.join(filter(None, [str(ROOT / "src"), os.environ.get("PYTHONPATH", "")]))
+    return subprocess.run(
+        [sys.executable, *map(str, arguments)],
+        cwd=cwd,
+        env={**os.environ, "PYTHONPATH": path, **env},
+        capture_output=True,
+        text=True,
+        timeout=90,
+        check=False,
+    )
+
+
+def test_the_demo_shows_everything_and_finds_it_as_intended(tmp_path: Path) -> None:
+    folder = tmp_path / "examples"
+    shutil.copytree(EXAMPLES, folder, ignore=shutil.ignore_patterns("out", "__pycache__"))
+
+    done = _python(folder / "demo.py", cwd=tmp_path)
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "✗ " not in done.stdout[done.stdout.index("Was it as intended?") :]
+    for words in (
+        "policy 'economy-only': business class is not paid for",
+        "3 at once:",
+        "attempt 1 failed (the weather service is busy)",
+        "dependency 'upgrade' was rejected",
+        "book_hotel was taken back with release_hotel",
+        "book_flight was taken back with cancel_flight",
+        '"kind": "state_rollback"',
+        "examples/out/trip.svg",
+    ):
+        assert words in done.stdout, words
+    assert (folder / "out" / "trip.svg").read_text(encoding="utf-8").startswith("<svg")
+    kinds = [json.loads(line)["kind"] for line in (folder / "out" / "run.jsonl").read_text().splitlines()]
+    assert kinds[-1] == "proposal_ended"
+
+
+def test_the_demo_fails_when_the_world_is_not_as_intended(tmp_path: Path) -> None:
+    """Its checks check: without the cancellation of the hotel it must not say that all is well."""
+    folder = tmp_path / "examples"
+    shutil.copytree(EXAMPLES, folder, ignore=shutil.ignore_patterns("out", "__pycache__"))
+    tools = folder / "trip" / "tools.py"
+    broken = tools.read_text(encoding="utf-8").replace(
+        '_enter("hotel cancelled", reference=reference)', "pass"
+    )
+    assert broken != tools.read_text(encoding="utf-8")
+    tools.write_text(broken, encoding="utf-8")
+
+    done = _python(folder / "demo.py", cwd=tmp_path)
+
+    assert done.returncode == 1
+    assert "✗ every booking was cancelled again, the last first" in done.stdout
+
+
+def test_the_library_example_sends_the_mail_and_notes_it(tmp_path: Path) -> None:
+    done = _python(EXAMPLES / "embed.py", cwd=tmp_path)
+
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == [
+        "valid: True",
+        "outcome: succeeded",
+        "sent: ['ada@example.org: Hello!']",
+        "state: {'greeted': True}",
+    ]
+
+
+def test_the_commands_of_the_readme_work(tmp_path: Path) -> None:
+    folder = tmp_path / "examples"
+    shutil.copytree(EXAMPLES, folder, ignore=shutil.ignore_patterns("out", "__pycache__"))
+    (folder / "out").mkdir()
+    readme = (EXAMPLES / "README.md").read_text(encoding="utf-8")
+    block = readme.split("```sh\n")[1].split("```")[0].replace("\\\n", " ")
+    commands = [line.split() for line in block.splitlines() if line.strip()]
+    expected = {"tools": 0, "verify": 3, "run": 1, "explain": 0, "graph": 0}
+
+    for name, *arguments in commands:
+        assert name == "assent"
+        done = _python("-m", "assent.cli.main", *arguments, cwd=folder)
+        assert done.returncode == expected[arguments[0]], done.stderr
+    assert [arguments[0] for _, *arguments in commands] == list(expected)
+
+
+def test_the_trip_books_and_cancels_in_the_outside_world(tmp_path: Path) -> None:
+    trip = EXAMPLES / "trip"
+    ledger = tmp_path / "ledger.jsonl"
+    inputs = [
+        "--tools",
+        trip / "tools.py",
+        "--policies",
+        trip / "policies.toml",
+        "--state",
+        trip / "state.json",
+    ]
+
+    done = _python(
+        "-m",
+        "assent.cli.main",
+        "run",
+        trip / "plan.json",
+        *inputs,
+        "--json",
+        cwd=tmp_path,
+        TRIP_LEDGER=str(ledger),
+    )
+
+    result = json.loads(done.stdout)
+    status = {r["action_id"]: r["status"] for r in result["results"]}
+    assert result["outcome"] == "aborted"
+    assert (status["upgrade"], status["lounge"], status["pay"]) == ("rejected", "skipped", "failed")
+    assert result["cost"]["retries"] == 1
+    assert result["compensations"] == [
+        {"action_id": "book_hotel", "status": "succeeded", "error": None},
+        {"action_id": "book_flight", "status": "succeeded", "error": None},
+    ]
+    assert result["irreversible"] == []
+    assert result["state"] == json.loads((trip / "state.json").read_text())
+    events = [json.loads(line)["event"] for line in ledger.read_text().splitlines()]
+    assert events == ["flight booked", "hotel booked", "hotel cancelled", "flight cancelled"]

@@ -1,0 +1,376 @@
+"""The defects: what is changed, and which tests are asked to notice.
+
+`old` must stand exactly once in the file. Name a defect after what goes wrong, not after the code.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Defect(NamedTuple):
+    name: str
+    file: str
+    """Below src/assent."""
+    old: str
+    new: str
+    tests: tuple[str, ...]
+
+
+_RUNTIME = ("tests/runtime", "tests/properties", "tests/faults")
+_GRAPH = ("tests/ir", "tests/properties", "tests/runtime")
+_VERIFY = ("tests/verify", "tests/properties")
+_STATE = ("tests/state", "tests/properties", "tests/runtime")
+
+DEFECTS: tuple[Defect, ...] = (
+    # The graph
+    Defect(
+        "a reader does not wait for the writer",
+        "ir/graph.py",
+        """                for key in reads:
+                    if key in writer and level[writer[key]] >= at:""",
+        """                for key in reads:
+                    if False and level[writer[key]] >= at:""",
+        _GRAPH,
+    ),
+    Defect(
+        "a writer does not wait for readers",
+        "ir/graph.py",
+        "if key in read_level and read_level[key] >= at:",
+        "if False:",
+        _GRAPH,
+    ),
+    Defect(
+        "two writers of one key do not conflict",
+        "ir/graph.py",
+        """                for key in writes:
+                    if key in writer and level[writer[key]] >= at:""",
+        """                for key in writes:
+                    if False and level[writer[key]] >= at:""",
+        _GRAPH,
+    ),
+    Defect(
+        "dataflow forgets readers before a write",
+        "ir/graph.py",
+        'found += [Conflict(r, i, key, "read_write") for r in since]',
+        "pass",
+        _GRAPH,
+    ),
+    Defect(
+        "a reference is no dependency",
+        "ir/graph.py",
+        "                found[p] = None\n",
+        "                pass\n",
+        _GRAPH,
+    ),
+    Defect(
+        "the last writer of a needed key is not needed",
+        "ir/graph.py",
+        "self.needs[i] = list(dict.fromkeys((*self.needs[i], *writers)))",
+        "pass",
+        _GRAPH,
+    ),
+    Defect(
+        "ties are not broken by position",
+        "ir/graph.py",
+        "            i = heappop(ready)\n            order.append(i)",
+        "            i = ready.pop()\n            order.append(i)",
+        _GRAPH,
+    ),
+    Defect(
+        "a key that is not known yet conflicts with nothing",
+        "ir/graph.py",
+        "touched = [((*r, ANY_KEY) if r else r, (*w, ANY_KEY) if w else w) for r, w in touched]",
+        "pass",
+        _GRAPH,
+    ),
+    Defect(
+        "preconditions are not read",
+        "ir/graph.py",
+        "    reads += [p.key for p in action.preconditions]\n",
+        "",
+        _GRAPH,
+    ),
+    Defect("a cycle goes unseen", "ir/graph.py", "if len(order) != len(scheduled):", "if False:", _GRAPH),
+    # References and decoding
+    Defect(
+        "an escaped reference is resolved",
+        "ir/references.py",
+        '    if match["escape"]:\n        return match[0][1:]\n',
+        "",
+        ("tests/ir",),
+    ),
+    Defect(
+        "a key may stand twice",
+        "ir/codec.py",
+        'return b"\\\\u003" not in data and data.count(b":") == written_again.count(b":")',
+        "return True",
+        ("tests/ir", "tests/properties"),
+    ),
+    Defect(
+        "an escaped colon hides a second key",
+        "ir/codec.py",
+        'b"\\\\u003" not in data and ',
+        "",
+        ("tests/ir", "tests/properties"),
+    ),
+    Defect(
+        "one level too deep is let in",
+        "ir/codec.py",
+        "    if _is_too_deep((value,), MAX_DEPTH):",
+        "    if _is_too_deep((value,), MAX_DEPTH + 1):",
+        ("tests/ir", "tests/properties"),
+    ),
+    Defect(
+        "true equals 1",
+        "ir/json_value.py",
+        "    if ta is bool or tb is bool:\n        return ta is tb and a == b\n",
+        "",
+        ("tests/ir", "tests/properties", "tests/state"),
+    ),
+    Defect(
+        "NaN is JSON",
+        "ir/json_value.py",
+        "        if isfinite(value):\n            return value\n        raise NotJson",
+        "        return value\n        raise NotJson",
+        ("tests/ir", "tests/state", "tests/properties"),
+    ),
+    # State
+    Defect(
+        "rollback forgets one key",
+        "state/memory.py",
+        'for tenant, key in sorted(unit.keys, key=lambda pair: (pair[0] or "", pair[1])):',
+        'for tenant, key in sorted(unit.keys, key=lambda pair: (pair[0] or "", pair[1]))[1:]:',
+        _STATE,
+    ),
+    Defect(
+        "undo brings back an aborted neighbour's value",
+        "state/memory.py",
+        "kept = [entry for entry in pending if entry[0] is not unit]",
+        "kept = pending[:-1] if pending[-1][0] is unit else pending",
+        _STATE,
+    ),
+    Defect(
+        "a value handed out is the stored one",
+        "state/memory.py",
+        "return copy_json(self._values[key]) if key in self._values else default",
+        "return self._values[key] if key in self._values else default",
+        _STATE,
+    ),
+    Defect(
+        "tenants share one namespace",
+        "state/memory.py",
+        "        if tenant is None:\n            return self\n        if tenant not in",
+        "        return self\n        if tenant not in",
+        _STATE,
+    ),
+    # Gates
+    Defect(
+        "capabilities are not asked",
+        "policy/gate.py",
+        "        if self._capabilities is not None:\n            found += ",
+        "        if False:\n            found += ",
+        ("tests/runtime", "tests/policy"),
+    ),
+    Defect(
+        "policies are not asked",
+        "policy/gate.py",
+        "elif self._policies and (ahead or not found):",
+        "elif False:",
+        ("tests/runtime", "tests/policy"),
+    ),
+    Defect(
+        "state is not asked",
+        "policy/gate.py",
+        "problems += state_problems(action, view, undecided)",
+        "pass",
+        ("tests/runtime", "tests/properties"),
+    ),
+    Defect(
+        "a policy that raises allows",
+        "policy/engine.py",
+        'return f"it raised {type(error).__name__}, so the action is denied"',
+        "return None",
+        ("tests/policy",),
+    ),
+    Defect(
+        "admissions are not counted",
+        "policy/gate.py",
+        "                policy.note()\n",
+        "                pass\n",
+        ("tests/policy", "tests/runtime"),
+    ),
+    Defect(
+        "a missing key is not equal to something",
+        "validator.py",
+        "    if not view.exists(key):\n        return False\n",
+        "    if not view.exists(key):\n        return precondition.operator == 'neq'\n",
+        ("tests/ir", "tests/properties", "tests/runtime"),
+    ),
+    Defect(
+        "a plan may claim what its tool does not declare",
+        "validator.py",
+        "return action.idempotent and tool is not None and tool.schema.deduplicates",
+        "return action.idempotent and tool is not None",
+        ("tests/runtime",),
+    ),
+    # Attempts
+    Defect(
+        "one retry too few",
+        "runtime/execution.py",
+        "made > action.max_retries",
+        "made >= action.max_retries",
+        ("tests/runtime",),
+    ),
+    Defect(
+        "an unknown outcome is tried again",
+        "runtime/execution.py",
+        "return not failure.unknown or tool is None or tool.schema.repeatable",
+        "return True",
+        ("tests/runtime",),
+    ),
+    Defect(
+        "the wait before a retry does not double",
+        "runtime/execution.py",
+        "RETRY_BASE_MS * 2 ** min(attempt - 2, 40)",
+        "RETRY_BASE_MS * min(attempt - 1, 40)",
+        ("tests/runtime", "tests/faults"),
+    ),
+    Defect(
+        "work goes on after its time is over",
+        "runtime/calls.py",
+        "            left = await stop_tasks([task])\n",
+        "            left: list[object] = []\n",
+        ("tests/runtime", "tests/faults"),
+    ),
+    Defect(
+        "a bad answer is tried again",
+        "runtime/calls.py",
+        "does not fit its declared 'returns': {wrong}\", retry=False",
+        "does not fit its declared 'returns': {wrong}\", retry=True",
+        ("tests/runtime",),
+    ),
+    Defect(
+        "effects of an earlier answer are not written",
+        "runtime/execution.py",
+        "self.succeed(i, action, answer.output, 0.0, self._effects(action, {}), cached=True)",
+        "self.succeed(i, action, answer.output, 0.0, {}, cached=True)",
+        ("tests/runtime",),
+    ),
+    Defect(
+        "an aborted plan's answers are remembered",
+        "runtime/run.py",
+        "                undone = await undo(x)\n",
+        "                undone = await undo(x)\n                self._services.answers.adopt(x.page)\n",
+        ("tests/runtime",),
+    ),
+    Defect(
+        "tenants share answers",
+        "runtime/guards/idempotency.py",
+        'return tenant, action.tool or "", canonical_bytes(action.parameters)',
+        'return None, action.tool or "", canonical_bytes(action.parameters)',
+        ("tests/runtime",),
+    ),
+    Defect(
+        "a cached answer never grows old",
+        "runtime/guards/result_cache.py",
+        "if self._clock() >= entry[0]:",
+        "if False:",
+        ("tests/runtime",),
+    ),
+    # Budgets, cancellation, schedules
+    Defect(
+        "the budget lets one more through",
+        "policy/budget.py",
+        "b.max_tool_calls is not None and self.tool_calls >= b.max_tool_calls",
+        "b.max_tool_calls is not None and self.tool_calls > b.max_tool_calls",
+        ("tests/runtime", "tests/properties"),
+    ),
+    Defect(
+        "shares of a budget go to whoever comes first",
+        "runtime/run.py",
+        "one_by_one=self._allowance.may_run_out(len(graph.order), calls),",
+        "one_by_one=False,",
+        ("tests/runtime", "tests/properties"),
+    ),
+    Defect(
+        "a cancel is not looked at",
+        "runtime/execution.py",
+        "        if cancel is not None and cancel.requested:\n            self.stop_canceled(cancel.reason)\n        if self.stop",
+        "        if self.stop",
+        ("tests/runtime", "tests/properties"),
+    ),
+    Defect(
+        "cancelling the caller's task is swallowed",
+        "runtime/runtime.py",
+        "    if task is not None and task.cancelling() > before:\n        raise asyncio.CancelledError\n",
+        "",
+        ("tests/runtime", "tests/properties"),
+    ),
+    Defect(
+        "effects run beside what may abort",
+        "runtime/schedule.py",
+        "                    if len(layer) == 1 or self._needs_order(layer):",
+        "                    if len(layer) == 1:",
+        ("tests/runtime",),
+    ),
+    Defect(
+        "an abort leaves work in flight",
+        "runtime/schedule.py",
+        'stop.kind == "aborted" or (cancel',
+        "False or (cancel",
+        ("tests/runtime", "tests/properties"),
+    ),
+    # Undo
+    Defect(
+        "compensations run in the order of completion",
+        "runtime/undo.py",
+        "for i in reversed(done)",
+        "for i in done",
+        ("tests/runtime",),
+    ),
+    Defect(
+        "what compensations wrote stays",
+        "runtime/undo.py",
+        "    done = list(x.finished)\n",
+        "    x.services.state.undo(x.unit)\n    done = list(x.finished)\n",
+        ("tests/runtime",),
+    ),
+    Defect(
+        "the irreversible is not named",
+        "runtime/undo.py",
+        'return kind == "irreversible" or (',
+        "return (",
+        ("tests/runtime",),
+    ),
+    Defect(
+        "a rolled back action does not say so",
+        "runtime/undo.py",
+        "msgspec.structs.replace(result, rolled_back=True)",
+        "result",
+        ("tests/runtime",),
+    ),
+    # Events
+    Defect(
+        "a failing sink ends the run",
+        "events/log.py",
+        "            except Exception as error:\n",
+        "            except ZeroDivisionError as error:\n",
+        ("tests/events", "tests/runtime"),
+    ),
+    Defect(
+        "half a line swallows the next one",
+        "events/jsonl.py",
+        '            os.write(self._fd, b"\\n")\n',
+        "            pass\n",
+        ("tests/events",),
+    ),
+    # Verify
+    Defect(
+        "verify does not ask the gate",
+        "policy/gate.py",
+        "        found: list[Rejection] = []\n        if self._capabilities",
+        "        if ahead:\n            return _ADMITTED\n        found: list[Rejection] = []\n        if self._capabilities",
+        _VERIFY,
+    ),
+)

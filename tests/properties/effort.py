@@ -1,0 +1,53 @@
+"""How hard the property tests try, and proof that they did not try on trivial things only.
+
+`ASSENT_SOAK=1` multiplies the examples by twenty and starts from another seed each time; without it every run
+looks at the same examples.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Mapping
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+SOAK = os.environ.get("ASSENT_SOAK") == "1"
+
+UNHURRIED = pytest.mark.timeout(0 if SOAK else 120)
+"""For every property test: a soak may take as long as it takes."""
+
+
+def examples(count: int) -> settings:
+    """Settings for a property that is looked at `count` times."""
+    return settings(
+        max_examples=count * 20 if SOAK else count,
+        derandomize=not SOAK,
+        deadline=None,
+        database=None,
+        suppress_health_check=list(HealthCheck),
+    )
+
+
+class Tally:
+    """Counts what was generated, so that a test can show it was worth passing."""
+
+    def __init__(self) -> None:
+        self.total = 0
+        self.counts: Counter[str] = Counter()
+
+    def add(self, **facts: bool) -> None:
+        """Count one example, and each fact that is true of it."""
+        self.total += 1
+        self.counts.update(name for name, is_true in facts.items() if is_true)
+
+    def require(self, shares: Mapping[str, float]) -> None:
+        """Fail unless each fact was true of at least that share of the examples."""
+        told = ", ".join(f"{name} {count / self.total:.0%}" for name, count in sorted(self.counts.items()))
+        print(f"{self.total} examples: {told}")
+        scarce = [name for name, share in shares.items() if self.counts[name] < share * self.total]
+        assert not scarce, f"too few with {', '.join(scarce)} among {self.total} examples: {told}"
+
+
+FIFTH = 0.2
