@@ -35,8 +35,8 @@ class Effort:
     seconds: float
 
 
-THOROUGH = Effort(turns=10, seconds=8.0)
-QUICK = Effort(turns=4, seconds=2.0)
+THOROUGH = Effort(turns=10, seconds=4.0)
+QUICK = Effort(turns=4, seconds=1.0)
 
 
 class Measure:

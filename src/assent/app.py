@@ -55,11 +55,11 @@ def load_plan(path: str) -> Proposal:
         InputError: the file cannot be read.
         DecodeError: it is no plan; names the file and the place in it.
     """
-    name = "standard input" if path == STDIN else path
+    source = "the plan on standard input" if path == STDIN else f"the plan {path}"
     try:
         return decode_proposal(_read(path))
     except DecodeError as error:
-        raise DecodeError(error.problem, place=error.place, source=f"the plan {name}") from None
+        raise DecodeError(error.problem, place=error.place, source=source) from None
 
 
 def load_state(path: str) -> dict[str, JsonValue]:
@@ -123,7 +123,7 @@ def check_writable(path: str) -> None:
         if Path(path).exists():
             os.close(os.open(path, os.O_WRONLY | os.O_NONBLOCK))
         else:
-            draft = _draft(path)
+            draft = _draft(Path(path))
             draft.touch()
             draft.unlink()
     except (OSError, ValueError) as error:
@@ -136,13 +136,14 @@ def write_file(path: str, text: str) -> None:
     Raises:
         InputError: the place cannot be written.
     """
-    target = Path(path)
     try:
-        if target.exists() and not target.is_file():
+        # A link is followed: what it points to is replaced, not the link.
+        target = Path(path).resolve()
+        if target.exists() and not (target.is_file() and os.access(target.parent, os.W_OK)):
             # A pipe or a device is written to, never replaced; a folder is refused by the system.
             target.write_text(text, encoding="utf-8")
             return
-        draft = _draft(path)
+        draft = _draft(target)
         try:
             draft.write_text(text, encoding="utf-8")
             draft.replace(target)
@@ -152,8 +153,7 @@ def write_file(path: str, text: str) -> None:
         raise _unusable("write", path, error) from None
 
 
-def _draft(path: str) -> Path:
-    target = Path(path)
+def _draft(target: Path) -> Path:
     if not target.name:
         raise ValueError("it names no file")
     return target.with_name(f".{target.name}.{os.getpid()}.part")

@@ -98,7 +98,7 @@ def environment(**extra: str) -> dict[str, str]:
         k: v for k, v in os.environ.items() if k not in ("NO_COLOR", "FORCE_COLOR", "COLUMNS", "ASSENT_DEBUG")
     }
     path = os.pathsep.join(filter(None, [str(ROOT / "src"), base.get("PYTHONPATH", "")]))
-    return {**base, "PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1", **extra}
+    return {**base, "PYTHONPATH": path, **extra}
 
 
 @pytest.fixture

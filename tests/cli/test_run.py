@@ -7,13 +7,14 @@ import signal
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 from xml.etree import ElementTree
 
 import msgspec
 import pytest
 
-from assent.ir.result import ProposalResult
+from assent.cli.run import exit_code
+from assent.ir.result import Outcome, ProposalResult
 
 Assent = Callable[..., Any]
 Plan = Callable[..., Path]
@@ -92,6 +93,30 @@ def test_every_outcome_has_its_exit_code(
     assert as_json.json["outcome"] == outcome
     assert outcome in plain.out
     assert "Traceback" not in plain.err
+
+
+def test_every_outcome_there_is_has_an_exit_code() -> None:
+    codes = {outcome: exit_code(outcome) for outcome in get_args(Outcome)}
+
+    assert codes == {
+        "succeeded": 0,
+        "partial": 1,
+        "aborted": 1,
+        "refused": 3,
+        "canceled": 1,
+        "budget": 1,
+        "waiting": 4,
+    }
+
+
+def test_a_log_that_cannot_keep_up_is_said_and_the_result_stands(
+    assent: Assent, plan: Plan, tools: Path
+) -> None:
+    done = assent("run", plan({"id": "a", "tool": "look"}), "--tools", tools, "--log", "/dev/full", "--json")
+
+    assert done.code == 0
+    assert done.json["outcome"] == "succeeded"
+    assert "not every event could be recorded" in done.err
 
 
 def test_a_refused_plan_names_the_ids(assent: Assent, plan: Plan, tools: Path) -> None:
@@ -196,6 +221,11 @@ def test_hostile_names_and_errors_are_shown_not_obeyed(assent: Assent, plan: Pla
             assert character not in done.out + done.err
         assert "\\e]0;owned" in done.out
         assert "[red]x[/red]" in done.out
+        as_json = assent(*arguments, "--json")
+        assert "\u202e" not in as_json.out
+        assert evil in json.dumps(as_json.json, ensure_ascii=False).replace("\\u001b", "\x1b").replace(
+            "\\u0007", "\x07"
+        )
 
 
 def test_ten_thousand_actions_are_summed_up(assent: Assent, plan: Plan, tools: Path) -> None:

@@ -90,7 +90,8 @@ def test_colour_can_be_declined(tmp_path: Path, plan: Plan, tools: Path, env: di
 
     assert code == 1
     assert not COLOUR.search(seen)
-    assert "✗ no" in seen.decode()
+    assert "✗ " in seen.decode()
+    assert "failed" in seen.decode()
 
 
 def test_ctrl_c_on_a_terminal_shows_the_tree_so_far(tmp_path: Path, plan: Plan, tools: Path) -> None:

@@ -192,7 +192,9 @@ class Trial:
         self._printed = printed.getvalue() or None
 
     def _check_all_output_is_shown(self, place: str) -> None:
-        assert self._printed is None, f"before {place} a block printed what the page does not show:\n{self._printed}"
+        assert self._printed is None, (
+            f"before {place} a block printed what the page does not show:\n{self._printed}"
+        )
 
     def _read_json(self, block: Block, place: str) -> None:
         for document in block.text.splitlines() if block.title and "jsonl" in block.title else [block.text]:
@@ -202,7 +204,7 @@ class Trial:
                 assert not unknown, f"{place}: fields that mean nothing: {unknown}"
 
     def _type_in(self, block: Block, place: str) -> None:
-        assert block.text.startswith("$ assent"), f"{place}: a console block starts with `$ assent`; else use sh"
+        assert block.text.startswith("$ "), f"{place}: a console block starts with a command, `$ ...`"
         for command, expected in _commands(block.text):
             done = subprocess.run(
                 ["sh", "-c", f"(exit {self._exit_code}); {command}"],
@@ -251,7 +253,8 @@ def _commands(text: str) -> Iterator[tuple[str, str]]:
 def _compare(expected: str, actual: str, place: str) -> None:
     wanted, got = _plain(expected), _plain(actual)
     pattern = "".join(
-        r"(?:.*\n)*?" if line == "..." else re.escape(line).replace(r"\.\.\.", ".*") + r"\n" for line in wanted
+        r"(?:.*\n)*?" if line == "..." else re.escape(line).replace(r"\.\.\.", ".*") + r"\n"
+        for line in wanted
     )
     if re.fullmatch(pattern, "".join(f"{line}\n" for line in got)) is None:
         raise AssertionError(

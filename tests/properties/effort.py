@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Mapping
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, Phase, settings
 
 SOAK = os.environ.get("ASSENT_SOAK") == "1"
 
@@ -26,6 +26,8 @@ def examples(count: int) -> settings:
         derandomize=not SOAK,
         deadline=None,
         database=None,
+        phases=[Phase.explicit, Phase.generate, Phase.shrink],
+        report_multiple_bugs=False,
         suppress_health_check=list(HealthCheck),
     )
 

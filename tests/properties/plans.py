@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
+from hypothesis import given
 from hypothesis import strategies as st
 
 from assent import (
@@ -22,6 +23,7 @@ from assent import (
     RateLimitTool,
     RequireState,
 )
+from tests.properties.effort import examples
 
 Json = Any
 Wire = dict[str, Any]
@@ -32,7 +34,23 @@ GHOST = "ghost"
 """A key that nothing ever writes."""
 WHERE = "where"
 """A key whose value is the name of another key, for writes whose target only shows when they run."""
-VALUES: Sequence[Json] = (0, 1, 2, 1.0, 2.5, -1, True, False, None, "", "text", "xt", [1, "text"], {"xt": 1}, [])
+VALUES: Sequence[Json] = (
+    0,
+    1,
+    2,
+    1.0,
+    2.5,
+    -1,
+    True,
+    False,
+    None,
+    "",
+    "text",
+    "xt",
+    [1, "text"],
+    {"xt": 1},
+    [],
+)
 OPERATORS = ("eq", "neq", "gt", "lt", "gte", "lte", "exists", "not_exists", "contains")
 
 
@@ -166,8 +184,34 @@ class Case:
         return self.proposal["actions"]  # type: ignore[no-any-return]
 
 
-MOODS = ("clean", "failing", "failing", "faulty", "faulty", "wild", "broken")
-"""Everything fine; tools fail; conditions fail; both; refused whole."""
+MOODS: tuple[tuple[str, int], ...] = (
+    ("clean", 0),
+    ("clean", 60),
+    ("failing", 0),
+    ("failing", 60),
+    ("failing", 80),
+    ("faulty", 0),
+    ("faulty", 60),
+    ("faulty", 80),
+    ("wild", 0),
+    ("wild", 60),
+    ("wild", 80),
+    ("broken", 60),
+)
+"""What is wrong with a plan, and how many percent of its actions abort it when they fail.
+
+clean: nothing; failing: tools fail; faulty: conditions and limits are not met; wild: both; broken: it has no
+order. Plans that never abort are the ones that run most in parallel.
+"""
+
+
+def for_each_mood(check: Callable[[Case], None], count: int, **options: Any) -> None:
+    """Put a check through about `count` cases, the same number in each mood: left to itself the search would
+    favour some. `options` are those of `cases`."""
+    moods = [m for m in MOODS if options.get("tools_fail", True) or m[0] not in ("failing", "wild")]
+    for mood, abort_percent in moods:
+        made = cases(mood=mood, abort_percent=abort_percent, **options)
+        examples(-(-count // len(moods)))(given(made)(check))()
 
 
 class Dice:
@@ -193,7 +237,8 @@ class Dice:
 def cases(
     draw: Any,
     *,
-    moods: Sequence[str] = MOODS,
+    mood: str,
+    abort_percent: int,
     tools_fail: bool = True,
     foreseeable: bool = False,
     max_size: int = 9,
@@ -202,8 +247,9 @@ def cases(
     from tests.properties.reference import Reference
 
     dice = Dice(draw)
-    mood = dice.pick(moods)
-    layout = _Layout(dice, mood, foreseeable=foreseeable, size=dice.number(2, max_size))
+    layout = _Layout(
+        dice, mood, abort_percent=abort_percent, foreseeable=foreseeable, size=dice.number(4, max_size)
+    )
     case = Case(
         proposal={"id": "plan", "actions": layout.actions},
         scripts=_scripts(dice, layout.actions, fail=tools_fail and mood in ("failing", "wild")),
@@ -224,11 +270,13 @@ def cases(
 class _Layout:
     """Actions with their edges and writes."""
 
-    def __init__(self, dice: Dice, mood: str, *, foreseeable: bool, size: int) -> None:
+    def __init__(self, dice: Dice, mood: str, *, abort_percent: int, foreseeable: bool, size: int) -> None:
         self.dice = dice
         self.is_bad = mood in ("faulty", "wild")
         self.foreseeable = foreseeable
         self.ids = [f"a{i}" for i in range(size)]
+        self.abort_percent = abort_percent
+        self.effect_percent = dice.pick((70, 30))
         # Edges point from later to earlier in a hidden order, so the list itself may name consumers first.
         self.hidden = list(range(size))
         if dice.chance(50):
@@ -244,16 +292,19 @@ class _Layout:
 
     def _action(self, i: int, earlier: list[Wire]) -> Wire:
         dice = self.dice
-        kind = dice.pick(("tool_call", "tool_call", "tool_call", "state_write", "state_read", "assertion"))
+        kind = dice.pick(
+            ("tool_call", "tool_call", "tool_call", "tool_call", "state_write", "state_read", "assertion")
+        )
         action: Wire = {"id": self.ids[i], "type": kind}
         if kind == "tool_call":
             action["tool"] = self._tool()
             action["parameters"] = {"n": dice.number(0, 2)}
-            if dice.chance(60):
+            if dice.chance(self.effect_percent):
                 action["expected_effects"] = {
-                    key: dice.pick(VALUES) for key in dict.fromkeys(dice.pick(KEYS) for _ in range(dice.number(1, 2)))
+                    key: dice.pick(VALUES)
+                    for key in dict.fromkeys(dice.pick(KEYS) for _ in range(dice.number(1, 2)))
                 }
-            if action["tool"] in ("ask", "put") and dice.chance(70):
+            if action["tool"] in ("ask", "take_back") and dice.chance(70):
                 action["idempotent"] = True
             if self.is_bad and dice.chance(10):
                 action["parameters"] = dice.pick(({"n": "2"}, {}, {"n": 1, "x": "danger"}))
@@ -268,7 +319,8 @@ class _Layout:
             action["read_set"] = [dice.pick(KEYS)]
         if dice.chance(10):
             action["write_set"] = [dice.pick(KEYS)]
-        action["failure_behavior"] = dice.pick(("abort", "abort", "skip", "retry"))
+        aborts = dice.chance(self.abort_percent)
+        action["failure_behavior"] = "abort" if aborts else dice.pick(("skip", "retry"))
         if action["failure_behavior"] == "retry":
             action["max_retries"] = dice.number(0, 2)
         return action
@@ -277,7 +329,7 @@ class _Layout:
         if self.is_bad and self.dice.chance(5):
             return "nobody"
         names = [n for n in TOOLS if n != "take_back" and not (self.foreseeable and n == "peek")]
-        return str(self.dice.pick((*names, "ask", "put")))
+        return str(self.dice.pick((*names, "ask", "send", "send", "send")))
 
     def _edges(self, action: Wire, earlier: list[Wire]) -> None:
         dice = self.dice
@@ -320,10 +372,10 @@ class _Layout:
         for action in self.actions:
             if action.get("tool") != "send":
                 continue
-            if dice.chance(50):
+            if dice.chance(60):
                 of = f"${action['id']}.output.n"
                 action["compensation"] = {"type": "tool", "tool": "take_back", "parameters": {"of": of}}
-            elif spare and spare != [action["id"]] and dice.chance(50):
+            elif spare and spare != [action["id"]]:
                 target = dice.pick([name for name in spare if name != action["id"]])
                 action["compensation"] = {"type": "action_ref", "action_id": target}
             if self.is_bad and dice.chance(10):
@@ -333,10 +385,13 @@ class _Layout:
 def _scripts(dice: Dice, actions: list[Wire], *, fail: bool) -> dict[str, Script]:
     names = [a["id"] for a in actions] + [f"{a['id']}.compensation" for a in actions if "compensation" in a]
     scripts: dict[str, Script] = {}
-    for name in names:
+    for at, name in enumerate(names):
         attempts: tuple[Any, ...] = ()
-        if fail and dice.chance(35):
-            attempts = tuple(dice.pick(("fail", "lost", "fatal", "junk")) for _ in range(dice.number(1, 3)))
+        # Late rather than early, so that there is something to undo.
+        if fail and dice.chance(15 + 60 * at // len(names)):
+            attempts = tuple(
+                dice.pick(("fail", "lost", "lost", "fatal", "junk")) for _ in range(dice.number(1, 3))
+            )
         scripts[name] = Script(attempts, delays_ms=(dice.number(0, 5), dice.number(0, 5)))
     return scripts
 
@@ -355,7 +410,9 @@ class Conditions:
 
     def add_along(self, smooth: Any) -> None:
         """Go through the plan as it would run if all went well, adding conditions on the way."""
-        for action in smooth.in_order():
+        may_fail = self.may_fail
+        for at, action in enumerate(smooth.in_order()):
+            self.may_fail = may_fail and at >= len(smooth.order) // 3
             state = smooth.state
             if self.dice.chance(40):
                 action["preconditions"] = [self._precondition(state) for _ in range(self.dice.number(1, 2))]
@@ -371,6 +428,8 @@ class Conditions:
                 actual = state.get(action["parameters"]["key"])
                 wrong = self.may_fail and self.dice.chance(30)
                 action["parameters"]["expected"] = self.dice.pick(VALUES) if wrong else actual
+                if "$" in repr(actual):
+                    action["references"] = False
             smooth.go_on()
 
     def _precondition(self, state: dict[str, Json]) -> Wire:
@@ -390,7 +449,9 @@ class Conditions:
         key = self.dice.pick(KEYS)
         if self.may_fail and self.dice.chance(30):
             # Version 0 is before everything: the key has changed since, if it exists at all.
-            return self.dice.pick(({"key": key, "read_version": 0}, {"key": key, "expected_value": "unlikely"}))  # type: ignore[no-any-return]
+            return self.dice.pick(
+                ({"key": key, "read_version": 0}, {"key": key, "expected_value": "unlikely"})
+            )  # type: ignore[no-any-return]
         return {"key": key, "expected_value": state[key]} if key in state else {"key": key}
 
 
@@ -431,13 +492,16 @@ def _surroundings(dice: Dice, case: Case, *, foreseeable: bool) -> Case:
             (
                 {"denied_tools": ["take*"], "max_actions": 9},
                 {"allowed_tools": ["*"], "allowed_state_keys": ["k*", WHERE, GHOST]},
-                *([{"allowed_tools": ["ask", "p*"]}, {"allowed_state_keys": ["k0"]}, {"max_actions": 2}] * may_fail),
+                *(
+                    [{"allowed_tools": ["ask", "p*"]}, {"allowed_state_keys": ["k0"]}, {"max_actions": 2}]
+                    * may_fail
+                ),
             )
         )
     budget: Wire | None = None
-    if dice.chance(25):
+    if dice.chance(35):
         generous = {"max_actions": 20, "max_tool_calls": 20}
-        tight = {dice.pick(("max_actions", "max_tool_calls")): dice.number(0, 5)}
+        tight = {dice.pick(("max_actions", "max_tool_calls")): dice.number(0, 6)}
         budget = tight if may_fail else generous
     if may_fail:
         if session == "open" and dice.chance(10):

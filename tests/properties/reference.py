@@ -55,8 +55,9 @@ class Reference:
             for a in case.actions
             if a.get("compensation", {}).get("type") == "action_ref"
         }
-        self.is_refused = _is_refused(case)
-        self.order = [] if self.is_refused else serial_order(case.actions, self.targets)
+        self.has_no_order = case.mood == "broken"
+        self.is_refused = self.has_no_order or _is_refused(case)
+        self.order = [] if self.has_no_order else serial_order(case.actions, self.targets)
 
     # Running
 
@@ -88,7 +89,7 @@ class Reference:
         action = self._in_hand
         assert action is not None
         self.endings[action["id"]] = ending = self._run(action)
-        for key in _writes(action):
+        for key in writes(action):
             self._last_writer[key] = action["id"]
         if ending.status == "succeeded":
             for key, value in ending.changes.items():
@@ -120,7 +121,9 @@ class Reference:
         tool = TOOLS.get(action.get("tool", ""))
         effects = action.get("expected_effects", {})
         remembered = repr((action.get("tool"), sorted(parameters.items(), key=repr)))
-        shares_answer = tool is not None and action.get("idempotent") and (tool.idempotent or tool.risk == "idempotent")
+        shares_answer = (
+            tool is not None and action.get("idempotent") and (tool.idempotent or tool.risk == "idempotent")
+        )
         if shares_answer and remembered in self._answers:
             return Ending("succeeded", self._answers[remembered], dict(effects))
         if tool is not None and tool.cache_ttl_secs and remembered in self._cached:
@@ -243,8 +246,6 @@ class Reference:
     def _gates(self, action: Wire, parameters: Wire) -> None:
         self._capabilities(action, parameters)
         self._validation(action, parameters)
-        if self.case.session == "closed":
-            raise _Rejected
         specs = (*self.case.policies, *self.case.session_policies)
         if any([self._denies(spec, action, parameters) for spec in specs]):
             self._denied = True
@@ -264,13 +265,13 @@ class Reference:
                 raise _Rejected
         keys = capabilities.get("allowed_state_keys")
         if keys is not None:
-            touched = {*_reads(action), *_writes(action)}
+            touched = {*reads(action), *writes(action)}
             if action["type"] != "tool_call" and isinstance(parameters.get("key"), str):
                 touched.discard(action["parameters"]["key"])
                 touched.add(parameters["key"])
                 if parameters["key"] != action["parameters"]["key"]:
                     others = {**action, "type": "tool_call"}
-                    touched |= {*_reads(others), *_writes(others)}
+                    touched |= {*reads(others), *writes(others)}
             if any(not any(_fits(key, p) for p in keys) for key in touched):
                 raise _Rejected
 
@@ -376,7 +377,11 @@ def holds(precondition: Wire, state: dict[str, Json]) -> bool:
     if operator in ("gt", "lt", "gte", "lte"):
         if any(type(v) not in (int, float) for v in (actual, wanted)):
             return False
-        return bool({"gt": actual > wanted, "lt": actual < wanted, "gte": actual >= wanted, "lte": actual <= wanted}[operator])
+        return bool(
+            {"gt": actual > wanted, "lt": actual < wanted, "gte": actual >= wanted, "lte": actual <= wanted}[
+                operator
+            ]
+        )
     if operator == "contains":
         if isinstance(actual, list):
             return any(same(item, wanted) for item in actual)
@@ -384,7 +389,7 @@ def holds(precondition: Wire, state: dict[str, Json]) -> bool:
     return {"eq": same(actual, wanted), "neq": not same(actual, wanted), "exists": True}.get(operator, False)
 
 
-def _reads(action: Wire) -> list[str]:
+def reads(action: Wire) -> list[str]:
     keys = [*action.get("state_dependencies", ()), *action.get("read_set", ())]
     keys += [p["key"] for p in action.get("preconditions", ())]
     keys += [a["key"] for a in action.get("assumptions", ())]
@@ -393,7 +398,7 @@ def _reads(action: Wire) -> list[str]:
     return keys
 
 
-def _writes(action: Wire) -> list[str]:
+def writes(action: Wire) -> list[str]:
     keys = [*action.get("write_set", ()), *action.get("expected_effects", {})]
     if action["type"] == "state_write" and "key" in action["parameters"]:
         keys.append(action["parameters"]["key"])
@@ -404,7 +409,9 @@ def _named(action: Wire) -> list[str]:
     """Actions that this one names: its explicit edges."""
     found = list(action.get("dependencies", ()))
     if action.get("references", True):
-        found += [m[2] for text in _texts(action["parameters"]) for m in _REFERENCE.finditer(text) if not m[1]]
+        found += [
+            m[2] for text in _texts(action["parameters"]) for m in _REFERENCE.finditer(text) if not m[1]
+        ]
     return found
 
 
@@ -436,8 +443,6 @@ def serial_order(actions: list[Wire], targets: set[str]) -> list[str]:
 
 
 def _is_refused(case: Case) -> bool:
-    names = [a["id"] for a in case.actions]
+    """Whether a plan that has an order is refused all the same."""
     most = (case.capabilities or {}).get("max_actions")
-    if case.mood == "broken" or len(set(names)) < len(names):
-        return True
-    return most is not None and len(names) > most
+    return case.session == "closed" or (most is not None and len(case.actions) > most)

@@ -7,7 +7,16 @@ from collections import Counter
 from copy import deepcopy
 from typing import Any
 
-from assent import CapabilitySet, CostBudget, ProposalResult, Runtime, Scope, ToolContext, ToolError, ToolSchema
+from assent import (
+    CapabilitySet,
+    CostBudget,
+    ProposalResult,
+    Runtime,
+    Scope,
+    ToolContext,
+    ToolError,
+    ToolSchema,
+)
 from assent.verify.report import Report
 from tests.properties.plans import TOOLS, Case, Script, ToolKind
 from tests.properties.reference import answer_of
@@ -30,7 +39,10 @@ class World:
         self.case = case
         self.calls: Counter[str] = Counter()
         """Attempts by action id."""
+        self.received: dict[str, dict[str, Any]] = {}
+        """Parameters of the last attempt, by action id."""
         self.running: set[str] = set()
+        self.most_at_once = 0
         self.runtime = Runtime(
             schedule=schedule,
             max_concurrency=case.max_concurrency,
@@ -66,6 +78,7 @@ class World:
 
         async def waiting(parameters: dict[str, Any], context: ToolContext) -> Any:
             self.running.add(context.action_id)
+            self.most_at_once = max(self.most_at_once, len(self.running))
             try:
                 await asyncio.sleep(self._script(context).delay_s(self.calls[context.action_id]))
                 return self._answer(kind, parameters, context)
@@ -88,6 +101,7 @@ class World:
         self.calls[context.action_id] += 1
         if kind.fails_on is not None and not self.case.tools_are_sound:
             went = "fail" if parameters.get("n") == kind.fails_on else "ok"
+        self.received[context.action_id] = deepcopy(parameters)
         output = answer_of(deepcopy(parameters))
         # The caller must not feel this.
         parameters.clear()
@@ -108,4 +122,6 @@ class World:
 
     async def execute(self) -> ProposalResult:
         """What comes of it."""
-        return await self.runtime.execute(deepcopy(self.case.proposal), session=self.session, scope=self.scope)
+        return await self.runtime.execute(
+            deepcopy(self.case.proposal), session=self.session, scope=self.scope
+        )

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import re
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assent.render.text import clean, columns, count, duration, listing, shorten, value
+from assent.render.text import clean, clean_json, columns, count, duration, listing, shorten, value
 
 STEERS = re.compile(
     "[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ud800-\udfff\U000e0001-\U000e007f]"
@@ -33,6 +34,16 @@ def test_ordinary_text_of_any_language_stays() -> None:
 def test_lines_are_kept_only_where_asked_for() -> None:
     assert clean("a\r\nb\nc", lines=True) == "a\nb\nc"
     assert clean("a\rb", lines=True) == "a\\rb"
+
+
+@given(st.dictionaries(ANY_TEXT, ANY_TEXT, max_size=3))
+def test_json_means_the_same_after_cleaning(value: dict[str, str]) -> None:
+    text = json.dumps(value, ensure_ascii=False, indent=1)
+
+    cleaned = clean_json(text)
+
+    assert json.loads(cleaned) == value
+    assert not STEERS.search(cleaned.replace("\n", ""))
 
 
 @given(ANY_TEXT)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from assent import Runtime, ToolError
+from assent import Runtime, ToolError, ToolSchema
 from tests.runtime.plans import Recorder, call, claim, data_of, kinds, plan, statuses, tool_of, write
 
 
@@ -292,8 +292,6 @@ async def test_effects_are_written_once_after_the_attempt_that_succeeds(recorder
 
 
 async def test_a_tool_of_which_only_the_schema_is_known_has_no_handler() -> None:
-    from assent import ToolSchema
-
     rt = Runtime()
     rt.register(ToolSchema(name="ghost"))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -35,7 +36,9 @@ async def test_actions_over_the_budget_are_skipped(schedule: Any) -> None:
 async def test_a_budget_that_is_just_enough_lets_the_plan_succeed(recorder: Recorder, schedule: Any) -> None:
     rt = Runtime(
         tools=[recorder.tool("note")],
-        budget=CostBudget(max_tool_calls=2, max_actions=3, max_duration_ms=60_000, max_tokens=1, max_cost=0.1),
+        budget=CostBudget(
+            max_tool_calls=2, max_actions=3, max_duration_ms=60_000, max_tokens=1, max_cost=0.1
+        ),
         schedule=schedule,
     )
 
@@ -52,7 +55,9 @@ async def test_an_action_on_the_state_is_no_tool_call() -> None:
     assert result.outcome == "succeeded"
 
 
-async def test_after_the_budget_is_spent_everything_is_skipped_also_what_costs_nothing(recorder: Recorder) -> None:
+async def test_after_the_budget_is_spent_everything_is_skipped_also_what_costs_nothing(
+    recorder: Recorder,
+) -> None:
     rt = Runtime(tools=[recorder.tool("note")], budget=CostBudget(max_tool_calls=0))
 
     result = await rt.execute(plan(call("a", "note"), write("b", "k", 1, dependencies=[])))
@@ -74,8 +79,6 @@ async def test_what_the_time_limit_lets_start_may_end(recorder: Recorder) -> Non
     """The limit decides who starts; stopping work in flight is what an action's own time limit is for."""
 
     async def outlast() -> str:
-        import asyncio
-
         await asyncio.sleep(0.03)
         return "done"
 

@@ -12,7 +12,9 @@ from assent import Cancel, Runtime, ToolContext
 from tests.runtime.plans import Recorder, call, claim, data_of, kinds, plan, statuses, tool_of, write
 
 
-async def test_a_run_that_was_canceled_before_it_began_starts_nothing(recorder: Recorder, schedule: Any) -> None:
+async def test_a_run_that_was_canceled_before_it_began_starts_nothing(
+    recorder: Recorder, schedule: Any
+) -> None:
     rt = Runtime(tools=[recorder.tool("note")], schedule=schedule)
     cancel = Cancel()
     cancel.cancel("changed my mind")
@@ -38,7 +40,9 @@ async def test_a_soft_cancel_lets_what_has_started_end_and_keeps_the_state(sched
     rt = Runtime(tools=[tool_of("work", cancel_and_finish)], schedule=schedule)
 
     result = await rt.execute(
-        plan(write("a", "k", 1), call("b", "work", dependencies=["a"]), write("c", "k", 2, dependencies=["b"])),
+        plan(
+            write("a", "k", 1), call("b", "work", dependencies=["a"]), write("c", "k", 2, dependencies=["b"])
+        ),
         cancel=cancel,
     )
 
@@ -85,7 +89,9 @@ async def test_a_hard_cancel_stops_what_is_in_flight(schedule: Any) -> None:
     assert result["a"].error == "canceled: enough"
 
 
-async def test_an_effect_that_was_stopped_in_flight_is_unknown_and_waits_for_a_decision(schedule: Any) -> None:
+async def test_an_effect_that_was_stopped_in_flight_is_unknown_and_waits_for_a_decision(
+    schedule: Any,
+) -> None:
     cancel = Cancel()
 
     async def hang() -> None:
@@ -227,7 +233,11 @@ async def test_cancelling_the_surrounding_task_ends_the_run_in_order_and_passes_
     rt = Runtime(tools=[tool_of("hang", hang, risk="read_only")], schedule=schedule)
     task = asyncio.create_task(
         rt.execute(
-            plan(write("a", "k", 1), call("b", "hang", dependencies=["a"]), write("c", "k", 2, dependencies=["b"]))
+            plan(
+                write("a", "k", 1),
+                call("b", "hang", dependencies=["a"]),
+                write("c", "k", 2, dependencies=["b"]),
+            )
         )
     )
     await began.wait()
@@ -252,7 +262,9 @@ async def test_an_abort_after_a_soft_cancel_is_still_an_abort() -> None:
     rt = Runtime(tools=[tool_of("fail", fail)], state={"k": 0})
 
     result = await rt.execute(
-        plan(write("a", "k", 1), call("b", "fail", dependencies=["a"]), claim("c", "k", 1, dependencies=["b"])),
+        plan(
+            write("a", "k", 1), call("b", "fail", dependencies=["a"]), claim("c", "k", 1, dependencies=["b"])
+        ),
         cancel=cancel,
     )
 

@@ -48,7 +48,9 @@ async def test_a_denied_tool_is_denied_also_when_it_is_allowed(recorder: Recorde
         ("*", "anything", "succeeded"),
     ],
 )
-async def test_a_pattern_means_what_is_written(recorder: Recorder, pattern: str, tool: str, status: str) -> None:
+async def test_a_pattern_means_what_is_written(
+    recorder: Recorder, pattern: str, tool: str, status: str
+) -> None:
     rt = Runtime(tools=[recorder.tool(tool)], capabilities=CapabilitySet(allowed_tools=[pattern]))
 
     result = await rt.execute(plan(call("a", tool)))
@@ -79,7 +81,9 @@ async def test_an_empty_list_of_tools_allows_none_but_the_state(recorder: Record
     ],
     ids=lambda a: "+".join(sorted(a.keys() - {"id", "parameters"})) + ":" + a["type"],
 )
-async def test_a_key_that_is_not_allowed_rejects_the_action_wherever_it_stands(action: dict[str, Any]) -> None:
+async def test_a_key_that_is_not_allowed_rejects_the_action_wherever_it_stands(
+    action: dict[str, Any],
+) -> None:
     rt = Runtime(capabilities=CapabilitySet(allowed_state_keys=["public.*"]))
 
     result = await rt.execute(plan(action))
@@ -105,9 +109,7 @@ async def test_a_plan_with_more_actions_than_allowed_is_refused_whole(recorder: 
 
     assert enough.outcome == "succeeded"
     assert too_many.outcome == "refused"
-    assert (
-        too_many.error == "capability denied: the proposal has 3 actions, at most 2 are allowed"
-    )
+    assert too_many.error == "capability denied: the proposal has 3 actions, at most 2 are allowed"
     assert set(statuses(too_many).values()) == {"rejected"}
     assert recorder.names == ["note", "note"]
 

@@ -239,7 +239,9 @@ async def test_an_action_on_the_state_needs_a_key(kind: str, parameters: dict[st
 
 
 @pytest.mark.parametrize("mode", ["streaming", "long_running"])
-async def test_an_invocation_mode_that_is_not_built_is_rejected_clearly(recorder: Recorder, mode: str) -> None:
+async def test_an_invocation_mode_that_is_not_built_is_rejected_clearly(
+    recorder: Recorder, mode: str
+) -> None:
     rt = Runtime(tools=[recorder.tool("watch")])
 
     result = await rt.execute(plan(call("a", "watch", invocation_mode=mode)))
@@ -275,7 +277,10 @@ async def test_events_say_which_kind_of_gate_said_no(recorder: Recorder) -> None
     rt = Runtime(tools=[recorder.tool("note")], policies=[("quiet", DenyTool(tool="note"))])
 
     await rt.execute(
-        plan(call("policy", "note", failure_behavior="skip"), call("validation", "nope", failure_behavior="skip"))
+        plan(
+            call("policy", "note", failure_behavior="skip"),
+            call("validation", "nope", failure_behavior="skip"),
+        )
     )
 
     assert kinds(rt, "policy") == ["policy_violation"]

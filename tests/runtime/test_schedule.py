@@ -304,7 +304,14 @@ async def test_an_empty_plan_succeeds(schedule: Any) -> None:
         ([write("a", "k", "$ghost.output")], "'ghost'"),
         ([write("a", "k", compensation={"type": "action_ref", "action_id": "ghost"})], "'ghost'"),
     ],
-    ids=["duplicate id", "unknown dependency", "itself", "cycle", "unknown reference", "unknown compensation"],
+    ids=[
+        "duplicate id",
+        "unknown dependency",
+        "itself",
+        "cycle",
+        "unknown reference",
+        "unknown compensation",
+    ],
 )
 async def test_a_plan_that_cannot_be_ordered_is_refused_with_the_ids_named(
     actions: list[dict[str, Any]], named: str

@@ -93,7 +93,9 @@ async def test_a_rule_that_counts_counts_in_its_own_session_only(recorder: Recor
     for session in sessions:
         rt.add_policy("seldom", RateLimitTool(tool="mail", max_calls=1, interval_secs=600), session=session)
 
-    outcomes = [(await rt.execute(plan(call("a", "mail")), session=s)).outcome for s in [*sessions, sessions[0]]]
+    outcomes = [
+        (await rt.execute(plan(call("a", "mail")), session=s)).outcome for s in [*sessions, sessions[0]]
+    ]
 
     assert outcomes == ["succeeded", "succeeded", "aborted"]
 

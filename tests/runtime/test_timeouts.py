@@ -212,7 +212,9 @@ async def test_an_error_within_the_limit_is_the_tools_own(recorder: Recorder) ->
     assert result["a"].error == "ValueError: no"
 
 
-async def test_a_timeout_of_an_idempotent_tool_is_tried_again_and_at_the_end_unknown(recorder: Recorder) -> None:
+async def test_a_timeout_of_an_idempotent_tool_is_tried_again_and_at_the_end_unknown(
+    recorder: Recorder,
+) -> None:
     rt = Runtime(tools=[recorder.tool("put", hang, risk="idempotent")])
 
     result = await rt.execute(plan(call("a", "put", timeout_ms=20, failure_behavior="retry", max_retries=1)))

@@ -27,11 +27,14 @@ def graph(output: Output, plan: str, target: str, result_file: str | None) -> in
 
     proposal = load_plan(plan)
     result = load_result(result_file) if result_file is not None else None
+    names = {action.id for action in proposal.actions}
     faults = Graph(proposal.actions).faults
     if faults:
         for fault in faults[:20]:
             output.talk(f"The plan is refused: {fault.message}.")
         return 3
+    if result is not None and result.results and not {r.action_id for r in result.results} & names:
+        output.talk("Note: the result belongs to another plan; none of its actions is in this one.")
     drawing = draw_graph(proposal, result, title="standard input" if plan == "-" else plan)
     if target == "-":
         output.write(drawing)

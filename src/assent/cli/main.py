@@ -51,8 +51,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         code = cli.main(given, prog_name="assent", standalone_mode=False, obj=output)
         return code if isinstance(code, int) else 0
-    except BrokenPipeError:
-        # Only help texts get here; commands hang up by themselves.
+    except (BrokenPipeError, SystemExit):
+        # Nobody reads the help text any more, and click would exit with 1; commands hang up by themselves.
         return 0
     except (KeyboardInterrupt, click.Abort):
         output.talk("Interrupted.")

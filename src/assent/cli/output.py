@@ -112,18 +112,25 @@ class Output:
 def _console(stream: TextIO) -> Console:
     from rich.console import Console
 
+    class OwnConsole(Console):
+        def on_broken_pipe(self) -> None:
+            # rich would exit with 1; whether that is right only the command knows.
+            raise BrokenPipeError
+
     width = None if stream.isatty() or os.environ.get("COLUMNS", "").isdigit() else _PLAIN_WIDTH
     # Everything shown here is data: no markup, emoji codes or guessed highlighting in it means anything.
-    return Console(file=stream, width=width, highlight=False, markup=False, emoji=False)
+    return OwnConsole(file=stream, width=width, highlight=False, markup=False, emoji=False)
 
 
 def to_json(value: Any, *, indent: bool = False) -> str:
-    """Any of our structures as JSON text."""
+    """Any of our structures as JSON text, without anything in it that a terminal would obey."""
     import msgspec
+
+    from assent.render.text import clean_json
 
     try:
         encoded = msgspec.json.encode(value)
-        return (msgspec.json.format(encoded, indent=2) if indent else encoded).decode()
+        return clean_json((msgspec.json.format(encoded, indent=2) if indent else encoded).decode())
     except UnicodeEncodeError:
         # A tool answered with half a character: JSON can carry it, as an escape.
         import json

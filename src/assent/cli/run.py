@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from assent.ir.result import ProposalResult
     from assent.render.history import History
 
-_EXIT = {"succeeded": 0, "refused": 3, "waiting": 4}
-_LINES = 300
+_EXIT: dict[str, int] = {"succeeded": 0, "refused": 3, "waiting": 4}
+_LINES = 150
 
 
 @click.command(short_help="Execute a plan.")
@@ -52,6 +52,7 @@ def run(
     """
     output.claim()
     from assent.app import check_writable, load_plan, open_app, write_file
+    from assent.errors import InputError
     from assent.render.history import History
     from assent.runtime.sync import run_sync
 
@@ -66,10 +67,18 @@ def run(
         result, stopped_by = run_sync(_execute(app, proposal, history, layers, title, output))
         final = app.runtime.state.snapshot()
     history.settle(result)
+    code = 128 + stopped_by if stopped_by and not result.succeeded else exit_code(result.outcome)
     if svg is not None:
         from assent.render.graph_svg import draw_graph
 
-        write_file(svg, draw_graph(proposal, result, title=title))
+        try:
+            write_file(svg, draw_graph(proposal, result, title=title))
+        except InputError as error:
+            # It could be written a moment ago. What ran has run, so its result is shown all the same.
+            output.talk(f"Error: {error}")
+            svg, code = None, code or 2
+    for failure in history.sink_failures:
+        output.talk(f"Warning: not every event could be recorded: {failure}")
     if as_json:
         import msgspec
 
@@ -80,9 +89,12 @@ def run(
         width = output.result_console().width
         output.show(draw_tree(history, layers, title=title, max_lines=_LINES, width=width))
         output.show(*_summary(result, history, log, svg))
-    if stopped_by and not result.succeeded:
-        return 128 + stopped_by
-    return _EXIT.get(result.outcome, 1)
+    return code
+
+
+def exit_code(outcome: str) -> int:
+    """The number that says how a run ended."""
+    return _EXIT.get(outcome, 1)
 
 
 def _layers(app: App, proposal: Proposal) -> Sequence[Sequence[str]]:
@@ -113,7 +125,9 @@ async def _execute(
     cancel = Cancel()
     stopped_by = 0
     loop = asyncio.get_running_loop()
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    before = {
+        number: signal.getsignal(number) or signal.SIG_DFL for number in (signal.SIGINT, signal.SIGTERM)
+    }
 
     def stop(number: signal.Signals) -> None:
         nonlocal stopped_by
@@ -121,7 +135,7 @@ async def _execute(
         for each, handler in before.items():
             # The second time is for those who cannot wait: it ends the process as it always does.
             loop.remove_signal_handler(each)
-            signal.signal(each, handler if each != signal.SIGINT else signal.default_int_handler)
+            signal.signal(each, signal.default_int_handler if each == signal.SIGINT else handler)
         output.talk("Stopping; what has not started will not start. (Once more to leave at once.)")
         cancel.cancel(f"stopped by {number.name}", hard=True)
 

@@ -85,9 +85,7 @@ def _mend(part: Part) -> Iterator[Advice]:
 
 
 def _go_on(part: Part, log: str) -> Iterator[Advice]:
-    again = (
-        f"assent run PLAN.json --tools TOOLS.py --log {shlex.quote(clean(log, 200)) if log else 'run.jsonl'}"
-    )
+    again = f"assent run PLAN.json --tools TOOLS.py --log {shlex.quote(clean(log)) if log else 'run.jsonl'}"
     match part.outcome:
         case "succeeded":
             yield Advice(
@@ -115,7 +113,7 @@ def _go_on(part: Part, log: str) -> Iterator[Advice]:
                 yield Advice(f"If it no longer runs: {listing(running)} may or may not have taken effect.")
             yield Advice(
                 "If it still runs, ask again later.",
-                f"assent explain {shlex.quote(clean(log, 200))}" if log else "",
+                f"assent explain {shlex.quote(clean(log))}" if log else "",
             )
         case _:
             yield Advice("To run the plan again:", again)

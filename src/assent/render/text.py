@@ -48,6 +48,21 @@ def clean(text: object, limit: int | None = None, *, lines: bool = False) -> str
     return shown if limit is None else shorten(shown, limit)
 
 
+def clean_json(text: str) -> str:
+    """JSON text that means the same, with everything that steers a terminal as an escape of JSON's own.
+
+    >>> clean_json('{"name": "\u202e"}')
+    '{"name": "\\\\u202e"}'
+    """
+    # Below the space there is only layout: inside strings JSON has escaped those already.
+    return _STEERS.sub(lambda match: match[0] if match[0] < " " else _as_json(match[0]), text)
+
+
+def _as_json(character: str) -> str:
+    units = character.encode("utf-16-be", "surrogatepass").hex()
+    return "".join(f"\\u{units[n : n + 4]}" for n in range(0, len(units), 4))
+
+
 def _visible(match: re.Match[str]) -> str:
     character = match[0]
     if character in _SHORT:

@@ -61,15 +61,15 @@ def draw_tree(
         now: The present in seconds since the epoch, to show how long running steps have been at it.
     """
     part = history.last or Part("")
-    tree = Tree(_head(part, layers, title, now), guide_style="dim")
-    every = [[part.step(action_id) for action_id in layer] for layer in layers]
-    undoing = [part.step(action_id) for action_id in part.compensated]
-    for step in part.steps.values():
-        if step.undoing is not None and step.id not in part.compensated:
-            undoing.append(step)
-    room = max(4, max_lines - 1 - (len(undoing) + 1 if undoing else 0))
+    every = [[part.steps.get(action_id) or Step(action_id) for action_id in layer] for layer in layers]
+    tree = Tree(_head(part, every, title, now), guide_style="dim")
+    undoing = [step for step in part.steps.values() if step.undoing is not None]
+    began = {action_id: n for n, action_id in enumerate(part.compensated)}
+    undoing.sort(key=lambda step: began.get(step.id, -1))
+    told = undoing[: max(1, max_lines // 3)]
+    room = max(4, max_lines - 1 - (len(told) + 2 if told else 0))
     shown = fit(every, room)
-    names = _widths((step for rows in shown for step in rows.shown), undoing)
+    names = _widths((step for rows in shown for step in rows.shown), told)
     for rows in shown:
         if not rows.shown:
             tree.add(_tally(rows.label, rows.hidden))
@@ -81,8 +81,11 @@ def draw_tree(
             branch.add(_tally(f"+{rows.hidden.total():,} more", rows.hidden))
     if undoing:
         branch = tree.add(Text("taking back", style="dim"))
-        for step in undoing[: max(1, max_lines // 2)]:
+        for step in told:
             branch.add(_undo_line(step, part.undone_in_ms(step.id), names, width))
+        if len(undoing) > len(told):
+            rest = Counter(step.undoing.status for step in undoing[len(told) :] if step.undoing is not None)
+            branch.add(_tally(f"+{rest.total():,} more", rest))
     return tree
 
 
@@ -128,7 +131,7 @@ def _closed(first: int, last: int, tally: Counter[str]) -> Rows:
     return Rows(label, (), tally.copy())
 
 
-def _head(part: Part, layers: Sequence[Sequence[str]], title: str, now: float | None) -> Text:
+def _head(part: Part, layers: Sequence[Sequence[Step]], title: str, now: float | None) -> Text:
     line = Text(no_wrap=True)
     if part.outcome is not None:
         look = outcome_mark(part.outcome)
@@ -137,10 +140,11 @@ def _head(part: Part, layers: Sequence[Sequence[str]], title: str, now: float | 
         look = MARKS["executing"]
         line.append(f"{look.sign} {look.word}", style=look.style)
     line.append(f"  {clean(title or part.proposal_id, 60)}", style="bold")
-    total = sum(map(len, layers))
-    facts = [count(total, "action"), count(len(layers), "layer")]
+    # A plan that was refused has actions, and no layers.
+    total = sum(map(len, layers)) or part.action_count or 0
+    facts = [count(total, "action"), *([count(len(layers), "layer")] if layers else [])]
     if part.outcome is None:
-        done = sum(1 for layer in layers for action_id in layer if part.step(action_id).ended is not None)
+        done = sum(1 for layer in layers for step in layer if step.ended is not None)
         facts[0] = f"{done:,} of {facts[0]}"
     end = part.ended or now
     if part.started is not None and end is not None:

@@ -74,6 +74,7 @@ class Run:
         self._cost = CostSummary()
         self._compensations: list[CompensationResult] = []
         self._irreversible: list[str] = []
+        self._waiting: list[Waiting] = []
         self._attempt = 0
         self._execution: Execution | None = None
 
@@ -92,7 +93,8 @@ class Run:
             if answer is not None:
                 self._attempt += 1
                 result = await self._once(answer, must_succeed)
-        if asked and not gave_up and self._wants_replan(result):
+        exhausted = asked > 0 and not gave_up and self._wants_replan(result)
+        if exhausted:
             self.emit("replan_exhausted", proposal.id, {"attempts": asked})
         result = msgspec.structs.replace(
             result,
@@ -101,7 +103,7 @@ class Run:
             irreversible=self._irreversible,
             replans=self._attempt,
         )
-        self._keep_trajectory(proposal, result)
+        self._keep_trajectory(proposal, result, exhausted)
         self._services.events.flush()
         return result
 
@@ -154,7 +156,8 @@ class Run:
     def _close(self, x: Execution, outcome: Outcome, error: str | None) -> ProposalResult:
         results = x.results[: x.size]
         self._cost = _added(self._cost, x)
-        waiting = [
+        # Of every attempt: a plan that works does not make an earlier effect any less unknown.
+        self._waiting += [
             Waiting(kind="unknown_outcome", action_id=r.action_id, reason=r.error or "")
             for r in results
             if r is not None and r.status == "unknown"
@@ -168,7 +171,7 @@ class Run:
             error=error,
             results=results,  # type: ignore[arg-type]
             cost=self._cost,
-            waiting=waiting,
+            waiting=list(self._waiting),
             irreversible=self._irreversible,
             compensations=self._compensations,
         )
@@ -179,6 +182,8 @@ class Run:
 
     def _wants_replan(self, result: ProposalResult) -> bool:
         if self._settings.replan is None or self._settings.replan_config.max_replans <= 0:
+            return False
+        if self._info.cancel is not None and self._info.cancel.requested:
             return False
         if result.outcome == "aborted":
             return True
@@ -200,7 +205,9 @@ class Run:
             attempt=asked,
             failed_actions=failed,
             completed_action_ids=[
-                r.action_id for r in result.results if r.status == "succeeded" and not r.rolled_back
+                r.action_id
+                for i, r in enumerate(result.results)
+                if r.status == "succeeded" and not r.rolled_back and i not in self._execution.graph.targets
             ],
             state=self._services.state.scoped(self._info.tenant).snapshot(),
             replans_remaining=config.max_replans - asked,
@@ -254,14 +261,14 @@ class Run:
 
     # Learning
 
-    def _keep_trajectory(self, original: Proposal, result: ProposalResult) -> None:
+    def _keep_trajectory(self, original: Proposal, result: ProposalResult, exhausted: bool) -> None:
         store = self._services.trajectories
         x = self._execution
-        if store is None or x is None or result.outcome == "refused":
+        if store is None or x is None or (result.outcome == "refused" and not self._attempt):
             return
-        outcome: TrajectoryOutcome = "success" if result.succeeded else "failed"
-        if self._attempt:
-            outcome = "replan_success" if result.succeeded else "replan_exhausted"
+        outcome: TrajectoryOutcome = "replan_exhausted" if exhausted else "failed"
+        if result.succeeded:
+            outcome = "replan_success" if self._attempt else "success"
         steps = [
             TrajectoryStep(
                 kind=f"action_{r.status}",
@@ -354,7 +361,9 @@ def _added(cost: CostSummary, x: Execution) -> CostSummary:
     for i, result in enumerate(x.results):
         if result is None or (result.status == "skipped" and i in x.graph.targets):
             continue
-        duration_ms += result.duration_ms or 0.0
+        if i not in x.graph.targets:
+            # A compensation's own time is counted where it ran, behind the plan's actions.
+            duration_ms += result.duration_ms or 0.0
         if i >= x.size:
             continue
         if result.status in ("succeeded", "failed", "unknown"):

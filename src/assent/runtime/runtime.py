@@ -319,7 +319,7 @@ class Runtime:
             for s in ranked
             if not s.valid
         )
-        if reasons:
+        if not any(s.valid for s in ranked):
             return _not_run(proposals[0].id, "refused", reasons)
         return _not_run(proposals[0].id, "canceled", "canceled before any candidate ran")
 

@@ -97,9 +97,11 @@ class Rehearsal:
         for i in graph.order:
             action = actions[i]
             in_doubt = False
-            if shares is not None and shares.is_spent:
-                self._refuse_share(i)
-                continue
+            if shares is not None:
+                if shares.is_spent:
+                    self._refuse_share(i)
+                    continue
+                in_doubt = shares.may_be_spent
             if needs[i] and (status or targets):
                 worst = self._worst_need(i)
                 if worst is not None:

@@ -18,7 +18,7 @@ Answer = Literal["yes", "maybe", "no"]
 class Shares:
     """Counts what a plan surely takes, and what it may take."""
 
-    __slots__ = ("_actions", "_calls", "_may_be_spent", "_most_actions", "_most_calls", "is_spent")
+    __slots__ = ("_actions", "_calls", "_most_actions", "_most_calls", "is_spent", "may_be_spent")
 
     def __init__(self, allowance: Allowance) -> None:
         budget = allowance.budget
@@ -29,7 +29,8 @@ class Shares:
         self._calls = [allowance.tool_calls, allowance.tool_calls]
         self.is_spent = has_nothing_left(allowance)
         """Whether an action was refused for certain: then nothing after it is even looked at."""
-        self._may_be_spent = False
+        self.may_be_spent = False
+        """Whether one may have been: then what comes after may not run."""
 
     @classmethod
     def that_matter(cls, allowance: Allowance | None, graph: Graph) -> Shares | None:
@@ -47,18 +48,16 @@ class Shares:
         `is_sure`: the action comes to this point. `may_be_free`: an earlier answer may serve, at no cost.
         """
         if self._is_over(is_call, 0):
-            if may_be_free:
-                self._may_be_spent = True
-                return "maybe"
-            self.is_spent = is_sure
-            return "no"
-        may_be_over = self._may_be_spent or self._is_over(is_call, 1)
+            self.is_spent = is_sure and not may_be_free
+            self.may_be_spent = True
+            return "maybe" if may_be_free else "no"
+        may_be_over = self.may_be_spent or self._is_over(is_call, 1)
         takes = int(is_sure and not may_be_free and not may_be_over)
         self._take(self._actions, takes)
         if is_call:
             self._take(self._calls, takes)
         if may_be_over:
-            self._may_be_spent = True
+            self.may_be_spent = True
             return "maybe"
         return "yes"
 

@@ -18,17 +18,22 @@ class RateLimiter:
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
-        self._turns: dict[tuple[str | None, str], deque[float]] = {}
+        self._turns: dict[tuple[str | None, str], tuple[deque[float], float]] = {}
+        """Moments handed out, oldest first, and how long each counts."""
 
     async def acquire(self, tenant: str | None, tool: str, limit: RateLimit) -> None:
         """Return when it is the caller's turn. A caller that is cancelled gives its turn back."""
-        turns = self._turns.get((tenant, tool))
-        if turns is None or turns.maxlen != limit.max_calls:
-            if len(self._turns) >= 10_000:
-                self._forget_idle()
-            turns = self._turns[tenant, tool] = deque(turns or (), maxlen=limit.max_calls)
         now = self._clock()
-        turn = now if len(turns) < limit.max_calls else max(now, turns[0] + limit.interval_secs)
+        key = (tenant, tool)
+        if key not in self._turns and len(self._turns) >= 10_000:
+            self._forget_idle(now)
+        turns, _ = self._turns.get(key, (deque(), 0.0))
+        self._turns[key] = (turns, limit.interval_secs)
+        while turns and turns[0] + limit.interval_secs <= now:
+            turns.popleft()
+        turn = now
+        if len(turns) >= limit.max_calls:
+            turn = max(now, turns[-limit.max_calls] + limit.interval_secs)
         turns.append(turn)
         if turn > now:
             try:
@@ -38,7 +43,6 @@ class RateLimiter:
                     turns.remove(turn)
                 raise
 
-    def _forget_idle(self) -> None:
-        now = self._clock()
-        for key in [k for k, turns in self._turns.items() if not turns or turns[-1] < now - 3600]:
+    def _forget_idle(self, now: float) -> None:
+        for key in [k for k, (turns, counts) in self._turns.items() if not turns or turns[-1] + counts <= now]:
             del self._turns[key]

@@ -1,0 +1,106 @@
+"""An aborted plan leaves the state as it was, takes back what can be taken back, and names what cannot."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from assent import ProposalResult
+from tests.properties.effort import FIFTH, UNHURRIED, Tally
+from tests.properties.kinds import EVERY_KIND, describe
+from tests.properties.plans import TOOLS, Case, for_each_mood
+from tests.properties.virtual_time import run
+from tests.properties.world import ELSEWHERE, World
+
+pytestmark = UNHURRIED
+
+BAD_ENDS = ("action_failed", "action_unknown", "action_rejected", "policy_violation")
+
+
+@pytest.mark.parametrize("schedule", ["levels", "dataflow"])
+def test_an_aborted_plan_leaves_state_as_it_was(schedule: str) -> None:
+    tally = Tally()
+
+    def check(case: Case) -> None:
+        world = World(case, schedule)
+        state = world.runtime.state
+        before = list(state.transitions_since(0))
+        report = world.verify()
+
+        result = run(world.execute())
+
+        tally.add(**describe(world, report, result))
+        log = list(state.transitions_since(0))
+        assert log[: len(before)] == before, "the log lost or changed something"
+        assert [t.version for t in log] == list(range(1, len(log) + 1))
+        assert world.elsewhere.snapshot() == ELSEWHERE
+        assert not world.running, "a tool is still at work"
+        if result.outcome == "aborted":
+            assert list(world.state.keys()) == list(case.state) or set(world.state.keys()) == set(case.state)
+            assert repr(sorted(world.state.snapshot().items())) == repr(sorted(case.state.items()))
+            _is_undone_in_order(world, result)
+        elif result.outcome == "refused":
+            assert log == before
+
+    for_each_mood(check, 350)
+    tally.require({**EVERY_KIND, "aborted": FIFTH, "compensated": 0.01})
+
+
+def _is_undone_in_order(world: World, result: ProposalResult) -> None:
+    """Nothing starts after the failure; compensations in reverse order of completion; then the state."""
+    events = list(world.runtime.events)
+    kinds = [e.kind for e in events]
+    actions = {a["id"]: a for a in world.case.actions}
+    targets = {
+        a["compensation"]["action_id"]
+        for a in actions.values()
+        if a.get("compensation", {}).get("type") == "action_ref"
+    }
+    aborting = {name for name, a in actions.items() if a["failure_behavior"] == "abort"} - targets
+    failed_at = next(n for n, e in enumerate(events) if e.kind in BAD_ENDS and e.action_id in aborting)
+    later_starts = [e.action_id for e in events[failed_at:] if e.kind == "action_executing"]
+    assert not (actions.keys() - targets) & set(later_starts), "an action started after the failure"
+
+    done = [e.action_id for e in events if e.kind == "action_succeeded" and e.action_id in actions.keys() - targets]
+    assert {r.action_id for r in result.results if r.rolled_back} - targets == set(done)
+    undone = [name for name in reversed(done) if _is_compensable(actions[name])]
+    assert [c.action_id for c in result.compensations] == undone
+    assert [e.action_id for e in events if e.kind == "compensation_started"] == undone
+    ended = [n for n, kind in enumerate(kinds) if kind in ("compensation_succeeded", "compensation_failed")]
+    rollback = kinds.index("state_rollback")
+    assert kinds[rollback - 1] == "state_snapshot"
+    assert len(ended) == len(undone)
+    assert all(n < rollback for n in ended), "the state was undone before the compensations had run"
+    _were_told_what_to_undo(world, result, actions)
+    assert set(result.irreversible) == {
+        r.action_id
+        for r in result.results
+        if r.action_id not in targets
+        and (r.status == "unknown" or (r.status == "succeeded" and _stays_done(actions[r.action_id])))
+    }
+
+
+def _were_told_what_to_undo(world: World, result: ProposalResult, actions: dict[str, Any]) -> None:
+    for name, given in world.received.items():
+        owner = name.removesuffix(".compensation")
+        if owner != name and not actions[owner]["compensation"].get("action_id"):
+            assert given == {"of": result[owner].output["n"]}
+
+
+def _is_compensable(action: dict[str, Any]) -> bool:
+    return (
+        action.get("tool") == "send"
+        and "compensation" in action
+        and action.get("reversibility") != "irreversible"
+    )
+
+
+def _stays_done(action: dict[str, Any]) -> bool:
+    if action["type"] != "tool_call":
+        return False
+    kind = TOOLS[action["tool"]]
+    declared = kind.reversibility or ("reversible" if kind.risk == "read_only" else "irreversible")
+    if action.get("reversibility") == "irreversible" or declared == "irreversible":
+        return True
+    return declared == "compensable" and "compensation" not in action
