@@ -9,7 +9,7 @@ import platform
 import sys
 from pathlib import Path
 
-from benchmarks import barrier, execute, lifetime, peer, startup, verify, workflows
+from benchmarks import barrier, execute, lifetime, startup, verify, workflows
 from benchmarks.measure import QUICK, THOROUGH, Measure
 from benchmarks.plans import SIZES
 from benchmarks.report import Section, floors_text, to_json
@@ -33,13 +33,7 @@ async def measure(options: argparse.Namespace) -> list[Section]:
     sections: list[Section] = []
 
     if "execute" in wanted or "peer" in wanted:
-        section, ours = await execute.run(sizes, clock, say)
-        sections.append(section)
-        if "peer" in wanted:
-            try:
-                sections.append(peer.compare(ours, peer.run(sizes, effort, say)))
-            except peer.PeerUnavailable as error:
-                sections.append(Section("Against the peer", ("skipped",), notes=[f"skipped: {error}"]))
+        sections += await execute.run(sizes, clock, say, with_peer="peer" in wanted)
     if "verify" in wanted:
         sections.append(await verify.run(sizes, clock, say))
     if "life" in wanted:
@@ -50,8 +44,6 @@ async def measure(options: argparse.Namespace) -> list[Section]:
         sections.append(await workflows.run(options.workflows, say))
     if "barrier" in wanted:
         sections.append(await barrier.run(say))
-    if clock.measured and sections:
-        sections[0].notes.append(clock.remark())
     return sections
 
 
@@ -83,6 +75,7 @@ def main() -> None:
     for section in sections:
         print(section.text())
     print(floors_text(sections), end="")
+    print("\nbusy: the machine was never at full speed while this was measured, so the figure is too high.")
 
 
 if __name__ == "__main__":

@@ -1,49 +1,36 @@
 """How fast the machine is right now, against the fastest it has been in this run.
 
-A busy neighbour on the same core doubles the CPU time of everything, for seconds. So each timing stands
-between two runs of a fixed piece of work, and counts only if the machine was at full speed for both.
-
-Only the standard library: the peer's environment uses it too.
+A busy neighbour on the same core doubles the CPU time of everything, for seconds or minutes. So each timing
+stands between two runs of a fixed piece of work, and counts only if the machine was at full speed for both.
 """
 
 from __future__ import annotations
 
-import gc
 import time
 
-TOLERANCE = 1.2
+TOLERANCE = 1.15
 
 
 class Pace:
     """The machine's speed, as the time that a fixed piece of work takes."""
 
     def __init__(self, settle_s: float = 1.0) -> None:
-        self._best = float("inf")
+        self.best_s = float("inf")
         until = time.perf_counter() + settle_s
         while time.perf_counter() < until:
-            self.full()
+            self.now_s()
 
-    def full(self) -> bool:
-        """Whether the machine is at full speed.
-
-        Asked twice at most: the first answer also tells how cold the caches are after a large plan.
-        """
-        took = _work()
-        if took > self._best * TOLERANCE:
-            took = min(took, _work())
-        self._best = min(self._best, took)
-        return took <= self._best * TOLERANCE
+    def now_s(self) -> float:
+        """The time it takes now; the better of two, for the first also tells how cold the caches are."""
+        took = min(_work(), _work())
+        self.best_s = min(self.best_s, took)
+        return took
 
 
 def _work() -> float:
-    # The collector would make this piece depend on how much else is alive.
-    collecting = gc.isenabled()
-    gc.disable()
+    """Arithmetic only: work that builds objects would also tell how scattered the memory has become."""
     began = time.process_time()
-    made = {}
-    for i in range(4_000):
-        made[f"key{i}"] = (i, [i])
-    took = time.process_time() - began
-    if collecting:
-        gc.enable()
-    return took
+    x = 1
+    for i in range(20_000):
+        x = (x * 31 + i) & 0xFFFF
+    return time.process_time() - began

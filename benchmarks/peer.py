@@ -1,4 +1,4 @@
-"""Another runtime for plans as data, compiled, in an environment of its own: the same plans, the same run."""
+"""Another runtime for plans as data, compiled, in an environment of its own: same plans, same turns."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ import subprocess
 import sys
 import tempfile
 import venv
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
+from types import TracebackType
 
-from benchmarks.measure import Effort
+from benchmarks.measure import Elsewhere, Timing
 from benchmarks.report import Floor, Section
 
 HERE = Path(__file__).resolve().parent
 ENVIRONMENT = HERE / ".peer-venv"
 REQUIREMENTS = HERE / "peer-requirements.txt"
-
-Times = dict[tuple[str, int], float]
+NAME = REQUIREMENTS.read_text().strip()
 
 
 class PeerUnavailable(Exception):
@@ -28,10 +28,9 @@ def environment(say: Callable[[str], None]) -> Path:
     """The interpreter of the peer's environment, made if it is not there or holds another version."""
     python = ENVIRONMENT / "bin" / "python"
     stamp = ENVIRONMENT / ".installed"
-    wanted = REQUIREMENTS.read_text()
-    if stamp.exists() and stamp.read_text() == wanted and python.exists():
+    if stamp.exists() and stamp.read_text() == NAME and python.exists():
         return python
-    say(f"setting up {ENVIRONMENT.relative_to(HERE.parent)} with {wanted.strip()} (once)")
+    say(f"setting up {ENVIRONMENT.relative_to(HERE.parent)} with {NAME} (once)")
     venv.create(ENVIRONMENT, with_pip=True, clear=True)
     done = subprocess.run(
         [python, "-m", "pip", "install", "-qq", "--disable-pip-version-check", "-r", REQUIREMENTS],
@@ -40,53 +39,68 @@ def environment(say: Callable[[str], None]) -> Path:
         check=False,
     )
     if done.returncode:
-        raise PeerUnavailable(f"cannot install {wanted.strip()}: {done.stderr.strip()[-300:]}")
-    stamp.write_text(wanted)
+        raise PeerUnavailable(f"cannot install {NAME}: {done.stderr.strip()[-300:]}")
+    stamp.write_text(NAME)
     return python
 
 
-def run(sizes: Sequence[int], effort: Effort, say: Callable[[str], None]) -> Times:
-    """CPU seconds per plan of the peer, by shape and size."""
-    python = environment(say)
-    times: Times = {}
-    # -I keeps the peer's interpreter free of our paths; the folder of the script is the one thing it needs.
-    bootstrap = f"import sys; sys.path.insert(0, {str(HERE)!r}); import peer_worker; peer_worker.main()"
-    command = [python, "-I", "-c", bootstrap, effort.turns, effort.seconds, *sizes]
-    with tempfile.TemporaryFile("w+") as complaints:
-        child = subprocess.Popen(
-            [str(part) for part in command], stdout=subprocess.PIPE, stderr=complaints, text=True
+class Peer:
+    """The peer at work in its own process, asked for one execution at a time."""
+
+    def __init__(self, say: Callable[[str], None]) -> None:
+        python = environment(say)
+        # -I keeps the peer's interpreter free of our paths; this folder is the one thing it needs.
+        start = f"import sys; sys.path.insert(0, {str(HERE)!r}); import peer_worker; peer_worker.main()"
+        self._complaints = tempfile.TemporaryFile("w+")  # noqa: SIM115 - closed in __exit__
+        self._child = subprocess.Popen(
+            [str(python), "-I", "-c", start],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._complaints,
+            text=True,
         )
-        assert child.stdout is not None
-        with child:
-            for line in child.stdout:
-                row = json.loads(line)
-                times[row["shape"], row["size"]] = row["seconds"]
-                say(f"peer: {row['shape']} of {row['size']:,}")
-        if child.returncode:
-            complaints.seek(0)
-            raise PeerUnavailable(f"it failed: {complaints.read().strip()[-300:]}")
-    return times
+
+    def __enter__(self) -> Peer:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        with self._complaints, self._child:
+            assert self._child.stdin is not None
+            self._child.stdin.close()
+
+    def execute(self, shape: str, size: int) -> Elsewhere:
+        def ask() -> float:
+            assert self._child.stdin is not None
+            assert self._child.stdout is not None
+            try:
+                print(json.dumps({"shape": shape, "size": size}), file=self._child.stdin, flush=True)
+                answer = self._child.stdout.readline()
+            except BrokenPipeError:
+                answer = ""
+            if not answer:
+                self._complaints.seek(0)
+                raise PeerUnavailable(f"{NAME} failed: {self._complaints.read().strip()[-300:]}")
+            return float(answer)
+
+        return Elsewhere(ask)
 
 
-def compare(ours: Times, theirs: Times) -> Section:
-    """Both per action, and how many times faster we are."""
+def compare(timings: dict[tuple[str, int], Timing]) -> Section:
+    """Both per action, and how many times faster we are; the peer is the last side of each timing."""
     section = Section(
-        f"Against {REQUIREMENTS.read_text().strip()} (compiled), CPU per action, JSON in and out",
-        ("shape", "actions", "assent us", "peer us", "times faster"),
+        f"Against {NAME} (compiled), CPU per action, JSON in and out",
+        ("shape", "actions", "assent us", "peer us", "times faster", "machine"),
     )
-    for (shape, size), mine in ours.items():
-        other = theirs.get((shape, size))
-        if other is None:
-            continue
-        section.rows.append([shape, size, mine / size * 1e6, other / size * 1e6, other / mine])
-        if (shape, size) == ("state chain", 10_000):
-            section.floors.append(
-                Floor("state chain of 10,000: times faster than the peer", other / mine, 40, at_least=True)
-            )
-        if size == 100:
-            section.floors.append(
-                Floor(f"{shape} of 100: times faster than the peer", other / mine, 1, at_least=True)
-            )
+    for (shape, size), timing in timings.items():
+        ours, theirs = timing.seconds[0], timing.seconds[-1]
+        faster = theirs / ours
+        section.rows.append([shape, size, ours / size * 1e6, theirs / size * 1e6, faster, timing.mark])
+        limit = 40 if (shape, size) == ("state chain", 10_000) else 1 if size == 100 else None
+        if limit is not None:
+            what = f"{shape} of {size:,}: times faster than the peer"
+            section.floors.append(Floor(what, faster, limit, at_least=True, busy=timing.busy))
     section.notes.append(
         "The peer does not know `dependencies`: to it a chain is a sequence. "
         "It finds chains in the state, like the state chain here."

@@ -1,9 +1,7 @@
-"""Runs inside the peer's own environment: the same plans, timed the same way, one JSON line for each.
+"""Runs inside the peer's own environment and executes plans on request.
 
-    python peer_worker.py TURNS SECONDS SIZE...
-
-A shape whose cost per action grows with size would take minutes: once a plan has taken longer than the effort
-allows, it is not repeated.
+Each line on stdin is {"shape", "size"}; each line on stdout the CPU seconds that one execution of that plan
+took, on a fresh runtime. Only the standard library and the peer are imported.
 """
 
 from __future__ import annotations
@@ -20,47 +18,36 @@ os.environ.setdefault("CAR_FFI_MODE", "embedded")
 import car_runtime
 
 import plans
-from pace import Pace
 
 
 def call(_tool: str, parameters: str) -> str:
     return parameters
 
 
-def measure(shape: str, size: int, turns: int, seconds: float, pace: Pace) -> float:
-    text = plans.plan(shape, size)
+def execute(text: str, size: int) -> float:
+    runtime = car_runtime.CarRuntime()
+    runtime.register_tool(plans.READ)
+    runtime.register_tool(plans.EFFECT)
     repeat = plans.executions_per_runtime(size)
-    clean = rough = float("inf")
-    done = 0
-    until = time.perf_counter() + seconds
-    while done < turns and (time.perf_counter() < until or rough == float("inf")):
-        runtime = car_runtime.CarRuntime()
-        runtime.register_tool(plans.READ)
-        runtime.register_tool(plans.EFFECT)
-        gc.collect()
-        undisturbed = pace.full()
-        began = time.process_time()
-        for _ in range(repeat):
-            answer = runtime.execute_proposal(text, call)
-        took = (time.process_time() - began) / repeat
-        undisturbed &= pace.full()
-        rough = min(rough, took)
-        if undisturbed:
-            clean = min(clean, took)
-            done += 1
-    statuses = {result["status"] for result in json.loads(answer)["results"]}
-    if statuses != {"succeeded"}:
-        raise SystemExit(f"the peer did not run {shape} of {size}: {statuses}")
-    return clean if done else rough
+    gc.collect()
+    began = time.process_time()
+    for _ in range(repeat):
+        answer = runtime.execute_proposal(text, call)
+    took = (time.process_time() - began) / repeat
+    statuses = [result["status"] for result in json.loads(answer)["results"]]
+    if statuses != ["succeeded"] * size:
+        raise RuntimeError(f"the peer did not succeed: {set(statuses)}")
+    return took
 
 
 def main() -> None:
-    turns, seconds = int(sys.argv[1]), float(sys.argv[2])
-    pace = Pace()
-    for shape in plans.SHAPES:
-        for size in map(int, sys.argv[3:]):
-            took = measure(shape, size, turns, seconds, pace)
-            print(json.dumps({"shape": shape, "size": size, "seconds": took}), flush=True)
+    texts: dict[tuple[str, int], str] = {}
+    for line in sys.stdin:
+        asked = json.loads(line)
+        case = asked["shape"], asked["size"]
+        if case not in texts:
+            texts[case] = plans.plan(*case)
+        print(json.dumps(execute(texts[case], asked["size"])), flush=True)
 
 
 if __name__ == "__main__":

@@ -19,10 +19,18 @@ class Floor:
     limit: float
     unit: str = "x"
     at_least: bool = False
+    busy: bool = False
+    """Measured on a machine that had other work, so a figure above the floor proves nothing."""
 
     @property
     def held(self) -> bool:
         return self.value >= self.limit if self.at_least else self.value <= self.limit
+
+    @property
+    def verdict(self) -> str:
+        if self.held:
+            return "held"
+        return "busy" if self.busy else "BELOW" if self.at_least else "ABOVE"
 
 
 @dataclass(slots=True)
@@ -45,7 +53,7 @@ def floors_text(sections: Sequence[Section]) -> str:
     """Every floor of every section, held or not."""
     rows: list[list[Cell]] = [
         [
-            "held" if floor.held else "ABOVE" if not floor.at_least else "BELOW",
+            floor.verdict,
             floor.what,
             f"{floor.value:.2f} {floor.unit}",
             f"{'>=' if floor.at_least else '<='} {floor.limit:g} {floor.unit}",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from assent.ir.codec import decode_proposal
+from benchmarks.execute import flatness
 from benchmarks.measure import Contender, Measure, Prepared
 from benchmarks.plans import SHAPES, executions_per_runtime, plan
 from benchmarks.report import Floor, Section
@@ -40,23 +41,23 @@ def _verify(shape: str, size: int) -> Contender:
 
 
 async def run(sizes: Sequence[int], measure: Measure, say: Callable[[str], None]) -> Section:
+    cases = [(shape, size) for shape in SHAPES for size in sizes]
+    for shape, size in cases:
+        report = make_runtime().verify(plan(shape, size))
+        if not report.valid:
+            raise SystemExit(f"{shape} of {size} is not valid: {report.issues[:3]}")
+    timings = await measure.all_of(
+        cases, lambda *c: [_verify(*c), _decode(*c)], lambda line: say(f"verify: {line}")
+    )
     section = Section(
         "Verify: every check, against the strict decoding of the same plan; CPU per action",
-        ("shape", "actions", "verify us", "decode us", "ratio"),
+        ("shape", "actions", "verify us", "decode us", "ratio", "machine"),
     )
-    per_action: dict[tuple[str, int], float] = {}
-    for shape in SHAPES:
-        for size in sizes:
-            say(f"verify: {shape} of {size:,}")
-            report = make_runtime().verify(decode_proposal(plan(shape, size)))
-            if not report.valid:
-                raise SystemExit(f"{shape} of {size} is not valid: {report.issues[:3]}")
-            ours, decode = await measure.best_of(_verify(shape, size), _decode(shape, size))
-            per_action[shape, size] = ours / size
-            section.rows.append([shape, size, ours / size * 1e6, decode / size * 1e6, ours / decode])
-            if size >= 10:
-                section.floors.append(Floor(f"verify {shape} of {size:,} against decoding", ours / decode, 3))
-        if (shape, 100) in per_action and (shape, 10_000) in per_action:
-            flat = per_action[shape, 10_000] / per_action[shape, 100]
-            section.floors.append(Floor(f"verify {shape}: per action at 10,000 against 100", flat, 1.3))
+    for (shape, size), timing in timings.items():
+        ours, decode = timing.seconds
+        section.rows.append([shape, size, ours / size * 1e6, decode / size * 1e6, ours / decode, timing.mark])
+        if size >= 10:
+            what = f"verify {shape} of {size:,} against decoding"
+            section.floors.append(Floor(what, ours / decode, 3, busy=timing.busy))
+    section.floors += flatness("verify", timings, 1.3)
     return section

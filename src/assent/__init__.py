@@ -7,7 +7,9 @@ Names are loaded when first used, so that importing `assent` costs little and do
 
 from __future__ import annotations
 
+import sys
 from importlib import import_module
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
@@ -108,6 +110,21 @@ __all__ = [
     "transaction_check",
     "verify",
 ]
+
+
+class _Package(ModuleType):
+    """`assent.verify` is a function people call, and also a folder: the function wins the name.
+
+    Importing a submodule sets it on its parent; that one binding is let fall here. `from assent.verify
+    import ...` goes through sys.modules and is not touched.
+    """
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if not (name in _HOME and isinstance(value, ModuleType)):
+            super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Package
 
 
 def __getattr__(name: str) -> Any:

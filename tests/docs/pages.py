@@ -57,8 +57,9 @@ class Block(NamedTuple):
 
 
 def pages() -> list[Path]:
-    """Every page that a reader meets."""
-    return [ROOT / "README.md", *sorted(DOCS.rglob("*.md"))]
+    """Every page that a reader meets; tutorials first, because they take longest to follow."""
+    written = sorted(DOCS.rglob("*.md"), key=lambda page: ("tutorials" not in page.parts, page))
+    return [*written, ROOT / "README.md"]
 
 
 def name_of(page: Path) -> str:
@@ -164,7 +165,7 @@ class Trial:
             self._execute(block, place)
         elif block.language == "output":
             assert self._printed is not None, f"{place}: no python block stands before this output"
-            _compare(block.text, self._printed, place)
+            compare(block.text, self._printed, place)
             self._printed = None
         elif block.language == "console":
             self._type_in(block, place)
@@ -183,7 +184,7 @@ class Trial:
     def _execute(self, block: Block, place: str) -> None:
         printed = StringIO()
         # Blank lines first, so that a traceback names the line of the page.
-        code = compile("\n" * block.line + block.text, self._name, "exec")
+        code = compile("\n" * block.line + block.text, self._name, "exec", dont_inherit=True)
         try:
             with redirect_stdout(printed):
                 exec(code, self._namespace)
@@ -209,7 +210,7 @@ class Trial:
             done = subprocess.run(
                 ["sh", "-c", f"(exit {self._exit_code}); {command}"],
                 cwd=self._folder,
-                env=_environment(self._folder),
+                env=environment(self._folder),
                 stdin=subprocess.DEVNULL,
                 capture_output=True,
                 text=True,
@@ -218,10 +219,10 @@ class Trial:
             )
             self._exit_code = done.returncode
             shown = done.stdout or (done.stderr if expected.strip() else "")
-            _compare(expected, shown, f"{place}: $ {command}")
+            compare(expected, shown, f"{place}: $ {command}")
 
 
-def _environment(folder: Path) -> dict[str, str]:
+def environment(folder: Path) -> dict[str, str]:
     """Where `assent` is the code under test, and nothing of the person's own gets in."""
     programs = folder / ".bin"
     if not programs.exists():
@@ -250,8 +251,13 @@ def _commands(text: str) -> Iterator[tuple[str, str]]:
         yield command, "\n".join(expected)
 
 
-def _compare(expected: str, actual: str, place: str) -> None:
-    wanted, got = _plain(expected), _plain(actual)
+def compare(expected: str, actual: str, place: str) -> None:
+    """Hold what a page says against what was printed.
+
+    Raises:
+        AssertionError: they differ in more than times, ids and gaps.
+    """
+    wanted, got = plain(expected), plain(actual)
     pattern = "".join(
         r"(?:.*\n)*?" if line == "..." else re.escape(line).replace(r"\.\.\.", ".*") + r"\n"
         for line in wanted
@@ -262,7 +268,7 @@ def _compare(expected: str, actual: str, place: str) -> None:
         )
 
 
-def _plain(text: str) -> list[str]:
+def plain(text: str) -> list[str]:
     """The lines of a text without what differs from run to run; empty lines do not count."""
     lines = []
     for line in text.splitlines():

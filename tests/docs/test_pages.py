@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
-
-from tests.docs.pages import Trial, name_of, pages
+from tests.docs.pages import (
+    DOCS,
+    NOT_RUN,
+    ROOT,
+    Trial,
+    blocks_of,
+    compare,
+    environment,
+    name_of,
+    pages,
+    plain,
+)
 
 
 @pytest.mark.parametrize("page", pages(), ids=name_of)
@@ -14,3 +26,91 @@ def test_a_page_does_what_it_says(page: Path, tmp_path: Path, monkeypatch: pytes
     monkeypatch.chdir(tmp_path)
 
     Trial(name_of(page), page.read_text(encoding="utf-8"), tmp_path).run()
+
+
+def texts_of(picture: Path) -> list[str]:
+    """Every text in a picture, times masked."""
+    return [line for item in ElementTree.parse(picture).iter() for line in plain(item.text or "")]
+
+
+def test_the_readme_shows_the_demo_as_it_is(tmp_path: Path) -> None:
+    """Both the excerpt and the picture: drawn anew, they differ in times alone."""
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    excerpt = next(block.text for block in blocks_of(readme) if block.language == "text")
+    trip = "examples/trip"
+    inputs = f"--tools {trip}/tools.py --policies {trip}/policies.toml --state {trip}/state.json"
+
+    done = subprocess.run(
+        ["sh", "-c", f"assent run {trip}/plan.json {inputs} --svg {tmp_path}/demo.svg"],
+        cwd=ROOT,
+        env=environment(tmp_path),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+    compare(f"{excerpt}...", done.stdout, "README.md")
+    assert texts_of(DOCS / "images" / "demo.svg") == texts_of(tmp_path / "demo.svg"), (
+        "the picture is out of date: run `make demo` and copy examples/out/trip.svg to docs/images/demo.svg"
+    )
+
+
+def test_hardly_any_block_is_left_out() -> None:
+    tried = [block for page in pages() for block in blocks_of(page.read_text(encoding="utf-8"))]
+
+    assert sum(block.language in ("python", "console") for block in tried) > 60
+    assert sum(block.is_skipped for block in tried) <= 3
+
+
+PRINTS = '```python\nprint("one", 2)\n```\n'
+
+
+@pytest.mark.parametrize(
+    ("page", "problem"),
+    [
+        pytest.param(PRINTS + "```output\none 3\n```\n", "it printed", id="another output"),
+        pytest.param(PRINTS, "does not show", id="an output that is not shown"),
+        pytest.param("```output\none 2\n```\n", "no python block", id="an output of nothing"),
+        pytest.param("```python\n1 / 0\n```\n", "ZeroDivisionError", id="code that raises"),
+        pytest.param("```console\n$ assent --version\nassent 9.9\n```\n", "it printed", id="another version"),
+        pytest.param(
+            "```console\n$ assent frobnicate\n```\n```console\n$ echo $?\n0\n```\n", "$ echo", id="exit code"
+        ),
+        pytest.param('```json\n{"a": 1, "a": 2}\n```\n', "stands twice", id="no JSON"),
+        pytest.param('```json\n{"actions": [{"tol": "x"}]}\n```\n', "mean nothing", id="no action"),
+        pytest.param('```toml\n[[rule]]\nname = "n"\nkind = "deny"\n```\n', "no kind of rule", id="no rule"),
+        pytest.param("```bash\nls\n```\n", "not tried by anything", id="a language nobody tries"),
+        pytest.param(
+            "  ```python\n  1\n  ```\n", "fences stand alone", id="a fence that would be passed over"
+        ),
+    ],
+)
+def test_a_page_that_is_wrong_is_found_out(
+    page: str, problem: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The checks themselves: each of these would mislead a reader."""
+    monkeypatch.chdir(tmp_path)
+
+    with pytest.raises(Exception) as caught:
+        Trial("page.md", page, tmp_path).run()
+
+    assert problem in str(caught.value)
+
+
+def test_what_differs_from_run_to_run_does_not_matter(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    page = (
+        "```python title=tools.py\nfrom assent import tool\n\n\n@tool\ndef t() -> int:\n    return 7\n```\n"
+        '```json title=plan.json\n{"actions": [{"id": "a", "tool": "t"}]}\n```\n'
+        "```console\n$ assent run plan.json --tools tools.py\n✓ succeeded plan.json 1 action, 1 layer, 9 s\n"
+        "└── layer 1\n    └── ✓ a  t  succeeded  1.5 s  → ...\n...\n  cost: 1 tool call, <1 ms of work\n```\n"
+        f"{NOT_RUN}\n```python\n1 / 0\n```\n"
+    )
+
+    trial = Trial("page.md", page, tmp_path)
+    trial.run()
+
+    assert trial.steps == 3

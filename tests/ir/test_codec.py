@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from assent import Action, Proposal, Runtime, verify
+from assent import Action, Proposal, Runtime
 from assent.errors import DecodeError
 from assent.ir.codec import decode_json, decode_proposal
 
@@ -124,6 +124,10 @@ def test_a_proposal_built_in_python_is_read_as_strictly() -> None:
         decode_proposal(Proposal(actions=[Action(id="a", tool="t", parameters={"x": float("nan")})]))
     with pytest.raises(DecodeError, match=r"actions\[0\]"):
         decode_proposal(Proposal(actions=[Action(id="a", tool="t", max_retries=-1)]))
+    with pytest.raises(DecodeError, match=r"actions\[0\]\.parameters\.x"):
+        decode_proposal(Proposal(actions=[Action(id="a", tool="t", parameters={"x": b"bytes"})]))
+    with pytest.raises(DecodeError, match=r"context\.when"):
+        decode_proposal(Proposal(context={"when": datetime.now(UTC)}))
 
 
 def test_a_proposal_keeps_nothing_of_the_dict_it_was_read_from() -> None:
@@ -197,7 +201,9 @@ def test_a_lone_surrogate_is_refused() -> None:
         lambda value: {"actions": [{"tool": "t", "expected_effects": {"x": value}}]},
         lambda value: {"actions": [{"tool": "t", "preconditions": [{"key": "k", "value": value}]}]},
         lambda value: {
-            "actions": [{"tool": "t", "compensation": {"type": "tool", "tool": "u", "parameters": {"x": value}}}]
+            "actions": [
+                {"tool": "t", "compensation": {"type": "tool", "tool": "u", "parameters": {"x": value}}}
+            ]
         },
     ],
     ids=["context", "metadata", "parameters", "effects", "precondition", "compensation"],
@@ -338,7 +344,7 @@ def test_unknown_fields_are_tolerated_and_reported_by_verify(as_text: bool) -> N
     }
     document["actions"].append({"id": "b", "type": "state_read", "parameters": {"key": "k"}})
 
-    report = verify(json.dumps(document) if as_text else document, {"k": 1})
+    report = Runtime(state={"k": 1}).verify(json.dumps(document) if as_text else document)
 
     told = {(i.action_id, i.message) for i in report.warnings if "unknown field" in i.message}
     assert {action for action, _ in told} == {None, "a"}
@@ -366,7 +372,9 @@ def test_integers_keep_all_their_digits() -> None:
 
 
 def test_ten_thousand_actions_are_read_with_their_ids() -> None:
-    text = json.dumps({"actions": [{"id": f"n{i}", "tool": "t", "parameters": {"i": i}} for i in range(10_000)]})
+    text = json.dumps(
+        {"actions": [{"id": f"n{i}", "tool": "t", "parameters": {"i": i}} for i in range(10_000)]}
+    )
 
     proposal = decode_proposal(text)
 

@@ -310,8 +310,8 @@ DEFECTS: tuple[Defect, ...] = (
     Defect(
         "effects run beside what may abort",
         "runtime/schedule.py",
-        "                    if len(layer) == 1 or self._needs_order(layer):",
-        "                    if len(layer) == 1:",
+        "            if len(layer) == 1 or self._needs_order(layer):",
+        "            if len(layer) == 1:",
         ("tests/runtime",),
     ),
     Defect(

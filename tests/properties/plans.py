@@ -32,6 +32,8 @@ KEYS = ("k0", "k1", "k2")
 """Few, so that conflicts are frequent."""
 GHOST = "ghost"
 """A key that nothing ever writes."""
+HOLLOW = "hollow"
+"""A tool of which only the schema is known."""
 WHERE = "where"
 """A key whose value is the name of another key, for writes whose target only shows when they run."""
 VALUES: Sequence[Json] = (
@@ -188,14 +190,14 @@ MOODS: tuple[tuple[str, int], ...] = (
     ("clean", 0),
     ("clean", 60),
     ("failing", 0),
-    ("failing", 60),
-    ("failing", 80),
+    ("failing", 75),
+    ("failing", 90),
     ("faulty", 0),
-    ("faulty", 60),
-    ("faulty", 80),
+    ("faulty", 75),
+    ("faulty", 90),
     ("wild", 0),
-    ("wild", 60),
-    ("wild", 80),
+    ("wild", 75),
+    ("wild", 90),
     ("broken", 60),
 )
 """What is wrong with a plan, and how many percent of its actions abort it when they fail.
@@ -279,7 +281,7 @@ class _Layout:
         self.effect_percent = dice.pick((70, 30))
         # Edges point from later to earlier in a hidden order, so the list itself may name consumers first.
         self.hidden = list(range(size))
-        if dice.chance(50):
+        if dice.chance(60):
             for i in range(size - 1, 0, -1):
                 j = dice.number(0, i)
                 self.hidden[i], self.hidden[j] = self.hidden[j], self.hidden[i]
@@ -319,6 +321,8 @@ class _Layout:
             action["read_set"] = [dice.pick(KEYS)]
         if dice.chance(10):
             action["write_set"] = [dice.pick(KEYS)]
+        if self.is_bad and dice.chance(3):
+            action["invocation_mode"] = dice.pick(("streaming", "long_running"))
         aborts = dice.chance(self.abort_percent)
         action["failure_behavior"] = "abort" if aborts else dice.pick(("skip", "retry"))
         if action["failure_behavior"] == "retry":
@@ -326,8 +330,8 @@ class _Layout:
         return action
 
     def _tool(self) -> str:
-        if self.is_bad and self.dice.chance(5):
-            return "nobody"
+        if self.is_bad and self.dice.chance(8):
+            return str(self.dice.pick(("nobody", HOLLOW)))
         names = [n for n in TOOLS if n != "take_back" and not (self.foreseeable and n == "peek")]
         return str(self.dice.pick((*names, "ask", "send", "send", "send")))
 
@@ -380,6 +384,9 @@ class _Layout:
                 action["compensation"] = {"type": "action_ref", "action_id": target}
             if self.is_bad and dice.chance(10):
                 action["reversibility"] = dice.pick(("irreversible", "compensable"))
+            if self.is_bad and dice.chance(10):
+                wrong = dice.pick(({"tool": "nobody"}, {"tool": "pick", "parameters": {"n": "2"}}))
+                action["compensation"] = {"type": "tool", **wrong}
 
 
 def _scripts(dice: Dice, actions: list[Wire], *, fail: bool) -> dict[str, Script]:

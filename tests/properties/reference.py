@@ -11,7 +11,7 @@ from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.properties.plans import KEYS, TOOLS, Case, Json, PolicySpec, Script, ToolKind, Wire
+from tests.properties.plans import HOLLOW, KEYS, TOOLS, Case, Json, PolicySpec, Script, ToolKind, Wire
 
 _REFERENCE = re.compile(r"(\$?)\$(a\d+)\.output((?:\.[a-z]+|\[\d+\])*)")
 
@@ -135,7 +135,10 @@ class Reference:
         if action["type"] != "tool_call":
             return self._on_state(action, parameters, abort)
         if tool is None:
-            return Ending("succeeded")  # Only a smooth run comes here with a tool that nobody has.
+            if self.smooth:
+                return Ending("succeeded")
+            self._stop_if(abort)
+            return Ending("skipped" if action.get("failure_behavior") == "skip" else "failed")
         status = self._attempts(action, tool, parameters)
         if status != "succeeded":
             self._stop_if(abort)
@@ -277,15 +280,20 @@ class Reference:
 
     def _validation(self, action: Wire, parameters: Wire) -> None:
         if action["type"] == "tool_call":
-            tool = TOOLS.get(action["tool"])
-            if tool is None:
+            if action["tool"] not in TOOLS and action["tool"] != HOLLOW:
                 raise _Rejected
+            tool = TOOLS.get(action["tool"], ToolKind(HOLLOW))
             n = parameters.get("n")
             is_integer = isinstance(n, int) and not isinstance(n, bool)
             if tool.only_integers and not (set(parameters) == {"n"} and is_integer):
                 raise _Rejected
         elif not isinstance(parameters.get("key"), str):
             raise _Rejected
+        if action.get("invocation_mode", "one_shot") != "one_shot":
+            raise _Rejected
+        undo = action.get("compensation", {})
+        if undo.get("type") == "tool" and undo["tool"] != "take_back":
+            raise _Rejected  # The only other ones that are made name no tool, or call one wrongly.
         if action.get("reversibility") == "compensable" and "compensation" not in action:
             raise _Rejected
         if not all(holds(p, self.state) for p in action.get("preconditions", ())):

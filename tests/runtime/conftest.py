@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import pytest
-
 from tests.runtime.plans import Recorder
 
 
-@pytest.fixture()
+@pytest.fixture
 def recorder() -> Recorder:
     return Recorder()
 

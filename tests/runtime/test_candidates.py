@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from tests.runtime.plans import Recorder, call, claim, kinds, plan, statuses, undone_by, write
+
 from assent import Cancel, DenyTool, Runtime, Scope, ToolError
 from assent.planner import Feedback
-from tests.runtime.plans import Recorder, call, claim, kinds, plan, statuses, undone_by, write
 
 
 def runtime(recorder: Recorder, **options: Any) -> Runtime:
@@ -94,7 +95,9 @@ async def test_an_unsuccessful_candidate_is_compensated(recorder: Recorder) -> N
 
     await rt.plan_and_execute(
         [
-            plan(call("a", "book", **undone_by("unbook")), call("b", "bad", failure_behavior="skip"), id="one"),
+            plan(
+                call("a", "book", **undone_by("unbook")), call("b", "bad", failure_behavior="skip"), id="one"
+            ),
             plan(call("a", "good"), call("b", "good"), call("c", "good"), id="other"),
         ]
     )
@@ -121,7 +124,11 @@ async def test_an_invalid_candidate_never_runs(recorder: Recorder) -> None:
     rt = runtime(recorder, policies=[("quiet", DenyTool(tool="bad"))])
 
     result = await rt.plan_and_execute(
-        [plan(call("a", "bad"), id="denied"), plan(call("a", "gud"), id="unknown"), plan(call("a", "good"), id="ok")]
+        [
+            plan(call("a", "bad"), id="denied"),
+            plan(call("a", "gud"), id="unknown"),
+            plan(call("a", "good"), id="ok"),
+        ]
     )
 
     assert result.proposal_id == "ok"

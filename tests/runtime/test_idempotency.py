@@ -6,9 +6,9 @@ import asyncio
 from typing import Any
 
 import pytest
+from tests.runtime.plans import Recorder, call, claim, data_of, kinds, plan, statuses, write
 
 from assent import Runtime, ToolSchema
-from tests.runtime.plans import Recorder, call, claim, data_of, kinds, plan, statuses, write
 
 
 def ask(id: str, parameters: dict[str, Any] | None = None, **fields: Any) -> dict[str, Any]:
@@ -100,13 +100,16 @@ async def test_an_aborted_proposal_leaves_no_answers_behind(recorder: Recorder) 
 
 
 async def test_answers_stay_within_their_proposal_until_it_has_ended(recorder: Recorder) -> None:
-    rt = Runtime(
-        tools=[recorder.tool("ask", 1, risk="idempotent"), recorder.tool("wait", lambda _: go_on.wait())]
-    )
-    go_on = asyncio.Event()
-    first = asyncio.create_task(rt.execute(plan(ask("a"), call("w", "wait", dependencies=["a"]), id="slow")))
-    while "wait" not in recorder.names:
-        await asyncio.sleep(0)
+    go_on, waiting = asyncio.Event(), asyncio.Event()
+
+    async def wait(_: Any) -> None:
+        waiting.set()
+        await go_on.wait()
+
+    rt = Runtime(tools=[recorder.tool("ask", 1, risk="idempotent"), recorder.tool("wait", wait)])
+    slow = plan(ask("a"), call("w", "wait", dependencies=["a"]), id="slow")
+    first = asyncio.create_task(rt.execute(slow))
+    await waiting.wait()
 
     await rt.execute(plan(ask("b"), id="meanwhile"))
     go_on.set()

@@ -7,6 +7,7 @@ import threading
 from typing import Any
 
 import pytest
+from tests.runtime.plans import Recorder, call, claim, kinds, plan, statuses, tool_of, write
 
 from assent import (
     Action,
@@ -23,7 +24,6 @@ from assent import (
 from assent.errors import DecodeError, UsageError
 from assent.policy.engine import PolicySet
 from assent.state.memory import MemoryState
-from tests.runtime.plans import Recorder, call, claim, kinds, plan, statuses, tool_of, write
 
 TEXT = '{"id": "p1", "actions": [{"id": "a", "type": "state_write", "parameters": {"key": "k", "value": 1}}]}'
 
@@ -48,7 +48,9 @@ async def test_a_proposal_may_be_text_bytes_a_dict_or_built_in_python(proposal: 
     assert rt.state.snapshot() == {"k": 1}
 
 
-@pytest.mark.parametrize("junk", ["{", "", {"actions": "none"}, {"actions": [{"type": "eval"}]}, 5, None, ["a"]])
+@pytest.mark.parametrize(
+    "junk", ["{", "", {"actions": "none"}, {"actions": [{"type": "eval"}]}, 5, None, ["a"]]
+)
 async def test_what_cannot_be_read_raises_and_nothing_has_run(junk: Any) -> None:
     rt = Runtime()
 
@@ -197,6 +199,17 @@ async def test_a_registered_function_may_be_sync_or_async_and_take_the_context(r
 
     assert result["a"].output == ["a", 1]
     assert result["b"].output == ["b", 2]
+
+
+async def test_a_sync_tool_runs_in_a_thread_unless_it_is_cheap() -> None:
+    rt = Runtime()
+    rt.register(ToolSchema(name="thread"), lambda: threading.get_ident())
+    rt.register(ToolSchema(name="cheap"), lambda: threading.get_ident(), cheap=True)
+
+    result = await rt.execute(plan(call("a", "thread"), call("b", "cheap")))
+
+    assert result["a"].output != threading.get_ident()
+    assert result["b"].output == threading.get_ident()
 
 
 async def test_registering_a_name_again_replaces_the_tool() -> None:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from tests.runtime.plans import Recorder, call, plan, statuses
+
 from assent import Cancel, Runtime, Scope
 from assent.ir.tool_spec import RateLimit
-from tests.runtime.plans import Recorder, call, plan, statuses
 
 ONCE_A_MINUTE = RateLimit(max_calls=1, interval_secs=60)
 
@@ -121,3 +122,13 @@ async def test_a_hard_cancel_ends_the_waiting_and_nothing_has_happened(recorder:
     assert result["a"].status == "skipped"
     assert result["a"].error == "canceled: enough"
     assert recorder.names == ["pay", "stop"]
+
+
+async def test_a_call_that_gave_up_waiting_leaves_the_window_as_it_was(recorder: Recorder) -> None:
+    """It takes no turn of those behind it, and does not wipe out the one before it either."""
+    rt = Runtime(tools=[recorder.tool("ping", risk="read_only", rate_limit=ONCE_A_MINUTE)])
+
+    results = [await rt.execute(plan(call("a", "ping", timeout_ms=20))) for _ in range(4)]
+
+    assert [r["a"].status for r in results] == ["succeeded", "failed", "failed", "failed"]
+    assert len(recorder.calls) == 1

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from assent import Action, RequireState, Runtime, Scope, ToolContext
 from tests.runtime.plans import Recorder, call, claim, data_of, kinds, plan, read, statuses, tool_of, write
+
+from assent import Action, RequireState, Runtime, Scope, ToolContext
 
 T1, T2 = Scope(tenant="t1"), Scope(tenant="t2")
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from tests.runtime.plans import Recorder, call, kinds, plan, statuses, write
 
 from assent import DenyTool, RateLimitTool, Runtime
 from assent.errors import UnknownSession
-from tests.runtime.plans import Recorder, call, kinds, plan, statuses, write
 
 
 async def test_a_session_rule_applies_only_under_its_session(recorder: Recorder) -> None:
@@ -112,6 +112,21 @@ async def test_the_same_name_may_stand_for_another_rule_in_a_session(recorder: R
     )
 
     assert statuses(result) == {"a": "rejected", "b": "rejected"}
+
+
+async def test_a_session_that_is_closed_while_a_plan_runs_rejects_what_has_not_started(
+    recorder: Recorder,
+) -> None:
+    rt = Runtime(tools=[recorder.tool("close", lambda _: rt.close_session(session)), recorder.tool("mail")])
+    session = rt.open_session()
+
+    result = await rt.execute(
+        plan(call("a", "close"), call("b", "mail", dependencies=["a"])), session=session
+    )
+
+    assert statuses(result) == {"a": "succeeded", "b": "rejected"}
+    assert "unknown session" in (result["b"].error or "")
+    assert recorder.names == ["close"]
 
 
 def test_verify_judges_under_the_session_too(recorder: Recorder) -> None:

@@ -1,4 +1,4 @@
-"""Where a runtime of this kind is easily wrong: order, skips, unknown outcomes, claims, budgets, undo, tenants."""
+"""Where a runtime is easily wrong: order, skips, unknown outcomes, claims, budgets, undo, tenants."""
 
 from __future__ import annotations
 
@@ -6,6 +6,19 @@ import asyncio
 from typing import Any
 
 import pytest
+from tests.runtime.plans import (
+    Recorder,
+    call,
+    claim,
+    data_of,
+    kinds,
+    plan,
+    read,
+    statuses,
+    tool_of,
+    undone_by,
+    write,
+)
 
 from assent import (
     Action,
@@ -20,19 +33,6 @@ from assent import (
 )
 from assent.errors import ToolDeclarationError
 from assent.ir.tool_spec import RateLimit
-from tests.runtime.plans import (
-    Recorder,
-    call,
-    claim,
-    data_of,
-    kinds,
-    plan,
-    read,
-    statuses,
-    tool_of,
-    undone_by,
-    write,
-)
 
 
 async def hang(_: Any) -> None:
@@ -196,7 +196,9 @@ async def test_skips_go_on_along_the_chain(recorder: Recorder, schedule: Any) ->
 
 
 async def test_only_the_last_writer_of_a_needed_key_counts(recorder: Recorder, schedule: Any) -> None:
-    rt = Runtime(tools=[recorder.tool("bad", raises=ValueError("no")), recorder.tool("next")], schedule=schedule)
+    rt = Runtime(
+        tools=[recorder.tool("bad", raises=ValueError("no")), recorder.tool("next")], schedule=schedule
+    )
 
     result = await rt.execute(
         plan(
@@ -236,7 +238,9 @@ async def test_a_mere_conflict_orders_but_skips_nothing(
         schedule=schedule,
     )
 
-    result = await rt.execute(plan(call("w", "bad", failure_behavior="skip", expected_effects={"k": 1}), reader))
+    result = await rt.execute(
+        plan(call("w", "bad", failure_behavior="skip", expected_effects={"k": 1}), reader)
+    )
 
     assert statuses(result) == {"w": "skipped", "r": "succeeded"}
 
@@ -250,7 +254,9 @@ async def test_a_time_limit_on_an_effect_ends_unknown_and_is_never_retried(
 ) -> None:
     rt = Runtime(tools=[recorder.tool("pay", hang)])
 
-    result = await rt.execute(plan(call("a", "pay", timeout_ms=20, failure_behavior=behavior), read("b", "k")))
+    result = await rt.execute(
+        plan(call("a", "pay", timeout_ms=20, failure_behavior=behavior), read("b", "k"))
+    )
 
     assert len(recorder.calls) == 1
     assert result["a"].status == "unknown"
@@ -263,11 +269,11 @@ async def test_a_time_limit_on_an_effect_ends_unknown_and_is_never_retried(
 
 
 async def test_an_unknown_outcome_in_an_aborted_plan_is_irreversible(recorder: Recorder) -> None:
-    rt = Runtime(
-        tools=[recorder.tool("pay", hang, reversibility="compensable"), recorder.tool("refund")]
-    )
+    rt = Runtime(tools=[recorder.tool("pay", hang, reversibility="compensable"), recorder.tool("refund")])
 
-    result = await rt.execute(plan(write("w", "k", 1), call("a", "pay", timeout_ms=20, **undone_by("refund"))))
+    result = await rt.execute(
+        plan(write("w", "k", 1), call("a", "pay", timeout_ms=20, **undone_by("refund")))
+    )
 
     assert result.outcome == "aborted"
     assert result.error == "action 'a' ended with an unknown outcome: action timed out after 20 ms"
@@ -322,7 +328,9 @@ async def test_two_equal_calls_in_flight_become_one(recorder: Recorder, schedule
     fields: dict[str, Any] = {"idempotent": True, "failure_behavior": "skip"}
 
     result = await rt.execute(
-        plan(call("a", "ask", **fields), call("b", "ask", **fields), call("c", "free", failure_behavior="skip"))
+        plan(
+            call("a", "ask", **fields), call("b", "ask", **fields), call("c", "free", failure_behavior="skip")
+        )
     )
 
     assert recorder.names == ["ask", "free"]
@@ -357,20 +365,27 @@ async def test_if_the_first_of_two_equal_calls_fails_the_other_runs_itself(
 async def test_other_proposals_see_an_answer_only_after_its_proposal_has_ended_unaborted(
     recorder: Recorder,
 ) -> None:
-    go_on = asyncio.Event()
+    go_on, waiting = asyncio.Event(), asyncio.Event()
 
     async def wait(_: Any) -> None:
+        waiting.set()
         await go_on.wait()
 
-    rt = Runtime(tools=[recorder.tool("ask", 1, risk="idempotent"), recorder.tool("wait", wait, risk="read_only")])
+    rt = Runtime(
+        tools=[recorder.tool("ask", 1, risk="idempotent"), recorder.tool("wait", wait, risk="read_only")]
+    )
     ask = call("a", "ask", idempotent=True)
     aborts = asyncio.create_task(
         rt.execute(
-            plan(ask, call("w", "wait", dependencies=["a"]), claim("x", "never", 1, dependencies=["w"]), id="p1")
+            plan(
+                ask,
+                call("w", "wait", dependencies=["a"]),
+                claim("x", "never", 1, dependencies=["w"]),
+                id="p1",
+            )
         )
     )
-    while "wait" not in recorder.names:
-        await asyncio.sleep(0)
+    await waiting.wait()
 
     await rt.execute(plan(ask, claim("x", "never", 1, dependencies=["a"]), id="also aborts"))
     go_on.set()
@@ -472,7 +487,9 @@ async def test_a_budget_for_one_call_only_tightens(
 ) -> None:
     rt = Runtime(tools=[recorder.tool("look")], budget=CostBudget(max_tool_calls=own))
 
-    await rt.execute(plan(*(call(f"a{n}", "look") for n in range(4))), budget=CostBudget(max_tool_calls=given))
+    await rt.execute(
+        plan(*(call(f"a{n}", "look") for n in range(4))), budget=CostBudget(max_tool_calls=given)
+    )
 
     assert len(recorder.calls) == calls
 
@@ -613,10 +630,12 @@ class Together:
 
     def __init__(self) -> None:
         self.gates: dict[str, asyncio.Event] = {}
+        self.waiting: dict[str, asyncio.Event] = {}
         self.recorder = Recorder()
         self.rt = Runtime(tools=[self.recorder.tool("wait", self._wait, risk="read_only")], state={"k": 0})
 
     async def _wait(self, parameters: dict[str, Any]) -> None:
+        self.waiting[parameters["for"]].set()
         await self.gate(parameters["for"]).wait()
 
     def gate(self, name: str) -> asyncio.Event:
@@ -625,6 +644,7 @@ class Together:
     async def start(self, name: str, value: Any, *, aborts: bool) -> asyncio.Task[Any]:
         """Write `value`, then wait for the gate of that name, then end."""
         last = claim("end", "never", 1 if aborts else None, dependencies=["wait"])
+        waiting = self.waiting[name] = asyncio.Event()
         task = asyncio.create_task(
             self.rt.execute(
                 plan(
@@ -635,8 +655,7 @@ class Together:
                 )
             )
         )
-        while ("wait", {"for": name}) not in self.recorder.calls:
-            await asyncio.sleep(0)
+        await waiting.wait()
         return task
 
     async def finish(self, name: str, task: asyncio.Task[Any]) -> None:

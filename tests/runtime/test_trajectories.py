@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.runtime.plans import Recorder, call, claim, data_of, plan, read, write
 
 from assent import Cancel, JsonlTrajectories, ReplanConfig, Runtime, Scope, ToolError
 from assent.runtime.trajectory import Trajectory
-from tests.runtime.plans import Recorder, call, claim, data_of, plan, read, write
 
 
 class Kept:
@@ -118,7 +118,9 @@ INVALID = plan(call("x", "unknown_tool"), id="invalid")
     ],
     ids=["works", "fails", "replanned", "exhausted", "exhausted by rejections", "callback error"],
 )
-async def test_outcomes(recorder: Recorder, proposal: Any, answers: list[Any], outcome: str, attempts: int) -> None:
+async def test_outcomes(
+    recorder: Recorder, proposal: Any, answers: list[Any], outcome: str, attempts: int
+) -> None:
     kept = Kept()
     left = list(answers)
 

@@ -15,7 +15,8 @@ from __future__ import annotations
 import json
 import math
 import re
-from datetime import datetime
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
 from typing import Any, NoReturn
 
 import msgspec
@@ -41,6 +42,8 @@ _COMPENSATION_FIELDS: dict[str, frozenset[str]] = {
     "tool": frozenset(ToolCompensation.__struct_fields__) | {"type"},
     "action_ref": frozenset(ActionCompensation.__struct_fields__) | {"type"},
 }
+_NO_JSON = (bytes, bytearray, memoryview, datetime, date, time, timedelta, Decimal)
+"""What msgspec would write as text; here it is refused, as in a dictionary."""
 _PATH = re.compile(r"^(?P<problem>.*?)(?: - at `(?P<place>.*)`)?$", re.DOTALL)
 
 
@@ -53,7 +56,10 @@ def decode_proposal(document: str | bytes | dict[str, Any] | Proposal) -> Propos
     if isinstance(document, Proposal):
         if "checked_" in document.__dict__:
             return document
-        return _shape(_checked_copy(msgspec.to_builtins(document, builtin_types=(), enc_hook=_refuse)))
+        plain = msgspec.to_builtins(document, builtin_types=_NO_JSON, enc_hook=_refuse)
+        if isinstance(plain["timestamp"], datetime):
+            plain["timestamp"] = plain["timestamp"].isoformat()
+        return _shape(_checked_copy(plain))
     if isinstance(document, dict):
         return _shape(_checked_copy(document))
     if isinstance(document, str | bytes | bytearray):
@@ -274,7 +280,8 @@ def _split(message: str) -> tuple[str, str]:
     match = _PATH.match(message)
     assert match is not None
     problem = match["problem"].replace("`", "'")
-    problem = problem[:1].lower() + problem[1:]
+    if not problem.startswith("JSON"):
+        problem = problem[:1].lower() + problem[1:]
     return problem.rstrip("."), match["place"] or "$"
 
 

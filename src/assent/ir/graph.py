@@ -129,7 +129,11 @@ class Graph:
             names = action.dependencies
             if names:
                 # dict.fromkeys: an action may wait for thousands of others, and name one twice.
-                found = [index.get(name, -1) for name in (names if len(names) == 1 else dict.fromkeys(names))]
+                found: Sequence[int] = (
+                    (index.get(names[0], -1),)
+                    if len(names) == 1
+                    else [index.get(name, -1) for name in dict.fromkeys(names)]
+                )
                 if -1 in found:
                     for name in dict.fromkeys(names):
                         if name not in index:

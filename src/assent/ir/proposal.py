@@ -34,8 +34,10 @@ class Proposal(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     def __post_init__(self) -> None:
         if not self.id:
             msgspec.structs.force_setattr(self, "id", new_id())
-        if any(not a.id for a in self.actions):
-            msgspec.structs.force_setattr(self, "actions", _with_ids(self.actions))
+        for action in self.actions:
+            if not action.id:
+                msgspec.structs.force_setattr(self, "actions", _with_ids(self.actions))
+                break
 
     @property
     def unknown_fields(self) -> Sequence[tuple[str | None, str]]:

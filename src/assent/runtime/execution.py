@@ -13,7 +13,7 @@ Keep true:
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Coroutine
+from collections.abc import Coroutine
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
@@ -44,6 +44,27 @@ RETRY_LONGEST_MS = 3_600_000
 
 class Execution(Ledger):
     """A proposal while it runs."""
+
+    __slots__ = (
+        "_allowance",
+        "_attempt",
+        "_cancel",
+        "_find_tool",
+        "_first_attempt",
+        "_gate",
+        "_has_budget",
+        "_judge",
+        "_learns",
+        "_needs",
+        "_references",
+        "_view",
+        "before",
+        "page",
+        "retries",
+        "state",
+        "tool_calls",
+        "unit",
+    )
 
     def __init__(
         self,
@@ -91,33 +112,27 @@ class Execution(Ledger):
             if self.status[p] != "succeeded":
                 self.skip_dependent(i, p)
                 return None
-        now = self._epoch + perf_counter()
-        admitted = self._admit(i, action, now)
-        if admitted is None:
-            return None
-        action, tool = admitted
-        if self._learns:
-            self._keep_before(i)
-        key: CallKey | None = None
-        if tool is not None and (action.idempotent or tool.schema.cache_ttl_secs is not None):
-            key = self._key(action, tool)
-            if key is not None:
-                if self._answered(i, action, tool, key, now):
-                    return None
-                if deduplicates(action, tool):
-                    if self.page.is_in_flight(key):
-                        return self._follow(i, action, tool, key)
-                    self.page.begin(key)
-        if self._has_budget and not self._reserve(i, is_tool_call=tool is not None):
-            self._release(key)
-            return None
-        if tool is None or (tool.is_direct and action.timeout_ms is None):
-            return self._attempt_now(i, action, tool, key, now)
-        return self._attempts(i, action, tool, key)
+        return self._proceed(i, action)
 
-    def _admit(self, i: int, action: Action, now: float) -> tuple[Action, Tool | None] | None:
-        """Resolve references, then pass the gates; None if the action was rejected."""
-        if i in self._references or (i >= self.size and action.references):
+    async def run_aside(self, action: Action) -> ActionResult:
+        """Run an action that is not in the schedule: through the gates, but whatever stopped the plan."""
+        i = len(self.actions)
+        self.actions.append(action)
+        self.status.append(None)
+        self.results.append(None)
+        self.tools.append(None)
+        waiting = self._proceed(i, action)
+        if waiting is not None:
+            await waiting
+        result = self.results[i]
+        assert result is not None
+        return result
+
+    def _proceed(self, i: int, action: Action) -> Coroutine[Any, Any, None] | None:
+        """Resolve references, pass the gates, and make the first attempt as far as it needs no waiting."""
+        aside = i >= self.size
+        now = self._epoch + perf_counter()
+        if i in self._references or (aside and action.references):
             try:
                 parameters = resolve(action.parameters, self.lookup)
             except MissingPath as error:
@@ -134,22 +149,26 @@ class Execution(Ledger):
             return None
         if self._gate.touches:
             self._gate.note_admitted(action)
-        self.record("action_validated", action.id, self.span_of(i), NOTHING, now)
-        return action, tool
-
-    async def run_aside(self, action: Action) -> ActionResult:
-        """Run an action that is not in the schedule: through the gates, but whatever stopped the plan."""
-        i = len(self.actions)
-        self.actions.append(action)
-        self.status.append(None)
-        self.results.append(None)
-        self.tools.append(None)
-        admitted = self._admit(i, action, self.now())
-        if admitted is not None:
-            await self._attempts(i, *admitted, None)
-        result = self.results[i]
-        assert result is not None
-        return result
+        span_id = self.span_of(i)
+        self.record("action_validated", action.id, span_id, NOTHING, now)
+        if self._learns and not aside:
+            self._keep_before(i)
+        key: CallKey | None = None
+        if tool is not None and not aside and (action.idempotent or tool.schema.cache_ttl_secs is not None):
+            key = self._key(action, tool)
+            if key is not None:
+                if self._answered(i, action, tool, key, now):
+                    return None
+                if deduplicates(action, tool):
+                    if self.page.is_in_flight(key):
+                        return self._follow(i, action, tool, key)
+                    self.page.begin(key)
+        if self._has_budget and not aside and not self._reserve(i, is_tool_call=tool is not None):
+            self._release(key)
+            return None
+        if tool is None or (tool.is_direct and action.timeout_ms is None):
+            return self._attempt_now(i, action, tool, key, now, span_id)
+        return self._attempts(i, action, tool, key)
 
     def lookup(self, reference: Reference) -> JsonValue:
         """The part of an earlier result that a reference names.
@@ -256,27 +275,22 @@ class Execution(Ledger):
     # Attempts
 
     def _attempt_now(
-        self, i: int, action: Action, tool: Tool | None, key: CallKey | None, now: float
+        self, i: int, action: Action, tool: Tool | None, key: CallKey | None, now: float, span_id: str
     ) -> Coroutine[Any, Any, None] | None:
         """A first attempt with nothing around it: on the state, of a cheap function, or of a coroutine."""
         said = self._first_attempt.get(action.tool)
         if said is None:
             said = self._first_attempt[action.tool] = _attempt_words(action, 1)
-        self.record("action_executing", action.id, self.span_of(i), said, now)
+        self.record("action_executing", action.id, span_id, said, now)
         try:
             changes: dict[str, JsonValue] = {}
             if tool is None:
                 output = self._state_output(action, changes)
             else:
                 named = arguments(tool, action.parameters)
-                self.tool_calls += tool.fn is not None
-                if tool.context_parameter is None and not tool.takes_object and tool.fn is not None:
-                    answer = tool.fn(**named)
-                else:
-                    answer = call(tool, named, self._context(i, action, tool))
                 if tool.is_async:
-                    return self._await_plain(i, action, tool, key, answer, now)
-                output = checked_output(tool, answer)
+                    return self._await_plain(i, action, tool, key, named, now)
+                output = checked_output(tool, self._call_plain(i, action, tool, named))
         except (KeyboardInterrupt, GeneratorExit):
             raise
         except BaseException as error:
@@ -288,12 +302,28 @@ class Execution(Ledger):
         self._complete(i, action, output, tool, key, now, changes)
         return None
 
+    def _call_plain(self, i: int, action: Action, tool: Tool, named: dict[str, Any]) -> Any:
+        self.tool_calls += tool.fn is not None
+        if tool.context_parameter is None and not tool.takes_object and tool.fn is not None:
+            return tool.fn(**named)
+        return call(tool, named, self._context(i, action, tool))
+
     async def _await_plain(
-        self, i: int, action: Action, tool: Tool, key: CallKey | None, answer: Awaitable[Any], started: float
+        self,
+        i: int,
+        action: Action,
+        tool: Tool,
+        key: CallKey | None,
+        named: dict[str, Any],
+        started: float,
     ) -> None:
-        """The rest of a first attempt whose tool is a coroutine."""
+        """The rest of a first attempt whose tool is a coroutine.
+
+        The tool is called here, not before: a task that is stopped before its first step has then called
+        nothing.
+        """
         try:
-            output = checked_output(tool, await answer)
+            output = checked_output(tool, await self._call_plain(i, action, tool, named))
         except (KeyboardInterrupt, GeneratorExit):
             raise
         except BaseException as error:

@@ -69,6 +69,26 @@ class RunInfo(NamedTuple):
 class Ledger:
     """The endings of one proposal's actions, and why the plan stopped if it did."""
 
+    __slots__ = (
+        "_epoch",
+        "_span_prefix",
+        "_stamp",
+        "_stamped",
+        "actions",
+        "finished",
+        "graph",
+        "proposal",
+        "record",
+        "results",
+        "run",
+        "services",
+        "size",
+        "span_id",
+        "status",
+        "stop",
+        "tools",
+    )
+
     def __init__(
         self, services: Services, proposal: Proposal, graph: Graph, run: RunInfo, attempt: int
     ) -> None:

@@ -26,6 +26,17 @@ _BREATHE_EVERY = 256
 class Scheduler:
     """Drives one execution to its end."""
 
+    __slots__ = (
+        "_all_of_them",
+        "_broken",
+        "_ended",
+        "_max",
+        "_running",
+        "_since_breath",
+        "_wake",
+        "_x",
+    )
+
     def __init__(self, execution: Execution, *, max_concurrency: int) -> None:
         self._x = execution
         self._max = max_concurrency
@@ -52,11 +63,7 @@ class Scheduler:
             if one_by_one:
                 await self._serially(x.graph.order)
             elif schedule == "levels":
-                for layer in x.graph.layers:
-                    if len(layer) == 1 or self._needs_order(layer):
-                        await self._serially(layer)
-                    else:
-                        await self._together(layer)
+                await self._by_layers()
             else:
                 await self._dataflow()
         finally:
@@ -66,6 +73,17 @@ class Scheduler:
                 await self._stop_running()
         if self._broken is not None:
             raise self._broken
+
+    async def _by_layers(self) -> None:
+        in_a_row: list[int] = []
+        for layer in self._x.graph.layers:
+            if len(layer) == 1 or self._needs_order(layer):
+                in_a_row += layer
+                continue
+            await self._serially(in_a_row)
+            in_a_row = []
+            await self._together(layer)
+        await self._serially(in_a_row)
 
     def _needs_order(self, layer: Sequence[int]) -> bool:
         """Whether something could take effect after a failure that aborts the plan."""

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from assent.errors import NotJson, UsageError
@@ -115,7 +116,7 @@ def what_is_not_json_is_refused_and_nothing_changes(make: MakeStore) -> None:
     not_json: list[Any] = [math.nan, math.inf, -math.inf, {1}, b"x", object(), {1: 2}, [math.nan]]
 
     for bad in (*not_json, {"a": {"b": [math.inf]}}, deep, loop):
-        _refuses(lambda bad=bad: store.set("k", bad), NotJson, f"{type(bad).__name__} {bad!r:.40}")
+        _refuses(partial(store.set, "k", bad), NotJson, f"{type(bad).__name__} {bad!r:.40}")
     _refuses(lambda: store.replace_all({"k": 1, "j": math.nan}), NotJson, "replace_all with NaN")
     _refuses(lambda: store.set(5, 1), UsageError, "a key that is no string")  # type: ignore[arg-type]
 

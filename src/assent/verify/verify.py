@@ -21,7 +21,7 @@ from assent.policy.budget import Allowance, CostBudget
 from assent.policy.gate import Gate
 from assent.state.store import StateView
 from assent.verify.cautions import find_cautions, find_write_conflicts
-from assent.verify.known_tools import ToolCards, ToolsGiven, read_tools
+from assent.verify.known_tools import ListedTools, ToolCards, ToolsGiven, read_tools
 from assent.verify.rehearsal import Rehearsal
 from assent.verify.report import (
     Issue,
@@ -67,7 +67,8 @@ def verify(
     """
     decoded = decode_proposal(proposal)
     known = gate.tools if gate is not None and tools is None else read_tools(tools)
-    cards = ToolCards(known, must_run=gate is not None)
+    # A runtime's own tools are the ones that run; a list of schemas is only what somebody knows of them.
+    cards = ToolCards(known, must_run=gate is not None and not isinstance(known, ListedTools))
     gate = gate or Gate(known)
     allowance = Allowance(budget) if isinstance(budget, CostBudget) else budget
     graph = Graph(decoded.actions, gate.footprint if gate.touches else None)

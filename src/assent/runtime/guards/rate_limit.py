@@ -44,5 +44,7 @@ class RateLimiter:
                 raise
 
     def _forget_idle(self, now: float) -> None:
-        for key in [k for k, (turns, counts) in self._turns.items() if not turns or turns[-1] + counts <= now]:
+        for key in [
+            k for k, (turns, counts) in self._turns.items() if not turns or turns[-1] + counts <= now
+        ]:
             del self._turns[key]

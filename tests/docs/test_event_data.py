@@ -1,0 +1,144 @@
+"""What events carry is what the reference says they carry, for every kind that is emitted today."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from tests.docs.pages import REFERENCE, codes_in, rows_of, section
+
+from assent import (
+    Cancel,
+    DenyTool,
+    JsonlTrajectories,
+    ReplanConfig,
+    Runtime,
+    Scope,
+    ToolError,
+)
+from assent.events.event import Event
+from assent.events.log import EventLog
+from assent.testing import RecordingTool, action, proposal
+
+
+class Kept:
+    """A sink that keeps everything."""
+
+    def __init__(self) -> None:
+        self.events: list[Event] = []
+
+    def write(self, events: Sequence[Event]) -> None:
+        self.events += events
+
+
+class Broken:
+    """A sink, and a trajectory store, that never work."""
+
+    def write(self, events: Sequence[Event]) -> None:
+        raise OSError("disk full")
+
+    append = write
+
+
+def compensated(id: str, by: str) -> dict[str, object]:
+    how = {"type": "action_ref", "action_id": by} if by == "aside" else {"type": "tool", "tool": by}
+    return {"id": id, "tool": "book", "compensation": how, "dependencies": []}
+
+
+async def everything_happens(kept: Kept, folder: Path) -> None:
+    """Runs in which every kind of event occurs at least once."""
+    tools = [
+        RecordingTool("book", reversibility="compensable"),
+        RecordingTool("free", risk="idempotent"),
+        RecordingTool("stuck_free", default=ToolError("gone", retry=False)),
+        RecordingTool("flaky", answers=[ToolError("busy")], risk="network"),
+        RecordingTool("broken", default=ToolError("no", retry=False)),
+        RecordingTool("cached", risk="read_only", cache_ttl_secs=60, default=1),
+        RecordingTool("same", risk="idempotent", default=1),
+        RecordingTool("slow", default=RecordingTool.HANG),
+        RecordingTool("denied"),
+    ]
+    log = EventLog(sinks=[kept, Broken()])
+    rt = Runtime(tools=tools, events=log, state={"n": 1}, trajectories=JsonlTrajectories(folder / "t.jsonl"))
+    rt.add_policy("no", DenyTool(tool="denied"))
+    aborting = proposal(
+        compensated("one", "free"),
+        compensated("two", "stuck_free"),
+        compensated("three", "aside"),
+        action("aside", "free"),
+        action("flaky", "flaky", failure_behavior="retry"),
+        action("denied", "denied", failure_behavior="skip"),
+        action("rejected", "nobody", failure_behavior="skip"),
+        action("tolerated", "broken", failure_behavior="skip"),
+        {"id": "w", "type": "state_write", "parameters": {"key": "n", "value": 2}},
+        {"id": "new", "type": "state_write", "parameters": {"key": "m", "value": 2}},
+        action("last", "broken", dependencies=["w", "new"]),
+        action("never", "book", dependencies=["last"]),
+    )
+    await rt.execute(aborting, scope=Scope(caller_id="c", tenant="t", claims={"k": 1}))
+    again = [action(name, tool, idempotent=tool == "same") for name, tool in (("a", "same"), ("c", "cached"))]
+    await rt.execute(proposal(*again))
+    await rt.execute(proposal(*again))
+    await rt.execute(proposal(action("s", "slow", timeout_ms=10)))
+    cancel = Cancel()
+    asyncio.get_running_loop().call_later(0.02, lambda: cancel.cancel(hard=True))
+    await rt.execute(proposal(action("s", "slow"), action("z", "book", dependencies=["s"])), cancel=cancel)
+    await rt.execute(proposal(action("x", "book", dependencies=["x"])))
+    rt.checkpoint()
+
+    answers = iter(["junk", {"actions": [{"id": "b", "tool": "broken"}]}])
+    options = {"tools": tools, "events": log, "replan_config": ReplanConfig(max_replans=2)}
+    failing = proposal(action("b", "broken"))
+    await Runtime(replan=lambda _: next(answers), **options).execute(failing)
+    await Runtime(replan=lambda _: 1 / 0, trajectories=Broken(), **options).execute(failing)  # type: ignore[arg-type, return-value]
+    log.flush()
+
+
+def documented() -> dict[str, tuple[set[str], set[str]]]:
+    """By kind, the keys that are always there, and those that may be."""
+    found = {}
+    for row in rows_of(section(REFERENCE / "events.md", "Kinds")):
+        keys = re.findall(r"`(\w+)`(\?)?", row[2])
+        [kind] = codes_in(row[0])
+        found[kind] = ({k for k, maybe in keys if not maybe}, {k for k, maybe in keys if maybe})
+    return found
+
+
+@pytest.fixture
+async def events(tmp_path: Path) -> list[Event]:
+    kept = Kept()
+    await everything_happens(kept, tmp_path)
+    return kept.events
+
+
+async def test_events_carry_what_the_reference_says(events: list[Event]) -> None:
+    reference = documented()
+
+    for event in events:
+        always, maybe = reference[event.kind]
+        assert always <= set(event.data) <= always | maybe, f"{event.kind}: {sorted(event.data)}"
+
+
+async def test_every_kind_and_key_of_the_reference_really_occurs(events: list[Event]) -> None:
+    seen: dict[str, set[str]] = {}
+    for event in events:
+        seen.setdefault(event.kind, set()).update(event.data)
+    text = section(REFERENCE / "events.md", "Kinds")
+    reserved = {kind for row in rows_of(text) if "reserved" in row[1] for kind in codes_in(row[0])}
+
+    for kind, (always, maybe) in documented().items():
+        if kind in reserved:
+            assert kind not in seen, f"{kind} is emitted now: say what it carries"
+        else:
+            assert kind in seen, f"{kind} did not occur"
+            assert seen[kind] == always | maybe - LEFT_OUT.get(kind, set()), kind
+
+
+LEFT_OUT = {
+    "action_unknown": {"left_behind"},  # Needs something that will not stop.
+    "action_failed": {"left_behind"},
+    "compensation_failed": {"action"},  # The one that fails here is a tool.
+}

@@ -1,0 +1,346 @@
+"""The reference names everything there is: what is missing from it, or no longer true, fails here."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import re
+from pathlib import Path
+from typing import Any, get_args
+
+import click
+import msgspec
+import pytest
+from tests.docs.pages import REFERENCE, codes_in, rows_of, section
+
+import assent
+from assent import errors
+from assent.cli.main import cli
+from assent.events.event import KINDS
+from assent.events.span import _CLOSES
+from assent.ir.action import (
+    OPERATORS,
+    Action,
+    ActionCompensation,
+    ActionType,
+    Assumption,
+    FailureBehavior,
+    InvocationMode,
+    Precondition,
+    ToolCompensation,
+)
+from assent.ir.codec import encode
+from assent.ir.proposal import Proposal
+from assent.ir.result import (
+    ActionResult,
+    CompensationResult,
+    CostSummary,
+    Outcome,
+    ProposalResult,
+    Status,
+    Waiting,
+)
+from assent.ir.tool_spec import RateLimit, Reversibility, Risk, ToolSchema
+from assent.policy.rule import DeclaredRule
+from assent.verify.report import Issue, Report, Severity, Tier
+
+PROPOSAL = REFERENCE / "proposal.md"
+CLI = REFERENCE / "cli.md"
+EVENTS = REFERENCE / "events.md"
+ERRORS = REFERENCE / "errors.md"
+RULES = REFERENCE / "policy-rules.md"
+VERIFY = REFERENCE / "verify.md"
+API = REFERENCE / "python-api.md"
+
+
+def table(text: str) -> dict[str, list[str]]:
+    """The rows of a section by every name in their first cell; `a`, `b` in one cell are two names."""
+    found: dict[str, list[str]] = {}
+    for row in rows_of(text):
+        for name in codes_in(row[0]):
+            found.setdefault(name, row[1:])
+    return found
+
+
+# The wire format
+
+STRUCTS = {
+    "Proposal": [Proposal],
+    "Action": [Action],
+    "Precondition": [Precondition],
+    "Assumption": [Assumption],
+    "Compensation": [ToolCompensation, ActionCompensation],
+    "ProposalResult": [ProposalResult],
+    "ActionResult": [ActionResult],
+    "CostSummary": [CostSummary],
+    "CompensationResult": [CompensationResult],
+    "Waiting": [Waiting],
+    "ToolSchema": [ToolSchema],
+    "RateLimit": [RateLimit],
+}
+IN_WORDS = {("Proposal", "id"), ("Proposal", "timestamp"), ("Action", "id"), ("ProposalResult", "cost")}
+"""Defaults that are made, not written: the page tells them in words."""
+
+
+def default_of(field: msgspec.structs.FieldInfo) -> str:
+    if field.required:
+        return "required"
+    if field.default is msgspec.UNSET:
+        return "absent"
+    default = field.default_factory() if field.default is msgspec.NODEFAULT else field.default
+    return f"`{encode(default).decode()}`"
+
+
+@pytest.mark.parametrize("heading", STRUCTS)
+def test_every_field_has_its_row_with_its_default(heading: str) -> None:
+    documented = table(section(PROPOSAL, heading))
+
+    for struct in STRUCTS[heading]:
+        for field in msgspec.structs.fields(struct):
+            assert field.encode_name in documented, f"{heading}.{field.name} is not in the reference"
+            if (heading, field.name) not in IN_WORDS:
+                assert documented[field.encode_name][1] == default_of(field), (
+                    f"default of {heading}.{field.name}"
+                )
+
+
+@pytest.mark.parametrize("heading", STRUCTS)
+def test_no_row_is_about_a_field_that_is_not_there(heading: str) -> None:
+    rows = [row for row in rows_of(section(PROPOSAL, heading)) if len(row) == 4 and row[3]]
+    fields = {f.encode_name for struct in STRUCTS[heading] for f in msgspec.structs.fields(struct)}
+    kinds = set(get_args(ActionType))
+
+    assert {name for row in rows for name in codes_in(row[0])} - kinds == fields
+
+
+@pytest.mark.parametrize(
+    ("heading", "names"),
+    [
+        ("Action", [*get_args(ActionType), *get_args(FailureBehavior), *get_args(InvocationMode)]),
+        ("Precondition", OPERATORS),
+        ("ProposalResult", get_args(Outcome)),
+        ("ActionResult", get_args(Status)),
+        ("ToolSchema", [*get_args(Risk), *get_args(Reversibility)]),
+    ],
+)
+def test_every_word_of_a_closed_set_is_explained(heading: str, names: list[str]) -> None:
+    assert set(names) <= codes_in(section(PROPOSAL, heading))
+
+
+# The command line
+
+
+def options_of(command: click.Command) -> list[str]:
+    context = click.Context(command, info_name="assent", **command.context_settings)
+    return [
+        name
+        for parameter in command.get_params(context)
+        if isinstance(parameter, click.Option)
+        for name in (*parameter.opts, *parameter.secondary_opts)
+    ]
+
+
+COMMANDS: dict[str, click.Command] = {"assent": cli, **{f"assent {n}": c for n, c in cli.commands.items()}}
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_option_of_a_command_is_in_its_section(name: str) -> None:
+    documented = {
+        word for row in rows_of(section(CLI, name)) for code in codes_in(row[0]) for word in code.split()[:1]
+    }
+    # The group's own help names are handed down to every command.
+    existing = set(options_of(COMMANDS[name])) - {"--help"} | {"-h", "--help"}
+
+    assert documented == existing
+
+
+def test_every_exit_code_is_explained() -> None:
+    explained = {row[0] for row in rows_of(section(CLI, "Exit codes"))}
+    told = set(
+        re.findall(
+            r"(?:^|[ ,])(\d+) (?:done|it|bad|the|waiting|after)", inspect.getdoc(cli) or cli.help or ""
+        )
+    )
+
+    assert explained == {"0", "1", "2", "3", "4", "130"}
+    assert told == explained
+
+
+def test_the_readme_names_every_command_and_exit_code() -> None:
+    readme = REFERENCE.parents[1] / "README.md"
+    rows = rows_of(section(readme, "On the command line"))
+
+    assert {f"assent {name}" for name in cli.commands} == {
+        " ".join(code.split()[:2]) for row in rows for code in codes_in(row[0])
+    }
+    assert {row[0] for row in rows if row[0].isdigit()} == {"0", "1", "2", "3", "4", "130"}
+
+
+# Events
+
+
+def documented_kinds() -> dict[str, list[str]]:
+    return table(section(EVENTS, "Kinds"))
+
+
+def test_every_kind_of_event_has_its_row() -> None:
+    assert set(documented_kinds()) == set(KINDS)
+
+
+def test_the_reference_says_which_kinds_close_a_span() -> None:
+    closing = {kind: row[2] for kind, row in documented_kinds().items() if row[2]}
+
+    assert closing.pop("proposal_ended") == "the proposal's: `ok` if it succeeded, else `error`"
+    assert closing == {kind: f"`{status}`" for kind, status in _CLOSES.items()}
+
+
+# Errors
+
+
+def tree_of(kind: type[Exception]) -> list[type[Exception]]:
+    return [kind, *(below for child in kind.__subclasses__() for below in tree_of(child))]
+
+
+def all_errors() -> list[type[errors.AssentError]]:
+    return [e for e in tree_of(errors.AssentError) if e.__module__ == errors.__name__]  # type: ignore[misc]
+
+
+def test_every_error_has_its_code_in_the_table() -> None:
+    documented = table(ERRORS.read_text(encoding="utf-8"))
+
+    assert {e.__name__: f"`{e.code}`" for e in all_errors()} == {
+        name: row[0] for name, row in documented.items()
+    }
+
+
+def test_the_tree_of_errors_is_drawn_as_it_is() -> None:
+    drawn: dict[str, str] = {}
+    above: list[str] = []
+    for line in ERRORS.read_text(encoding="utf-8").splitlines():
+        found = re.match(r"^((?:[│├└─ ]{4})*)([A-Z]\w+)(?:  |$)", line)
+        if found is None:
+            continue
+        depth = len(found[1]) // 4
+        above[depth:] = [found[2]]
+        if depth:
+            drawn[found[2]] = above[depth - 1]
+
+    assert drawn == {e.__name__: e.__base__.__name__ for e in all_errors()[1:] if e.__base__ is not None}
+
+
+def test_the_fields_of_an_error_are_named() -> None:
+    documented = table(ERRORS.read_text(encoding="utf-8"))
+    examples = [
+        errors.DecodeError("bad"),
+        errors.NotJson("bad", place="x"),
+        errors.PolicyFileError("f.toml", "bad"),
+        errors.UnknownTool("t", known=[]),
+        errors.UnknownSession("s"),
+        errors.ToolError("bad"),
+    ]
+
+    for example in examples:
+        assert set(vars(example)) == codes_in(documented[type(example).__name__][1]), type(example).__name__
+
+
+# Policy rules
+
+KINDS_OF_RULE: dict[str, Any] = {str(r.__struct_config__.tag): r for r in get_args(DeclaredRule)}
+
+
+@pytest.mark.parametrize("kind", KINDS_OF_RULE)
+def test_every_kind_of_rule_is_explained_with_its_keys(kind: str) -> None:
+    text = section(RULES, kind)
+    rule = KINDS_OF_RULE[kind]
+    common = {"tool", "reason"}
+    own = {f.name: f for f in msgspec.structs.fields(rule) if f.name not in common}
+
+    documented = table(text)
+
+    assert f"Python: `{rule.__name__}`" in text
+    assert f'kind = "{kind}"' in text
+    assert set(documented) == set(own)
+    for name, field in own.items():
+        assert (documented[name][1] == "required") == field.required, f"{kind}.{name}"
+
+
+def test_the_keys_that_every_rule_has_are_explained() -> None:
+    text = RULES.read_text(encoding="utf-8")
+
+    assert set(table(text[: text.index("## deny_tool")])) == {"name", "kind", "tool", "reason"}
+
+
+# Python
+
+
+@pytest.mark.parametrize("module", ["assent", "assent.tools", "assent.testing"])
+def test_every_public_name_is_explained(module: str) -> None:
+    documented = set(table(section(API, f"Names in {module}")))
+    public = set(importlib.import_module(module).__all__)
+
+    assert public <= documented
+
+
+def parameters_of(call: Any) -> set[str]:
+    return {name for name in inspect.signature(call).parameters if name != "self"}
+
+
+def test_every_parameter_of_the_runtime_is_explained_with_its_default() -> None:
+    rows = table(section(API, "Runtime"))
+
+    for name, parameter in inspect.signature(assent.Runtime).parameters.items():
+        assert name in rows, f"Runtime({name}=)"
+        assert rows[name][0] == f"`{parameter.default!r}`".replace("'", '"'), f"default of Runtime({name}=)"
+
+
+def test_every_method_of_the_runtime_is_explained_with_its_parameters() -> None:
+    documented = {}
+    for code in table(section(API, "Runtime")):
+        call = re.fullmatch(r"(?:await )?(\w+)\((.*)\)", code)
+        if call:
+            documented[call[1]] = {name for name in re.split(r"[ ,*]+", call[2]) if name}
+    methods = {
+        name: parameters_of(value)
+        for name, value in vars(assent.Runtime).items()
+        if inspect.isfunction(value) and not name.startswith("_")
+    }
+
+    assert documented == methods
+
+
+def test_every_option_of_tool_is_explained() -> None:
+    options = parameters_of(assent.tool) - {"fn"}
+
+    assert set(table(section(API, "Options of tool"))) == options
+
+
+@pytest.mark.parametrize(
+    "struct", [assent.CostBudget, assent.CapabilitySet, assent.Scope, assent.ReplanConfig, assent.ToolContext]
+)
+def test_every_field_of_a_setting_is_named(struct: Any) -> None:
+    row = table(section(API, "Names in assent"))[struct.__name__]
+    named = {re.split(r"[=(]", code)[0] for code in codes_in(row[0])}
+
+    assert {f.name for f in msgspec.structs.fields(struct)} - {"on_spend"} <= named
+
+
+# Verify
+
+
+def test_every_field_of_the_report_is_explained() -> None:
+    text = section(VERIFY, "The report")
+
+    assert {f.name for f in msgspec.structs.fields(Report)} <= set(table(text))
+    assert {f.name for f in msgspec.structs.fields(Issue)} <= codes_in(text)
+    assert {*get_args(Severity), *get_args(Tier)} <= set(table(text))
+
+
+# The glossary
+
+
+def test_the_glossary_is_sorted_and_explains_each_word_once() -> None:
+    page: Path = REFERENCE / "glossary.md"
+    words = [row[0].strip("*") for row in rows_of(page.read_text(encoding="utf-8"))]
+
+    assert len(words) > 40
+    assert words == sorted(set(words))
