@@ -1,9 +1,9 @@
 """CPU time, best of several repetitions, with the garbage collector left on.
 
 The best repetition is the one least disturbed by the rest of the machine. What is compared is measured in
-turns, so that a slow minute of the machine falls on all sides. A turn during which the machine was not at full
-speed does not count; where no other was to be had, the figure is measured again later, and marked if that did
-not help.
+turns, so that a slow minute of the machine falls on all sides. A turn during which the machine was not at
+full speed does not count; where no other was to be had, the figure is measured again later, and marked if that
+did not help.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ Prepared = Callable[[], Awaitable[object]]
 class Contender:
     """One side of a comparison."""
 
-    prepare: Callable[[], Prepared]
-    """Builds, off the clock, what is then awaited on the clock."""
+    prepare: Callable[[], Awaitable[Prepared]]
+    """Builds and warms up, off the clock, what is then awaited on the clock."""
     repeat: int = 1
     """How often it is awaited within one timing."""
 
     async def time(self) -> float:
-        run = self.prepare()
+        run = await self.prepare()
         gc.collect()
         began = time.process_time()
         for _ in range(self.repeat):

@@ -21,7 +21,7 @@ from assent.ir.graph import Graph
 from benchmarks.measure import THOROUGH, Contender, Measure, Prepared
 from benchmarks.plans import SHAPES, plan
 from benchmarks.report import Cell, Section
-from benchmarks.subjects import make_runtime
+from benchmarks.subjects import make_runtime, warm_runtime
 
 SOURCE = Path(assent.__file__).resolve().parent
 
@@ -85,7 +85,10 @@ def alone(work: Callable[[], object], repeat: int) -> Contender:
     async def run() -> object:
         return work()
 
-    return Contender(lambda: run, repeat)
+    async def prepare() -> Prepared:
+        return run
+
+    return Contender(prepare, repeat)
 
 
 async def profile(shape: str, size: int, top: int) -> list[Section]:
@@ -94,8 +97,8 @@ async def profile(shape: str, size: int, top: int) -> list[Section]:
     repeat = max(1, 1_000 // size)
     result = await make_runtime().execute(text)
 
-    def prepare() -> Prepared:
-        runtime = make_runtime()
+    async def prepare() -> Prepared:
+        runtime = await warm_runtime(shape)
         fresh = iter([decode_proposal(text) for _ in range(repeat)])
 
         async def run() -> object:
@@ -142,10 +145,10 @@ async def profile(shape: str, size: int, top: int) -> list[Section]:
     return [table, functions]
 
 
-async def _profiled(prepare: Callable[[], Callable[[], Awaitable[object]]], repeat: int) -> Counter[Function]:
+async def _profiled(prepare: Callable[[], Awaitable[Prepared]], repeat: int) -> Counter[Function]:
     profiler = cProfile.Profile()
     for _ in range(ROUNDS):
-        run = prepare()
+        run = await prepare()
         profiler.enable()
         for _ in range(repeat):
             await run()

@@ -9,13 +9,13 @@ from benchmarks.execute import flatness
 from benchmarks.measure import Contender, Measure, Prepared
 from benchmarks.plans import SHAPES, executions_per_runtime, plan
 from benchmarks.report import Floor, Section
-from benchmarks.subjects import make_runtime
+from benchmarks.subjects import make_runtime, warm_runtime
 
 
 def _decode(shape: str, size: int) -> Contender:
     text = plan(shape, size)
 
-    def prepare() -> Prepared:
+    async def prepare() -> Prepared:
         async def run() -> object:
             return decode_proposal(text)
 
@@ -28,8 +28,8 @@ def _verify(shape: str, size: int) -> Contender:
     """Every check, with the runtime's tools and state; a plan decoded anew for each timing."""
     text = plan(shape, size)
 
-    def prepare() -> Prepared:
-        runtime = make_runtime()
+    async def prepare() -> Prepared:
+        runtime = await warm_runtime(shape)
         fresh = iter([decode_proposal(text) for _ in range(executions_per_runtime(size))])
 
         async def run() -> object:

@@ -34,6 +34,10 @@ async def test_an_empty_reason_denies_too() -> None:
     assert await say(lambda action, state: "") == "policy 'p': denied"
 
 
+async def test_a_reason_can_always_be_logged_and_sent() -> None:
+    assert await say(lambda action: "no \udcff") == "policy 'p': no ?"
+
+
 async def test_a_policy_may_look_at_the_action_alone() -> None:
     assert await say(lambda action: f"no {action.type}") == "policy 'p': no state_write"
 

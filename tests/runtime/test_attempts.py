@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from tests.runtime.plans import Recorder, call, claim, data_of, kinds, plan, statuses, tool_of, write
 
-from assent import Runtime, ToolError, ToolSchema
+from assent import Runtime, ToolError, ToolSchema, tool
 
 
 async def test_with_retry_there_are_max_retries_and_one_more_attempts(recorder: Recorder) -> None:
@@ -259,6 +259,17 @@ async def test_an_error_that_cannot_be_shown_is_still_a_failure() -> None:
     assert (result["a"].error or "").startswith("Mute")
 
 
+async def test_an_error_text_can_always_be_logged_and_sent(recorder: Recorder) -> None:
+    name = b"caf\xe9".decode(errors="surrogateescape")
+    rt = Runtime(tools=[recorder.tool("boom", raises=ToolError(f"no file {name}"))])
+
+    result = await rt.execute(plan(call("a", "boom")))
+
+    assert result["a"].error == "no file caf?"
+    assert b"caf?" in encode(result)
+    assert encode(list(rt.events))
+
+
 async def test_every_attempt_gets_parameters_of_its_own(recorder: Recorder) -> None:
     seen: list[list[int]] = []
 
@@ -300,3 +311,19 @@ async def test_a_tool_of_which_only_the_schema_is_known_has_no_handler() -> None
     assert result["a"].status == "failed"
     assert result["a"].error == "no handler for tool 'ghost'"
     assert result.cost.tool_calls == 0
+
+
+async def test_a_tool_that_allows_fewer_retries_than_the_plan_asks_for_wins() -> None:
+    made = 0
+
+    @tool(max_retries=1)
+    async def stubborn() -> None:
+        nonlocal made
+        made += 1
+        raise ValueError("no")
+
+    await Runtime(tools=[stubborn]).execute(
+        plan(call("a", "stubborn", failure_behavior="retry", max_retries=5))
+    )
+
+    assert made == 2

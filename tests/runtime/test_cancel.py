@@ -205,6 +205,7 @@ async def test_no_attempt_is_made_after_a_cancel(recorder: Recorder) -> None:
     assert recorder.names == ["fail"]
     assert result["a"].status == "failed"
     assert result["a"].error == "ValueError: no"
+    assert result.cost.retries == 0
 
 
 async def test_a_follower_of_an_equal_call_is_canceled_with_it() -> None:
@@ -270,3 +271,29 @@ async def test_an_abort_after_a_soft_cancel_is_still_an_abort() -> None:
 
     assert result.outcome == "aborted"
     assert rt.state.snapshot() == {"k": 0}
+
+
+async def test_a_tool_that_was_left_behind_and_fails_late_says_nothing_more() -> None:
+    cancel = Cancel()
+    release, ended = asyncio.Event(), asyncio.Event()
+
+    async def stubborn() -> None:
+        cancel.cancel("enough", hard=True)
+        while not release.is_set():
+            try:
+                await release.wait()
+            except asyncio.CancelledError:
+                continue
+        ended.set()
+        raise ValueError("late")
+
+    rt = Runtime(tools=[tool_of("stubborn", stubborn)])
+
+    result = await rt.execute(plan(call("a", "stubborn", failure_behavior="retry")), cancel=cancel)
+    told = kinds(rt)
+    release.set()
+    await ended.wait()
+    await asyncio.sleep(0.01)
+
+    assert result["a"].status == "unknown"
+    assert kinds(rt) == told

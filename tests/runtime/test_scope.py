@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from tests.runtime.plans import Recorder, call, claim, data_of, kinds, plan, read, statuses, tool_of, write
 
 from assent import Action, RequireState, Runtime, Scope, ToolContext
+from assent.errors import NotJson
 
 T1, T2 = Scope(tenant="t1"), Scope(tenant="t2")
 
@@ -38,6 +40,19 @@ async def test_a_scope_that_says_nothing_is_not_logged() -> None:
     await rt.execute(plan())
 
     assert "session_scope" not in kinds(rt)
+
+
+async def test_claims_are_copied_and_must_be_json() -> None:
+    rt = Runtime()
+    claims = {"roles": ["reader"]}
+
+    await rt.execute(plan(), scope=Scope(claims=claims))
+    claims["roles"].append("admin")
+
+    assert data_of(rt, "session_scope") == [{"claims": {"roles": ["reader"]}}]
+    with pytest.raises(NotJson, match=r"scope\.claims\.x"):
+        await rt.execute(plan(write("a", "k", 1)), scope=Scope(claims={"x": object()}))
+    assert rt.state.snapshot() == {}
 
 
 async def test_every_event_of_a_run_carries_its_tenant() -> None:

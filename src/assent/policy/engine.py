@@ -120,7 +120,8 @@ def _reason(answer: Any) -> str | None:
     if answer is None:
         return None
     if isinstance(answer, str):
-        return answer or "denied"
+        # A reason is logged and sent, so it must be text that can be.
+        return answer.encode(errors="replace").decode() or "denied"
     if iscoroutine(answer):
         answer.close()
     return f"it returned a {type(answer).__name__} instead of a reason or None, so the action is denied"

@@ -37,7 +37,8 @@ class AttemptFailed(Exception):
     def __init__(
         self, error: str, *, retry: bool = True, unknown: bool = False, left_behind: str = ""
     ) -> None:
-        self.error = error
+        # Half of a surrogate pair, from a file name say, could be neither logged nor sent.
+        self.error = error if error.isascii() else error.encode(errors="replace").decode()
         self.retry = retry
         """Whether another attempt could help."""
         self.unknown = unknown

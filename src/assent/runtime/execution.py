@@ -402,12 +402,15 @@ class Execution(Ledger):
     def _may_retry(self, action: Action, made: int, failure: AttemptFailed, tool: Tool | None) -> bool:
         if action.failure_behavior != "retry" or made > action.max_retries or not failure.retry:
             return False
+        if tool is not None and tool.max_retries is not None and made > tool.max_retries:
+            return False  # What the tool declares wins; the plan can only ask for fewer.
         return not failure.unknown or tool is None or tool.schema.repeatable
 
     async def _wait_before(self, i: int, action: Action, attempt: int, failure: AttemptFailed) -> bool:
         """Sleep before the next attempt; false if the plan stopped meanwhile."""
+        if self.results[i] is not None:
+            return False  # It was given up on, and fails late.
         delay_ms = min(RETRY_BASE_MS * 2 ** min(attempt - 2, 40), RETRY_LONGEST_MS)
-        self.retries += 1
         self.note("action_retrying", i, {"attempt": attempt, "delay_ms": delay_ms, "error": failure.error})
         try:
             await asyncio.sleep(delay_ms / 1000)
@@ -417,7 +420,9 @@ class Execution(Ledger):
             return False
         cancel = self.run.cancel
         is_over = self.stop is not None or (cancel is not None and cancel.requested)
-        return i >= self.size or not is_over
+        goes_on = i >= self.size or not is_over
+        self.retries += goes_on
+        return goes_on
 
     # Endings
 

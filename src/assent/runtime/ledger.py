@@ -263,7 +263,7 @@ class Ledger:
     def abort(self, error: str) -> None:
         """Start nothing more, and undo what was done."""
         if self.stop is None or self.stop.kind != "aborted":
-            self.stop = Stop("aborted", error, "skipped: the plan was aborted")
+            self.stop = Stop("aborted", error, "the plan was aborted")
 
     def stop_canceled(self, reason: str) -> None:
         """Start nothing more; what was done stays."""

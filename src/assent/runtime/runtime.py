@@ -20,7 +20,7 @@ from typing import Any
 from assent.errors import CheckpointError, UnknownSession, UsageError
 from assent.events.log import EventLog
 from assent.ir.codec import decode_proposal
-from assent.ir.json_value import JsonValue
+from assent.ir.json_value import JsonValue, copy_json
 from assent.ir.proposal import Proposal, new_id
 from assent.ir.result import Outcome, ProposalResult
 from assent.ir.tool_spec import ToolSchema
@@ -352,7 +352,7 @@ class Runtime:
         if scope.tenant is not None:
             data["tenant"] = scope.tenant
         if scope.claims:
-            data["claims"] = scope.claims
+            data["claims"] = copy_json(scope.claims, "scope.claims")
         run.emit("session_scope", proposal.id, data)
 
     @contextmanager
@@ -384,7 +384,7 @@ class Runtime:
             events=list(self.events),
             tools=self.tools.schemas(),
             policies=self.policies.names(),
-            metadata=dict(metadata or {}),
+            metadata=copy_json(dict(metadata or {}), "metadata"),
         )
         if path is not None:
             checkpoints.save(made, path)
