@@ -2,8 +2,8 @@
 
 The best repetition is the one least disturbed by the rest of the machine. What is compared is measured in
 turns, so that a slow minute of the machine falls on all sides. A turn during which the machine was not at
-full speed does not count; where no other was to be had, the figure is measured again later, and marked if that
-did not help.
+full speed does not count; where no other was to be had, the figure is measured again later, and marked if
+that did not help.
 """
 
 from __future__ import annotations

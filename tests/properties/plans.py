@@ -207,10 +207,24 @@ order. Plans that never abort are the ones that run most in parallel.
 """
 
 
+SOUND_MOODS = (
+    ("clean", 0),
+    ("clean", 60),
+    ("clean", 90),
+    ("faulty", 0),
+    ("faulty", 75),
+    ("faulty", 85),
+    ("faulty", 90),
+    ("faulty", 100),
+    ("broken", 60),
+)
+"""Those that are left where tools do not fail."""
+
+
 def for_each_mood(check: Callable[[Case], None], count: int, **options: Any) -> None:
     """Put a check through about `count` cases, the same number in each mood: left to itself the search would
     favour some. `options` are those of `cases`."""
-    moods = [m for m in MOODS if options.get("tools_fail", True) or m[0] not in ("failing", "wild")]
+    moods = MOODS if options.get("tools_fail", True) else SOUND_MOODS
     for mood, abort_percent in moods:
         made = cases(mood=mood, abort_percent=abort_percent, **options)
         examples(-(-count // len(moods)))(given(made)(check))()
@@ -494,7 +508,7 @@ def _surroundings(dice: Dice, case: Case, *, foreseeable: bool) -> Case:
     session = dice.pick(("none", "none", "open"))
     of_session = _policies(dice, "s", foreseeable=foreseeable) if session == "open" else []
     capabilities: Wire | None = None
-    if dice.chance(25):
+    if dice.chance(30):
         capabilities = dice.pick(
             (
                 {"denied_tools": ["take*"], "max_actions": 9},

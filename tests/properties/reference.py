@@ -236,11 +236,11 @@ class Reference:
     def _part(self, match: re.Match[str]) -> Json:
         value = self.endings[match[2]].output
         for name, at in re.findall(r"\.([a-z]+)|\[(\d+)\]", match[3]):
-            try:
-                value = value[name] if name else value[int(at)]
-            except (KeyError, IndexError, TypeError):
-                raise _Rejected from None
-            if isinstance(value, str) and at:
+            if name and isinstance(value, dict) and name in value:
+                value = value[name]
+            elif at and isinstance(value, list) and int(at) < len(value):
+                value = value[int(at)]
+            else:
                 raise _Rejected
         return deepcopy(value)
 

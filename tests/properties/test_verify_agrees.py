@@ -65,7 +65,7 @@ def test_verify_and_execute_agree(foreseeable: bool) -> None:
             "refused": 0.05,
             "budget": 0.02,
             "policies": FIFTH,
-            "capabilities": 0.1,
+            "capabilities": 0.05,
             "budgets": FIFTH,
             "tenants": FIFTH,
         }

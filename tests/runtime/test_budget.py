@@ -79,10 +79,10 @@ async def test_what_the_time_limit_lets_start_may_end(recorder: Recorder) -> Non
     """The limit decides who starts; stopping work in flight is what an action's own time limit is for."""
 
     async def outlast() -> str:
-        await asyncio.sleep(0.03)
+        await asyncio.sleep(0.12)
         return "done"
 
-    rt = Runtime(tools=[tool_of("outlast", outlast)], budget=CostBudget(max_duration_ms=20))
+    rt = Runtime(tools=[tool_of("outlast", outlast)], budget=CostBudget(max_duration_ms=100))
 
     result = await rt.execute(plan(call("a", "outlast"), write("b", "k", 1, dependencies=["a"])))
 

@@ -121,6 +121,30 @@ def test_execute_sync_from_several_threads_takes_turns(recorder: Recorder) -> No
     assert overlaps == [1] * 5
 
 
+def test_a_tool_that_calls_execute_sync_of_its_own_runtime_is_told_so_and_does_not_hang() -> None:
+    def inner() -> str:
+        return rt.execute_sync(plan()).outcome
+
+    rt = Runtime(tools=[tool_of("inner", inner)])
+
+    result = rt.execute_sync(plan(call("a", "inner")))
+
+    assert result["a"].status == "failed"
+    assert "await rt.execute" in (result["a"].error or "")
+
+
+async def test_an_async_tool_may_run_a_proposal_of_its_own(recorder: Recorder) -> None:
+    async def inner(_: Any) -> str:
+        return (await rt.execute(plan(write("b", "k", 1), id="inner"))).outcome
+
+    rt = Runtime(tools=[recorder.tool("inner", inner)])
+
+    result = await rt.execute(plan(call("a", "inner")))
+
+    assert result["a"].output == "succeeded"
+    assert rt.state.snapshot() == {"k": 1}
+
+
 async def test_a_runtime_at_work_in_another_thread_refuses_this_one(recorder: Recorder) -> None:
     began, release = threading.Event(), threading.Event()
 

@@ -774,7 +774,7 @@ async def test_no_tenant_meets_another(recorder: Recorder, what: str) -> None:
         "state": plan(claim("c", "k", None), write("w", "k", 1)),
         "idempotency": plan(call("a", "idempotency", idempotent=True)),
         "cache": plan(call("a", "cache")),
-        "rate limit": plan(call("a", "rate limit", timeout_ms=30)),
+        "rate limit": plan(call("a", "rate limit", timeout_ms=1000)),
         "undo": plan(write("w", "k", 1), claim("c", "k", 2)),
         "assumption": plan(write("w", "k", 1, assumptions=[{"key": "k", "read_version": 0}])),
     }[what]

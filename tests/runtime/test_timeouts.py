@@ -72,7 +72,7 @@ async def test_a_thread_cannot_be_stopped_so_its_late_answer_is_dropped_and_the_
     rt = Runtime(tools=[tool_of("slow", slow)])
 
     result = await rt.execute(
-        plan(call("a", "slow", timeout_ms=20, failure_behavior="skip", expected_effects={"k": 1}))
+        plan(call("a", "slow", timeout_ms=100, failure_behavior="skip", expected_effects={"k": 1}))
     )
     release.set()
     await asyncio.to_thread(done.wait, 30)
@@ -115,7 +115,7 @@ async def test_a_call_that_waited_in_line_for_a_thread_never_began(recorder: Rec
 
     result = await rt.execute(
         plan(
-            call("a", "slow", {"name": "a"}, timeout_ms=60, failure_behavior="skip"),
+            call("a", "slow", {"name": "a"}, timeout_ms=200, failure_behavior="skip"),
             call("b", "slow", {"name": "b"}, timeout_ms=20, failure_behavior="skip"),
         )
     )
@@ -137,7 +137,7 @@ async def test_the_limit_is_for_each_attempt(recorder: Recorder) -> None:
 
     rt = Runtime(tools=[recorder.tool("look", slow_at_first, risk="read_only")])
 
-    result = await rt.execute(plan(call("a", "look", timeout_ms=50, failure_behavior="retry")))
+    result = await rt.execute(plan(call("a", "look", timeout_ms=100, failure_behavior="retry")))
 
     assert result["a"].output == "ok"
     assert result.cost.retries == 1

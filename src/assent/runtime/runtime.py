@@ -14,6 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from datetime import UTC, datetime
 from typing import Any
 
@@ -54,6 +55,9 @@ from assent.verify.verify import verify
 
 ProposalLike = Proposal | str | bytes | dict[str, Any]
 PolicyLike = Rule | PolicyCallable | tuple[str, Rule | PolicyCallable]
+
+_SYNC_RUNS: ContextVar[tuple[int, ...]] = ContextVar("assent_sync_runs", default=())
+"""Ids of the runtimes in whose `execute_sync` this code runs, also in the threads of their tools."""
 
 
 class Runtime:
@@ -263,15 +267,26 @@ class Runtime:
         """`execute` for people without an event loop. Callers from several threads take turns.
 
         Raises:
-            UsageError: this thread has an event loop running; await `execute` there.
+            UsageError: this thread has an event loop running, or serves a tool of this very runtime; await
+                `execute` there.
         """
         _refuse_inside_loop("execute_sync", "execute")
-        with self._sync_turn:
-            return run_sync(
-                self.execute(
-                    proposal, session=session, scope=scope, cancel=cancel, run_id=run_id, budget=budget
-                )
+        around = _SYNC_RUNS.get()
+        if id(self) in around:
+            raise UsageError(
+                "A tool called execute_sync of the runtime that runs it, and would wait for itself for ever. "
+                "Make the tool async, and use `await rt.execute(...)` there."
             )
+        with self._sync_turn:
+            token = _SYNC_RUNS.set((*around, id(self)))
+            try:
+                return run_sync(
+                    self.execute(
+                        proposal, session=session, scope=scope, cancel=cancel, run_id=run_id, budget=budget
+                    )
+                )
+            finally:
+                _SYNC_RUNS.reset(token)
 
     async def plan_and_execute(
         self,
