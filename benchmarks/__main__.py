@@ -75,7 +75,10 @@ def main() -> None:
     for section in sections:
         print(section.text())
     print(floors_text(sections), end="")
-    print("\nbusy: the machine was never at full speed while this was measured, so the figure is too high.")
+    if any("busy" in row for section in sections for row in section.rows):
+        print(
+            "\nbusy: the machine was never at full speed while this was measured, so the figure is too high."
+        )
 
 
 if __name__ == "__main__":

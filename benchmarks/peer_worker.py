@@ -16,7 +16,6 @@ os.environ.setdefault("CAR_FFI_NO_DAEMON_WARNING", "1")
 os.environ.setdefault("CAR_FFI_MODE", "embedded")
 
 import car_runtime
-
 import plans
 
 

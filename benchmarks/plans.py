@@ -55,8 +55,8 @@ def plan(shape: str, size: int) -> str:
 def executions_per_runtime(size: int) -> int:
     """How often one plan is executed on one runtime within one timing.
 
-    Small plans are repeated until about a thousand actions have run, so that the clock can see them; large ones
-    run on a new runtime each, so that nobody is charged for a long life, which is measured elsewhere.
+    Small plans are repeated until about a thousand actions have run, so that the clock can see them; large
+    ones run on a new runtime each, so that nobody is charged for a long life, which is measured elsewhere.
     """
     return max(1, 1_000 // size)
 

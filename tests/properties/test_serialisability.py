@@ -84,6 +84,6 @@ def exactly(value: Any) -> str:
     """A value as text that tells 1 from true and 1.0, with keys sorted."""
     if isinstance(value, dict):
         return "{" + ", ".join(f"{k!r}: {exactly(value[k])}" for k in sorted(value)) + "}"
-    if isinstance(value, list):
+    if isinstance(value, list | tuple):
         return "[" + ", ".join(map(exactly, value)) + "]"
     return repr(value)

@@ -207,6 +207,9 @@ def _explain(data: bytes, error: Exception | None, source: str) -> DecodeError:
         return DecodeError(f"malformed JSON ({bad.msg})", place=_line(text, bad.pos), source=source)
     except RecursionError:
         return DecodeError(f"it is nested more than {MAX_DEPTH} deep", source=source)
+    except ValueError:
+        # Python itself reads and writes only so many digits.
+        return DecodeError("an integer has too many digits", source=source)
     problem, place = _split(str(error))
     return DecodeError(problem, place=place, source=source)
 
