@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from tests.docs.pages import REFERENCE, codes_in, rows_of, section
 
 from assent import (
     Cancel,
@@ -22,6 +21,7 @@ from assent import (
 from assent.events.event import Event
 from assent.events.log import EventLog
 from assent.testing import RecordingTool, action, proposal
+from tests.docs.pages import REFERENCE, codes_in, rows_of, section
 
 
 class Kept:

@@ -7,8 +7,6 @@ from collections.abc import Iterator
 from importlib import import_module
 from typing import Any, NamedTuple
 
-from tests.docs.pages import REFERENCE, codes_in, rows_of, section
-
 from assent import (
     CapabilitySet,
     CostBudget,
@@ -21,6 +19,7 @@ from assent import (
     tool,
 )
 from assent.verify.report import Issue
+from tests.docs.pages import REFERENCE, codes_in, rows_of, section
 
 VERIFY = REFERENCE / "verify.md"
 # Not `from assent import verify`: what this names must not depend on what was imported before.

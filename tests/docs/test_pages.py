@@ -7,6 +7,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
+
 from tests.docs.pages import (
     DOCS,
     NOT_RUN,

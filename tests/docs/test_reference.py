@@ -11,7 +11,6 @@ from typing import Any, get_args
 import click
 import msgspec
 import pytest
-from tests.docs.pages import REFERENCE, codes_in, rows_of, section
 
 import assent
 from assent import errors
@@ -43,6 +42,7 @@ from assent.ir.result import (
 from assent.ir.tool_spec import RateLimit, Reversibility, Risk, ToolSchema
 from assent.policy.rule import DeclaredRule
 from assent.verify.report import Issue, Report, Severity, Tier
+from tests.docs.pages import REFERENCE, codes_in, rows_of, section
 
 PROPOSAL = REFERENCE / "proposal.md"
 CLI = REFERENCE / "cli.md"

@@ -7,11 +7,11 @@ import stat
 from pathlib import Path
 
 import pytest
-from tests.runtime.plans import claim, plan, write
 
 from assent import EventLog, JsonlSink, Runtime
 from assent.events.jsonl import read_jsonl
 from assent.events.span import spans_of
+from tests.runtime.plans import claim, plan, write
 
 
 async def record(path: Path, *values: int) -> EventLog:

@@ -6,10 +6,10 @@ import time
 from datetime import UTC
 
 import pytest
-from tests.runtime.plans import Recorder, call, claim, plan, write
 
-from assent import EventLog, Runtime, Scope
+from assent import EventLog, ReplanConfig, Runtime, Scope, tool
 from assent.events.event import KINDS
+from tests.runtime.plans import Recorder, call, claim, plan, write
 
 
 async def test_events_are_ordered_by_seq_without_a_gap(recorder: Recorder) -> None:
@@ -187,3 +187,23 @@ def test_an_event_cannot_be_changed() -> None:
 
     with pytest.raises(AttributeError):
         event.kind = "other"  # type: ignore[misc]
+
+
+async def test_cost_is_told_by_agent_and_a_replanned_run_counts_once() -> None:
+    @tool(cheap=True)
+    def work() -> int:
+        return 1
+
+    async def again(context: object) -> dict[str, object]:
+        return {"source": "planner", "actions": [{"id": "b", "tool": "work"}]}
+
+    rt = Runtime(tools=[work], replan=again, replan_config=ReplanConfig(max_replans=1))
+    await rt.execute({"source": "planner", "actions": [{"id": "a", "tool": "missing"}]})
+    await rt.execute({"source": "other", "actions": [{"id": "a", "tool": "work"}]})
+
+    cost = rt.events.cost_by_agent()
+
+    assert cost["planner"]["runs"] == 1
+    assert cost["planner"]["tool_calls"] == 1
+    assert cost["planner"]["actions_rejected"] == 1
+    assert cost["other"]["tool_calls"] == 1

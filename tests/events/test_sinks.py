@@ -6,10 +6,9 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 
-from tests.runtime.plans import Recorder, call, plan, tool_of, write
-
 from assent import EventLog, Runtime
 from assent.events.event import Event
+from tests.runtime.plans import Recorder, call, plan, tool_of, write
 
 
 class Kept:

@@ -6,10 +6,10 @@ import asyncio
 from typing import Any
 
 import pytest
-from tests.runtime.plans import Fields, Recorder, call, claim, plan, tool_of, undone_by, write
 
 from assent import Cancel, CostBudget, DenyTool, ReplanConfig, Runtime
 from assent.events.span import Span
+from tests.runtime.plans import Fields, Recorder, call, claim, plan, tool_of, undone_by, write
 
 
 def by_action(rt: Runtime) -> dict[str | None, Span]:

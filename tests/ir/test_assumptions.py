@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.runtime.plans import claim, plan, write
 
 from assent import Runtime
+from tests.runtime.plans import claim, plan, write
 
 
 async def run_with(rt: Runtime, assumption: dict[str, Any]) -> Any:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.runtime.plans import Fields, Recorder, call, claim, plan, read, write
 
 from assent import Runtime, ToolSchema
-from assent.ir.action import Action
+from assent.ir.action import Action, ActionCompensation
 from assent.ir.codec import decode_proposal
 from assent.ir.graph import Graph, reads_and_writes
+from tests.runtime.plans import Fields, Recorder, call, claim, plan, read, write
 
 
 def look(*actions: Fields) -> Any:
@@ -304,3 +304,15 @@ def test_a_chain_of_ten_thousand_listed_backwards_is_ordered() -> None:
 
     assert graph.ids(graph.order)[:2] == ["a9999", "a9998"]
     assert len(graph.layers) == count
+
+
+def test_actions_that_only_compensate_each_other_are_refused_with_their_ids() -> None:
+    graph = Graph(
+        [
+            Action(id="a", tool="t", compensation=ActionCompensation(action_id="b")),
+            Action(id="b", tool="t", compensation=ActionCompensation(action_id="a")),
+        ]
+    )
+
+    assert [set(f.action_ids) for f in graph.faults] == [{"a", "b"}]
+    assert "circle" in graph.faults[0].message

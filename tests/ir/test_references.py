@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.runtime.plans import Recorder, call, plan, statuses, write
 
 from assent import Action, Runtime
+from tests.runtime.plans import Recorder, call, plan, statuses, write
 
 OUTPUT = {
     "name": "Ada",

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 
 import msgspec
-from tests.runtime.plans import Recorder, call, claim, plan, undone_by, write
 
 from assent import ProposalResult, Runtime, ToolSchema
 from assent.ir.codec import encode
+from tests.runtime.plans import Recorder, call, claim, plan, undone_by, write
 
 
 async def test_a_result_has_the_fields_that_are_promised(recorder: Recorder) -> None:

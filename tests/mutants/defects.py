@@ -296,8 +296,8 @@ DEFECTS: tuple[Defect, ...] = (
     Defect(
         "a cancel is not looked at",
         "runtime/execution.py",
-        "        if cancel is not None and cancel.requested:\n            self.stop_canceled(cancel.reason)\n        if self.stop",
-        "        if self.stop",
+        "if cancel is not None and cancel.requested:\n            self.stop_canceled(cancel.reason)\n        if self.stop",
+        "if self.stop",
         ("tests/runtime", "tests/properties"),
     ),
     Defect(
@@ -369,8 +369,8 @@ DEFECTS: tuple[Defect, ...] = (
     Defect(
         "verify does not ask the gate",
         "policy/gate.py",
-        "        found: list[Rejection] = []\n        if self._capabilities",
-        "        if ahead:\n            return _ADMITTED\n        found: list[Rejection] = []\n        if self._capabilities",
+        "        found: list[Rejection] = []\n        if self._cap",
+        "        if ahead:\n            return _ADMITTED\n        found: list[Rejection] = []\n        if self._cap",
         _VERIFY,
     ),
 )

@@ -8,9 +8,9 @@ import sys
 from typing import Any
 
 import pytest
-from tests.runtime.plans import Recorder, call, kinds, plan, statuses, write
 
 from assent import Action, Runtime
+from tests.runtime.plans import Recorder, call, kinds, plan, statuses, write
 
 
 async def say(policy: Any, **state: Any) -> str | None:

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.runtime.plans import Recorder, call, data_of, plan, write
 
 from assent import (
     Action,
@@ -18,8 +17,10 @@ from assent import (
     EventLog,
     JsonlSink,
     Runtime,
+    tool,
 )
 from assent.ir.codec import encode
+from tests.runtime.plans import Recorder, call, data_of, plan, write
 
 SECRET = "hunter2-hunter2"
 
@@ -121,3 +122,21 @@ async def test_the_person_s_own_reason_replaces_the_rules_words(recorder: Record
     result = await rt.execute(plan(call("a", "t", {"p": 1})))
 
     assert result["a"].error == "policy 'p': ask Ada first"
+
+
+async def test_a_denied_value_is_not_quoted_by_the_schema_either() -> None:
+    @tool
+    async def send(amount: int) -> None: ...
+
+    rt = Runtime(tools=[send], policies=[DenyKeyword(keyword="hunter2")])
+
+    result = await rt.execute(
+        {"actions": [{"id": "a", "tool": "send", "parameters": {"amount": "hunter2-x"}}]}
+    )
+
+    assert result["a"].status == "rejected"
+    assert "hunter2" not in (result["a"].error or "")
+    assert all("hunter2" not in str(e.data) for e in rt.events)
+    report = rt.verify(document)
+    assert not report.valid
+    assert all("hunter2" not in issue.message for issue in report.issues)

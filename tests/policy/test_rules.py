@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.runtime.plans import Recorder, call, claim, plan, read, statuses, write
 
 from assent import (
     AllowToolParam,
@@ -19,6 +18,7 @@ from assent import (
 )
 from assent.policy.engine import PolicySet
 from assent.testing import FakeClock
+from tests.runtime.plans import Recorder, call, claim, plan, read, statuses, write
 
 
 async def verdict(rule: Any, action: dict[str, Any], state: dict[str, Any] | None = None) -> str | None:

@@ -9,7 +9,6 @@ import re
 from collections.abc import Iterator
 from copy import deepcopy
 from dataclasses import dataclass, field
-from typing import Any
 
 from tests.properties.plans import HOLLOW, KEYS, TOOLS, Case, Json, PolicySpec, Script, ToolKind, Wire
 

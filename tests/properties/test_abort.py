@@ -62,7 +62,11 @@ def _is_undone_in_order(world: World, result: ProposalResult) -> None:
     later_starts = [e.action_id for e in events[failed_at:] if e.kind == "action_executing"]
     assert not (actions.keys() - targets) & set(later_starts), "an action started after the failure"
 
-    done = [e.action_id for e in events if e.kind == "action_succeeded" and e.action_id in actions.keys() - targets]
+    done = [
+        e.action_id
+        for e in events
+        if e.kind == "action_succeeded" and e.action_id in actions.keys() - targets
+    ]
     assert {r.action_id for r in result.results if r.rolled_back} - targets == set(done)
     undone = [name for name in reversed(done) if _is_compensable(actions[name])]
     assert [c.action_id for c in result.compensations] == undone

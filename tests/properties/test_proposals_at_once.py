@@ -6,7 +6,6 @@ import asyncio
 from dataclasses import dataclass
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -63,7 +62,9 @@ def crowds(draw: Any) -> tuple[list[Run], list[Outside], str]:
             # Taking it back writes too, and that must go as well.
             undo = {"type": "action_ref", "action_id": actions[2]["id"]}
             actions[0].update(type="tool_call", tool="send", parameters={"ms": 1}, compensation=undo)
-            actions[2].update(type="state_write", tool=None, parameters={"key": KEYS[0], "value": f"{name} undone"})
+            actions[2].update(
+                type="state_write", tool=None, parameters={"key": KEYS[0], "value": f"{name} undone"}
+            )
         cancel_ms = dice.number(0, 12) if dice.chance(15) else None
         tenant = dice.pick(TENANTS)
         runs.append(Run(name, tenant, actions, dice.number(0, 8), cancel_ms, hard=dice.chance(50)))
@@ -85,7 +86,7 @@ def _action(dice: Dice, proposal: str, i: int) -> dict[str, Any]:
             action["expected_effects"] = {dice.pick(KEYS): name}
         case _:
             action |= {"tool": "work", "parameters": {"ms": dice.number(0, 6)}}
-            action["expected_effects"] = {key: name for key in dice.some(KEYS, 60)}
+            action["expected_effects"] = dict.fromkeys(dice.some(KEYS, 60), name)
     return action
 
 

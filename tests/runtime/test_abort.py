@@ -6,10 +6,10 @@ import asyncio
 from typing import Any
 
 import pytest
-from tests.runtime.plans import Recorder, call, claim, data_of, kinds, plan, read, statuses, tool_of, write
 
 from assent import Runtime
 from assent.state.store import MISSING
+from tests.runtime.plans import Recorder, call, claim, data_of, kinds, plan, read, statuses, tool_of, write
 
 
 async def test_an_aborted_plan_leaves_the_state_as_it_was(schedule: Any) -> None:

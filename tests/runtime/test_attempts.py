@@ -7,10 +7,10 @@ import sys
 from typing import Any
 
 import pytest
-from tests.runtime.plans import Recorder, call, claim, data_of, kinds, plan, statuses, tool_of, write
 
 from assent import Runtime, ToolError, ToolSchema, tool
 from assent.ir.codec import encode
+from tests.runtime.plans import Recorder, call, claim, data_of, kinds, plan, statuses, tool_of, write
 
 
 async def test_with_retry_there_are_max_retries_and_one_more_attempts(recorder: Recorder) -> None:

@@ -6,9 +6,9 @@ import asyncio
 from typing import Any
 
 import pytest
-from tests.runtime.plans import Recorder, call, claim, kinds, plan, read, statuses, tool_of, write
 
 from assent import CostBudget, ReplanConfig, Runtime, ToolContext
+from tests.runtime.plans import Recorder, call, claim, kinds, plan, read, statuses, tool_of, write
 
 
 async def test_tool_calls_over_the_budget_are_skipped(recorder: Recorder, schedule: Any) -> None:

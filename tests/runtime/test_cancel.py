@@ -7,9 +7,9 @@ import threading
 from typing import Any
 
 import pytest
-from tests.runtime.plans import Recorder, call, claim, data_of, kinds, plan, statuses, tool_of, write
 
 from assent import Cancel, Runtime, ToolContext
+from tests.runtime.plans import Recorder, call, claim, data_of, kinds, plan, statuses, tool_of, write
 
 
 async def test_a_run_that_was_canceled_before_it_began_starts_nothing(

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.runtime.plans import Recorder, call, claim, kinds, plan, statuses, undone_by, write
-
 from assent import Cancel, DenyTool, Runtime, Scope, ToolError
 from assent.planner import Feedback
+from tests.runtime.plans import Recorder, call, claim, kinds, plan, statuses, undone_by, write
 
 
 def runtime(recorder: Recorder, **options: Any) -> Runtime:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.runtime.plans import Recorder, call, claim, kinds, plan, read, statuses, undone_by, write
 
 from assent import CapabilitySet, Runtime
+from tests.runtime.plans import Recorder, call, claim, kinds, plan, read, statuses, undone_by, write
 
 
 async def test_only_allowed_tools_run(recorder: Recorder) -> None:

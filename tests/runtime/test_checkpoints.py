@@ -7,11 +7,11 @@ import os
 from pathlib import Path
 
 import pytest
-from tests.runtime.plans import Recorder, call, claim, kinds, plan, write
 
 from assent import DenyTool, Runtime, Scope, ToolSchema
 from assent.errors import CheckpointError, UsageError
 from assent.ir.tool_spec import RateLimit
+from tests.runtime.plans import Recorder, call, claim, kinds, plan, write
 
 
 async def test_state_comes_back_as_it_was(tmp_path: Path) -> None:

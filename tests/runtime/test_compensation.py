@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+from assent import Action, DenyTool, Runtime, ToolError
 from tests.runtime.plans import (
     Recorder,
     call,
@@ -17,8 +18,6 @@ from tests.runtime.plans import (
     undone_by,
     write,
 )
-
-from assent import Action, DenyTool, Runtime, ToolError
 
 
 def abort(id: str = "abort", **fields: Any) -> dict[str, Any]:

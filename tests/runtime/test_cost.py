@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from tests.runtime.plans import Recorder, call, claim, plan, read, write
 
 from assent import Runtime, ToolError, ToolSchema
+from tests.runtime.plans import Recorder, call, claim, plan, read, write
 
 
 async def test_each_ending_is_counted_once(recorder: Recorder) -> None:

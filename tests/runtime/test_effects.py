@@ -6,10 +6,10 @@ import asyncio
 from typing import Any
 
 import pytest
-from tests.runtime.plans import Recorder, call, claim, data_of, kinds, plan, read, tool_of, write
 
 from assent import Runtime
 from assent.errors import NotJson
+from tests.runtime.plans import Recorder, call, claim, data_of, kinds, plan, read, tool_of, write
 
 
 async def test_a_state_write_writes_and_answers_with_the_key() -> None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.runtime.plans import Recorder, call, claim, data_of, kinds, plan, read, statuses, tool_of, write
 
 from assent import Action, CapabilitySet, CostBudget, DenyTool, Runtime
+from tests.runtime.plans import Recorder, call, claim, data_of, kinds, plan, read, statuses, tool_of, write
 
 
 async def test_an_admitted_action_is_validated_executing_and_succeeded(recorder: Recorder) -> None:

@@ -6,9 +6,9 @@ import asyncio
 from typing import Any
 
 import pytest
-from tests.runtime.plans import Recorder, call, claim, data_of, kinds, plan, statuses, write
 
 from assent import Runtime, ToolSchema
+from tests.runtime.plans import Recorder, call, claim, data_of, kinds, plan, statuses, write
 
 
 def ask(id: str, parameters: dict[str, Any] | None = None, **fields: Any) -> dict[str, Any]:

@@ -7,7 +7,6 @@ import threading
 from typing import Any
 
 import pytest
-from tests.runtime.plans import Recorder, call, claim, kinds, plan, statuses, tool_of, write
 
 from assent import (
     Action,
@@ -24,6 +23,7 @@ from assent import (
 from assent.errors import DecodeError, UsageError
 from assent.policy.engine import PolicySet
 from assent.state.memory import MemoryState
+from tests.runtime.plans import Recorder, call, claim, kinds, plan, statuses, tool_of, write
 
 TEXT = '{"id": "p1", "actions": [{"id": "a", "type": "state_write", "parameters": {"key": "k", "value": 1}}]}'
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.runtime.plans import Recorder, call, plan, statuses
-
 from assent import Cancel, Runtime, Scope
 from assent.ir.tool_spec import RateLimit
+from tests.runtime.plans import Recorder, call, plan, statuses
 
 ONCE_A_MINUTE = RateLimit(max_calls=1, interval_secs=60)
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.runtime.plans import Recorder, call, claim, data_of, kinds, plan, statuses, undone_by, write
 
 from assent import DenyTool, ReplanConfig, Runtime, Scope, ToolError
 from assent.runtime.replan import ReplanContext
+from tests.runtime.plans import Recorder, call, claim, data_of, kinds, plan, statuses, undone_by, write
 
 
 class Planner:

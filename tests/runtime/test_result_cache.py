@@ -6,10 +6,10 @@ import asyncio
 from typing import Any
 
 import pytest
-from tests.runtime.plans import Recorder, call, claim, kinds, plan
 
 from assent import Runtime, ToolSchema, tool
 from assent.errors import ToolDeclarationError
+from tests.runtime.plans import Recorder, call, claim, kinds, plan
 
 
 async def test_an_answer_is_good_for_as_long_as_the_tool_says(recorder: Recorder) -> None:

@@ -7,9 +7,9 @@ import threading
 from typing import Any
 
 import pytest
-from tests.runtime.plans import Recorder, call, claim, plan, read, statuses, tool_of, write
 
 from assent import Runtime
+from tests.runtime.plans import Recorder, call, claim, plan, read, statuses, tool_of, write
 
 
 async def test_eight_async_tools_are_in_flight_together(schedule: Any) -> None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.runtime.plans import Recorder, call, claim, data_of, kinds, plan, read, statuses, tool_of, write
 
 from assent import Action, RequireState, Runtime, Scope, ToolContext
 from assent.errors import NotJson
+from tests.runtime.plans import Recorder, call, claim, data_of, kinds, plan, read, statuses, tool_of, write
 
 T1, T2 = Scope(tenant="t1"), Scope(tenant="t2")
 

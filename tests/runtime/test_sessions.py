@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from tests.runtime.plans import Recorder, call, kinds, plan, statuses, write
 
 from assent import DenyTool, RateLimitTool, Runtime
 from assent.errors import UnknownSession
+from tests.runtime.plans import Recorder, call, kinds, plan, statuses, write
 
 
 async def test_a_session_rule_applies_only_under_its_session(recorder: Recorder) -> None:

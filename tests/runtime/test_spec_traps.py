@@ -6,19 +6,6 @@ import asyncio
 from typing import Any
 
 import pytest
-from tests.runtime.plans import (
-    Recorder,
-    call,
-    claim,
-    data_of,
-    kinds,
-    plan,
-    read,
-    statuses,
-    tool_of,
-    undone_by,
-    write,
-)
 
 from assent import (
     Action,
@@ -33,6 +20,19 @@ from assent import (
 )
 from assent.errors import ToolDeclarationError
 from assent.ir.tool_spec import RateLimit
+from tests.runtime.plans import (
+    Recorder,
+    call,
+    claim,
+    data_of,
+    kinds,
+    plan,
+    read,
+    statuses,
+    tool_of,
+    undone_by,
+    write,
+)
 
 
 async def hang(_: Any) -> None:

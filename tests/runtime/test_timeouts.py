@@ -7,9 +7,8 @@ import threading
 from pathlib import Path
 from typing import Any
 
-from tests.runtime.plans import Recorder, call, data_of, kinds, plan, statuses, tool_of
-
 from assent import Runtime, ToolSchema
+from tests.runtime.plans import Recorder, call, data_of, kinds, plan, statuses, tool_of
 
 
 async def hang(_: dict[str, Any]) -> None:

@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.runtime.plans import Recorder, call, claim, data_of, plan, read, write
 
 from assent import Cancel, JsonlTrajectories, ReplanConfig, Runtime, Scope, ToolError
 from assent.runtime.trajectory import Trajectory
+from tests.runtime.plans import Recorder, call, claim, data_of, plan, read, write
 
 
 class Kept:

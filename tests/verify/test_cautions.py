@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.verify.plans import TOOLS, call, claim, plan, read, warnings, write
-
 from assent.verify import verify
+from tests.verify.plans import TOOLS, call, claim, plan, read, warnings, write
 
 
 def warned(*actions: Any) -> list[tuple[str | None, str]]:

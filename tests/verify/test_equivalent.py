@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 from hypothesis import given
-from tests.verify.plans import Fields, call, claim, plan, read, write
-from tests.verify.test_simulate import STATES, plans, same
 
 from assent.ir.codec import encode
 from assent.verify import equivalent, simulate
+from tests.verify.plans import Fields, call, claim, plan, read, write
+from tests.verify.test_simulate import STATES, plans, same
 
 
 def when(operator: str, value: Any = None) -> Fields:

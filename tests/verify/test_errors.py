@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.verify.plans import TOOLS, Fields, call, claim, errors, plan, read, undecided, write
 
 from assent.errors import DecodeError, NotJson, UsageError
 from assent.policy.capabilities import CapabilitySet
@@ -15,6 +14,7 @@ from assent.policy.rule import DenyTool, RequireState
 from assent.tools import Registry, Tool
 from assent.verify import verify
 from assent.verify.known_tools import read_tools
+from tests.verify.plans import TOOLS, Fields, call, claim, errors, plan, read, undecided, write
 
 
 def test_an_empty_plan_is_valid() -> None:

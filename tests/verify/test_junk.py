@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.verify.plans import TOOLS
 
 from assent.errors import DecodeError
 from assent.ir.codec import encode
 from assent.verify import Report, equivalent, optimize, simulate, transaction_check, verify
+from tests.verify.plans import TOOLS
 
 NAMES = st.sampled_from(["a", "b", "c", "d", ""])
 KEYS = st.sampled_from(["k", "l", "\0any", "", "$a.output", "a.b"])

@@ -6,12 +6,12 @@ from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.verify.plans import call, plan, read, write
-from tests.verify.test_simulate import plans
 
 from assent.ir.codec import encode
 from assent.verify import equivalent, optimize, verify
 from assent.verify.reachability import implied
+from tests.verify.plans import call, plan, read, write
+from tests.verify.test_simulate import plans
 
 
 def dependencies(document: Any) -> dict[str, list[str]]:

@@ -6,7 +6,6 @@ import json
 from typing import Any
 
 import pytest
-from tests.verify.plans import TOOLS, call, claim, plan, read, write
 
 from assent import verify as from_the_top
 from assent.ir.codec import decode_proposal, encode
@@ -15,6 +14,7 @@ from assent.policy.gate import Gate
 from assent.policy.rule import RateLimitTool
 from assent.verify import Report, verify
 from assent.verify.known_tools import read_tools
+from tests.verify.plans import TOOLS, call, claim, plan, read, write
 
 RICH = plan(
     call("t", "look"),

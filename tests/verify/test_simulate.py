@@ -7,9 +7,9 @@ from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.verify.plans import TOOLS, call, claim, plan, read, write
 
 from assent.verify import simulate, verify
+from tests.verify.plans import TOOLS, call, claim, plan, read, write
 
 KEYS = st.sampled_from(["k", "l", "m"])
 VALUES = st.sampled_from([None, True, False, 0, 1, 2, 1.0, "1", "text", [1], {"k": 1}])

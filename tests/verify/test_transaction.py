@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.verify.plans import Fields, call, claim, plan, read, write
-
 from assent.ir.codec import encode
 from assent.verify import Finding, transaction_check
+from tests.verify.plans import Fields, call, claim, plan, read, write
 
 
 def named(id: str, *actions: Fields) -> Fields:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from tests.verify.plans import TOOLS, call, claim, errors, plan, read, undecided, write
-
 from assent.policy.budget import Allowance, CostBudget
 from assent.policy.engine import PolicySet
 from assent.policy.gate import Gate
@@ -11,6 +9,7 @@ from assent.policy.rule import RateLimitTool
 from assent.state.memory import MemoryState
 from assent.verify import verify
 from assent.verify.known_tools import read_tools
+from tests.verify.plans import TOOLS, call, claim, errors, plan, read, undecided, write
 
 # No state given
 

@@ -188,6 +188,18 @@ class EventLog:
         """How many kept events there are of each kind."""
         return dict(Counter(e.kind for e in self._ring))
 
+    def cost_by_agent(self) -> dict[str, dict[str, float]]:
+        """What the runs of each source came to, over the kept events: runs, calls, actions, retries, time."""
+        # A run that replanned ends several proposals, and each ending tells the cost so far.
+        last = {e.run_id: e for e in self._ring if e.kind == "proposal_ended"}
+        agents: dict[str, dict[str, float]] = {}
+        for event in last.values():
+            total = agents.setdefault(str(event.data.get("source", "unknown")), {"runs": 0})
+            total["runs"] += 1
+            for name, amount in event.data.get("cost", {}).items():
+                total[name] = total.get(name, 0) + amount
+        return agents
+
     def replace(self, events: Iterable[Event]) -> None:
         """Hold exactly `events`, and count on from the newest of them."""
         self._ring.clear()

@@ -86,7 +86,7 @@ class Action(_Strict, frozen=True, kw_only=True, gc=False):
     """Ask for an earlier equal result instead of a second call. Holds only if the tool allows it."""
     max_retries: Annotated[int, msgspec.Meta(ge=0, le=1000)] = 3
     failure_behavior: FailureBehavior = "abort"
-    timeout_ms: Annotated[int, msgspec.Meta(gt=0)] | None = None
+    timeout_ms: Annotated[int, msgspec.Meta(gt=0, le=10_000_000_000)] | None = None
     """Time limit of each attempt."""
     invocation_mode: InvocationMode = "one_shot"
     reversibility: Reversibility | None = None

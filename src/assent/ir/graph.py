@@ -110,6 +110,7 @@ class Graph:
         in_order = self._link()
         if self.targets:
             in_order = False
+            self._check_compensations()
         self.order: Sequence[int] = range(len(actions)) if in_order else self._sort()
         """Positions in serial order."""
         self.touched = self._footprints(also_touches)
@@ -186,6 +187,25 @@ class Graph:
                     self._unknown(
                         action, f"has a compensation that refers to '{reference}'", reference.action_id
                     )
+
+    def _check_compensations(self) -> None:
+        """Actions that only compensate each other would all leave the schedule, and none would ever run."""
+        seen: set[int] = set()
+        for start in self.targets:
+            path: list[int] = []
+            at: int | None = start
+            while at is not None and at not in seen:
+                seen.add(at)
+                path.append(at)
+                compensation = self.actions[at].compensation
+                at = None
+                if isinstance(compensation, ActionCompensation):
+                    at = self.index.get(compensation.action_id)
+            if at is not None and at in path:
+                ids = tuple(self.actions[i].id for i in path[path.index(at) :])
+                if len(ids) > 1:
+                    shown = ", ".join(f"'{name}'" for name in ids[:20])
+                    self.faults.append(Fault(f"actions compensate each other in a circle: {shown}", ids))
 
     def _unknown(self, action: Action, what: str, name: str) -> None:
         message = f"action '{action.id}' {what}, but the proposal has no action '{name}'"

@@ -19,7 +19,9 @@ JsonValue: TypeAlias = Any
 
 MAX_DEPTH = 100
 
-_SCALARS = frozenset({int, bool, type(None)})
+_SCALARS = frozenset({bool, type(None)})
+_TOO_LARGE = 10**4300
+"""Python reads and writes no more digits than that."""
 
 canonical_bytes = msgspec.json.Encoder(order="sorted").encode
 """One spelling for one value: equal objects with keys in another order give the same bytes."""
@@ -33,7 +35,11 @@ def copy_json(value: JsonValue, place: str = "value") -> JsonValue:
             the message names the place.
     """
     kind = type(value)
-    if kind in _SCALARS or (kind is str and value.isascii()):
+    if (
+        kind in _SCALARS
+        or (kind is str and value.isascii())
+        or (kind is int and -_TOO_LARGE < value < _TOO_LARGE)
+    ):
         return value
     return _copy(value, kind, place, MAX_DEPTH)
 
@@ -45,6 +51,8 @@ def _copy(value: JsonValue, kind: type, place: str, depth: int) -> JsonValue:
         if isfinite(value):
             return value
         raise NotJson(f"{value} is no JSON number", place=place)
+    if kind is int:
+        return _writable(value, place)
     if kind is dict or kind is list or kind is tuple:
         if depth == 0 and value:
             raise NotJson(f"it is nested more than {MAX_DEPTH} deep", place=place[:200])
@@ -54,18 +62,30 @@ def _copy(value: JsonValue, kind: type, place: str, depth: int) -> JsonValue:
                 if type(key) is not str or not key.isascii():
                     key = _plain_key(key, place)
                 t = type(item)
-                if t in _SCALARS or (t is str and item.isascii()):
+                if (
+                    t in _SCALARS
+                    or (t is str and item.isascii())
+                    or (t is int and -_TOO_LARGE < item < _TOO_LARGE)
+                ):
                     copied[key] = item
                 else:
                     copied[key] = _copy(item, t, f"{place}.{key}", depth - 1)
             return copied
         return [
             item
-            if (t := type(item)) in _SCALARS or (t is str and item.isascii())
+            if (t := type(item)) in _SCALARS
+            or (t is str and item.isascii())
+            or (t is int and -_TOO_LARGE < item < _TOO_LARGE)
             else _copy(item, t, f"{place}[{i}]", depth - 1)
             for i, item in enumerate(value)
         ]
     return _copy_unusual(value, place, depth)
+
+
+def _writable(number: int, place: str) -> int:
+    if -_TOO_LARGE < number < _TOO_LARGE:
+        return number
+    raise NotJson("an integer of more than 4,300 digits cannot be written", place=place)
 
 
 def _encodable(text: str, place: str) -> str:
@@ -87,7 +107,7 @@ def _copy_unusual(value: Any, place: str, depth: int) -> JsonValue:
     if isinstance(value, str):
         return _encodable(str.__str__(value), place)
     if isinstance(value, int):
-        return int.__int__(value)
+        return _writable(int.__int__(value), place)
     if isinstance(value, float):
         return _copy(float.__float__(value), float, place, depth)
     if isinstance(value, dict):

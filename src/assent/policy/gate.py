@@ -156,12 +156,22 @@ class Gate:
         ):
             problems += shape_problems(action, tool, self._tools)
         if parameters_known:
-            problems += parameter_problems(action, tool)
+            wrong = parameter_problems(action, tool)
+            if wrong and self._denies_parameters(action, view):
+                # The words of the schema quote values, and a denied value must not be shown.
+                wrong = ["its parameters do not fit the tool's schema"]
+            problems += wrong
         elif _needs_unknown_parameters(action, tool):
             undecided.append("its parameters depend on the output of another action")
         if action.preconditions or action.assumptions or action.state_dependencies:
             problems += state_problems(action, view, undecided)
         return [Rejection(False, p) for p in problems]
+
+    def _denies_parameters(self, action: Action, view: View) -> bool:
+        """Whether a declared rule objects to what the parameters hold. Functions are not asked: they may
+        rely on parameters that fit."""
+        rules = [p for policies in self._policies for p in policies.about(action) if p.rule is not None]
+        return any(p.reads_parameters and p.violation(action, view) is not None for p in rules)
 
     def _ask_policies(
         self, action: Action, view: View, undecided: list[str], parameters_known: bool, ahead: bool

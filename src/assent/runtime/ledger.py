@@ -1,7 +1,7 @@
 """How each action of a proposal ended, written down once: result, event, and what follows for the plan.
 
 Keep true:
-1. Every action ends in exactly one result and with exactly one closing event.
+1. Every action ends in exactly one result, and its last event says the same.
 2. A late answer of something that was given up on changes nothing.
 3. One look at the clock serves an ending; the clock never runs backwards within a run.
 """
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from assent.ir.action import Action
 from assent.ir.graph import Graph
-from assent.ir.json_value import JsonValue
+from assent.ir.json_value import JsonValue, copy_json
 from assent.ir.proposal import Proposal
 from assent.ir.result import CANCELED_PREFIX, ActionResult, Status
 from assent.runtime.calls import HUNG_TASK, AttemptFailed
@@ -152,7 +152,8 @@ class Ledger:
         span_id = self._span_prefix + _SUFFIXES[i] if i < len(_SUFFIXES) else self.span_of(i)
         record = self.record
         if changes:
-            record("state_changed", action.id, span_id, {"changes": changes}, now)
+            # A copy: whoever gets the result may change it, and the log stays what it was.
+            record("state_changed", action.id, span_id, {"changes": copy_json(changes)}, now)
         record("action_succeeded", action.id, span_id, data, now)
         self.finished.append(i)
         self.status[i] = "succeeded"

@@ -175,7 +175,7 @@ class Run:
             irreversible=self._irreversible,
             compensations=self._compensations,
         )
-        x.emit("proposal_ended", data=_ending(result))
+        x.emit("proposal_ended", data={"source": x.proposal.source, **_ending(result)})
         return result
 
     # Replanning

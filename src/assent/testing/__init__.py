@@ -1,4 +1,4 @@
-"""For tests: short ways to write plans, a tool that remembers, a clock that waits, suites that stores must pass."""
+"""For tests: plans in few words, a tool that remembers, a clock that waits, and suites for stores."""
 
 from assent.testing.clock import FakeClock
 from assent.testing.plan import action, proposal

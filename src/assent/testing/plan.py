@@ -15,7 +15,7 @@ from assent.ir.proposal import Proposal
 def action(id: str, tool: str | None = None, **fields: Any) -> Action:
     """One action; `fields` are those of the wire, so what is nested may be written as dictionaries.
 
-    >>> action("a1", "mail.send", parameters={"to": "ann"}, preconditions=[{"key": "ready"}]).preconditions[0].key
+    >>> action("a1", "mail.send", preconditions=[{"key": "ready", "value": True}]).preconditions[0].key
     'ready'
 
     Raises:
