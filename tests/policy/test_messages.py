@@ -130,9 +130,9 @@ async def test_a_denied_value_is_not_quoted_by_the_schema_either() -> None:
 
     rt = Runtime(tools=[send], policies=[DenyKeyword(keyword="hunter2")])
 
-    result = await rt.execute(
-        {"actions": [{"id": "a", "tool": "send", "parameters": {"amount": "hunter2-x"}}]}
-    )
+    document = {"actions": [{"id": "a", "tool": "send", "parameters": {"amount": "hunter2-x"}}]}
+
+    result = await rt.execute(document)
 
     assert result["a"].status == "rejected"
     assert "hunter2" not in (result["a"].error or "")

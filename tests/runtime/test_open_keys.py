@@ -6,9 +6,9 @@ import asyncio
 from typing import Any, Literal
 
 import pytest
-from tests.runtime.plans import call, plan, read, write
 
 from assent import Action, Runtime, tool
+from tests.runtime.plans import call, plan, read, write
 
 SCHEDULES: list[Literal["levels", "dataflow"]] = ["levels", "dataflow"]
 

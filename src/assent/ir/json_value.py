@@ -20,7 +20,7 @@ JsonValue: TypeAlias = Any
 MAX_DEPTH = 100
 
 _SCALARS = frozenset({bool, type(None)})
-_TOO_LARGE = 10**4300
+_TOO_LARGE, _TOO_SMALL = 10**4300, -(10**4300)
 """Python reads and writes no more digits than that."""
 
 canonical_bytes = msgspec.json.Encoder(order="sorted").encode
@@ -38,7 +38,7 @@ def copy_json(value: JsonValue, place: str = "value") -> JsonValue:
     if (
         kind in _SCALARS
         or (kind is str and value.isascii())
-        or (kind is int and -_TOO_LARGE < value < _TOO_LARGE)
+        or (kind is int and _TOO_SMALL < value < _TOO_LARGE)
     ):
         return value
     return _copy(value, kind, place, MAX_DEPTH)
@@ -65,7 +65,7 @@ def _copy(value: JsonValue, kind: type, place: str, depth: int) -> JsonValue:
                 if (
                     t in _SCALARS
                     or (t is str and item.isascii())
-                    or (t is int and -_TOO_LARGE < item < _TOO_LARGE)
+                    or (t is int and _TOO_SMALL < item < _TOO_LARGE)
                 ):
                     copied[key] = item
                 else:
@@ -75,7 +75,7 @@ def _copy(value: JsonValue, kind: type, place: str, depth: int) -> JsonValue:
             item
             if (t := type(item)) in _SCALARS
             or (t is str and item.isascii())
-            or (t is int and -_TOO_LARGE < item < _TOO_LARGE)
+            or (t is int and _TOO_SMALL < item < _TOO_LARGE)
             else _copy(item, t, f"{place}[{i}]", depth - 1)
             for i, item in enumerate(value)
         ]
@@ -83,7 +83,7 @@ def _copy(value: JsonValue, kind: type, place: str, depth: int) -> JsonValue:
 
 
 def _writable(number: int, place: str) -> int:
-    if -_TOO_LARGE < number < _TOO_LARGE:
+    if _TOO_SMALL < number < _TOO_LARGE:
         return number
     raise NotJson("an integer of more than 4,300 digits cannot be written", place=place)
 
