@@ -253,8 +253,8 @@ DEFECTS: tuple[Defect, ...] = (
     Defect(
         "effects of an earlier answer are not written",
         "runtime/execution.py",
-        "self.succeed(i, action, answer.output, 0.0, self._effects(action, {}), cached=True)",
-        "self.succeed(i, action, answer.output, 0.0, {}, cached=True)",
+        "self.succeed(i, action, copy_json(answer.output), 0.0, self._effects(action, {}), cached=True)",
+        "self.succeed(i, action, copy_json(answer.output), 0.0, {}, cached=True)",
         ("tests/runtime",),
     ),
     Defect(
@@ -296,7 +296,8 @@ DEFECTS: tuple[Defect, ...] = (
     Defect(
         "a cancel is not looked at",
         "runtime/execution.py",
-        "if cancel is not None and cancel.requested:\n            self.stop_canceled(cancel.reason)\n        if self.stop",
+        "if cancel is not None and cancel.requested:\n"
+        "            self.stop_canceled(cancel.reason)\n        if self.stop",
         "if self.stop",
         ("tests/runtime", "tests/properties"),
     ),
@@ -370,7 +371,8 @@ DEFECTS: tuple[Defect, ...] = (
         "verify does not ask the gate",
         "policy/gate.py",
         "        found: list[Rejection] = []\n        if self._cap",
-        "        if ahead:\n            return _ADMITTED\n        found: list[Rejection] = []\n        if self._cap",
+        "        if ahead:\n            return _ADMITTED\n"
+        "        found: list[Rejection] = []\n        if self._cap",
         _VERIFY,
     ),
 )

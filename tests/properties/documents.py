@@ -114,14 +114,15 @@ class Speller:
         return f"{self._gap()}{json.dumps(value)}{self._gap()}"
 
     def _wrap(self, first: str, parts: list[str], last: str) -> str:
-        return f"{self._gap()}{first}{self._gap()}{f'{self._gap()},{self._gap()}'.join(parts)}{last}{self._gap()}"
+        between = f"{self._gap()},{self._gap()}"
+        return f"{self._gap()}{first}{self._gap()}{between.join(parts)}{last}{self._gap()}"
 
     def _gap(self) -> str:
         return self._dice.choice(["", "", "", "", " ", "\n", "\t", " \r\n "])
 
     def _text(self, text: str) -> str:
         escape = self._dice.choice(self._escapes)
-        return '"' + "".join(map(lambda c: self._character(c, escape), text)) + '"'
+        return '"' + "".join(self._character(c, escape) for c in text) + '"'
 
     def _character(self, c: str, escape: float) -> str:
         if c in '"\\' or ord(c) < 32 or self._dice.random() < escape:

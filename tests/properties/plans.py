@@ -259,7 +259,7 @@ def cases(
     foreseeable: bool = False,
     max_size: int = 9,
 ) -> Case:
-    """Any plan. `foreseeable` leaves out what verify cannot know beforehand: rates, and values that tools make."""
+    """Any plan. `foreseeable` leaves out most that verify cannot know: rates, and values that tools make."""
     from tests.properties.reference import Reference
 
     dice = Dice(draw)

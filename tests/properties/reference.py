@@ -249,7 +249,7 @@ class Reference:
         self._capabilities(action, parameters)
         self._validation(action, parameters)
         specs = (*self.case.policies, *self.case.session_policies)
-        if any([self._denies(spec, action, parameters) for spec in specs]):
+        if any(self._denies(spec, action, parameters) for spec in specs):
             self._denied = True
             raise _Rejected
         for spec in specs:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -180,9 +181,7 @@ def test_damaged_text_ends_in_a_decode_error_and_nothing_else() -> None:
 
         try:
             decode_proposal(data)
-        except DecodeError as error:
-            assert error.problem
-            assert error.place
+        except DecodeError:
             tally.add(refused=True)
             return
         tally.add(accepted=True)
@@ -198,10 +197,8 @@ def test_any_input_at_all_ends_in_a_proposal_or_a_decode_error(given: Any) -> No
     for decode in (decode_proposal, decode_json):
         if decode is decode_json and not isinstance(given, str | bytes):
             continue
-        try:
+        with suppress(DecodeError):
             decode(given)
-        except DecodeError:
-            pass
 
 
 DIGITS = "1" * 5000

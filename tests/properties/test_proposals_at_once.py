@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 from hypothesis import given
@@ -52,7 +53,7 @@ def crowds(draw: Any) -> tuple[list[Run], list[Outside], str]:
         name = f"p{p}"
         actions = [_action(dice, name, i) for i in range(dice.number(2, 6))]
         if dice.chance(40):
-            for earlier, action in zip(actions, actions[1:], strict=False):
+            for earlier, action in pairwise(actions):
                 action["dependencies"] = [earlier["id"]]
         if dice.chance(50):
             fate = "abort" if dice.chance(80) else "skip"

@@ -1,4 +1,4 @@
-"""Whatever runs in parallel, a plan leaves what its actions would have left one by one, in the printed order."""
+"""Whatever runs in parallel, a plan leaves what its actions would leave one by one, in the printed order."""
 
 from __future__ import annotations
 

@@ -328,3 +328,14 @@ async def test_a_tool_that_allows_fewer_retries_than_the_plan_asks_for_wins() ->
     )
 
     assert made == 2
+
+
+async def test_the_wait_before_each_further_attempt_doubles_from_a_hundred_milliseconds(
+    recorder: Recorder,
+) -> None:
+    rt = Runtime(tools=[recorder.tool("boom", raises=ValueError("no"))])
+
+    await rt.execute(plan(call("a", "boom", failure_behavior="retry", max_retries=3)))
+
+    waits = [e.data["delay_ms"] for e in rt.events.query(kind="action_retrying")]
+    assert waits == [100, 200, 400]
