@@ -107,7 +107,12 @@ def run(say: Callable[[str], None]) -> Section:
             ]
         )
         section.floors.append(
-            Floor(f"life, {shape}: last ten against first ten", got["last"] / got["first"], 1.2)
+            Floor(
+                f"life, {shape}: last ten against first ten",
+                got["last"] / got["first"],
+                1.2,
+                busy=bool(got["busy"]),
+            )
         )
         section.floors.append(Floor(f"life, {shape}: memory gained in the second half", growth, 5, "MB"))
     return section

@@ -187,6 +187,22 @@ def test_what_needs_an_undecided_action_leaves_its_keys_in_doubt_too() -> None:
     assert list(report.unknown_keys) == ["k"]
 
 
+def test_an_abort_that_may_not_be_reached_leaves_all_that_was_written_in_doubt() -> None:
+    maybe = {"preconditions": [{"key": "open", "value": 1}], "failure_behavior": "skip"}
+    document = plan(
+        write("w", "l"), call("a", **maybe), claim("b", "l", 2, dependencies=["a"]), write("c", "m")
+    )
+
+    report = verify(document, None, TOOLS)
+
+    assert not report.valid
+    assert "should it be reached, the plan aborts here: the 1 action after it would not run" in [
+        issue.message for issue in report.issues
+    ]
+    assert report.simulated_state == {}
+    assert list(report.unknown_keys) == ["l", "m"]
+
+
 def test_a_certain_problem_of_an_action_hides_its_open_questions() -> None:
     action = call("a", "lok", preconditions=[{"key": "open", "value": 1}])
 
@@ -234,6 +250,21 @@ def test_a_read_version_of_the_future_is_undecided_after_a_write() -> None:
     document = plan(write("w", "k", 1), read("a", "k", assumptions=[{"key": "k", "read_version": 99}]))
 
     assert len(undecided(verify(document, view=MemoryState({"k": 1})))) == 1
+
+
+def test_a_read_version_is_undecided_where_a_write_is() -> None:
+    state = MemoryState({"k": 1})
+    document = plan(
+        call("t"),
+        write("x", "from_tool", "$t.output"),
+        write("w", "k", 1, preconditions=[{"key": "from_tool", "value": 1}], failure_behavior="skip"),
+        read("a", "k", assumptions=[{"key": "k", "read_version": 1}]),
+    )
+
+    report = verify(document, tools=TOOLS, view=state)
+
+    assert report.valid
+    assert [action_id for action_id, _ in undecided(report)] == ["w", "a"]
 
 
 def test_a_view_is_read_and_left_alone() -> None:
@@ -311,6 +342,30 @@ def test_calls_that_may_be_answered_from_memory_make_a_budget_undecided() -> Non
 
         assert report.valid
         assert len(undecided(report)) == 1
+
+
+def test_a_call_that_may_be_answered_from_memory_may_need_no_budget_at_all() -> None:
+    report = verify(plan(call("a", "remember")), {}, TOOLS, budget=CostBudget(max_tool_calls=0))
+
+    assert report.valid
+    assert [action_id for action_id, _ in undecided(report)] == ["a"]
+
+
+def test_what_follows_an_action_that_is_rejected_or_refused_is_in_doubt() -> None:
+    """Rejected, it leaves the rest to go on; refused its share, it ends the plan."""
+    document = plan(
+        write("w", "l"),
+        call("t"),
+        call("a", "add", {"n": "$t.output"}, failure_behavior="skip"),
+        write("b", "m"),
+        claim("c", "l", 2),
+    )
+
+    report = verify(document, {}, TOOLS, budget=CostBudget(max_tool_calls=1))
+
+    assert [action_id for action_id, _ in errors(report)] == ["a", "c"]
+    assert report.simulated_state == {}
+    assert list(report.unknown_keys) == ["l", "m"]
 
 
 def test_budgets_on_time_tokens_and_money_are_one_open_question_of_the_proposal() -> None:

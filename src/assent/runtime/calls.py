@@ -232,6 +232,8 @@ def _timed_out(timeout_ms: int, *, begun: bool = True, left_behind: str = "") ->
 
 async def stop_tasks(tasks: list[asyncio.Task[Any]]) -> list[asyncio.Task[Any]]:
     """Cancel tasks and give them a moment to end; returns those that would not."""
+    if not tasks:
+        return []  # All ended in the moment in which somebody decided to stop them.
     for task in tasks:
         task.cancel()
     _, pending = await asyncio.wait(tasks, timeout=GRACE_S)

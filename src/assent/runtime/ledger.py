@@ -224,6 +224,8 @@ class Ledger:
         self, i: int, action: Action, tool: Tool | None, *, begun: bool, left_behind: str = ""
     ) -> None:
         """The action was stopped in flight; `left_behind` says what would not stop."""
+        if self.results[i] is not None:
+            return  # It was left behind, and has only now noticed.
         # If nobody asked us to stop, the task around us was cancelled; whoever runs us passes that on.
         self.stop_canceled("the surrounding task was cancelled")
         assert self.stop is not None
