@@ -30,7 +30,7 @@ def make_runtime(**options: Any) -> Runtime:
 
 
 async def warm_runtime(shape: str) -> Runtime:
-    """A runtime that has used its tools before: the first use of one compiles its schema, once."""
+    """A runtime that has run one action, so that what it does once is not on the clock."""
     runtime = make_runtime()
     await runtime.execute(plan(shape, 1))
     return runtime

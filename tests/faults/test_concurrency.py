@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from assent import Runtime, ToolSchema
-from assent.testing import RecordingTool, action, proposal
+from assent.testing import action, proposal
+from tests.properties.virtual_time import run
 
 EIGHT = 8
 LIMIT_S = 20
@@ -98,16 +99,18 @@ async def test_proposals_of_one_runtime_are_in_flight_together() -> None:
     assert [r.outcome for r in results] == ["succeeded"] * EIGHT
 
 
-@pytest.mark.parametrize("runs", ["async", "thread"])
-async def test_dataflow_keeps_to_its_limit(runs: Any) -> None:
-    tool = RecordingTool("slow", runs="async")
+async def test_dataflow_keeps_to_its_limit() -> None:
+    in_flight = most = 0
     entered = asyncio.Semaphore(0)
     release = asyncio.Event()
 
     async def slow(parameters: dict[str, Any]) -> None:
-        with tool._at_work(parameters, None):
-            entered.release()
-            await release.wait()
+        nonlocal in_flight, most
+        in_flight += 1
+        most = max(most, in_flight)
+        entered.release()
+        await release.wait()
+        in_flight -= 1
 
     rt = Runtime(schedule="dataflow", max_concurrency=3)
     rt.register(ToolSchema(name="slow"), slow)
@@ -117,41 +120,37 @@ async def test_dataflow_keeps_to_its_limit(runs: Any) -> None:
         await entered.acquire()
     for _ in range(20):
         await asyncio.sleep(0)
-    assert tool.in_flight == 3
+    assert in_flight == 3
     release.set()
     result = await running
 
     assert result.outcome == "succeeded"
-    assert tool.most_in_flight == 3
+    assert most == 3
 
 
-async def test_an_action_starts_as_soon_as_its_own_dependencies_have_ended() -> None:
-    """By dataflow a slow neighbour of a dependency holds nobody up; by levels it does."""
-    for schedule, expected in (("dataflow", "before"), ("levels", "after")):
-        slow_may_end = asyncio.Event()
-        seen: list[str] = []
+@pytest.mark.parametrize(
+    ("schedule", "expected"), [("dataflow", ["last", "slow"]), ("levels", ["slow", "last"])]
+)
+def test_only_by_levels_does_a_slow_neighbour_hold_others_up(schedule: Any, expected: list[str]) -> None:
+    """By dataflow an action starts as soon as its own dependencies have ended."""
+    seen: list[str] = []
 
-        async def slow(parameters: dict[str, Any], *, may_end: asyncio.Event = slow_may_end) -> None:
-            if schedule == "dataflow":  # noqa: B023
-                await may_end.wait()
-            else:
-                await asyncio.sleep(0.02)
-            seen.append("slow")  # noqa: B023
+    async def slow(parameters: dict[str, Any]) -> None:
+        await asyncio.sleep(1)
+        seen.append("slow")
 
-        async def quick(parameters: dict[str, Any]) -> None:
-            pass
+    async def quick(parameters: dict[str, Any]) -> None:
+        await asyncio.sleep(0.1)
 
-        async def last(parameters: dict[str, Any], *, may_end: asyncio.Event = slow_may_end) -> None:
-            seen.append("last")  # noqa: B023
-            may_end.set()
+    async def last(parameters: dict[str, Any]) -> None:
+        seen.append("last")
 
-        rt = Runtime(schedule=schedule)  # type: ignore[arg-type]
-        for name, fn in (("slow", slow), ("quick", quick), ("last", last)):
-            rt.register(ToolSchema(name=name, risk="read_only"), fn)
-        plan = proposal(action("s", "slow"), action("q", "quick"), action("l", "last", dependencies=["q"]))
+    rt = Runtime(schedule=schedule)
+    for name, fn in (("slow", slow), ("quick", quick), ("last", last)):
+        rt.register(ToolSchema(name=name, risk="read_only"), fn)
+    plan = proposal(action("s", "slow"), action("q", "quick"), action("l", "last", dependencies=["q"]))
 
-        async with asyncio.timeout(LIMIT_S):
-            result = await rt.execute(plan)
+    result = run(rt.execute(plan))
 
-        assert result.outcome == "succeeded"
-        assert seen == (["last", "slow"] if expected == "before" else ["slow", "last"])
+    assert result.outcome == "succeeded"
+    assert seen == expected

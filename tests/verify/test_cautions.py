@@ -100,6 +100,12 @@ def test_an_assertion_or_a_condition_can_still_fail() -> None:
     assert len(warned(call("a", "mail"), write("b", "k", **condition))) == 1
 
 
+def test_what_does_not_run_need_not_be_taken_back() -> None:
+    doomed = call("a", "mail", preconditions=[{"key": "k", "value": 1}], failure_behavior="skip")
+
+    assert warnings(verify(plan(doomed, call("b", "look")), {}, TOOLS)) == []
+
+
 def test_a_plan_may_call_itself_irreversible() -> None:
     found = warned(call("a", "look", reversibility="irreversible"), call("b", "look", {"x": 1}))
 

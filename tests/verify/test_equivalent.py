@@ -50,6 +50,8 @@ def test_a_missing_key_is_not_null() -> None:
         (when("gt", 5), when("gte", 5)),
         (when("lt", 5), when("lte", 5)),
         (when("gt", 5), when("gt", 6)),
+        (when("gt", 5), when("eq", 6)),
+        (when("lt", -5), when("eq", -6)),
         (when("eq", 5), when("exists")),
         (when("not_exists"), {}),
         (when("contains", "x"), when("eq", "x")),

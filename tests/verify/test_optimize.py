@@ -69,6 +69,16 @@ def test_a_way_through_a_compensation_implies_nothing() -> None:
     assert dependencies(document)["c"] == ["a", "u"]
 
 
+def test_a_compensation_keeps_its_dependencies() -> None:
+    document = plan(
+        call("a", compensation={"type": "action_ref", "action_id": "u"}),
+        call("b", dependencies=["a"]),
+        call("u", dependencies=["a", "b"]),
+    )
+
+    assert dependencies(document)["u"] == ["a", "b"]
+
+
 def test_a_plan_that_would_be_refused_comes_back_as_it_is() -> None:
     document = plan(call("a", dependencies=["b"]), call("b", dependencies=["a", "a"]))
 

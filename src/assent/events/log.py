@@ -137,7 +137,9 @@ class EventLog:
             try:
                 sink.write(events)
                 self._broken.discard(id(sink))
-            except Exception as error:
+            except KeyboardInterrupt:
+                raise
+            except BaseException as error:
                 if id(sink) not in self._broken:
                     # Said once until it works again: a sink that fails always must not feed itself.
                     self._broken.add(id(sink))

@@ -10,6 +10,7 @@ Keep true:
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from typing import Any
 
 from assent.errors import NotJson, ToolError
@@ -53,20 +54,29 @@ def failure_of(error: BaseException) -> AttemptFailed:
     if isinstance(error, AttemptFailed):
         return error
     if isinstance(error, ToolError):
-        return AttemptFailed(str(error) or "the tool failed", retry=error.retry, unknown=error.unknown)
+        words = words_of(error) or "the tool failed"
+        return AttemptFailed(words, retry=error.retry, unknown=error.unknown)
     if isinstance(error, asyncio.CancelledError):
         return AttemptFailed("the tool cancelled itself", unknown=True)
     if isinstance(error, SystemExit):
         return AttemptFailed(f"the tool tried to exit the process (code {error.code!r:.40})", unknown=True)
     unknown = isinstance(error, _UNKNOWN_OUTCOME) and not isinstance(error, _NEVER_BEGAN)
-    text = _words_of(error)
-    return AttemptFailed(f"{type(error).__name__}: {text}" if text else type(error).__name__, unknown=unknown)
+    text = words_of(error)
+    return AttemptFailed(
+        f"{type(error).__name__}: {text}" if text else type(error).__name__,
+        # Nothing may be awaited after a GeneratorExit, so there is no second attempt.
+        retry=not isinstance(error, GeneratorExit),
+        unknown=unknown,
+    )
 
 
-def _words_of(error: BaseException) -> str:
+def words_of(error: BaseException) -> str:
+    """What an error says, also when saying it fails."""
     try:
         return str(error)
-    except Exception:
+    except KeyboardInterrupt:
+        raise
+    except BaseException:
         return "(an error that cannot be shown)"
 
 
@@ -208,7 +218,8 @@ class Attempt:
         ok, answer = job.future.result()
         if ok:
             return answer
-        raise answer
+        # Also KeyboardInterrupt: in a thread of ours only the tool itself can have raised it.
+        raise failure_of(answer) from answer
 
 
 async def _guarded(call: Any) -> tuple[bool, Any]:
@@ -220,7 +231,7 @@ async def _guarded(call: Any) -> tuple[bool, Any]:
         if task is not None and task.cancelling():
             raise
         return False, error
-    except (KeyboardInterrupt, GeneratorExit):
+    except KeyboardInterrupt:
         raise
     except BaseException as error:
         return False, error
@@ -236,7 +247,13 @@ async def stop_tasks(tasks: list[asyncio.Task[Any]]) -> list[asyncio.Task[Any]]:
         return []  # All ended in the moment in which somebody decided to stop them.
     for task in tasks:
         task.cancel()
-    _, pending = await asyncio.wait(tasks, timeout=GRACE_S)
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + GRACE_S
+    pending = set(tasks)
+    while pending and loop.time() < deadline:
+        # Told again while stopping: what is being done is what was asked for, and it is nearly done.
+        with suppress(asyncio.CancelledError):
+            _, pending = await asyncio.wait(pending, timeout=deadline - loop.time())
     for task in pending:
         # Left behind: whatever it ends with later, nobody is there to hear it.
         task.add_done_callback(lambda t: t.cancelled() or t.exception())

@@ -27,7 +27,15 @@ from assent.ir.references import MissingPath, Reference, resolve
 from assent.ir.result import ActionResult
 from assent.policy.budget import Allowance
 from assent.policy.gate import Gate
-from assent.runtime.calls import Attempt, AttemptFailed, arguments, call, checked_output, failure_of
+from assent.runtime.calls import (
+    Attempt,
+    AttemptFailed,
+    arguments,
+    call,
+    checked_output,
+    failure_of,
+    stop_tasks,
+)
 from assent.runtime.guards.idempotency import Answer, AnswerPage, CallKey, call_key
 from assent.runtime.ledger import NOTHING, Ledger, RunInfo, Stop
 from assent.state.store import ReadOnly
@@ -123,10 +131,28 @@ class Execution(Ledger):
         self.tools.append(None)
         waiting = self._proceed(i, action)
         if waiting is not None:
-            await waiting
+            await self._until_hard_cancel(i, waiting)
         result = self.results[i]
         assert result is not None
         return result
+
+    async def _until_hard_cancel(self, i: int, waiting: Coroutine[Any, Any, None]) -> None:
+        if self._cancel is None:
+            await waiting
+            return
+        loop = asyncio.get_running_loop()
+        task = loop.create_task(waiting)
+        stop = asyncio.Event()
+        stopping = loop.create_task(stop.wait())
+        unsubscribe = self._cancel.on_hard(lambda: loop.call_soon_threadsafe(stop.set))
+        try:
+            await asyncio.wait((task, stopping), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            unsubscribe()
+            stopping.cancel()
+            if not task.done():
+                await stop_tasks([task])
+            self.leave_behind(i)
 
     def _proceed(self, i: int, action: Action) -> Coroutine[Any, Any, None] | None:
         """Resolve references, pass the gates, and make the first attempt as far as it needs no waiting."""
@@ -239,7 +265,8 @@ class Execution(Ledger):
                 self._deduplicate(i, action, answer)
                 return True
         if tool.schema.cache_ttl_secs is not None:
-            cached = self.services.cache.get(key)
+            held_back = self.page.lasting.get(key)
+            cached = self.services.cache.get(key) if held_back is None else (copy_json(held_back[0]),)
             if cached is not None:
                 self.succeed(i, action, cached[0], now, self._effects(action, {}), cached=True)
                 return True
@@ -291,7 +318,7 @@ class Execution(Ledger):
                 if tool.is_async:
                     return self._await_plain(i, action, tool, key, named, now)
                 output = checked_output(tool, self._call_plain(i, action, tool, named))
-        except (KeyboardInterrupt, GeneratorExit):
+        except KeyboardInterrupt:
             raise
         except BaseException as error:
             failure = failure_of(error)
@@ -324,7 +351,7 @@ class Execution(Ledger):
         """
         try:
             output = checked_output(tool, await self._call_plain(i, action, tool, named))
-        except (KeyboardInterrupt, GeneratorExit):
+        except KeyboardInterrupt:
             raise
         except BaseException as error:
             if isinstance(error, asyncio.CancelledError) and _is_being_cancelled():
@@ -366,9 +393,9 @@ class Execution(Ledger):
                 else:
                     named = arguments(tool, action.parameters)
                     context = self._context(i, action, tool)
-                    answer = await attempt.run(named, context, action.timeout_ms or tool.timeout_ms)
+                    answer = await attempt.run(named, context, _time_limit(action, tool))
                     output = checked_output(tool, answer)
-            except (KeyboardInterrupt, GeneratorExit):
+            except KeyboardInterrupt:
                 raise
             except BaseException as error:
                 self.tool_calls += attempt.begun and not called
@@ -443,8 +470,12 @@ class Execution(Ledger):
         if key is not None:
             assert tool is not None
             self.page.end(key, Answer(action.id, output) if deduplicates(action, tool) else None)
-            if tool.schema.cache_ttl_secs is not None:
-                self.services.cache.put(key, output, tool.schema.cache_ttl_secs)
+            ttl_s = tool.schema.cache_ttl_secs
+            if ttl_s is not None:
+                if tool.schema.risk == "read_only":
+                    self.services.cache.put(key, output, ttl_s)
+                else:
+                    self.page.lasting[key] = (copy_json(output), ttl_s)
         self.succeed(i, action, output, started, changes)
 
     def _effects(self, action: Action, changes: dict[str, JsonValue]) -> dict[str, JsonValue]:
@@ -467,6 +498,13 @@ class Execution(Ledger):
         self._release(key)
         if self.results[i] is None:
             self.fail(i, action, failure, attempts, tool, started)
+
+
+def _time_limit(action: Action, tool: Tool) -> int | None:
+    """The shorter of what the plan and the tool say."""
+    if action.timeout_ms is None or tool.timeout_ms is None:
+        return action.timeout_ms or tool.timeout_ms
+    return min(action.timeout_ms, tool.timeout_ms)
 
 
 def _attempt_words(action: Action, number: int) -> dict[str, JsonValue]:

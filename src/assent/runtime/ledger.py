@@ -75,6 +75,7 @@ class Ledger:
         "_stamp",
         "_stamped",
         "actions",
+        "answered",
         "finished",
         "graph",
         "proposal",
@@ -105,6 +106,8 @@ class Ledger:
         self.results: list[ActionResult | None] = [None] * n
         self.finished: list[int] = []
         """Positions of actions that succeeded, in the order in which they did."""
+        self.answered: set[int] = set()
+        """Of these, the ones answered from memory: their effect is not this plan's to undo."""
         self.stop: Stop | None = None
         self.record = services.events.recorder(run.run_id, proposal.id, run.trace_id, run.tenant)
         self._epoch = time() - perf_counter()
@@ -149,6 +152,7 @@ class Ledger:
             data["tool"] = action.tool
         if cached:
             data["cached"] = True
+            self.answered.add(i)
         span_id = self._span_prefix + _SUFFIXES[i] if i < len(_SUFFIXES) else self.span_of(i)
         record = self.record
         if changes:

@@ -30,6 +30,7 @@ from assent.ir.result import (
 )
 from assent.policy.budget import Allowance
 from assent.policy.gate import Gate
+from assent.runtime.calls import words_of
 from assent.runtime.execution import Execution
 from assent.runtime.ledger import RunInfo
 from assent.runtime.replan import FailedAction, ReplanCallback, ReplanConfig, ReplanContext
@@ -41,6 +42,7 @@ from assent.verify.report import Report
 
 _LISTED_ACTIONS = 1000
 """A longer plan is logged by its size alone."""
+_TOLD_REASONS = 20
 
 
 class Settings(NamedTuple):
@@ -114,9 +116,10 @@ class Run:
         x = Execution(self._services, proposal, graph, self._gate, self._info, self._allowance, self._attempt)
         self._execution = x
         x.emit("proposal_received", data=_description(proposal, graph, self._services.events.has_sinks))
-        reason = "; ".join(f.message for f in graph.faults) or self._gate.refusal(len(proposal.actions))
-        if reason:
-            return self._refuse(x, reason)
+        refusal = self._gate.refusal(len(proposal.actions))
+        reasons = [f.message for f in graph.faults] or ([refusal] if refusal else [])
+        if reasons:
+            return self._refuse(x, reasons)
         try:
             calls = sum(proposal.actions[i].type == "tool_call" for i in graph.order)
             await Scheduler(x, max_concurrency=self._settings.max_concurrency).run(
@@ -133,6 +136,8 @@ class Run:
             else:
                 self._services.state.commit(x.unit)
                 self._services.answers.adopt(x.page)
+                for key, (output, ttl_s) in x.page.lasting.items():
+                    self._services.cache.put(key, output, ttl_s)
             for target in graph.targets:
                 if x.results[target] is None:
                     x.skip(target, "kept as a compensation; it was not needed")
@@ -147,11 +152,21 @@ class Run:
             raise
         return self._close(x, _outcome(x), x.stop.error if x.stop is not None else None)
 
-    def _refuse(self, x: Execution, reason: str) -> ProposalResult:
+    def _refuse(self, x: Execution, reasons: Sequence[str]) -> ProposalResult:
+        # Told once in full; an action is told what concerns it, or a plan of ten thousand would say each
+        # fault ten thousand times.
+        own: dict[str, str] = {}
+        for fault in x.graph.faults:
+            for action_id in fault.action_ids:
+                own.setdefault(action_id, fault.message)
+        general = reasons[0] if not x.graph.faults else "the proposal was refused"
         for i in range(x.size):
-            x.refuse(i, reason)
+            x.refuse(i, own.get(x.actions[i].id, general))
         self._services.state.commit(x.unit)
-        return self._close(x, "refused", reason)
+        told = "; ".join(reasons[:_TOLD_REASONS])
+        if len(reasons) > _TOLD_REASONS:
+            told += f"; and {len(reasons) - _TOLD_REASONS:,} more"
+        return self._close(x, "refused", told)
 
     def _close(self, x: Execution, outcome: Outcome, error: str | None) -> ProposalResult:
         results = x.results[: x.size]
@@ -220,8 +235,10 @@ class Run:
             answer = self._settings.replan(context)
             if inspect.isawaitable(answer):
                 answer = await answer
-        except Exception as error:
-            words = f"{type(error).__name__}: {error}"
+        except (KeyboardInterrupt, asyncio.CancelledError):
+            raise
+        except BaseException as error:
+            words = f"{type(error).__name__}: {words_of(error)}"
             self.emit(
                 "replan_exhausted",
                 original.id,
@@ -295,8 +312,10 @@ class Run:
                     steps=steps,
                 )
             )
-        except Exception as error:
-            words = f"{type(error).__name__}: {error}"
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
+            words = f"{type(error).__name__}: {words_of(error)}"
             self.emit("sink_failed", original.id, {"sink": type(store).__name__, "error": words})
 
 

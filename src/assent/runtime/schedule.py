@@ -29,10 +29,12 @@ class Scheduler:
     __slots__ = (
         "_all_of_them",
         "_broken",
+        "_cancels_before",
         "_ended",
         "_max",
         "_running",
         "_since_breath",
+        "_task",
         "_wake",
         "_x",
     )
@@ -46,6 +48,8 @@ class Scheduler:
         self._since_breath = 0
         self._broken: BaseException | None = None
         self._all_of_them = False
+        self._task = asyncio.current_task()
+        self._cancels_before = self._task.cancelling() if self._task is not None else 0
 
     async def run(self, schedule: Schedule, *, one_by_one: bool) -> None:
         """Start every action, and return when all have ended.
@@ -110,6 +114,7 @@ class Scheduler:
                     await self._until_ended(all_of_them=True)
                     continue
                 await waiting
+                self._notice_cancellation()
             self._since_breath += 1
             if self._since_breath >= _BREATHE_EVERY:
                 await self._breathe()
@@ -145,6 +150,7 @@ class Scheduler:
                     self._launch(i, waiting)
                 else:
                     await waiting
+                    self._notice_cancellation()
                     self._ended.append(i)
                 self._since_breath += 1
                 if self._since_breath >= _BREATHE_EVERY:
@@ -163,6 +169,11 @@ class Scheduler:
                 if not waits[j]:
                     heappush(ready, (rank[j], j))
         self._ended.clear()
+
+    def _notice_cancellation(self) -> None:
+        """A tool can swallow the cancellation of the task that awaits it; the plan heeds it all the same."""
+        if self._task is not None and self._task.cancelling() > self._cancels_before:
+            self._x.stop_canceled("the surrounding task was cancelled")
 
     async def _breathe(self) -> None:
         self._since_breath = 0

@@ -12,7 +12,7 @@ import msgspec
 
 from assent.ir.action import Action, ActionCompensation, ToolCompensation
 from assent.ir.json_value import JsonValue
-from assent.ir.result import CompensationResult
+from assent.ir.result import CANCELED_PREFIX, CompensationResult
 from assent.runtime.execution import Execution
 from assent.state.store import MISSING
 
@@ -30,7 +30,9 @@ async def undo(x: Execution) -> Undone:
     compensations = [
         await _compensate(x, i)
         for i in reversed(done)
-        if x.undo_of(i) == "compensable" and x.actions[i].compensation is not None
+        if i not in x.answered
+        and x.undo_of(i) == "compensable"
+        and x.actions[i].compensation is not None
     ]
     changed = x.services.state.undo(x.unit)
     restored: dict[str, JsonValue] = {t.key: t.new for t in changed if t.new is not MISSING}
@@ -50,6 +52,7 @@ def _irreversible(x: Execution) -> list[str]:
         x.actions[i].id
         for i in range(x.size)
         if i not in x.graph.targets
+        and i not in x.answered
         and (x.status[i] == "unknown" or (x.status[i] == "succeeded" and _is_final(x, i)))
     ]
 
@@ -63,6 +66,11 @@ def _is_final(x: Execution, i: int) -> bool:
 async def _compensate(x: Execution, i: int) -> CompensationResult:
     """Run the compensation of one action that succeeded."""
     owner = x.actions[i]
+    cancel = x.run.cancel
+    if cancel is not None and cancel.hard:
+        error = f"{CANCELED_PREFIX}{cancel.reason}"
+        x.emit("compensation_failed", owner.id, data={"error": error})
+        return CompensationResult(action_id=owner.id, status="failed", error=error)
     compensation = owner.compensation
     target: int | None = None
     if isinstance(compensation, ActionCompensation):

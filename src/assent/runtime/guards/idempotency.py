@@ -64,6 +64,8 @@ class AnswerPage:
     def __init__(self, book: AnswerBook) -> None:
         self._book = book
         self.answers: dict[CallKey, Answer] = {}
+        self.lasting: dict[CallKey, tuple[JsonValue, float]] = {}
+        """Outputs for the result cache with their seconds to live, held back while the effect may be undone."""
         self._in_flight: dict[CallKey, list[Future[None]]] = {}
 
     def get(self, key: CallKey) -> Answer | None:
