@@ -293,8 +293,10 @@ async def _late(stage: Stage) -> int:
 
 
 def _drop(loop: asyncio.AbstractEventLoop) -> None:
+    """Close a loop on which tools were left behind, and them with it: at a moment of our own choosing."""
     for task in asyncio.all_tasks(loop):
         task._log_destroy_pending = False  # type: ignore[attr-defined]
+        task.get_coro().close()
     loop.close()
 
 

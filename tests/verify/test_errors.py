@@ -339,6 +339,18 @@ def test_what_depends_on_a_compensation_is_an_error() -> None:
     assert list(report.execution_order) == ["a", "b"]
 
 
+def test_what_depends_on_a_compensation_waits_for_nothing() -> None:
+    document = plan(
+        call("b", dependencies=["u"]),
+        call("u", "unbook"),
+        call("a", "book", compensation={"type": "action_ref", "action_id": "u"}),
+    )
+
+    report = verify(document, {}, TOOLS)
+
+    assert [list(level) for level in report.execution_levels] == [["b", "a"]]
+
+
 def test_a_compensation_that_could_not_run_does_not_make_the_plan_invalid_but_is_told() -> None:
     document = plan(
         call("a", "book", compensation={"type": "action_ref", "action_id": "u"}), call("u", "unbok")
