@@ -96,7 +96,8 @@ def main() -> int:
     checks.append(("verify foresaw the denial (exit code 3)", code == 3))
 
     say(
-        "The upgrade is optional, so run it. The weather service fails once; the card is declined at the end."
+        "`run` does not ask `verify` first, and the denied upgrade is optional, so the plan runs without it. "
+        "The weather service fails once; the card is declined at the end."
     )
     code, _ = assent("run", plan, *INPUTS, "--log", near(LOG), "--svg", near(PICTURE))
     checks.append(("the run was aborted (exit code 1)", code == 1))

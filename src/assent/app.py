@@ -13,11 +13,12 @@ from __future__ import annotations
 import os
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import contextmanager
 from hashlib import sha256
 from importlib.machinery import SourceFileLoader
 from importlib.util import module_from_spec, spec_from_loader
+from itertools import islice
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Literal
@@ -36,6 +37,8 @@ if TYPE_CHECKING:
     from assent.tools.tool import Tool
 
 STDIN = "-"
+_LOG_LOOK = 100
+"""Lines of a file that tell whether it is a log; one that a crash cut short is among others."""
 
 _EXAMPLE = """Write one like this:
 
@@ -100,6 +103,10 @@ def load_result(path: str) -> ProposalResult:
 def _read(path: str) -> bytes:
     try:
         if path == STDIN:
+            if sys.stdin is None:
+                raise InputError(
+                    "Cannot read the plan: standard input is closed. Name a file, or pipe a plan in."
+                )
             return sys.stdin.buffer.read(MAX_BYTES + 1)
         with open(path, "rb") as file:
             return file.read(MAX_BYTES + 1)
@@ -111,6 +118,65 @@ def _unusable(what: str, path: str, error: OSError | ValueError) -> InputError:
     """Words for a file that the system does not give us; ValueError: a path with a null character in it."""
     why = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
     return InputError(f"Cannot {what} {path}: {why}. Check the path and its permissions.")
+
+
+def check_target(path: str, option: str, inputs: Mapping[str, str | None], *, instead: str) -> None:
+    """Refuse to write over what is read: `inputs` holds the paths by what they are to the person.
+
+    Links are followed, and a folder among the inputs stands for the files in it.
+
+    Raises:
+        InputError: the target is one of the inputs.
+    """
+    if path == STDIN:
+        return
+    for what, given in inputs.items():
+        if given is not None and given != STDIN and _is_same(path, given):
+            raise InputError(
+                f"{option} {path} would write over {what}. Name another file, such as {instead}."
+            )
+
+
+def _is_same(path: str, given: str) -> bool:
+    try:
+        target, source = Path(path).resolve(), Path(given).resolve()
+        if target == source or (target.exists() and source.exists() and target.samefile(source)):
+            return True
+        return source.is_dir() and target.parent == source and target.suffix == ".toml"
+    except (OSError, ValueError, RuntimeError):
+        # A path that cannot be followed is reported by whoever opens it.
+        return False
+
+
+def check_log(path: str) -> None:
+    """Refuse to append events to a file that holds something else.
+
+    Raises:
+        InputError: the file has lines, and none of the first is an event.
+    """
+    import msgspec
+
+    from assent.events.event import Event
+
+    decode = msgspec.json.Decoder(Event).decode
+    try:
+        if not Path(path).is_file():
+            return
+        with open(path, "rb") as file:
+            lines = [line for line in islice(file, _LOG_LOOK) if line.strip()]
+    except (OSError, ValueError) as error:
+        raise _unusable("write the log", path, error) from None
+    for line in lines:
+        try:
+            decode(line)
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            continue
+        return
+    if lines:
+        raise InputError(
+            f"{path} holds something else than events, so no log is appended to it. "
+            "Name another file, such as --log run.jsonl."
+        )
 
 
 def check_writable(path: str) -> None:

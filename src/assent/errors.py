@@ -10,6 +10,7 @@
     ├── UsageError            the API was called in a way that cannot work
     │   ├── UnknownTool       a name the registry does not hold
     │   ├── UnknownSession    a session that was never opened, or is closed
+    │   ├── RuleError         a policy rule that cannot mean anything; also a ValueError
     │   └── ToolDeclarationError  a tool that contradicts itself
     └── ToolError             raised by a tool to fail its own action
 
@@ -110,6 +111,15 @@ class UnknownSession(UsageError):
     def __init__(self, session: str) -> None:
         self.session = session
         super().__init__(unknown_session(session))
+
+
+class RuleError(UsageError, ValueError):
+    """A policy rule whose options cannot mean anything together.
+
+    Also a ValueError, because that is what a decoder expects of a structure that refuses its values.
+    """
+
+    code = "usage.rule"
 
 
 class ToolDeclarationError(UsageError):

@@ -10,7 +10,7 @@ Keep true:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Protocol
 
 import msgspec
@@ -55,6 +55,25 @@ class Tools(Protocol):
     def get(self, name: str) -> ToolFacts | None: ...
 
     def names(self) -> Iterable[str]: ...
+
+
+class Blanks(Protocol):
+    """Parameters that only the run will fill in, and that are left out of the action judged: verify only."""
+
+    def __len__(self) -> int: ...
+
+    def __iter__(self) -> Iterator[str]: ...
+
+    def __contains__(self, name: object, /) -> bool: ...
+
+    def texts(self, name: str) -> Iterable[str]:
+        """Every text that surely stands in that parameter."""
+
+    def problems(self, action: Action) -> list[str]:
+        """What is wrong with the parameters, whatever is filled in."""
+
+    def leave_open(self, policy: str | None = None) -> None:
+        """Note that an answer, that policy's if one is named, depends on what is filled in."""
 
 
 def shape_problems(action: Action, tool: ToolFacts | None, tools: Tools) -> list[str]:

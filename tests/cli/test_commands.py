@@ -34,9 +34,9 @@ def test_help_and_version_are_for_everyone(assent: Assent) -> None:
 def test_no_command_shows_the_help(assent: Assent) -> None:
     done = assent()
 
-    assert done.code in (0, 2)
-    assert "Commands:" in done.out + done.err
-    assert "Traceback" not in done.err
+    assert done.code == 0
+    assert done.out == assent("--help").out
+    assert done.err == ""
 
 
 def test_help_imports_nothing_heavy() -> None:
@@ -106,6 +106,70 @@ def test_a_cycle_is_invalid_and_cannot_be_drawn(assent: Assent, plan: Plan) -> N
     assert "hen -> egg" in verified.out or "egg -> hen" in verified.out
     assert "cycle" in drawn.err
     assert drawn.out == ""
+    assert "2 actions, " in verified.out.splitlines()[0]
+
+
+def test_without_tools_an_unknown_one_leads_to_the_option(assent: Assent, plan: Plan, tools: Path) -> None:
+    path = plan({"id": "a", "tool": "look"})
+    says = "unknown tool 'look': no tools were given; add --tools FILE.py"
+
+    for command in ("verify", "run"):
+        plain, as_json = assent(command, path), assent(command, path, "--json")
+        assert says in plain.out
+        assert says in as_json.out
+        assert "assent tools" not in plain.out + plain.err + as_json.out
+    assert (
+        "no tools were given" not in assent("verify", plan({"id": "a", "tool": "zz"}), "--tools", tools).out
+    )
+
+
+def test_verify_says_which_layers_run_one_at_a_time(assent: Assent, plan: Plan, tools: Path) -> None:
+    path = plan(
+        {"id": "a", "tool": "look"},
+        {"id": "b", "tool": "loud"},
+        {"id": "c", "tool": "look", "dependencies": ["a", "b"]},
+        {"id": "d", "tool": "wait", "parameters": {"seconds": 0}, "dependencies": ["a", "b"]},
+    )
+
+    levels = assent("verify", path, "--tools", tools)
+    dataflow = assent("verify", path, "--tools", tools, "--schedule", "dataflow")
+
+    assert "Layers\n    1. a, b  (one at a time)\n    2. c, d\n" in levels.out
+    assert "Counts as run in this order\n  a, b, c, d\n" in levels.out
+    assert "one at a time" not in dataflow.out
+
+
+@pytest.mark.parametrize("target", ["plan.json", "result.json", "./link.json"])
+def test_a_picture_is_not_drawn_over_what_is_read(
+    assent: Assent, plan: Plan, tools: Path, tmp_path: Path, target: str
+) -> None:
+    path = plan({"id": "a", "tool": "look"})
+    (tmp_path / "result.json").write_text(assent("run", path, "--tools", tools, "--json").out)
+    (tmp_path / "link.json").symlink_to(path)
+    before = (tmp_path / target).read_bytes()
+
+    done = assent("graph", "plan.json", "--result", "result.json", "-o", target)
+
+    assert done.code == 2
+    assert "would write over" in done.err
+    assert "plan.svg" in done.err
+    assert (tmp_path / target).read_bytes() == before
+
+
+def test_thousands_of_faults_are_cut_and_counted(assent: Assent, plan: Plan) -> None:
+    path = plan(*({"id": f"a{i}", "tool": "t", "dependencies": [f"none{i}"]} for i in range(3000)))
+
+    for command in (("run", path), ("verify", path), ("graph", path, "-o", "-")):
+        done = assent(*command)
+
+        assert done.code == 3
+        assert len(done.out.splitlines()) < 40
+        assert len(done.err.splitlines()) < 40
+        assert " more" in done.out + done.err
+    refused = assent("run", path)
+    assert "the plan has 3,000 faults" in refused.out
+    assert "… and 2,980 more\n" in refused.out
+    assert "… and 2,980 more" in refused.err
 
 
 def test_graph_draws_a_plan_and_a_result(assent: Assent, plan: Plan, tools: Path, tmp_path: Path) -> None:
@@ -149,7 +213,10 @@ def test_explain_tells_the_newest_run_and_how_to_choose(assent: Assent, log: Pat
     assert done.code == 0
     assert "second (fail) failed" in done.out
     assert "first" not in done.out
-    assert "assent run PLAN.json --tools TOOLS.py --log log.jsonl" in done.out
+    assert (
+        "assent run PLAN.json --tools TOOLS.py --policies POLICIES --state STATE.json --log log.jsonl"
+        in done.out
+    )
     assert "2 runs in this file; this is the newest. Choose with --run ID" in done.err
     assert _runs(log)[0] in done.err
 

@@ -85,7 +85,7 @@ MISTAKES: list[tuple[list[str], list[str]]] = [
     (["tools", "--tools", "empty.py"], ["holds no tool"]),
     (["explain", "nowhere.jsonl"], ["nowhere.jsonl"]),
     (["explain", "."], ["directory"]),
-    (["explain", "syntax.py"], ["holds no run", "1 line could not be read"]),
+    (["explain", "syntax.py"], ["holds no run", "1 line could not be read", "--log run.jsonl"]),
     (["graph", "good.json", "-o", "missing/x.svg"], ["missing/x.svg"]),
     (["graph", "good.json", "-o", "."], ["."]),
     (["graph", "good.json", "-o", "x.svg", "--result", "nowhere.json"], ["nowhere.json"]),
@@ -205,6 +205,43 @@ def test_closed_standard_streams_are_no_error(plan: Plan, tmp_path: Path, start:
     lines = (tmp_path / "log.jsonl").read_text().splitlines()
     assert lines
     assert all(line.startswith("{") for line in lines)
+
+
+FULL = [
+    (["run", "plan.json", "--json"], 1),
+    (["run", "plan.json"], 1),
+    (["verify", "plan.json", "--json"], 1),
+    (["graph", "plan.json", "-o", "-"], 1),
+    (["--help"], 1),
+    (["verify", "nowhere.json", "--json"], 2),
+]
+
+
+@pytest.mark.parametrize(("arguments", "code"), FULL, ids=[" ".join(f[0]) for f in FULL])
+def test_a_result_that_cannot_be_written_is_said(
+    start: Start, plan: Plan, arguments: list[str], code: int
+) -> None:
+    plan({"id": "a", "type": "state_write", "parameters": {"key": "k"}})
+
+    with open("/dev/full", "wb") as full:
+        process = start(*arguments, stdout=full)
+        _, err = process.communicate(timeout=30)
+
+    assert process.returncode == code, err
+    assert b"Cannot write the result: No space left on device" in err
+    assert b"Traceback" not in err
+
+
+@pytest.mark.parametrize("command", ["verify", "run"])
+def test_a_plan_from_a_closed_standard_input_is_a_mistake(start: Start, command: str) -> None:
+    process = start(command, "-", stdin=None, preexec_fn=lambda: os.close(0))
+    out, err = process.communicate(timeout=30)
+
+    assert process.returncode == 2
+    assert out == b""
+    assert err == (
+        b"Error: Cannot read the plan: standard input is closed. Name a file, or pipe a plan in.\n"
+    )
 
 
 def test_output_that_cannot_be_encoded_is_escaped(assent: Assent, plan: Plan) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import subprocess
 from collections.abc import Callable
@@ -208,6 +209,138 @@ def test_what_cannot_be_written_is_found_out_before_anything_runs(
         assert target in done.err
         assert "Traceback" not in done.err
     assert not (tmp_path / "trace").exists()
+
+
+TRACE = {"id": "a", "tool": "mark", "parameters": {"file": "trace"}}
+
+
+@pytest.mark.parametrize("option", ["--log", "--svg"])
+@pytest.mark.parametrize(
+    "target",
+    [
+        "plan.json",
+        "./plan.json",
+        "state.json",
+        "tools.py",
+        "rules/a.toml",
+        "soft",
+        "hard",
+        "soft_folder/plan.json",
+    ],
+)
+def test_nothing_is_written_over_what_is_read(
+    assent: Assent, plan: Plan, tools: Path, tmp_path: Path, option: str, target: str
+) -> None:
+    path = plan(TRACE)
+    (tmp_path / "state.json").write_text("{}")
+    (tmp_path / "rules").mkdir()
+    (tmp_path / "rules" / "a.toml").write_text('[[rule]]\nname = "n"\nkind = "deny_tool"\ntool = "x"\n')
+    (tmp_path / "soft").symlink_to(path)
+    (tmp_path / "hard").hardlink_to(path)
+    (tmp_path / "soft_folder").symlink_to(tmp_path)
+    before = (tmp_path / target).read_bytes()
+
+    done = assent(
+        *(
+            "run",
+            "plan.json",
+            "--tools",
+            tools,
+            "--state",
+            "state.json",
+            "--policies",
+            "rules",
+            option,
+            target,
+        )
+    )
+
+    assert done.code == 2
+    assert "would write over" in done.err
+    assert ("run.jsonl" if option == "--log" else "run.svg") in done.err
+    assert (tmp_path / target).read_bytes() == before
+    assert not (tmp_path / "trace").exists()
+    assert "loading the tools" not in done.err
+
+
+def test_log_and_picture_are_two_files(assent: Assent, plan: Plan, tools: Path, tmp_path: Path) -> None:
+    done = assent("run", plan(TRACE), "--tools", tools, "--log", "one", "--svg", "one")
+
+    assert done.code == 2
+    assert "would write over the log" in done.err
+    assert not (tmp_path / "trace").exists()
+
+
+@pytest.mark.parametrize("text", ["Dear Ada,\n", '{"actions": []}', '{"a": 1}\n{"b": 2}\n', "\n\nno newline"])
+def test_a_log_is_not_appended_to_something_else(
+    assent: Assent, plan: Plan, tools: Path, tmp_path: Path, text: str
+) -> None:
+    (tmp_path / "notes").write_text(text)
+
+    done = assent("run", plan(TRACE), "--tools", tools, "--log", "notes")
+
+    assert done.code == 2
+    assert "holds something else than events" in done.err
+    assert "--log run.jsonl" in done.err
+    assert (tmp_path / "notes").read_text() == text
+    assert not (tmp_path / "trace").exists()
+
+
+@pytest.mark.parametrize("text", ["", "\n", '{"seq": 1, "ki\n{"seq": 2, "kind": "x", "time": 1.0}\n{"seq"'])
+def test_a_log_is_appended_to_an_empty_or_a_damaged_one(
+    assent: Assent, plan: Plan, tools: Path, tmp_path: Path, text: str
+) -> None:
+    (tmp_path / "log").write_text(text)
+
+    assert assent("run", plan(TRACE), "--tools", tools, "--log", "log").code == 0
+    assert "proposal_ended" in (tmp_path / "log").read_text()
+
+
+def test_what_cannot_be_undone_stays_done_in_tree_picture_and_story(
+    assent: Assent, plan: Plan, tools: Path, tmp_path: Path
+) -> None:
+    path = plan(
+        TRACE,
+        {"id": "look", "tool": "look"},
+        {"id": "f", "tool": "fail", "dependencies": ["a", "look"]},
+    )
+
+    done = assent("run", path, "--tools", tools, "--log", "log.jsonl", "--svg", "p.svg")
+
+    assert done.code == 1
+    assert re.search(r"! a +mark +stays done +\S+ ms  it cannot be taken back", done.out)
+    assert re.search(r"↶ look +look +rolled back", done.out)
+    assert "'a' stays done and cannot be undone" in done.out
+    texts = "".join(ElementTree.parse(tmp_path / "p.svg").getroot().itertext())
+    assert "! stays done" in texts
+    assert "! a (mark) stays done" in assent("explain", "log.jsonl").out
+
+
+def test_actions_are_counted_the_same_everywhere(
+    assent: Assent, plan: Plan, tools: Path, tmp_path: Path
+) -> None:
+    path = plan(
+        {"id": "a", "tool": "look", "compensation": {"type": "action_ref", "action_id": "undo"}},
+        {"id": "undo", "tool": "look"},
+        {"id": "b", "tool": "look"},
+    )
+    words = "2 actions, 1 more only to take back"
+
+    assert words in assent("run", path, "--tools", tools, "--log", "log.jsonl", "--svg", "p.svg").out
+    assert words in assent("verify", path, "--tools", tools).out
+    assert words in assent("explain", "log.jsonl").out
+    assert words in (tmp_path / "p.svg").read_text()
+
+
+def test_at_80_columns_a_reason_is_whole(assent: Assent, plan: Plan, tools: Path) -> None:
+    words = "the service said that it will not be there before the end of the week, and that it is sorry"
+    path = plan({"id": "a", "tool": "fail", "parameters": {"text": words}})
+
+    done = assent("run", path, "--tools", tools, COLUMNS="80")
+
+    tree = done.out.split("\n\n")[0]
+    assert words in " ".join(tree.split())
+    assert all(len(line) <= 80 for line in tree.splitlines())
 
 
 def test_hostile_names_and_errors_are_shown_not_obeyed(assent: Assent, plan: Plan, tools: Path) -> None:

@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from assent import Action, Proposal, Runtime
-from assent.errors import DecodeError
+from assent.errors import DecodeError, NotJson
 from assent.ir.codec import decode_json, decode_proposal
+from assent.ir.json_value import copy_json
 
 
 def one(**fields: Any) -> dict[str, Any]:
@@ -193,6 +194,59 @@ def test_a_lone_surrogate_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        (r'{"source": "\ud800"}', "line 1, column 13"),
+        ('{"id": "a",\n "source": "x\\\\\\uD83Dy"}', "line 2, column 16"),
+        (r'{"source": "\udc00"}', "line 1, column 13"),
+        (r'{"source": "\ud800\ud800"}', "line 1, column 13"),
+        (r'{"source": "\ud83d\ude00\n\ude00\ud83d"}', "line 1, column 27"),
+        (r'{"context": {"\ud800": 1}}', "line 1, column 15"),
+    ],
+)
+def test_an_escaped_half_of_a_surrogate_pair_is_named_with_its_place(text: str, place: str) -> None:
+    with pytest.raises(DecodeError) as caught:
+        decode_proposal(text)
+
+    assert "half of a surrogate pair" in caught.value.problem
+    assert caught.value.place == place
+
+
+def test_a_whole_surrogate_pair_and_a_backslash_are_ordinary_text() -> None:
+    assert decode_proposal(r'{"source": "\ud83d\ude00 \\ud800"}').source == "\U0001f600 \\ud800"
+
+
+@pytest.mark.parametrize("number", ["9" * 4301, "9" * 100_000, "-" + "9" * 4300], ids=len)
+def test_an_integer_too_long_to_be_read_is_refused_with_its_place(number: str) -> None:
+    text = '{"source": "' + "9" * 5000 + '",\n "context": {"pi": 0.' + "9" * 5000 + ', "x": ' + number + "}}"
+
+    column = text.splitlines()[1].index('"x": ') + 6
+    for decode in (decode_json, decode_proposal):
+        with pytest.raises(DecodeError) as caught:
+            decode(text)
+        assert "4,300" in caught.value.problem
+        assert caught.value.place == f"line 2, column {column}"
+
+
+@pytest.mark.parametrize("number", [10**4300 - 1, -(10**4299) + 1], ids=["over", "under"])
+def test_an_integer_that_can_be_written_can_be_read(number: int) -> None:
+    document = {"context": {"x": number}}
+
+    assert decode_proposal(document).context == decode_proposal(json.dumps(document)).context == {"x": number}
+
+
+@pytest.mark.parametrize("number", [10**4300, -(10**4299), 10**100_000], ids=["over", "under", "far"])
+def test_an_integer_too_long_to_be_written_is_refused_with_its_place(number: int) -> None:
+    with pytest.raises(DecodeError) as caught:
+        decode_proposal({"actions": [{"tool": "t", "parameters": {"x": [1, number]}}]})
+
+    assert "4,300" in caught.value.problem
+    assert caught.value.place == "$.actions[0].parameters.x[1]"
+    with pytest.raises(NotJson):
+        copy_json(number)
+
+
+@pytest.mark.parametrize(
     "wrap",
     [
         lambda value: {"context": {"x": value}},
@@ -217,16 +271,21 @@ def test_depth_over_a_hundred_is_refused_wherever_it_stands(wrap: Any) -> None:
 
     decode_proposal(deepest)
     decode_proposal(json.dumps(deepest))
-    with pytest.raises(DecodeError, match="100 deep"):
+    with pytest.raises(DecodeError, match="100 deep") as in_python:
         decode_proposal(too_deep)
-    with pytest.raises(DecodeError, match="100 deep"):
+    with pytest.raises(DecodeError, match="100 deep") as in_text:
         decode_proposal(json.dumps(too_deep))
+    assert in_text.value.place == in_python.value.place != "$"
 
 
 @pytest.mark.parametrize("levels", [1_000, 200_000])
-def test_absurd_depth_is_an_error_and_no_crash(levels: int) -> None:
-    with pytest.raises(DecodeError, match="100 deep"):
-        decode_proposal('{"context": {"x": ' + "[" * levels + "]" * levels + "}}")
+def test_absurd_depth_is_an_error_that_names_the_place_and_no_crash(levels: int) -> None:
+    text = '{"source": "[[{\\"[",\n "context": {"x": ' + "[" * levels + "1" + "]" * levels + "}}"
+
+    with pytest.raises(DecodeError, match="100 deep") as caught:
+        decode_proposal(text)
+
+    assert caught.value.place in (f"line 2, column {19 + 98}", ("$.context.x" + "[0]" * 98)[:200])
 
 
 def test_a_value_that_refers_to_itself_is_refused() -> None:
@@ -240,6 +299,13 @@ def test_a_value_that_refers_to_itself_is_refused() -> None:
 # Wrong types
 
 
+def test_a_timestamp_says_its_zone_also_in_python() -> None:
+    with pytest.raises(DecodeError, match="zone") as caught:
+        decode_proposal(Proposal(timestamp=datetime(2024, 1, 1)))
+
+    assert caught.value.place == "$.timestamp"
+
+
 @pytest.mark.parametrize(
     ("document", "place"),
     [
@@ -250,6 +316,7 @@ def test_a_value_that_refers_to_itself_is_refused() -> None:
         ({"source": None}, "$.source"),
         ({"timestamp": "yesterday"}, "$.timestamp"),
         ({"timestamp": 5}, "$.timestamp"),
+        ({"timestamp": "2024-01-01T00:00:00"}, "$.timestamp"),
         ({"actions": {}}, "$.actions"),
         ({"actions": None}, "$.actions"),
         ({"actions": ["a"]}, "$.actions[0]"),

@@ -351,11 +351,25 @@ DEFECTS: tuple[Defect, ...] = (
         "result",
         ("tests/runtime",),
     ),
+    Defect(
+        "what was only answered from memory is taken back",
+        "runtime/undo.py",
+        "if i not in x.answered and x.undo_of(i)",
+        "if x.undo_of(i)",
+        ("tests/runtime/test_whose_effect.py",),
+    ),
+    Defect(
+        "a cached answer outlives the undo of its effect",
+        "runtime/execution.py",
+        'if tool.schema.risk == "read_only":\n                    self.services.cache.put',
+        "if True:\n                    self.services.cache.put",
+        ("tests/runtime/test_whose_effect.py",),
+    ),
     # Events
     Defect(
         "a failing sink ends the run",
         "events/log.py",
-        "            except Exception as error:\n",
+        "            except BaseException as error:\n",
         "            except ZeroDivisionError as error:\n",
         ("tests/events", "tests/runtime"),
     ),

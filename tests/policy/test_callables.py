@@ -67,6 +67,41 @@ async def test_a_policy_cannot_change_the_state() -> None:
     assert rt.state.snapshot() == {"items": []}
 
 
+async def test_a_policy_cannot_reach_the_store_through_what_it_may_look_at() -> None:
+    found: list[Any] = []
+
+    def meddle(action: Action, state: Any) -> str | None:
+        for name in ("get", "exists", "keys", "version_of", "snapshot"):
+            owner = getattr(getattr(state, name), "__self__", None)
+            found.append([hasattr(owner, change) for change in ("set", "delete", "replace_all", "scoped")])
+        found.append((state.get("k"), state.exists("k"), state.keys(), state.snapshot()))
+        found.append((state.version_of("k"), state.get("none", "default")))
+        return None
+
+    rt = Runtime(policies=[meddle], state={"k": 1})
+
+    assert (await rt.execute(plan(write("a", "w", 1)))).outcome == "succeeded"
+    assert found == [[False] * 4] * 5 + [(1, True, ["k"], {"k": 1}), (1, "default")]
+
+
+async def test_a_policy_cannot_change_the_action_that_it_judges(recorder: Recorder) -> None:
+    def meddle(action: Action) -> str | None:
+        action.parameters["to"] = "me"
+        action.parameters["lines"].append("mine")
+        action.expected_effects["sent"] = "mine"
+        return None
+
+    rt = Runtime(tools=[recorder.tool("mail")], policies=[meddle, lambda action: None])
+
+    result = await rt.execute(
+        plan(call("a", "mail", {"to": "you", "lines": ["yours"]}, expected_effects={"sent": "yours"}))
+    )
+
+    assert result.outcome == "succeeded"
+    assert recorder.calls[0][1] == {"to": "you", "lines": ["yours"]}
+    assert rt.state.snapshot() == {"sent": "yours"}
+
+
 @pytest.mark.parametrize(
     "error", [ValueError("x"), KeyError("x"), RecursionError(), SystemExit(1), AssertionError()]
 )

@@ -16,6 +16,7 @@ from assent import (
     RequireState,
     Runtime,
 )
+from assent.errors import RuleError, UsageError
 from assent.policy.engine import PolicySet
 from assent.testing import FakeClock
 from tests.runtime.plans import Recorder, call, claim, plan, read, statuses, write
@@ -150,8 +151,11 @@ async def test_deny_tool_param_says_nothing_to_a_parameter_that_is_not_given(fie
 
 @pytest.mark.parametrize("fields", [{}, {"contains": "x", "equals": "x"}, {"equals": 1, "presence": True}])
 def test_deny_tool_param_needs_exactly_one_test(fields: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match="exactly one"):
+    with pytest.raises(UsageError, match="exactly one") as caught:
         DenyToolParam(tool="shell", param="p", **fields)
+
+    assert isinstance(caught.value, RuleError)
+    assert caught.value.code == "usage.rule"
 
 
 # allow_tool_param
@@ -232,6 +236,43 @@ async def test_deny_keyword_for_one_tool_judges_that_tool_only() -> None:
     assert await verdict(rule, call("a", "mail", {"x": "password"})) is not None
     assert await verdict(rule, shell(x="password")) is None
     assert await verdict(rule, write("a", "k", "password")) is None
+
+
+@pytest.mark.parametrize(
+    ("keyword", "text", "denied"),
+    [
+        ("caf\u00e9", "the cafe\u0301 here", True),
+        ("cafe\u0301", "the CAF\u00c9 here", True),
+        ("CAFE\u0301", "caf\u00e9", True),
+        ("\u1e9b\u0323", "\u1e69", True),
+        ("stra\u00dfe", "STRASSE", True),
+        ("\u212b", "\u00e5", True),
+        ("pass", "pass\u0301word", True),
+        ("caf\u00e9", "caf\u00e9\u0323", True),
+        ("caf\u00e9", "cafe", False),
+    ],
+)
+async def test_text_that_means_the_same_is_the_same(keyword: str, text: str, denied: bool) -> None:
+    """Canonically equal spellings, in any case of letters; in a value, a key and a parameter's name."""
+    for rule in (DenyKeyword(keyword=keyword), DenyToolParam(param="x", contains=keyword)):
+        assert (await verdict(rule, shell(x=text)) is not None) is denied
+        assert (await verdict(rule, shell(x=[{text: 1}])) is not None) is denied
+
+
+async def test_a_pattern_sees_the_text_exactly_as_it_is() -> None:
+    rule = DenyToolParamMatching(tool="shell", param="x", pattern="caf\u00e9")
+
+    assert await verdict(rule, shell(x="caf\u00e9")) is not None
+    assert await verdict(rule, shell(x="cafe\u0301")) is None
+
+
+async def test_deny_keyword_looks_at_what_an_action_would_write() -> None:
+    rule = DenyKeyword(keyword="password")
+
+    for effects in ({"note": "the Password"}, {"PASSWORD": 1}, {"k": {"deep": ["password"]}}):
+        said = await verdict(rule, call("a", "shell", expected_effects=effects))
+        assert said == "its expected effects contain a denied keyword"
+    assert await verdict(rule, call("a", "shell", expected_effects={"k": "word"})) is None
 
 
 # deny_tool_param_matching

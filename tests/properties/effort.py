@@ -19,14 +19,14 @@ UNHURRIED = pytest.mark.timeout(0 if SOAK else 120)
 """For every property test: a soak may take as long as it takes."""
 
 
-def examples(count: int) -> settings:
+def examples(count: int, *, shrink: bool = True) -> settings:
     """Settings for a property that is looked at `count` times."""
     return settings(
         max_examples=count * 20 if SOAK else count,
         derandomize=not SOAK,
         deadline=None,
         database=None,
-        phases=[Phase.explicit, Phase.generate, Phase.shrink],
+        phases=[Phase.explicit, Phase.generate, Phase.shrink] if shrink else [Phase.explicit, Phase.generate],
         report_multiple_bugs=False,
         suppress_health_check=list(HealthCheck),
     )

@@ -7,8 +7,11 @@ come out valid, invalid, failing and aborting in fair shares, although each has 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, field, replace
+from pprint import pformat
+from random import Random
 from typing import Any, Literal
 
 from hypothesis import given
@@ -221,13 +224,82 @@ SOUND_MOODS = (
 """Those that are left where tools do not fail."""
 
 
-def for_each_mood(check: Callable[[Case], None], count: int, **options: Any) -> None:
-    """Put a check through about `count` cases, the same number in each mood: left to itself the search would
-    favour some. `options` are those of `cases`."""
+seeds = st.integers(0, 2**64 - 1)
+
+
+def for_many_cases(check: Callable[[Case], None], count: int, **options: Any) -> None:
+    """Put a check through `count` cases in all moods; `options` are those of `make_case`.
+
+    A case is made from one seed, so that every choice in it is a fair one: drawn one by one, choices would
+    lean towards the simplest plans. In return, a case that fails is made smaller here.
+    """
     moods = MOODS if options.get("tools_fail", True) else SOUND_MOODS
-    for mood, abort_percent in moods:
-        made = cases(mood=mood, abort_percent=abort_percent, **options)
-        examples(-(-count // len(moods)))(given(made)(check))()
+
+    @examples(count, shrink=False)
+    @given(seeds)
+    def check_seed(seed: int) -> None:
+        dice = SeededDice(seed)
+        mood, abort_percent = dice.pick(moods)
+        case = make_case(dice, mood=mood, abort_percent=abort_percent, **options)
+        try:
+            check(deepcopy(case))
+        except Exception as error:
+            small = smallest(case, check)
+            raise AssertionError(f"seed {seed} breaks it, and so does this:\n{pformat(small)}") from error
+
+    check_seed()
+
+
+def smallest(case: Case, check: Callable[[Case], None]) -> Case:
+    """The case without everything that it fails without."""
+
+    def fails(candidate: Case) -> bool:
+        try:
+            check(deepcopy(candidate))
+        except Exception:
+            return True
+        return False
+
+    while True:
+        smaller = next(filter(fails, _smaller(case)), None)
+        if smaller is None:
+            return case
+        case = smaller
+
+
+def _smaller(case: Case) -> Iterator[Case]:
+    """The case with one thing less, each time another."""
+    for action in case.actions if case.mood != "broken" else ():
+        left = [deepcopy(other) for other in case.actions if other is not action]
+        for other in left:
+            if action["id"] in other.get("dependencies", ()):
+                other["dependencies"].remove(action["id"])
+        if left and not any(action["id"] in repr({**other, "id": ""}) for other in left):
+            yield replace(case, proposal={**case.proposal, "actions": left})
+    for name, nothing in (
+        ("budget", None),
+        ("capabilities", None),
+        ("tenant", None),
+        ("max_concurrency", 64),
+    ):
+        if getattr(case, name) != nothing:
+            yield replace(case, **{name: nothing})
+    if case.session != "none":
+        yield replace(case, session="none", session_policies=())
+    for name in ("policies", "session_policies"):
+        specs = getattr(case, name)
+        yield from (replace(case, **{name: specs[:i] + specs[i + 1 :]}) for i in range(len(specs)))
+    for name in case.scripts:
+        yield replace(case, scripts={k: v for k, v in case.scripts.items() if k != name})
+    for key in case.state.keys() - {WHERE}:
+        yield replace(case, state={k: v for k, v in case.state.items() if k != key})
+    for i, action in enumerate(case.actions):
+        for field_name in action.keys() - {"id", "type", "tool", "parameters", "failure_behavior"}:
+            if case.mood == "broken":
+                continue
+            less = {k: v for k, v in action.items() if k != field_name}
+            actions = [*case.actions[:i], less, *case.actions[i + 1 :]]
+            yield replace(case, proposal={**case.proposal, "actions": actions})
 
 
 class Dice:
@@ -236,11 +308,11 @@ class Dice:
     def __init__(self, draw: Callable[[Any], Any]) -> None:
         self._draw = draw
 
-    def chance(self, percent: int) -> bool:
-        return bool(self._draw(st.integers(0, 99)) >= 100 - percent)
-
     def number(self, low: int, high: int) -> int:
         return int(self._draw(st.integers(low, high)))
+
+    def chance(self, percent: int) -> bool:
+        return self.number(0, 99) >= 100 - percent
 
     def pick(self, options: Sequence[Any]) -> Any:
         return options[self.number(0, len(options) - 1)]
@@ -249,9 +321,18 @@ class Dice:
         return [option for option in options if self.chance(percent)]
 
 
-@st.composite
-def cases(
-    draw: Any,
+class SeededDice(Dice):
+    """Dice that are fair, and do not shrink."""
+
+    def __init__(self, seed: int) -> None:
+        self._random = Random(seed)
+
+    def number(self, low: int, high: int) -> int:
+        return self._random.randint(low, high)
+
+
+def make_case(
+    dice: Dice,
     *,
     mood: str,
     abort_percent: int,
@@ -262,7 +343,6 @@ def cases(
     """Any plan. `foreseeable` leaves out most that verify cannot know: rates, and values that tools make."""
     from tests.properties.reference import Reference
 
-    dice = Dice(draw)
     layout = _Layout(
         dice, mood, abort_percent=abort_percent, foreseeable=foreseeable, size=dice.number(4, max_size)
     )
@@ -279,7 +359,7 @@ def cases(
         return _break(dice, case)
     # The second round: with the state as it would be at each action, if all went well.
     smooth = Reference(case, smooth=True)
-    Conditions(dice, may_fail=mood in ("faulty", "wild")).add_along(smooth)
+    Conditions(dice, may_fail=mood in ("faulty", "wild"), few=layout.is_sparse).add_along(smooth)
     return _surroundings(dice, case, foreseeable=foreseeable)
 
 
@@ -292,7 +372,9 @@ class _Layout:
         self.foreseeable = foreseeable
         self.ids = [f"a{i}" for i in range(size)]
         self.abort_percent = abort_percent
-        self.effect_percent = dice.pick((70, 30))
+        self.is_sparse = dice.chance(40)
+        """Touches little state, so that much of it can run in parallel."""
+        self.effect_percent = 15 if self.is_sparse else 70
         # Edges point from later to earlier in a hidden order, so the list itself may name consumers first.
         self.hidden = list(range(size))
         if dice.chance(60):
@@ -308,9 +390,8 @@ class _Layout:
 
     def _action(self, i: int, earlier: list[Wire]) -> Wire:
         dice = self.dice
-        kind = dice.pick(
-            ("tool_call", "tool_call", "tool_call", "tool_call", "state_write", "state_read", "assertion")
-        )
+        others = ("state_write", "state_read", "assertion")
+        kind = dice.pick(("tool_call",) * (9 if self.is_sparse else 4) + others)
         action: Wire = {"id": self.ids[i], "type": kind}
         if kind == "tool_call":
             action["tool"] = self._tool()
@@ -331,9 +412,9 @@ class _Layout:
             if self.is_bad and dice.chance(5):
                 del action["parameters"]["key"]
         self._edges(action, earlier)
-        if dice.chance(15):
+        if dice.chance(5 if self.is_sparse else 15):
             action["read_set"] = [dice.pick(KEYS)]
-        if dice.chance(10):
+        if dice.chance(3 if self.is_sparse else 10):
             action["write_set"] = [dice.pick(KEYS)]
         if self.is_bad and dice.chance(3):
             action["invocation_mode"] = dice.pick(("streaming", "long_running"))
@@ -353,7 +434,7 @@ class _Layout:
         dice = self.dice
         if not earlier:
             return
-        for other in dice.some(earlier[-3:], 20):
+        for other in dice.some(earlier[-3:], 8 if self.is_sparse else 20):
             action.setdefault("dependencies", []).append(other["id"])
         if not dice.chance(30):
             return
@@ -393,14 +474,22 @@ class _Layout:
             if dice.chance(60):
                 of = f"${action['id']}.output.n"
                 action["compensation"] = {"type": "tool", "tool": "take_back", "parameters": {"of": of}}
-            elif spare and spare != [action["id"]]:
-                target = dice.pick([name for name in spare if name != action["id"]])
-                action["compensation"] = {"type": "action_ref", "action_id": target}
+            elif fit := [name for name in spare if not self._leads_to(name, action["id"])]:
+                action["compensation"] = {"type": "action_ref", "action_id": dice.pick(fit)}
             if self.is_bad and dice.chance(10):
                 action["reversibility"] = dice.pick(("irreversible", "compensable"))
             if self.is_bad and dice.chance(10):
                 wrong = dice.pick(({"tool": "nobody"}, {"tool": "pick", "parameters": {"n": "2"}}))
                 action["compensation"] = {"type": "tool", **wrong}
+
+    def _leads_to(self, name: str, goal: str) -> bool:
+        """Whether what takes `name` back is, in the end, `goal`."""
+        while name != goal:
+            compensation = self.actions[self.ids.index(name)].get("compensation", {})
+            if "action_id" not in compensation:
+                return False
+            name = compensation["action_id"]
+        return True
 
 
 def _scripts(dice: Dice, actions: list[Wire], *, fail: bool) -> dict[str, Script]:
@@ -425,9 +514,10 @@ def _state(dice: Dice) -> dict[str, Json]:
 class Conditions:
     """The second round: what each action asks of the state before it."""
 
-    def __init__(self, dice: Dice, *, may_fail: bool) -> None:
+    def __init__(self, dice: Dice, *, may_fail: bool, few: bool) -> None:
         self.dice = dice
         self.may_fail = may_fail
+        self.few = few
 
     def add_along(self, smooth: Any) -> None:
         """Go through the plan as it would run if all went well, adding conditions on the way."""
@@ -435,11 +525,11 @@ class Conditions:
         for at, action in enumerate(smooth.in_order()):
             self.may_fail = may_fail and at >= len(smooth.order) // 3
             state = smooth.state
-            if self.dice.chance(40):
+            if self.dice.chance(15 if self.few else 40):
                 action["preconditions"] = [self._precondition(state) for _ in range(self.dice.number(1, 2))]
-            if self.dice.chance(15):
+            if self.dice.chance(5 if self.few else 15):
                 action["assumptions"] = [self._assumption(state)]
-            if self.dice.chance(20):
+            if self.dice.chance(10 if self.few else 20):
                 present = [key for key in KEYS if key in state]
                 if self.may_fail and self.dice.chance(20):
                     present = [GHOST, *KEYS]
@@ -553,7 +643,11 @@ def _break(dice: Dice, case: Case) -> Case:
     """A plan that must be refused whole."""
     actions = case.actions
     one = dice.pick(actions)
-    match dice.number(0, 7):
+    other = dice.pick(actions)
+    # An action that only serves as a compensation leaves the schedule, and what is wrong with its edges too.
+    for action in actions:
+        action.pop("compensation", None)
+    match dice.number(0, 8):
         case 0:
             actions.append({**one})
         case 1:
@@ -561,7 +655,6 @@ def _break(dice: Dice, case: Case) -> Case:
         case 2:
             one["dependencies"] = [one["id"]]
         case 3:
-            other = dice.pick(actions)
             one.setdefault("dependencies", []).append(other["id"])
             other.setdefault("dependencies", []).append(one["id"])
         case 4:
@@ -572,12 +665,10 @@ def _break(dice: Dice, case: Case) -> Case:
             one["references"] = True
         case 6:
             one["compensation"] = {"type": "action_ref", "action_id": dice.pick(("nobody", one["id"]))}
-        case _:
+        case 7:
             of = {"of": "$nobody.output"}
             one["compensation"] = {"type": "tool", "tool": "take_back", "parameters": of}
-    if any("compensation" in a and a["compensation"]["type"] == "action_ref" for a in actions):
-        # An action that only serves as a compensation leaves the schedule, and its edges with it.
-        for action in actions:
-            if action is not one:
-                action.pop("compensation", None)
+        case _:
+            one["compensation"] = {"type": "action_ref", "action_id": other["id"]}
+            other["compensation"] = {"type": "action_ref", "action_id": one["id"]}
     return case

@@ -9,7 +9,7 @@ import pytest
 from assent import ProposalResult
 from tests.properties.effort import FIFTH, UNHURRIED, Tally
 from tests.properties.kinds import EVERY_KIND, describe
-from tests.properties.plans import TOOLS, Case, for_each_mood
+from tests.properties.plans import TOOLS, Case, for_many_cases
 from tests.properties.virtual_time import run
 from tests.properties.world import ELSEWHERE, World
 
@@ -43,7 +43,7 @@ def test_an_aborted_plan_leaves_state_as_it_was(schedule: str) -> None:
         elif result.outcome == "refused":
             assert log == before
 
-    for_each_mood(check, 350)
+    for_many_cases(check, 800)
     tally.require({**EVERY_KIND, "aborted": FIFTH, "compensated": 0.01})
 
 

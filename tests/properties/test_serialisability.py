@@ -9,7 +9,7 @@ import pytest
 
 from tests.properties.effort import FIFTH, UNHURRIED, Tally
 from tests.properties.kinds import EVERY_KIND, describe
-from tests.properties.plans import Case, for_each_mood
+from tests.properties.plans import Case, for_many_cases
 from tests.properties.reference import Reference
 from tests.properties.virtual_time import run
 from tests.properties.world import ELSEWHERE, World
@@ -21,8 +21,8 @@ pytestmark = UNHURRIED
     ("schedule", "overlapped"),
     [
         # A layer in which something may abort while something else takes effect runs one by one.
-        pytest.param("levels", 0.1, id="levels"),
-        pytest.param("dataflow", FIFTH, id="dataflow"),
+        pytest.param("levels", 0.05, id="levels"),
+        pytest.param("dataflow", 0.15, id="dataflow"),
     ],
 )
 def test_a_plan_leaves_what_its_serial_order_would_leave(schedule: str, overlapped: float) -> None:
@@ -48,7 +48,7 @@ def test_a_plan_leaves_what_its_serial_order_would_leave(schedule: str, overlapp
             # How far an aborted plan came depends on the schedule; what it leaves does not.
             _compare_endings(world, result, expected)
 
-    for_each_mood(check, 350)
+    for_many_cases(check, 1200)
     tally.require(
         {
             **EVERY_KIND,

@@ -9,7 +9,7 @@ import pytest
 
 from tests.properties.effort import FIFTH, UNHURRIED, Tally
 from tests.properties.kinds import EVERY_KIND, describe
-from tests.properties.plans import Case, for_each_mood
+from tests.properties.plans import Case, for_many_cases
 from tests.properties.test_serialisability import exactly
 from tests.properties.virtual_time import run
 from tests.properties.world import World
@@ -57,7 +57,7 @@ def test_verify_and_execute_agree(foreseeable: bool) -> None:
         elif result.outcome == "aborted":
             assert exactly(report.simulated_state) == exactly(case.state)
 
-    for_each_mood(check, 300, tools_fail=False, foreseeable=foreseeable)
+    for_many_cases(check, 1000, tools_fail=False, foreseeable=foreseeable)
     tally.require(
         {
             **EVERY_KIND,
@@ -87,5 +87,5 @@ def test_verify_is_the_same_to_the_byte() -> None:
             assert encode(report) == encode(second.verify())
         tally.add(valid=report.valid, invalid=not report.valid)
 
-    for_each_mood(check, 60)
+    for_many_cases(check, 150)
     tally.require({"valid": FIFTH, "invalid": FIFTH})

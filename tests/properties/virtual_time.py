@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 
-class Deadlock(BaseException):
+class Deadlock(Exception):
     """Everything waits, and nothing is left that could end the waiting."""
 
 

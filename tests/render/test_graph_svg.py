@@ -86,7 +86,7 @@ def test_every_action_has_a_box_with_its_id_and_what_it_does() -> None:
 
     for words in ("plan.json", "look", "find", "read status", "book_it", "undo: release", "undo: refund"):
         assert words in texts
-    assert "6 actions · 4 layers" in texts
+    assert "5 actions, 1 more only to take back · 4 layers" in texts
 
 
 def test_explicit_edges_are_solid_and_conflicts_dashed_with_their_key() -> None:
@@ -118,7 +118,9 @@ def test_a_result_adds_status_in_words_and_times_and_what_went_wrong() -> None:
     assert "↶ rolled back · 12 ms" in texts
     assert "✗ pay failed: card declined" in texts
     assert "✗ taking book back failed: line is dead" in texts
-    assert "! look took effect and cannot be taken back" in texts
+    assert "! look stays done: it cannot be taken back" in texts
+    assert texts.count("! stays done · 12 ms") == 2, "what is irreversible, and what could not be taken back"
+    assert "! stays done" in texts, "the legend says it too"
 
 
 def test_the_same_plan_gives_the_same_bytes() -> None:
@@ -240,6 +242,16 @@ def test_a_plan_that_is_refused_says_why_instead_of_drawing() -> None:
     texts = _texts(draw_graph(plan))
 
     assert any("cycle" in text for text in texts)
+    assert "2 actions · 0 layers" in texts
+
+
+def test_many_faults_are_cut_and_counted() -> None:
+    plan = _plan(*({"id": f"a{i}", "tool": "t", "dependencies": [f"none{i}"]} for i in range(100)))
+
+    texts = _texts(draw_graph(plan))
+
+    assert sum(text.startswith("Refused: ") for text in texts) == 8
+    assert "and 92 more" in texts
 
 
 def test_no_actions_make_an_empty_picture() -> None:

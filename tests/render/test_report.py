@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
+
+from assent.ir.codec import decode_proposal
 from assent.ir.tool_spec import RateLimit, ToolSchema
-from assent.render.report import report_lines, tool_lines
+from assent.render.report import in_a_row, report_lines, tool_lines
 from assent.verify.report import Issue, Report
 
 
@@ -41,9 +44,69 @@ def test_a_report_without_findings_shows_order_and_state() -> None:
     )
 
     assert text.startswith("✓ valid")
-    assert "  1. a, b" in text
+    assert "Layers\n    1. a, b\n" in text
     assert "  2. c" in text
     assert "  k = [1]" in text
+
+
+def test_layers_and_serial_order_are_told_apart() -> None:
+    report = Report(valid=True, execution_order=["a", "c", "b"], execution_levels=[["a", "b"], ["c"]])
+
+    text = "\n".join(line.plain for line in report_lines(report, in_a_row={0}))
+
+    assert "Layers\n    1. a, b  (one at a time)\n    2. c\n" in text
+    assert text.endswith("Counts as run in this order\n  a, c, b")
+
+
+ACTIONS = decode_proposal(
+    {
+        "actions": [
+            {"id": "look", "tool": "look"},
+            {"id": "act", "tool": "act"},
+            {"id": "skipped_look", "tool": "look", "failure_behavior": "skip"},
+            {"id": "skipped_act", "tool": "act", "failure_behavior": "skip"},
+            {"id": "write", "type": "state_write", "parameters": {"key": "k"}, "failure_behavior": "skip"},
+            {"id": "read", "type": "state_read", "parameters": {"key": "k"}},
+        ]
+    }
+).actions
+
+
+@pytest.mark.parametrize(
+    ("layer", "is_in_a_row"),
+    [
+        (["look", "act"], True),
+        (["look", "skipped_act"], True),
+        (["read", "write"], True),
+        (["act"], False),
+        (["look", "skipped_look"], False),
+        (["read", "look"], False),
+        (["skipped_act", "write"], False),
+    ],
+)
+def test_a_layer_runs_one_at_a_time_if_one_may_abort_and_one_has_effects(
+    layer: list[str], is_in_a_row: bool
+) -> None:
+    found = in_a_row(ACTIONS, [["read"], layer], lambda name: name == "look")
+
+    assert found == ({1} if is_in_a_row else set())
+
+
+def test_actions_are_counted_from_the_plan_and_those_kept_for_undoing_apart() -> None:
+    ordered = _report(execution_order=["a", "b"], execution_levels=[["a", "b"]])
+    refused = _report(issues=[Issue("a", "error", "decision_procedure", "a cycle")])
+
+    assert "2 actions, 1 more only to take back, 1 layer" in report_lines(ordered, actions=3)[0].plain
+    assert report_lines(refused, title="p", actions=2)[0].plain == "✗ invalid  p  2 actions, 1 error"
+
+
+def test_of_a_plan_without_order_at_most_20_findings_are_shown() -> None:
+    issues = [Issue(f"a{i}", "error", "decision_procedure", "no") for i in range(3000)]
+
+    text = _text(_report(issues=issues))
+
+    assert text.count("✗ error") == 20
+    assert "… and 2,980 more" in text
 
 
 def test_long_lists_are_cut_and_counted() -> None:

@@ -31,12 +31,56 @@ def test_an_aborted_run_is_told_from_its_beginning_to_the_next_command(aborted: 
         "status = \"booked\"  (by 'book', later undone)",
         "book was taken back with cancel",
         "the state was put back: 'status'",
-        "mail (mail) took effect and cannot be taken back",
-        "'mail' cannot be undone",
+        "! mail (mail) stays done: it took effect and cannot be taken back",
+        "'mail' stays done and cannot be undone",
         "A policy denied 'extra'",
-        "assent run PLAN.json --tools TOOLS.py --log 'my run.jsonl'",
+        "assent run PLAN.json --tools TOOLS.py --policies POLICIES --state STATE.json --log 'my run.jsonl'",
     ):
         assert words in story, words
+
+
+def test_what_cannot_be_undone_is_told_as_staying_and_not_to_be_repeated(aborted: list[Event]) -> None:
+    story = _told(aborted)
+
+    assert "mail (mail) succeeded in 30 ms; it stays done" in story
+    assert "book (book) succeeded in 30 ms; it" not in story
+    assert "what stays done would be done twice" in story
+
+
+def test_an_unknown_effect_is_not_told_as_one_that_took_place(make_events: MakeEvents) -> None:
+    story = _told(
+        make_events(
+            ("action_unknown", "send", {"error": "timed out"}),
+            ("proposal_ended", None, {"outcome": "aborted", "irreversible": ["send"]}),
+        )
+    )
+
+    assert "it is not known whether it took effect" in story
+    assert "stays done" not in story
+
+
+@pytest.mark.parametrize("outcome", ["aborted", "partial", "canceled", "refused"])
+def test_every_command_that_runs_or_checks_again_names_the_policies(
+    make_events: MakeEvents, outcome: str
+) -> None:
+    story = _told(
+        make_events(
+            ("policy_violation", "a", {"error": "policy 'p': no"}),
+            ("action_rejected", "b", {"error": "parameter 'x'"}),
+            ("proposal_ended", None, {"outcome": outcome}),
+        )
+    )
+
+    commands = [line.strip() for line in story.splitlines() if line.startswith("      assent ")]
+    assert len(commands) >= 2
+    for command in commands:
+        assert "--tools TOOLS.py --policies POLICIES --state STATE.json" in command
+
+
+def test_a_story_counts_what_is_only_there_to_take_back_apart(make_events: MakeEvents) -> None:
+    received = {"action_count": 3, "actions": [{"id": "a"}, {"id": "b"}, {"id": "c"}], "order": ["a", "b"]}
+
+    assert "2 actions, 1 more only to take back." in _told(make_events(("proposal_received", None, received)))
 
 
 def test_what_overlapped_is_told_as_at_once(aborted: list[Event]) -> None:

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import re
 from io import StringIO
 
+import msgspec
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
 from assent.events.event import Event
-from assent.render.history import History, Step
+from assent.render.history import History, Step, Undoing
 from assent.render.tree import draw_tree, fit
 
 LAYERS = [["look", "extra"], ["book", "mail", "after"], ["pay"]]
 
 
-def _drawn(history: History, layers: list[list[str]], **options: float) -> list[str]:
+def _drawn(history: History, layers: list[list[str]], **options: float | str) -> list[str]:
     console = Console(file=StringIO(), width=120, color_system=None, highlight=False, markup=False)
     console.print(draw_tree(history, layers, **options))  # type: ignore[arg-type]
     file = console.file
@@ -34,6 +37,51 @@ def test_a_finished_run_shows_every_step_with_mark_word_and_time(aborted: list[E
     assert "✗ pay    charge  failed        100 ms  card declined" in text
     assert lines[-2].strip().startswith("└── taking back")
     assert "✓ book   cancel  succeeded       5 ms" in lines[-1]
+
+
+def test_what_cannot_be_undone_has_a_mark_of_its_own(aborted: list[Event]) -> None:
+    text = "\n".join(_drawn(History.of(aborted), LAYERS))
+
+    assert "! mail   mail    stays done     30 ms  it cannot be taken back" in text
+    assert "↶ book   book    rolled back    30 ms" in text
+
+
+@pytest.mark.parametrize(
+    ("compensation", "look"),
+    [
+        ("succeeded", "rolled_back"),
+        ("failed", "stays_done"),
+        ("rejected", "stays_done"),
+        ("unknown", "unknown"),
+    ],
+)
+def test_a_step_looks_as_its_compensation_went(compensation: str, look: str) -> None:
+    step = Step("book", status="succeeded", rolled_back=True, undoing=Undoing("cancel", compensation))
+
+    assert step.look == look
+
+
+def test_on_a_narrow_terminal_a_reason_is_wrapped_and_not_cut(aborted: list[Event]) -> None:
+    words = "the bank says that the card was declined because it is over its limit for today"
+    events = [
+        msgspec.structs.replace(e, data={**e.data, "error": words}) if e.kind == "action_failed" else e
+        for e in aborted
+    ]
+
+    lines = _drawn(History.of(events), LAYERS, width=80)
+
+    assert all(len(line) <= 80 for line in lines)
+    assert words in re.sub(r"[\s│]+", " ", "\n".join(lines))
+    assert "…" not in "".join(lines)
+    head = "\n".join(_drawn(History.of(events), LAYERS, width=40, title="a rather long title"))
+    assert "6 actions, 3 layers, 2.1 s" in head
+
+
+def test_what_only_takes_back_is_counted_apart() -> None:
+    received = {"action_count": 3, "order": ["a", "b"]}
+    history = History.of([Event(1, "proposal_received", 1.0, "r", "p", data=received)])
+
+    assert "0 of 2 actions, 1 more only to take back, 1 layer" in _drawn(history, [["a", "b"]])[0]
 
 
 def test_a_running_step_shows_how_long_it_has_been_at_it(aborted: list[Event]) -> None:

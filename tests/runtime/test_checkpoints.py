@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import datetime as dt
+import hashlib
 import json
 import os
 from pathlib import Path
+from typing import Any
 
+import msgspec
 import pytest
 
-from assent import DenyTool, Runtime, Scope, ToolSchema
+from assent import DenyTool, Runtime, Scope, ToolContext, ToolSchema, tool
 from assent.errors import CheckpointError, UsageError
 from assent.ir.tool_spec import RateLimit
+from assent.runtime import checkpoint as checkpoints
 from tests.runtime.plans import Recorder, call, claim, kinds, plan, write
 
 
@@ -82,6 +87,30 @@ async def test_a_tool_known_by_name_keeps_its_function_and_any_other_has_none(
 
     assert result["a"].output == "mine"
     assert result["b"].error == "no handler for tool 'elsewhere'"
+
+
+async def test_a_tool_known_by_name_stays_as_it_is_declared_here(tmp_path: Path) -> None:
+    """A file may be old or forged: it must not make a tool laxer, nor take its arguments apart."""
+
+    @tool(name="ask", risk="destructive", max_retries=0, timeout_ms=5000)
+    async def mine(day: dt.date, ctx: ToolContext) -> list[str]:
+        return [type(day).__name__, ctx.action_id]
+
+    elsewhere = Runtime()
+    elsewhere.register(ToolSchema(name="new", risk="read_only"), None)
+    elsewhere.register(
+        ToolSchema(name="ask", risk="read_only", idempotent=True, reversibility="reversible"), None
+    )
+    elsewhere.checkpoint(tmp_path / "c")
+    rt = Runtime(tools=[mine])
+
+    rt.restore(tmp_path / "c")
+    result = await rt.execute(plan(call("a", "ask", {"day": "2024-05-06"})))
+
+    assert rt.tools.get("ask") is mine
+    assert result["a"].output == ["date", "a"]
+    assert sorted(rt.tools.names()) == ["ask", "new"]
+    assert rt.tools.require("new").fn is None
 
 
 def test_policies_are_kept_by_name_and_must_be_there(tmp_path: Path) -> None:
@@ -159,6 +188,65 @@ def test_a_damaged_file_is_refused_and_the_running_state_is_untouched(tmp_path: 
     assert kinds(rt) == events
 
 
+def _deep() -> Any:
+    value: Any = 1
+    for _ in range(150):
+        value = [value]
+    return value
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"state": {"k": 1, "bad": _deep()}}, "state['bad']"),
+        ({"tenants": {"t1": {"bad": _deep()}}}, "tenants['t1']['bad']"),
+        ({"tools": [ToolSchema(name="fine"), ToolSchema(name="odd", parameters={"type": 5})]}, "'odd'"),
+    ],
+    ids=["state", "a tenant's state", "a tool"],
+)
+@pytest.mark.parametrize("in_a_file", [True, False])
+def test_what_cannot_be_restored_whole_is_not_restored_at_all(
+    recorder: Recorder, tmp_path: Path, changes: dict[str, Any], says: str, in_a_file: bool
+) -> None:
+    elsewhere = Runtime(state={"k": 1}, tools=[recorder.tool("theirs")]).checkpoint()
+    made = msgspec.structs.replace(elsewhere, **changes)
+    checkpoints.save(made, tmp_path / "c")
+    rt = Runtime(state={"k": "running"}, tools=[recorder.tool("mine")])
+    rt.state.scoped("t1").set("k", "mine")
+    before = (rt.state.version, kinds(rt), rt.tools.names())
+
+    with pytest.raises(CheckpointError) as caught:
+        rt.restore(tmp_path / "c" if in_a_file else made)
+
+    assert says in str(caught.value)
+    assert (str(tmp_path / "c") in str(caught.value)) is in_a_file
+    assert (rt.state.version, kinds(rt), rt.tools.names()) == before
+    assert rt.state.snapshot() == {"k": "running"}
+
+
+def test_an_integer_too_long_to_read_is_damage(tmp_path: Path) -> None:
+    body = b'{"id":"x","created":"2024-01-01T00:00:00Z","state":{"k":' + b"9" * 5000 + b"}}"
+    digest = hashlib.sha256(body).hexdigest().encode()
+    (tmp_path / "c").write_bytes(b'{"format":1,"sha256":"' + digest + b'","checkpoint":' + body + b"}")
+
+    with pytest.raises(CheckpointError, match="damaged"):
+        Runtime().restore(tmp_path / "c")
+
+
+@pytest.mark.parametrize("name", ["nowhere/c", "folder", "odd\0name"])
+def test_a_file_that_cannot_be_written_is_named(tmp_path: Path, name: str) -> None:
+    (tmp_path / "folder").mkdir()
+    rt = Runtime()
+
+    with pytest.raises(CheckpointError) as caught:
+        rt.checkpoint(f"{tmp_path}/{name}")
+
+    assert f"{tmp_path}/{name} cannot be written" in str(caught.value)
+    assert ".part" not in str(caught.value)
+    assert kinds(rt) == []
+    assert os.listdir(tmp_path) == ["folder"]
+
+
 def test_a_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match="nowhere"):
         Runtime().restore(tmp_path / "nowhere")
@@ -172,7 +260,7 @@ def test_a_file_is_written_whole_or_not_at_all(tmp_path: Path, monkeypatch: pyte
         raise OSError("the power went")
 
     monkeypatch.setattr(os, "replace", fail)
-    with pytest.raises(OSError, match="the power went"):
+    with pytest.raises(CheckpointError, match="the power went"):
         Runtime(state={"k": "never"}).checkpoint(path)
 
     assert json.loads(path.read_text())["checkpoint"]["state"] == {"k": "good"}

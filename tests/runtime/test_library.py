@@ -391,3 +391,27 @@ async def test_the_context_is_no_parameter_that_a_plan_can_fill_in() -> None:
     result = await Runtime(tools=[look]).execute(plan(call("a", "look", {"ctx": {"tenant": "other"}})))
 
     assert result["a"].status == "rejected"
+
+
+async def test_looking_at_a_tenant_makes_no_namespace() -> None:
+    rt = Runtime()
+
+    rt.verify(plan(write("a", "k", 1)), scope=Scope(tenant="t1"))
+    await rt.execute(plan(claim("a", "k", None)), scope=Scope(tenant="t2"))
+    await rt.execute(plan(write("a", "k", 1), claim("b", "k", 2)), scope=Scope(tenant="t3"))
+
+    assert rt.state.tenants() == []
+    assert rt.checkpoint().tenants == {}
+
+
+@pytest.mark.parametrize("huge", [10**5000, -(10**5000)], ids=["over", "under"])
+async def test_an_integer_too_long_to_be_written_goes_no_further(recorder: Recorder, huge: int) -> None:
+    rt = Runtime(tools=[recorder.tool("count", {"n": [1, huge]}), recorder.tool("use")])
+
+    result = await rt.execute(plan(call("a", "count"), call("b", "use", {"n": "$a.output.n[1]"})))
+
+    assert result["a"].status == "failed"
+    assert "output.n[1]" in (result["a"].error or "")
+    assert "4,300" in (result["a"].error or "")
+    with pytest.raises(DecodeError, match=r"actions\[0\]\.parameters\.x"):
+        rt.verify(plan(call("a", "use", {"x": huge})))

@@ -358,7 +358,7 @@ def test_what_follows_an_action_that_is_rejected_or_refused_is_in_doubt() -> Non
         call("t"),
         call("a", "add", {"n": "$t.output"}, failure_behavior="skip"),
         write("b", "m"),
-        claim("c", "l", 2),
+        read("c", "l", preconditions=[{"key": "l", "value": 2}]),
     )
 
     report = verify(document, {}, TOOLS, budget=CostBudget(max_tool_calls=1))

@@ -4,6 +4,7 @@
     inputs    the options that commands share
     output    what goes to stdout, what to stderr, and what a closed pipe means
     progress  a run while it goes on
+    wording   what only the command line can say
     run  verify  graph  explain  tools    one command each
 
 Keep true:

@@ -40,7 +40,7 @@ def explain(output: Output, file: str, run_id: str | None, as_json: bool) -> int
     if not runs:
         damaged = f" ({count(len(recording.damaged), 'line')} could not be read)" if recording.damaged else ""
         raise InputError(
-            f"{file} holds no run{damaged}. Make a log with `assent run PLAN.json --log {file}`."
+            f"{file} holds no run{damaged}. Make a log with `assent run PLAN.json --log run.jsonl`."
         )
     chosen = _choose(list(runs), run_id)
     if chosen is None:

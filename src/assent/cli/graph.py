@@ -7,6 +7,8 @@ import click
 from assent.cli.inputs import plan_argument
 from assent.cli.output import Output
 
+_FAULTS = 20
+
 
 @click.command(short_help="Draw a plan as SVG.")
 @plan_argument
@@ -20,18 +22,21 @@ def graph(output: Output, plan: str, target: str, result_file: str | None) -> in
 
     Exit codes: 0 drawn, 2 bad input, 3 the plan has no graph (a cycle, a duplicate id, a missing one).
     """
-    from assent.app import load_plan, load_result, write_file
+    from assent.app import check_target, load_plan, load_result, write_file
     from assent.ir.graph import Graph
     from assent.render.graph_svg import draw_graph
     from assent.render.text import clean
 
     proposal = load_plan(plan)
     result = load_result(result_file) if result_file is not None else None
+    check_target(target, "-o", {"the plan": plan, "the result": result_file}, instead="plan.svg")
     names = {action.id for action in proposal.actions}
     faults = Graph(proposal.actions).faults
     if faults:
-        for fault in faults[:20]:
+        for fault in faults[:_FAULTS]:
             output.talk(f"The plan is refused: {fault.message}.")
+        if len(faults) > _FAULTS:
+            output.talk(f"... and {len(faults) - _FAULTS:,} more")
         return 3
     if result is not None and result.results and not {r.action_id for r in result.results} & names:
         output.talk("Note: the result belongs to another plan; none of its actions is in this one.")

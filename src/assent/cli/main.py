@@ -17,7 +17,7 @@ import click
 from assent import __version__
 from assent.cli.explain import explain
 from assent.cli.graph import graph
-from assent.cli.output import Output, open_standard_streams
+from assent.cli.output import Output, OutputLost, open_standard_streams
 from assent.cli.run import run
 from assent.cli.tools import tools
 from assent.cli.verify import verify
@@ -26,9 +26,14 @@ from assent.errors import AssentError
 _INTERRUPTED = 130
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.group(
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    invoke_without_command=True,
+    subcommand_metavar="COMMAND [ARGS]...",
+)
 @click.version_option(__version__, prog_name="assent", message="%(prog)s %(version)s")
-def cli() -> None:
+@click.pass_context
+def cli(context: click.Context) -> None:
     """Models propose; Assent verifies, gates, executes, records and undoes.
 
     A plan is a JSON file of actions; see what it would do with `verify`, do it with `run`, hear what happened
@@ -37,6 +42,8 @@ def cli() -> None:
     Exit codes: 0 done as asked, 1 it ran and did not succeed, 2 bad input or usage, 3 the plan is invalid or
     refused, 4 waiting for a person, 130 after Ctrl-C.
     """
+    if context.invoked_subcommand is None:
+        click.echo(context.get_help())
 
 
 for _command in (run, verify, graph, explain, tools):
@@ -69,10 +76,13 @@ def _fail(error: Exception, output: Output, *, as_json: bool) -> int:
         import traceback
 
         traceback.print_exception(error, file=sys.stderr)
-    if as_json:
-        output.show_json({"error": {"code": code, "message": message}})
-    else:
-        output.talk(message if isinstance(error, click.ClickException) else f"Error: {message}")
+    if as_json and not isinstance(error, OutputLost):
+        try:
+            output.show_json({"error": {"code": code, "message": message}})
+            return exit_code
+        except OutputLost as lost:
+            output.talk(f"Error: {lost}")
+    output.talk(message if isinstance(error, click.ClickException) else f"Error: {message}")
     return exit_code
 
 
@@ -87,6 +97,10 @@ def _words(error: Exception) -> tuple[int, str, str]:
             return 2, "usage", f"Error: {error.format_message()}"
         case AssentError():
             return 2, error.code, str(error)
+        case OutputLost():
+            return 1, "output", str(error)
+        case OSError() if error.filename is None:
+            return 1, "output", str(OutputLost(error))
         case OSError():
             name = error.filename if isinstance(error.filename, str) else "a file"
             return (

@@ -6,6 +6,7 @@ stdout for itself and leaves them stderr in its place.
 Keep true:
 1. A closed pipe ends the talking, quietly, never the work: the exit code still says how that went.
 2. Text that cannot be encoded is escaped, never an exception.
+3. A result that cannot be written, as on a full disk, is an OutputLost: whoever waits for it must know.
 """
 
 from __future__ import annotations
@@ -36,6 +37,16 @@ def open_standard_streams() -> None:
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
+
+
+class OutputLost(Exception):
+    """The result could not be written; what was done is done."""
+
+    def __init__(self, cause: OSError) -> None:
+        super().__init__(
+            f"Cannot write the result: {cause.strerror or cause}. If a plan ran, it has run all the same; "
+            "look at what it did before you run it again."
+        )
 
 
 class Output:
@@ -71,8 +82,8 @@ class Output:
             for item in items:
                 console.print(item, soft_wrap=True)
             self._out.flush()
-        except BrokenPipeError:
-            self._hang_up()
+        except OSError as error:
+            self._lose(error)
 
     def show_json(self, value: Any) -> None:
         """Print one JSON object: over several lines for a person, on one line for a program."""
@@ -83,8 +94,8 @@ class Output:
         try:
             self._out.write(text)
             self._out.flush()
-        except BrokenPipeError:
-            self._hang_up()
+        except OSError as error:
+            self._lose(error)
 
     def talk(self, text: str) -> None:
         """Say something beside the result; `text` may come from anywhere."""
@@ -92,6 +103,11 @@ class Output:
 
         with suppress(OSError):
             print(clean(text, lines=True), file=sys.stderr, flush=True)
+
+    def _lose(self, error: OSError) -> None:
+        self._hang_up()
+        if not isinstance(error, BrokenPipeError):
+            raise OutputLost(error) from None
 
     def _hang_up(self) -> None:
         """Nobody listens any more: send the rest, and what is left in buffers, nowhere."""

@@ -8,7 +8,7 @@ Keep true:
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from time import time
 from typing import TYPE_CHECKING, Self
 
@@ -28,13 +28,22 @@ _FRAME_S = 0.1
 _MANY = 200
 """A longer plan is not reported action by action: only what goes wrong, and every tenth part."""
 
+_TROUBLES = 20
+"""Of those that go wrong in such a plan, the rest are counted."""
 
-def watch(history: History, layers: Sequence[Sequence[str]], title: str, output: Output) -> LiveTree | Lines:
-    """The view that suits where stderr goes."""
+
+def watch(
+    history: History,
+    layers: Sequence[Sequence[str]],
+    title: str,
+    output: Output,
+    reword: Callable[[str], str] = str,
+) -> LiveTree | Lines:
+    """The view that suits where stderr goes; `reword` mends what plain lines say."""
     console = output.talk_console()
     if console.is_terminal and not console.is_dumb_terminal:
         return LiveTree(history, layers, title, console)
-    return Lines(history, sum(map(len, layers)), output)
+    return Lines(history, sum(map(len, layers)), output, reword)
 
 
 class LiveTree:
@@ -84,18 +93,28 @@ class LiveTree:
 class Lines:
     """One line per thing that happens, for logs and pipes."""
 
-    def __init__(self, history: History, total: int, output: Output) -> None:
+    def __init__(
+        self, history: History, total: int, output: Output, reword: Callable[[str], str] = str
+    ) -> None:
         self._history = history
         self._total = total
         self._output = output
+        self._reword = reword
         self._ended = 0
         self._tenths = 0
+        self._troubles = 0
 
     async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        return None
+        if self._is_brief and self._troubles > _TROUBLES:
+            self._output.talk(f"… and {self._troubles - _TROUBLES:,} more like these")
+
+    @property
+    def _is_brief(self) -> bool:
+        # A plan without layers is refused: then every action is rejected, and few have anything to say.
+        return self._total > _MANY or not self._total
 
     def write(self, events: Sequence[Event]) -> None:
         """Take note, and say so."""
@@ -106,7 +125,7 @@ class Lines:
             if said:
                 lines.append(said)
         if lines:
-            self._output.talk("\n".join(lines))
+            self._output.talk(self._reword("\n".join(lines)))
 
     def _line(self, event: Event) -> str:
         kind = event.kind
@@ -130,6 +149,10 @@ class Lines:
         look = mark(status)
         if self._total > _MANY and status in ("succeeded", "skipped", "canceled"):
             return self._tenth()
+        if status != "succeeded":
+            self._troubles += 1
+            if self._is_brief and self._troubles > _TROUBLES:
+                return self._tenth() if self._total else ""
         took = event.data.get("duration_ms")
         time_taken = f" ({duration(took)})" if isinstance(took, int | float) and duration(took) else ""
         return f"{look.sign} {name} {look.word}{time_taken}{reason}"

@@ -10,7 +10,7 @@ from assent.cli.inputs import json_option, plan_argument, runtime_options
 from assent.cli.output import Output
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from rich.text import Text
 
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 _EXIT: dict[str, int] = {"succeeded": 0, "refused": 3, "waiting": 4}
 _LINES = 150
+_FAULTS = 20
+"""Of more faults than this, the rest are counted."""
 
 
 @click.command(short_help="Execute a plan.")
@@ -51,21 +53,30 @@ def run(
     Exit codes: 0 succeeded, 1 ran and did not succeed, 2 bad input, 3 refused, 4 waiting for a person.
     """
     output.claim()
-    from assent.app import check_writable, load_plan, open_app, write_file
+    from assent.app import check_log, check_target, check_writable, load_plan, open_app, write_file
+    from assent.cli.wording import say_no_tools, say_no_tools_in_result
     from assent.errors import InputError
     from assent.render.history import History
     from assent.runtime.sync import run_sync
 
     proposal = load_plan(plan)
+    inputs = {"the plan": plan, "the state": state, "the tools": tools, "the policies": policies}
+    if log is not None:
+        check_target(log, "--log", inputs, instead="run.jsonl")
+        check_log(log)
     if svg is not None:
+        check_target(svg, "--svg", {**inputs, "the log": log}, instead="run.svg")
         check_writable(svg)
     history = History()
     history.plan(proposal)
     title = "standard input" if plan == "-" else plan
     with open_app(tools=tools, state=state, policies=policies, schedule=schedule, log=log) as app:
         layers = _layers(app, proposal)
-        result, stopped_by = run_sync(_execute(app, proposal, history, layers, title, output))
+        reword = say_no_tools if tools is None else str
+        result, stopped_by = run_sync(_execute(app, proposal, history, layers, title, output, reword))
         final = app.runtime.state.snapshot()
+    if tools is None:
+        result = say_no_tools_in_result(result)
     history.settle(result)
     code = 128 + stopped_by if stopped_by and not result.succeeded else exit_code(result.outcome)
     if svg is not None:
@@ -88,7 +99,7 @@ def run(
 
         width = output.result_console().width
         output.show(draw_tree(history, layers, title=title, max_lines=_LINES, width=width))
-        output.show(*_summary(result, history, log, svg))
+        output.show(*_summary(result, proposal, history, log, svg))
     return code
 
 
@@ -114,6 +125,7 @@ async def _execute(
     layers: Sequence[Sequence[str]],
     title: str,
     output: Output,
+    reword: Callable[[str], str],
 ) -> tuple[ProposalResult, int]:
     """Run the plan while someone watches; the second value is the signal that stopped it, or 0."""
     import asyncio
@@ -141,7 +153,7 @@ async def _execute(
 
     for number in before:
         loop.add_signal_handler(number, stop, signal.Signals(number))
-    view = watch(history, layers, title, output)
+    view = watch(history, layers, title, output, reword)
     app.runtime.events.add_sink(view)
     try:
         async with view:
@@ -153,7 +165,9 @@ async def _execute(
             loop.remove_signal_handler(number)
 
 
-def _summary(result: ProposalResult, history: History, log: str | None, svg: str | None) -> Iterator[Text]:
+def _summary(
+    result: ProposalResult, proposal: Proposal, history: History, log: str | None, svg: str | None
+) -> Iterator[Text]:
     """What a person wants to know after the tree: how it ended, what it cost, what is left to do."""
     import shlex
 
@@ -167,8 +181,17 @@ def _summary(result: ProposalResult, history: History, log: str | None, svg: str
     look = outcome_mark(result.outcome)
     line = Text("\n")
     line.append(f"{look.sign} {look.word}", style=look.style)
-    line.append(f": {clean(why(result.error), 1000)}" if result.error else "")
+    faults = _faults(proposal) if result.outcome == "refused" else []
+    if len(faults) > 1:
+        line.append(f": the plan has {count(len(faults), 'fault')}")
+    else:
+        line.append(f": {clean(why(result.error), 1000)}" if result.error else "")
     yield line
+    if len(faults) > 1:
+        for message in faults[:_FAULTS]:
+            yield Text(f"  - {clean(message, 600)}")
+        if len(faults) > _FAULTS:
+            yield Text(f"  … and {len(faults) - _FAULTS:,} more")
     cost = result.cost
     facts = [count(cost.tool_calls, "tool call"), f"{duration(cost.total_duration_ms) or '0 ms'} of work"]
     facts += [count(cost.retries, "retry", "retries")] if cost.retries else []
@@ -177,7 +200,7 @@ def _summary(result: ProposalResult, history: History, log: str | None, svg: str
     for key in list(changes)[:20]:
         yield Text(f"  state: {clean(key, 60)} = {value(changes[key])}")
     if len(changes) > 20:
-        yield Text(f"  state: {len(changes) - 20:,} more keys changed")
+        yield Text(f"  state: {count(len(changes) - 20, 'more key')} changed")
     if result.outcome == "aborted":
         yield Text("  state: as it was before the run")
     for advice in advise(history):
@@ -189,6 +212,12 @@ def _summary(result: ProposalResult, history: History, log: str | None, svg: str
         yield Text(f"  story: assent explain {clean(shlex.quote(log))}")
     elif not result.succeeded:
         yield Text("  story: run it with --log FILE.jsonl, then: assent explain FILE.jsonl")
+
+
+def _faults(proposal: Proposal) -> list[str]:
+    from assent.ir.graph import Graph
+
+    return [fault.message for fault in Graph(proposal.actions).faults]
 
 
 def _changes(result: ProposalResult) -> dict[str, object]:

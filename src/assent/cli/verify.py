@@ -36,10 +36,22 @@ def verify(
     proposal = load_plan(plan)
     with open_app(tools=tools, state=state, policies=policies, schedule=schedule) as app:
         report = app.runtime.verify(proposal)
+        known = app.runtime.tools
+    if tools is None:
+        from assent.cli.wording import say_no_tools_in_report
+
+        report = say_no_tools_in_report(report)
     if as_json:
         output.show_json(report)
     else:
-        from assent.render.report import report_lines
+        from assent.render.report import in_a_row, report_lines
 
-        output.show(*report_lines(report, title="standard input" if plan == "-" else plan))
+        def is_read_only(name: str) -> bool:
+            tool = known.get(name)
+            return tool is not None and tool.schema.risk == "read_only"
+
+        levels = report.execution_levels if schedule == "levels" else ()
+        rows = in_a_row(proposal.actions, levels, is_read_only)
+        title = "standard input" if plan == "-" else plan
+        output.show(*report_lines(report, title=title, actions=len(proposal.actions), in_a_row=rows))
     return 0 if report.valid else 3

@@ -23,7 +23,7 @@ import msgspec
 
 from assent.errors import DecodeError, NotJson
 from assent.ir.action import Action, ActionCompensation, Assumption, Precondition, ToolCompensation
-from assent.ir.json_value import MAX_DEPTH, JsonValue, copy_json
+from assent.ir.json_value import MAX_DEPTH, TOO_LONG, JsonValue, copy_json
 from assent.ir.proposal import Proposal
 
 MAX_BYTES = 256 * 1024 * 1024
@@ -44,6 +44,10 @@ _COMPENSATION_FIELDS: dict[str, frozenset[str]] = {
 }
 _NO_JSON = (bytes, bytearray, memoryview, datetime, date, time, timedelta, Decimal)
 """What msgspec would write as text; here it is refused, as in a dictionary."""
+_NUMBER = re.compile(r'"(?:[^"\\]|\\.)*+"|(?P<integer>-?[0-9]++)(?P<fraction>[.eE][0-9.eE+-]*+)?', re.DOTALL)
+"""Every text, to step over it, and every number."""
+_ESCAPE = re.compile(r"\\(?:u(?P<hex>[0-9a-fA-F]{4})|.)", re.DOTALL)
+_BRACKET = re.compile(r'"(?:[^"\\]|\\.)*+"|(?P<open>[\[{])|(?P<close>[\]}])', re.DOTALL)
 _PATH = re.compile(r"^(?P<problem>.*?)(?: - at `(?P<place>.*)`)?$", re.DOTALL)
 
 
@@ -98,8 +102,10 @@ def _decode_plain(text: str | bytes | bytearray) -> Proposal | None:
     fields = {name: v for name in _PROPOSAL_FIELDS if (v := getattr(wire, name)) is not msgspec.UNSET}
     if "timestamp" in fields:
         try:
-            fields["timestamp"] = msgspec.convert(fields["timestamp"], datetime)
+            fields["timestamp"] = when = msgspec.convert(fields["timestamp"], datetime)
         except msgspec.ValidationError:
+            return None
+        if when.tzinfo is None:
             return None
     proposal = Proposal(**fields)
     proposal.__dict__["checked_"] = True
@@ -151,7 +157,7 @@ def decode_json(text: str | bytes | bytearray, source: str = "the proposal") -> 
     if not _has_only_distinct_keys(data, value):
         raise _explain(data, None, source)
     if _is_too_deep((value,), MAX_DEPTH):
-        raise DecodeError(f"it is nested more than {MAX_DEPTH} deep", source=source)
+        _checked_copy(value, source)  # Says where.
     return value
 
 
@@ -183,14 +189,14 @@ def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _explain(data: bytes, error: Exception | None, source: str) -> DecodeError:
     """Read a bad document again, slowly, to say what is wrong and where."""
-    if isinstance(error, RecursionError):
-        return DecodeError(f"it is nested more than {MAX_DEPTH} deep", source=source)
     try:
         text = data.decode()
     except UnicodeDecodeError as bad:
         return DecodeError("it is not UTF-8", place=f"byte {bad.start}", source=source)
     if not text.strip():
         return DecodeError("it is empty", source=source)
+    if isinstance(error, RecursionError):
+        return _too_deep(text, source)
     try:
         json.loads(text, object_pairs_hook=_distinct, parse_constant=_constant, parse_float=_finite)
     except _DuplicateKey as duplicate:
@@ -206,12 +212,54 @@ def _explain(data: bytes, error: Exception | None, source: str) -> DecodeError:
     except json.JSONDecodeError as bad:
         return DecodeError(f"malformed JSON ({bad.msg})", place=_line(text, bad.pos), source=source)
     except RecursionError:
-        return DecodeError(f"it is nested more than {MAX_DEPTH} deep", source=source)
+        return _too_deep(text, source)
     except ValueError:
-        # Python itself reads and writes only so many digits.
-        return DecodeError("an integer has too many digits", source=source)
+        pass  # Python itself reads and writes only so many digits: found below.
+    long = _long_integer(text)
+    if long is not None:
+        return DecodeError(TOO_LONG, place=_line(text, long), source=source)
+    half = _half_pair(text)
+    if half is not None:
+        return DecodeError(
+            "a text holds half of a surrogate pair, which no encoding can carry",
+            place=_line(text, half),
+            source=source,
+        )
     problem, place = _split(str(error))
     return DecodeError(problem, place=place, source=source)
+
+
+def _too_deep(text: str, source: str) -> DecodeError:
+    """For text so deep that nothing can read it: where the first bracket too many stands."""
+    depth, place = 0, "$"
+    for token in _BRACKET.finditer(text):
+        depth += (token["open"] is not None) - (token["close"] is not None)
+        if depth > MAX_DEPTH:
+            place = _line(text, token.start())
+            break
+    return DecodeError(f"it is nested more than {MAX_DEPTH} deep", place=place, source=source)
+
+
+def _long_integer(text: str) -> int | None:
+    """Where an integer stands that is longer than any that can be read."""
+    for token in _NUMBER.finditer(text):
+        if token["fraction"] is None and len(token["integer"] or "") > 4300:
+            return token.start()
+    return None
+
+
+def _half_pair(text: str) -> int | None:
+    """Where an escape stands that is half of a surrogate pair, without its other half."""
+    high: re.Match[str] | None = None
+    for escape in _ESCAPE.finditer(text):
+        code = int(escape["hex"] or "0", 16)
+        is_low = 0xDC00 <= code < 0xE000
+        if high is not None and not (is_low and high.end() == escape.start()):
+            return high.start()
+        if is_low and high is None:
+            return escape.start()
+        high = escape if 0xD800 <= code < 0xDC00 else None
+    return high.start() if high is not None else None
 
 
 class _Constant(Exception):
@@ -255,11 +303,11 @@ def _refuse(value: Any) -> Any:
     return value
 
 
-def _checked_copy(document: Any) -> Any:
+def _checked_copy(document: Any, source: str = "the proposal") -> Any:
     try:
         return copy_json(document, "$")
     except NotJson as error:
-        raise DecodeError(error.problem, place=error.place) from None
+        raise DecodeError(error.problem, place=error.place, source=source) from None
 
 
 def _shape(document: JsonValue) -> Proposal:
@@ -270,6 +318,9 @@ def _shape(document: JsonValue) -> Proposal:
     except msgspec.ValidationError as error:
         problem, place = _split(str(error))
         raise DecodeError(problem, place=place) from None
+    if proposal.timestamp.tzinfo is None:
+        # RFC 3339 asks for one, and without it nobody can say which moment is meant.
+        raise DecodeError("the time has no zone; end it with Z or an offset", place="$.timestamp")
     proposal.__dict__["checked_"] = True
     if unknown:
         proposal.__dict__["unknown_fields_"] = [

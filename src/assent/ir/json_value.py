@@ -20,8 +20,12 @@ JsonValue: TypeAlias = Any
 MAX_DEPTH = 100
 
 _SCALARS = frozenset({bool, type(None)})
-_TOO_LARGE, _TOO_SMALL = 10**4300, -(10**4300)
-"""Python reads and writes no more digits than that."""
+SAFE_BITS = 14_000
+"""An integer of fewer bits can surely be written: the quick test, before `writable`."""
+_TOO_LARGE, _TOO_SMALL = 10**4300, -(10**4299)
+"""With more than 4,300 digits, sign counted in, Python and msgspec between them neither write nor read it."""
+
+TOO_LONG = "an integer of more than 4,300 digits, its sign counted in, can be neither read nor written"
 
 canonical_bytes = msgspec.json.Encoder(order="sorted").encode
 """One spelling for one value: equal objects with keys in another order give the same bytes."""
@@ -31,14 +35,14 @@ def copy_json(value: JsonValue, place: str = "value") -> JsonValue:
     """A deep copy of `value`, made only of JSON.
 
     Raises:
-        NotJson: NaN, infinity, a key that is no string, depth over 100, or a type JSON does not have;
-            the message names the place.
+        NotJson: NaN, infinity, an integer of more than 4,300 digits, a key that is no string, depth
+            over 100, or a type JSON does not have; the message names the place.
     """
     kind = type(value)
     if (
-        kind in _SCALARS
+        (kind is int and value.bit_length() < SAFE_BITS)
         or (kind is str and value.isascii())
-        or (kind is int and _TOO_SMALL < value < _TOO_LARGE)
+        or kind in _SCALARS
     ):
         return value
     return _copy(value, kind, place, MAX_DEPTH)
@@ -52,7 +56,7 @@ def _copy(value: JsonValue, kind: type, place: str, depth: int) -> JsonValue:
             return value
         raise NotJson(f"{value} is no JSON number", place=place)
     if kind is int:
-        return _writable(value, place)
+        return writable(value, place)
     if kind is dict or kind is list or kind is tuple:
         if depth == 0 and value:
             raise NotJson(f"it is nested more than {MAX_DEPTH} deep", place=place[:200])
@@ -63,9 +67,9 @@ def _copy(value: JsonValue, kind: type, place: str, depth: int) -> JsonValue:
                     key = _plain_key(key, place)
                 t = type(item)
                 if (
-                    t in _SCALARS
+                    (t is int and item.bit_length() < SAFE_BITS)
                     or (t is str and item.isascii())
-                    or (t is int and _TOO_SMALL < item < _TOO_LARGE)
+                    or t in _SCALARS
                 ):
                     copied[key] = item
                 else:
@@ -73,19 +77,24 @@ def _copy(value: JsonValue, kind: type, place: str, depth: int) -> JsonValue:
             return copied
         return [
             item
-            if (t := type(item)) in _SCALARS
+            if ((t := type(item)) is int and item.bit_length() < SAFE_BITS)
             or (t is str and item.isascii())
-            or (t is int and _TOO_SMALL < item < _TOO_LARGE)
+            or t in _SCALARS
             else _copy(item, t, f"{place}[{i}]", depth - 1)
             for i, item in enumerate(value)
         ]
     return _copy_unusual(value, place, depth)
 
 
-def _writable(number: int, place: str) -> int:
+def writable(number: int, place: str) -> int:
+    """The number itself.
+
+    Raises:
+        NotJson: it is so long that Python would not write it, or not read it again.
+    """
     if _TOO_SMALL < number < _TOO_LARGE:
         return number
-    raise NotJson("an integer of more than 4,300 digits cannot be written", place=place)
+    raise NotJson(TOO_LONG, place=place)
 
 
 def _encodable(text: str, place: str) -> str:
@@ -107,7 +116,7 @@ def _copy_unusual(value: Any, place: str, depth: int) -> JsonValue:
     if isinstance(value, str):
         return _encodable(str.__str__(value), place)
     if isinstance(value, int):
-        return _writable(int.__int__(value), place)
+        return writable(int.__int__(value), place)
     if isinstance(value, float):
         return _copy(float.__float__(value), float, place, depth)
     if isinstance(value, dict):

@@ -3,17 +3,20 @@
 Keep true:
 1. Every policy that is about the action is asked; every violation is reported.
 2. A policy that raises, or answers with something else than a reason or None, denies.
+3. A function judges and changes nothing: it gets a copy of the action, and a view that cannot write.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from copy import deepcopy
 from inspect import Parameter, iscoroutine, signature
 from typing import Any
 
 from assent.errors import UsageError
 from assent.ir.action import Action
 from assent.ir.graph import ANY_KEY, Footprint
+from assent.ir.json_value import JsonValue
 from assent.policy.rule import Counter, Rule
 from assent.validator import Undecided, View
 
@@ -84,7 +87,9 @@ class Policy:
             if self.rule is not None:
                 return self.rule.check(action, view)
             assert self.call is not None
-            answer = self.call(action, view) if self._takes_state else self.call(action)
+            # A copy: what was validated is what runs, whatever the function does to what it was shown.
+            shown = deepcopy(action)
+            answer = self.call(shown, _Window(view)) if self._takes_state else self.call(shown)
         except (Undecided, KeyboardInterrupt, GeneratorExit):
             raise
         except BaseException as error:
@@ -103,6 +108,37 @@ class Policy:
         """The action was admitted: count it."""
         if self._counter is not None:
             self._counter.note()
+
+
+class _Window:
+    """The state as a function sees it: every way of looking, and no method that belongs to the store."""
+
+    __slots__ = ("__view",)
+
+    def __init__(self, view: View) -> None:
+        self.__view: Any = view
+
+    def get(self, key: str, default: JsonValue = None) -> JsonValue:
+        """A copy of the value, or `default`."""
+        return self.__view.get(key, default)
+
+    def exists(self, key: str) -> bool:
+        """Whether the key holds a value; null is one."""
+        return bool(self.__view.exists(key))
+
+    def keys(self) -> Sequence[str]:
+        """All keys."""
+        return list(self.__view.keys())
+
+    def version_of(self, key: str) -> int:
+        """The version at which the key last changed; 0 if it never did."""
+        version: int = self.__view.version_of(key)
+        return version
+
+    def snapshot(self) -> dict[str, JsonValue]:
+        """A copy of everything."""
+        found: dict[str, JsonValue] = self.__view.snapshot()
+        return found
 
 
 def _takes_state(call: PolicyCallable) -> bool:

@@ -17,8 +17,9 @@ from assent.errors import unknown_session
 from assent.ir.action import Action
 from assent.ir.graph import Footprint
 from assent.policy.capabilities import CapabilitySet
-from assent.policy.engine import PolicySet
+from assent.policy.engine import Policy, PolicySet
 from assent.validator import (
+    Blanks,
     ToolFacts,
     Tools,
     Undecided,
@@ -100,18 +101,18 @@ class Gate:
         view: View,
         undecided: list[str],
         *,
-        parameters_known: bool = True,
+        blanks: Blanks | None = None,
         ahead: bool = False,
     ) -> Sequence[Rejection]:
         """Why the action may not start; empty if it may.
 
         With `ahead` the question comes before the plan runs: every stage is asked also when an earlier one
         rejects, and what depends on rate windows is left open. Where the answer depends on what is not
-        known yet, the reason goes to `undecided`.
+        known yet, the reason goes to `undecided`; where it depends on `blanks`, they are told.
         """
         if (
             self._is_bare
-            and parameters_known
+            and not blanks
             and not (
                 # Spelled out, not called: this is asked of every action.
                 action.preconditions
@@ -132,11 +133,11 @@ class Gate:
         if self._capabilities is not None:
             found += [Rejection(False, p) for p in self._capabilities.problems(action)]
         if ahead or not found:
-            found += self._validate(action, tool, view, undecided, parameters_known)
+            found += self._validate(action, tool, view, undecided, blanks)
         if self._session is not None and self._is_closed():
             found.append(Rejection(True, unknown_session(self._session)))
         elif self._policies and (ahead or not found):
-            found += self._ask_policies(action, view, undecided, parameters_known, ahead)
+            found += self._ask_policies(action, view, undecided, blanks, ahead)
         return found
 
     def _validate(
@@ -145,7 +146,7 @@ class Gate:
         tool: ToolFacts | None,
         view: View,
         undecided: list[str],
-        parameters_known: bool,
+        blanks: Blanks | None,
     ) -> list[Rejection]:
         problems: list[str] = []
         if (
@@ -155,38 +156,34 @@ class Gate:
             or action.reversibility == "compensable"
         ):
             problems += shape_problems(action, tool, self._tools)
-        if parameters_known:
-            wrong = parameter_problems(action, tool)
-            if wrong and self._denies_parameters(action, view):
-                # The words of the schema quote values, and a denied value must not be shown.
-                wrong = ["its parameters do not fit the tool's schema"]
-            problems += wrong
-        elif _needs_unknown_parameters(action, tool):
-            undecided.append("its parameters depend on the output of another action")
+        wrong = blanks.problems(action) if blanks else parameter_problems(action, tool)
+        if wrong and self._denies_parameters(action, view, blanks):
+            # The words of the schema quote values, and a denied value must not be shown.
+            wrong = ["its parameters do not fit the tool's schema"]
+        problems += wrong
+        if blanks and _needs_blanks(action, tool):
+            blanks.leave_open()
         if action.preconditions or action.assumptions or action.state_dependencies:
             problems += state_problems(action, view, undecided)
         return [Rejection(False, p) for p in problems]
 
-    def _denies_parameters(self, action: Action, view: View) -> bool:
+    def _denies_parameters(self, action: Action, view: View, blanks: Blanks | None) -> bool:
         """Whether a declared rule objects to what the parameters hold. Functions are not asked: they may
         rely on parameters that fit."""
         rules = [p for policies in self._policies for p in policies.about(action) if p.rule is not None]
-        return any(p.reads_parameters and p.violation(action, view) is not None for p in rules)
+        return any(p.reads_parameters and _violation(p, action, view, blanks) is not None for p in rules)
 
     def _ask_policies(
-        self, action: Action, view: View, undecided: list[str], parameters_known: bool, ahead: bool
+        self, action: Action, view: View, undecided: list[str], blanks: Blanks | None, ahead: bool
     ) -> list[Rejection]:
         found: list[Rejection] = []
         for policies in self._policies:
             for policy in policies.about(action):
-                if not parameters_known and policy.reads_parameters:
-                    undecided.append(f"policy '{policy.name}' sees parameters that are not known yet")
-                    continue
                 if ahead and policy.is_counting:
                     undecided.append(f"policy '{policy.name}' depends on what runs within its window")
                     continue
                 try:
-                    reason = policy.violation(action, view)
+                    reason = _violation(policy, action, view, blanks)
                 except Undecided as why:
                     undecided.append(f"policy '{policy.name}' {why}")
                     continue
@@ -201,8 +198,20 @@ class Gate:
                 policy.note()
 
 
-def _needs_unknown_parameters(action: Action, tool: ToolFacts | None) -> bool:
-    """Whether the parameters that are not known yet, and so are left out of the action, decide if it fits."""
+def _violation(policy: Policy, action: Action, view: View, blanks: Blanks | None) -> str | None:
+    """What the policy says; where that depends on blanks, they are told, and it says nothing."""
+    if not blanks or not policy.reads_parameters:
+        return policy.violation(action, view)
+    if policy.rule is not None:
+        foreseen, reason = policy.rule.foresee(action, view, blanks)
+        if foreseen:
+            return reason
+    blanks.leave_open(policy.name)
+    return None
+
+
+def _needs_blanks(action: Action, tool: ToolFacts | None) -> bool:
+    """Whether what is filled in decides if the parameters fit."""
     if action.type == "tool_call":
         return tool is not None and tool.validate is not None
     return not isinstance(action.parameters.get("key"), str)

@@ -10,19 +10,25 @@ Keep true:
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Annotated, ClassVar
 
 import msgspec
 
+from assent.errors import RuleError
 from assent.ir.action import Action
 from assent.ir.graph import Footprint
 from assent.ir.json_value import JsonValue, json_equal, show_json
 from assent.policy.pattern import name_pattern
-from assent.validator import Undecided, View
+from assent.validator import Blanks, Undecided, View
 
 _NOTHING: Footprint = ((), ())
+
+Foreseen = tuple[bool, str | None]
+"""Whether the answer is known beforehand, and the answer."""
+_LATER: Foreseen = (False, None)
 
 
 class Rule(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", forbid_unknown_fields=True):
@@ -41,6 +47,10 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", forbid_u
     def check(self, action: Action, view: View) -> str | None:
         """Why the action is denied, or None."""
         raise NotImplementedError
+
+    def foresee(self, action: Action, view: View, blanks: Blanks) -> Foreseen:
+        """What `check` will say of the action once its blanks are filled in, if that is known already."""
+        return _LATER
 
     def footprint(self, name: str) -> Footprint:
         """State keys the rule reads, and keys that stand for what it counts."""
@@ -86,7 +96,7 @@ class DenyToolParam(Rule, frozen=True, kw_only=True, tag="deny_tool_param"):
 
     param: str
     contains: str | None = None
-    """Denied when this text stands anywhere in the value, in any case of letters."""
+    """Denied when this text stands anywhere in the value, in any case and spelling of its letters."""
     equals: JsonValue | msgspec.UnsetType = msgspec.UNSET
     presence: bool = False
     """Denied when the parameter is given at all."""
@@ -94,20 +104,35 @@ class DenyToolParam(Rule, frozen=True, kw_only=True, tag="deny_tool_param"):
     def __post_init__(self) -> None:
         given = (self.contains is not None) + (self.equals is not msgspec.UNSET) + self.presence
         if given != 1:
-            raise ValueError("deny_tool_param needs exactly one of 'contains', 'equals', 'presence = true'")
+            raise RuleError("deny_tool_param needs exactly one of 'contains', 'equals', 'presence = true'")
 
     def check(self, action: Action, view: View) -> str | None:
         if self.param not in action.parameters:
             return None
         value = action.parameters[self.param]
         if self.presence:
-            return self.reason or f"parameter '{self.param}' is not allowed"
+            return self._says_given()
         if self.contains is not None:
-            if any(self.contains.casefold() in text.casefold() for text in _texts(value)):
-                return self.reason or f"parameter '{self.param}' contains a denied text"
+            if _mentions(value, self.contains):
+                return self._says_contains()
         elif json_equal(value, self.equals):
             return self.reason or f"parameter '{self.param}' has a denied value"
         return None
+
+    def foresee(self, action: Action, view: View, blanks: Blanks) -> Foreseen:
+        if self.param not in blanks:
+            return True, self.check(action, view)
+        if self.presence:
+            return True, self._says_given()
+        if self.contains is not None and _is_part(self.contains, blanks.texts(self.param)):
+            return True, self._says_contains()
+        return _LATER
+
+    def _says_given(self) -> str:
+        return self.reason or f"parameter '{self.param}' is not allowed"
+
+    def _says_contains(self) -> str:
+        return self.reason or f"parameter '{self.param}' contains a denied text"
 
 
 class AllowToolParam(Rule, frozen=True, kw_only=True, tag="allow_tool_param"):
@@ -130,9 +155,13 @@ class AllowToolParam(Rule, frozen=True, kw_only=True, tag="allow_tool_param"):
             return self.reason or f"parameter '{self.param}' is not one of the allowed values"
         return self.reason or f"parameter '{self.param}' must be given, with one of the allowed values"
 
+    def foresee(self, action: Action, view: View, blanks: Blanks) -> Foreseen:
+        return _LATER if self.param in blanks else (True, self.check(action, view))
+
 
 class DenyKeyword(Rule, frozen=True, kw_only=True, tag="deny_keyword"):
-    """Deny any action whose parameters mention a word, in any case of letters."""
+    """Deny any action whose parameters or expected effects mention a word, in any case and spelling of its
+    letters."""
 
     keyword: Annotated[str, msgspec.Meta(min_length=1)]
 
@@ -140,10 +169,20 @@ class DenyKeyword(Rule, frozen=True, kw_only=True, tag="deny_keyword"):
         return self.tool == "*" or super().applies_to(action)
 
     def check(self, action: Action, view: View) -> str | None:
-        wanted = self.keyword.casefold()
-        if any(wanted in text.casefold() for text in _texts(action.parameters)):
-            return self.reason or "its parameters contain a denied keyword"
+        if _mentions(action.parameters, self.keyword):
+            return self._says_contain()
+        if action.expected_effects and _mentions(action.expected_effects, self.keyword):
+            return self.reason or "its expected effects contain a denied keyword"
         return None
+
+    def foresee(self, action: Action, view: View, blanks: Blanks) -> Foreseen:
+        if any(_is_part(self.keyword, (name, *blanks.texts(name))) for name in blanks):
+            return True, self._says_contain()
+        denial = self.check(action, view)
+        return _LATER if denial is None else (True, denial)
+
+    def _says_contain(self) -> str:
+        return self.reason or "its parameters contain a denied keyword"
 
 
 class DenyToolParamMatching(Rule, frozen=True, kw_only=True, tag="deny_tool_param_matching"):
@@ -158,9 +197,14 @@ class DenyToolParamMatching(Rule, frozen=True, kw_only=True, tag="deny_tool_para
             return "its pattern does not compile, so the tool is denied"
         if self.param in action.parameters:
             value = action.parameters[self.param]
-            if any(compiled.search(text) for text in (*_texts(value), show_json(value))):
+            if any(compiled.search(text) for text in (*texts_in(value), show_json(value))):
                 return self.reason or f"parameter '{self.param}' fits a denied pattern"
         return None
+
+    def foresee(self, action: Action, view: View, blanks: Blanks) -> Foreseen:
+        if self.param in blanks and _compiled(self.pattern) is not None:
+            return _LATER
+        return True, self.check(action, view)
 
 
 class RequireState(Rule, frozen=True, kw_only=True, tag="require_state"):
@@ -218,16 +262,38 @@ def _compiled(pattern: str) -> re.Pattern[str] | None:
         return None
 
 
-def _texts(value: JsonValue) -> Iterator[str]:
+def _mentions(value: JsonValue, wanted: str) -> bool:
+    """Whether a text stands anywhere in a value: in any case of letters, in any canonically equal form."""
+    folded, composed = wanted.casefold(), _composed(wanted)
+    for text in texts_in(value):
+        # Both: composing also hides, where an accent that follows would join the last letter of the word.
+        if folded in text.casefold() or (not text.isascii() and composed in _composed(text)):
+            return True
+    return False
+
+
+def _is_part(wanted: str, known: Iterable[str]) -> bool:
+    """Whether a text stands in one of the known pieces of longer ones. Only case is folded: how a piece is
+    composed depends on what comes after it."""
+    folded = wanted.casefold()
+    return any(folded in piece.casefold() for piece in known)
+
+
+def _composed(text: str) -> str:
+    # Folding case may take a composed letter apart, so compose once more.
+    return unicodedata.normalize("NFC", unicodedata.normalize("NFC", text).casefold())
+
+
+def texts_in(value: JsonValue) -> Iterator[str]:
     """Every text in a value, keys included; numbers as they are written."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, dict):
         for key, item in value.items():
             yield key
-            yield from _texts(item)
+            yield from texts_in(item)
     elif isinstance(value, list):
         for item in value:
-            yield from _texts(item)
+            yield from texts_in(item)
     elif value is not None:
         yield show_json(value)

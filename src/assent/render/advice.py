@@ -2,7 +2,8 @@
 
 Keep true:
 1. Every outcome has advice; trouble that needs a person comes first.
-2. A command is complete but for names in capitals.
+2. A command is complete but for names in capitals. It names every option that decides what happens: who has
+   policies and repeats a run without them gets another run.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ from typing import NamedTuple
 
 from assent.render.history import History, Part, Step
 from assent.render.text import clean, count, listing
+
+_OPTIONS = "--tools TOOLS.py --policies POLICIES --state STATE.json"
 
 
 class Advice(NamedTuple):
@@ -31,7 +34,7 @@ def advise(history: History, log: str = "") -> list[Advice]:
         return [
             Advice(
                 "There is nothing to go on from; run a plan with a log.",
-                "assent run PLAN.json --log run.jsonl",
+                f"assent run PLAN.json {_OPTIONS} --log run.jsonl",
             )
         ]
     return [*_by_hand(part), *_mend(part), *_go_on(part, log)]
@@ -43,16 +46,14 @@ def _by_hand(part: Part) -> Iterator[Advice]:
         yield Advice(
             f"Look outside whether {listing(unknown)} took effect before you run it again.", is_urgent=True
         )
-    failed = [
-        step.id
-        for step in part.steps.values()
-        if step.undoing is not None and step.undoing.status not in ("succeeded", "executing")
-    ]
+    failed = [step.id for step in part.steps.values() if step.is_stuck]
     if failed:
         yield Advice(f"Take {listing(failed)} back by hand: the compensation did not work.", is_urgent=True)
-    if part.irreversible:
+    if part.staying:
+        many = len(part.staying) > 1
         yield Advice(
-            f"{listing(part.irreversible)} cannot be undone; see what it left, and mind it in the next plan.",
+            f"{listing(part.staying)} {'stay' if many else 'stays'} done and cannot be undone; "
+            f"see what {'they' if many else 'it'} left, and mind it in the next plan.",
             is_urgent=True,
         )
     for kind, action_id, reason in part.waiting[:5]:
@@ -67,14 +68,12 @@ def _mend(part: Part) -> Iterator[Advice]:
     if denied:
         yield Advice(
             f"A policy denied {_names(denied)}: change the plan, or the rule. To see all objections:",
-            "assent verify PLAN.json --tools TOOLS.py --policies POLICIES",
+            f"assent verify PLAN.json {_OPTIONS}",
         )
     malformed = [step for step in part.steps.values() if step.status == "rejected" and not step.denied]
     if malformed or part.outcome == "refused":
         what = f"Mend {_names(malformed)}" if malformed else "Mend the plan"
-        yield Advice(
-            f"{what} and check before you run:", "assent verify PLAN.json --tools TOOLS.py --state STATE.json"
-        )
+        yield Advice(f"{what} and check before you run:", f"assent verify PLAN.json {_OPTIONS}")
     broken = [step for step in part.steps.values() if step.status == "failed"]
     if broken:
         first = broken[0]
@@ -85,16 +84,20 @@ def _mend(part: Part) -> Iterator[Advice]:
 
 
 def _go_on(part: Part, log: str) -> Iterator[Advice]:
-    again = f"assent run PLAN.json --tools TOOLS.py --log {shlex.quote(clean(log)) if log else 'run.jsonl'}"
+    again = f"assent run PLAN.json {_OPTIONS} --log {shlex.quote(clean(log)) if log else 'run.jsonl'}"
     match part.outcome:
         case "succeeded":
             yield Advice(
                 "Nothing is left to do. To see the plan as a picture:", "assent graph PLAN.json -o plan.svg"
             )
         case "aborted":
-            yield Advice(
-                "The state is as it was before, so the plan can be run again when that is mended:", again
-            )
+            sentence = "The state is as it was before, so the plan can be run again when that is mended:"
+            if part.staying or any(step.is_stuck for step in part.steps.values()):
+                sentence = (
+                    "The state is as it was before, but what stays done would be done twice: "
+                    "take it out of the plan before you run that again:"
+                )
+            yield Advice(sentence, again)
         case "partial":
             yield Advice("What succeeded stays. Make a plan of the rest, or run this one again:", again)
         case "canceled":

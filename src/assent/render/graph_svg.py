@@ -19,7 +19,7 @@ from assent.ir.result import CANCELED_PREFIX, ActionResult, ProposalResult
 from assent.render.layout import Layout, Line, Node, arrange
 from assent.render.marks import MARKS, Mark, mark, outcome_mark
 from assent.render.svg import Canvas
-from assent.render.text import clean, columns, count, duration, shorten
+from assent.render.text import clean, columns, count, count_actions, duration, shorten
 
 _TYPES: dict[str, Mark] = {
     "tool_call": Mark("", "tool call", "", "#0550ae", "#eef6ff"),
@@ -27,7 +27,7 @@ _TYPES: dict[str, Mark] = {
     "state_read": Mark("", "state read", "", "#116329", "#effbf2"),
     "assertion": Mark("", "assertion", "", "#6e3fbf", "#f8f3ff"),
 }
-_NOTABLE = frozenset({"failed", "rejected", "unknown", "canceled", "executing"})
+_NOTABLE = frozenset({"failed", "rejected", "unknown", "canceled", "executing", "stays_done"})
 _LETTER = 7.3
 """Width of one letter of the boxes' font."""
 _MARGIN = 28.0
@@ -49,6 +49,11 @@ class _Picture:
         self.ended: dict[str, ActionResult] = (
             {r.action_id: r for r in result.results} if result is not None else {}
         )
+        self.untaken: dict[str, str] = {}
+        """Ids of what nothing took back, each with how that stands."""
+        if result is not None:
+            self.untaken = {c.action_id: c.status for c in result.compensations if c.status != "succeeded"}
+            self.untaken |= dict.fromkeys(result.irreversible, "irreversible")
         self.title = title
         self.canvas = Canvas()
         self.looks: Counter[str] = Counter()
@@ -75,7 +80,8 @@ class _Picture:
     def _heading(self) -> float:
         c = self.canvas
         c.text(_MARGIN, 40, clean(self.title or "Plan", 80), size=18, weight="bold", ink="#1f2328")
-        facts = [count(len(self.actions), "action"), count(len(self.graph.layers), "layer")]
+        scheduled = sum(map(len, self.graph.layers))
+        facts = [count_actions(len(self.actions), scheduled), count(len(self.graph.layers), "layer")]
         at = _MARGIN
         if self.result is not None:
             look = outcome_mark(self.result.outcome)
@@ -116,7 +122,7 @@ class _Picture:
         bottom = top + (layout.breadth if across else length)
         if layout.lines_left_out:
             bottom += 20
-            left_out = f"{layout.lines_left_out:,} more lines are not drawn."
+            left_out = f"Not drawn: {count(layout.lines_left_out, 'more line')}."
             self.canvas.text(_MARGIN, bottom, left_out, size=12, ink="#57606a")
         return bottom
 
@@ -236,6 +242,10 @@ class _Picture:
                 _MARGIN, top, f"Refused: {clean(fault.message, 110)}", size=13, ink=MARKS["failed"].ink
             )
             top += 20
+        if len(self.graph.faults) > _NOTES:
+            rest = f"and {len(self.graph.faults) - _NOTES:,} more"
+            self.canvas.text(_MARGIN, top, rest, size=13, ink="#57606a")
+            top += 20
         return top
 
     def _notes(self, top: float) -> float:
@@ -255,10 +265,11 @@ class _Picture:
                     why = clean(undone.error or "", 80)
                     words = f"✗ taking {clean(undone.action_id, 30)} back {undone.status}: {why}"
                     notes.append((words, MARKS["failed"].ink))
+            look = MARKS["stays_done"]
             for name in self.result.irreversible:
-                notes.append(
-                    (f"! {clean(name, 30)} took effect and cannot be taken back", MARKS["failed"].ink)
-                )
+                if name not in self.ended or self.ended[name].status != "unknown":
+                    words = f"{look.sign} {clean(name, 30)} {look.word}: it cannot be taken back"
+                    notes.append((words, look.ink))
         if not notes:
             return top
         top += 30
@@ -301,7 +312,8 @@ class _Picture:
         if ended is None:
             return "proposed"
         if ended.rolled_back and ended.status == "succeeded":
-            return "rolled_back"
+            untaken = self.untaken.get(action.id)
+            return "rolled_back" if untaken is None else "unknown" if untaken == "unknown" else "stays_done"
         if ended.status == "skipped" and (ended.error or "").startswith(CANCELED_PREFIX):
             return "canceled"
         return ended.status

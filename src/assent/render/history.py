@@ -18,6 +18,7 @@ from assent.events.event import Event
 from assent.ir.json_value import JsonValue
 from assent.ir.proposal import Proposal
 from assent.ir.result import CANCELED_PREFIX, ProposalResult
+from assent.render.text import count_actions
 
 TERMINAL = frozenset({"succeeded", "failed", "rejected", "skipped", "canceled", "unknown"})
 
@@ -71,6 +72,8 @@ class Step:
     same_as: str | None = None
     """The action whose answer was taken instead of a second call."""
     rolled_back: bool = False
+    is_irreversible: bool = False
+    """It took effect in a plan that was aborted, and nothing can take it back."""
     undoing: Undoing | None = None
     undoes: str | None = None
     """The action that this one took back; it runs for nothing else."""
@@ -82,8 +85,17 @@ class Step:
 
     @property
     def look(self) -> str:
-        """The status to show: one that succeeded and was taken back afterwards looks so."""
-        return "rolled_back" if self.rolled_back and self.status == "succeeded" else self.status
+        """The status to show: of one that succeeded and was to be taken back, whether that worked."""
+        if not self.rolled_back or self.status != "succeeded":
+            return self.status
+        if self.undoing is not None and self.undoing.status == "unknown":
+            return "unknown"
+        return "stays_done" if self.is_irreversible or self.is_stuck else "rolled_back"
+
+    @property
+    def is_stuck(self) -> bool:
+        """Whether taking it back was tried and did not work."""
+        return self.undoing is not None and self.undoing.status not in ("succeeded", "executing")
 
 
 @dataclass(slots=True)
@@ -119,6 +131,28 @@ class Part:
         if found is None:
             found = self.steps[action_id] = Step(action_id)
         return found
+
+    @property
+    def size(self) -> str:
+        """How many actions there are, in words; a plan that was refused has no schedule."""
+        total = self.action_count if self.action_count is not None else len(self.steps)
+        return count_actions(total, 0 if self.outcome == "refused" else len(self.serial_order))
+
+    @property
+    def staying(self) -> list[str]:
+        """Ids that took effect and cannot be taken back; where the effect itself is unknown, see there."""
+        return [
+            name
+            for name in self.irreversible
+            if name not in self.steps or self.steps[name].status != "unknown"
+        ]
+
+    def note_irreversible(self, names: Iterable[str]) -> None:
+        """Take over which actions nothing can take back."""
+        self.irreversible = list(names)
+        for name in self.irreversible:
+            if name in self.steps:
+                self.steps[name].is_irreversible = True
 
     def undone_in_ms(self, action_id: str) -> float | None:
         """How long taking an action back took."""
@@ -167,7 +201,7 @@ class History:
         """Take over what a result says, which is whole where a log may have gaps."""
         part = self._part(result.proposal_id)
         part.outcome, part.error = result.outcome, why(result.error)
-        part.irreversible = list(result.irreversible)
+        part.note_irreversible(result.irreversible)
         for found in result.results:
             step = part.step(found.action_id)
             canceled = found.status == "skipped" and (found.error or "").startswith(CANCELED_PREFIX)
@@ -245,7 +279,7 @@ class History:
             cost = data.get("cost")
             if isinstance(cost, dict):
                 part.cost = {name: n for name, n in cost.items() if isinstance(n, int | float)}
-            part.irreversible = _texts(data.get("irreversible"))
+            part.note_irreversible(_texts(data.get("irreversible")))
             part.waiting = [
                 (_text(w, "kind") or "", _text(w, "action_id") or "", _text(w, "reason") or "")
                 for w in _dicts(data.get("waiting"))

@@ -33,6 +33,7 @@ MARKS: dict[str, Mark] = {
     "canceled": Mark("■", "canceled", "yellow", "#7d4e00", "#fff8c5"),
     "unknown": Mark("?", "unknown", "bold yellow", "#7d4e00", "#fff1c2"),
     "rolled_back": Mark("↶", "rolled back", "blue", "#3b4a9c", "#e8ecff"),
+    "stays_done": Mark("!", "stays done", "bold red", "#a40e26", "#ffebe9"),
 }
 
 OUTCOMES: dict[str, Mark] = {

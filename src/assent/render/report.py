@@ -2,34 +2,49 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
 from rich.text import Text
 
+from assent.ir.action import Action
 from assent.ir.json_value import JsonValue
 from assent.ir.tool_spec import ToolSchema
-from assent.render.text import clean, count, listing, value
+from assent.render.text import clean, count, count_actions, listing, value
 from assent.verify.report import Issue, Report
 
 _SHOWN = 50
 """Of more than this, the rest are counted."""
+_FAULTS_SHOWN = 20
+"""The same for a plan that has no order at all: its faults mostly follow from each other."""
+_NAMES_SHOWN = 60
 _SEVERITY = {"error": ("✗ error", "bold red"), "warning": ("! warning", "yellow"), "info": ("i info", "cyan")}
 
 
-def report_lines(report: Report, *, title: str = "") -> list[Text]:
-    """The report: the answer first, then every finding, then what would happen."""
+def report_lines(
+    report: Report, *, title: str = "", actions: int | None = None, in_a_row: Collection[int] = ()
+) -> list[Text]:
+    """The report: the answer first, then every finding, then what would happen.
+
+    Args:
+        actions: How many actions the plan has; a report on one that has no order does not tell.
+        in_a_row: Positions of the layers whose actions run one at a time.
+    """
     errors, warnings = (sum(1 for i in report.issues if i.severity == s) for s in ("error", "warning"))
     undecided = sum(1 for i in report.issues if i.is_undecided)
     head = Text()
     head.append(*(("✓ valid", "bold green") if report.valid else ("✗ invalid", "bold red")))
-    facts = [count(len(report.execution_order), "action"), count(len(report.execution_levels), "layer")]
+    total = len(report.execution_order) if actions is None else actions
+    facts = [count_actions(total, len(report.execution_order))]
+    if report.execution_levels or not total:
+        facts.append(count(len(report.execution_levels), "layer"))
     facts += [count(n, noun) for n, noun in ((errors, "error"), (warnings, "warning")) if n]
     facts += [f"{undecided:,} undecided"] if undecided else []
     head.append(f"  {clean(title, 60)}", style="bold" if title else "")
     head.append("  " + ", ".join(facts), style="dim")
     lines = [head]
-    lines += _issues(report.issues)
-    lines += _levels(report.execution_levels)
+    lines += _issues(report.issues, _SHOWN if report.execution_levels else _FAULTS_SHOWN)
+    lines += _levels(report.execution_levels, in_a_row)
+    lines += _order(report.execution_order)
     if report.conflicts:
         lines += [Text(), _heading("Kept in order because they use the same state key")]
         lines += [
@@ -45,13 +60,35 @@ def report_lines(report: Report, *, title: str = "") -> list[Text]:
     return lines
 
 
-def _issues(issues: Sequence[Issue]) -> Iterator[Text]:
+def in_a_row(
+    actions: Iterable[Action], levels: Sequence[Sequence[str]], is_read_only: Callable[[str], bool]
+) -> set[int]:
+    """Which layers run one action at a time: one of theirs may abort the plan, and one has effects.
+
+    After a failure that aborts, nothing else may take effect, so such a layer is not started at once.
+    """
+    aborts: set[str] = set()
+    acts: set[str] = set()
+    for action in actions:
+        if action.failure_behavior == "abort":
+            aborts.add(action.id)
+        is_call = action.type == "tool_call"
+        if action.type == "state_write" or (is_call and not is_read_only(action.tool or "")):
+            acts.add(action.id)
+    return {
+        n
+        for n, level in enumerate(levels)
+        if len(level) > 1 and not aborts.isdisjoint(level) and not acts.isdisjoint(level)
+    }
+
+
+def _issues(issues: Sequence[Issue], shown: int) -> Iterator[Text]:
     rank = {"error": 0, "warning": 1, "info": 2}
     ranked = sorted(issues, key=lambda issue: rank.get(issue.severity, 3))
     if ranked:
         yield Text()
         yield _heading("Findings")
-    for issue in ranked[:_SHOWN]:
+    for issue in ranked[:shown]:
         words, style = _SEVERITY.get(issue.severity, (clean(issue.severity, 20), ""))
         line = Text("  ")
         line.append(f"{words:<10}", style=style)
@@ -61,18 +98,29 @@ def _issues(issues: Sequence[Issue]) -> Iterator[Text]:
         if issue.tier not in ("decision_procedure", "proof"):
             line.append(f"  ({issue.tier})", style="dim")
         yield line
-    yield from _more(len(ranked) - _SHOWN)
+    yield from _more(len(ranked) - shown)
 
 
-def _levels(levels: Sequence[Sequence[str]]) -> Iterator[Text]:
+def _levels(levels: Sequence[Sequence[str]], in_a_row: Collection[int]) -> Iterator[Text]:
     if levels:
         yield Text()
-        yield _heading("Order")
+        yield _heading("Layers")
     for number, level in enumerate(levels[:_SHOWN], start=1):
         names = ", ".join(clean(name, 40) for name in level[:12])
         more = f" and {len(level) - 12:,} more" if len(level) > 12 else ""
-        yield Text(f"  {number:>3}. {names}{more}")
+        line = Text(f"  {number:>3}. {names}{more}")
+        line.append("  (one at a time)" if number - 1 in in_a_row else "", style="dim")
+        yield line
     yield from _more(len(levels) - _SHOWN, "layer")
+
+
+def _order(order: Sequence[str]) -> Iterator[Text]:
+    if order:
+        yield Text()
+        yield _heading("Counts as run in this order")
+        names = ", ".join(clean(name, 40) for name in order[:_NAMES_SHOWN])
+        more = f" and {len(order) - _NAMES_SHOWN:,} more" if len(order) > _NAMES_SHOWN else ""
+        yield Text(f"  {names}{more}")
 
 
 def _more(number: int, noun: str = "") -> Iterator[Text]:

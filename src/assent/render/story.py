@@ -88,7 +88,7 @@ def _opening(history: History) -> Iterator[Text]:
     if first.started is not None and part.ended is not None:
         facts.append(f"took {duration((part.ended - first.started) * 1000) or 'an unknown time'}")
     if part.action_count is not None:
-        facts.append(count(part.action_count, "action"))
+        facts.append(part.size)
     calls = part.cost.get("tool_calls")
     if calls is not None:
         facts.append(count(int(calls), "tool call"))
@@ -195,6 +195,9 @@ def _step(step: Step, indent: str, origin: float | None) -> Iterator[Text]:
         line.append(f", at attempt {step.attempts}")
     if step.error and step.status in TERMINAL:
         line.append(f": {clean(step.error, _LONG)}")
+    if step.look == "stays_done":
+        line.append("; it ")
+        line.append(MARKS["stays_done"].word, style=MARKS["stays_done"].style)
     began = step.started if step.started is not None else step.ended
     if origin is not None and began is not None and 0 <= began - origin < 1e9:
         line.append(f"  +{began - origin:.3f} s", style="dim")
@@ -260,16 +263,20 @@ def _undone(part: Part) -> Iterator[Text]:
 def _stuck(part: Part) -> Iterator[Text]:
     for name in part.compensated:
         step = part.steps[name]
-        if step.undoing is not None and step.undoing.status not in ("succeeded", "executing"):
+        if step.undoing is not None and step.is_stuck:
             how = f" with {clean(step.undoing.by, 60)}" if step.undoing.by else ""
             why = clean(step.undoing.error or "no reason was logged", _LONG)
             yield Text(f"  ✗ {clean(name, 60)}: taking it back{how} failed: {why}", style="bold red")
-    for name in part.irreversible[:_FINE_SHOWN]:
+    for name in part.staying[:_FINE_SHOWN]:
         found = part.steps.get(name)
         what = f" ({clean(found.does, 60)})" if found is not None and found.does else ""
-        yield Text(f"  ! {clean(name, 60)}{what} took effect and cannot be taken back", style="bold red")
-    if len(part.irreversible) > _FINE_SHOWN:
-        yield Text(f"  … and {len(part.irreversible) - _FINE_SHOWN:,} more", style="dim")
+        look = MARKS["stays_done"]
+        yield Text(
+            f"  {look.sign} {clean(name, 60)}{what} {look.word}: it took effect and cannot be taken back",
+            style=look.style,
+        )
+    if len(part.staying) > _FINE_SHOWN:
+        yield Text(f"  … and {len(part.staying) - _FINE_SHOWN:,} more", style="dim")
     for step in part.steps.values():
         if step.status == "unknown":
             yield Text(

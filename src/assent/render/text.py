@@ -133,6 +133,53 @@ def count(number: int, noun: str, plural: str = "") -> str:
     return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
 
 
+def count_actions(total: int, scheduled: int) -> str:
+    """How many actions a plan has: the scheduled ones, then those that are only kept for undoing.
+
+    Nothing is scheduled where a plan was refused; then there is one number.
+
+    >>> count_actions(11, 10), count_actions(2, 2), count_actions(3, 0)
+    ('10 actions, 1 more only to take back', '2 actions', '3 actions')
+    """
+    if not 0 < scheduled < total:
+        return count(total, "action")
+    return f"{count(scheduled, 'action')}, {total - scheduled:,} more only to take back"
+
+
+def wrap(text: str, width: int) -> list[str]:
+    """A text in lines of at most `width` columns, broken between words where that is possible.
+
+    >>> wrap("one two three", 7)
+    ['one two', 'three']
+    """
+    lines: list[str] = []
+    line, used = "", 0
+    for word in text.split(" "):
+        size = columns(word)
+        if line and used + 1 + size <= width:
+            line, used = f"{line} {word}", used + 1 + size
+            continue
+        if line:
+            lines.append(line)
+        while size > width:
+            cut = max(1, _fitting(word, width))
+            lines.append(word[:cut])
+            word = word[cut:]
+            size = columns(word)
+        line, used = word, size
+    return [*lines, line] if line or not lines else lines
+
+
+def _fitting(text: str, width: int) -> int:
+    """How many characters of a text fit into that many columns."""
+    used = 0
+    for position, character in enumerate(text):
+        used += 2 if east_asian_width(character) in "WF" else 1
+        if used > width:
+            return position
+    return len(text)
+
+
 def listing(names: Iterable[str], limit: int = 8) -> str:
     """Names in quotes, cleaned, the first few of many.
 

@@ -1,8 +1,8 @@
 """A run as a tree of layers: while it goes on, and when it has ended.
 
 Keep true:
-1. It fits: however many actions there are, at most `max_lines` lines are drawn, and what is left out is
-   counted by status.
+1. It fits: however many actions there are, at most `max_lines` of them are drawn, and what is left out is
+   counted by status. A reason takes as many lines as it needs once the run has ended; before, it is cut.
 2. What runs and what went wrong is shown before what is fine.
 """
 
@@ -17,13 +17,14 @@ from rich.tree import Tree
 
 from assent.render.history import History, Part, Step
 from assent.render.marks import MARKS, mark, outcome_mark
-from assent.render.text import clean, columns, count, duration, value
+from assent.render.text import clean, columns, count, count_actions, duration, value, wrap
 
 _URGENCY = {
     "executing": 0,
     "retrying": 0,
     "failed": 1,
     "unknown": 1,
+    "stays_done": 1,
     "rejected": 2,
     "canceled": 3,
     "skipped": 3,
@@ -34,6 +35,10 @@ _URGENCY = {
 }
 _ID_WIDTH = 28
 _TOOL_WIDTH = 24
+_GUIDES = 8
+"""Columns that the lines of the tree take before an action."""
+_LONG = 1000
+"""Longest reason that is shown whole."""
 
 
 class Rows(NamedTuple):
@@ -62,7 +67,7 @@ def draw_tree(
     """
     part = history.last or Part("")
     every = [[part.steps.get(action_id) or Step(action_id) for action_id in layer] for layer in layers]
-    tree = Tree(_head(part, every, title, now), guide_style="dim")
+    tree = Tree(_head(part, every, title, now, width), guide_style="dim")
     undoing = [step for step in part.steps.values() if step.undoing is not None]
     began = {action_id: n for n, action_id in enumerate(part.compensated)}
     undoing.sort(key=lambda step: began.get(step.id, -1))
@@ -82,7 +87,7 @@ def draw_tree(
     if undoing:
         branch = tree.add(Text("taking back", style="dim"))
         for step in told:
-            branch.add(_undo_line(step, part.undone_in_ms(step.id), names, width))
+            branch.add(_undo_line(step, part.undone_in_ms(step.id), names, width, is_whole=now is None))
         if len(undoing) > len(told):
             rest = Counter(step.undoing.status for step in undoing[len(told) :] if step.undoing is not None)
             branch.add(_tally(f"+{rest.total():,} more", rest))
@@ -131,7 +136,7 @@ def _closed(first: int, last: int, tally: Counter[str]) -> Rows:
     return Rows(label, (), tally.copy())
 
 
-def _head(part: Part, layers: Sequence[Sequence[Step]], title: str, now: float | None) -> Text:
+def _head(part: Part, layers: Sequence[Sequence[Step]], title: str, now: float | None, width: int) -> Text:
     line = Text(no_wrap=True)
     if part.outcome is not None:
         look = outcome_mark(part.outcome)
@@ -140,16 +145,20 @@ def _head(part: Part, layers: Sequence[Sequence[Step]], title: str, now: float |
         look = MARKS["executing"]
         line.append(f"{look.sign} {look.word}", style=look.style)
     line.append(f"  {clean(title or part.proposal_id, 60)}", style="bold")
+    scheduled = sum(map(len, layers))
     # A plan that was refused has actions, and no layers.
-    total = sum(map(len, layers)) or part.action_count or 0
-    facts = [count(total, "action"), *([count(len(layers), "layer")] if layers else [])]
+    facts = [count_actions(part.action_count or scheduled, 0 if part.outcome == "refused" else scheduled)]
+    facts += [count(len(layers), "layer")] if layers else []
     if part.outcome is None:
         done = sum(1 for layer in layers for step in layer if step.ended is not None)
         facts[0] = f"{done:,} of {facts[0]}"
     end = part.ended or now
     if part.started is not None and end is not None:
         facts.append(duration((end - part.started) * 1000))
-    line.append("  " + ", ".join(facts), style="dim")
+    told = ", ".join(facts)
+    # A line of its own where it would be cut; a tree that is drawn while it runs keeps its height.
+    is_long = now is None and line.cell_len + 2 + len(told) > width
+    line.append(("\n  " if is_long else "  ") + told, style="dim")
     return line
 
 
@@ -187,12 +196,30 @@ def _line(step: Step, names: tuple[int, int], now: float | None, width: int) -> 
     ):
         took = (now - step.started) * 1000
     line.append(f" {duration(took):>8}")
-    said = _remark(step)
-    if said:
-        line.append(
-            "  " + clean(said, max(20, width - line.cell_len - 12)), style="dim" if step.error is None else ""
-        )
+    _say(line, _remark(step), width, is_whole=now is None, style="dim" if step.error is None else "")
     return line
+
+
+def _say(line: Text, said: str, width: int, *, is_whole: bool, style: str = "") -> None:
+    """Add a remark: whole, over several lines where it must be, or cut to what is left of the line."""
+    if not said:
+        return
+    room = width - _GUIDES - line.cell_len - 2
+    if not is_whole:
+        line.append("  " + clean(said, max(20, room - 2)), style=style)
+        return
+    said = clean(said, _LONG)
+    if columns(said) <= room:
+        line.append("  " + said, style=style)
+        return
+    if room >= 30:
+        # Beside what stands there already.
+        indent = " " * (line.cell_len + 2)
+        line.append("  " + f"\n{indent}".join(wrap(said, room)), style=style)
+        return
+    line.rstrip()
+    for words in wrap(said, max(20, width - _GUIDES - 4)):
+        line.append(f"\n    {words}", style=style)
 
 
 def _remark(step: Step) -> str:
@@ -207,14 +234,16 @@ def _remark(step: Step) -> str:
         words.append(f"same answer as '{step.same_as}'")
     elif step.is_cached:
         words.append("from the cache")
-    if step.error:
+    if step.look == "stays_done":
+        words.append("taking it back failed" if step.is_stuck else "it cannot be taken back")
+    elif step.error:
         words.append(step.error)
     elif step.output is not None and step.look == "succeeded" and step.type != "state_write":
         words.append(f"→ {value(step.output)}")
     return ": ".join(words)
 
 
-def _undo_line(step: Step, took: float | None, names: tuple[int, int], width: int) -> Text:
+def _undo_line(step: Step, took: float | None, names: tuple[int, int], width: int, *, is_whole: bool) -> Text:
     undoing = step.undoing
     assert undoing is not None
     look = mark(undoing.status)
@@ -224,8 +253,7 @@ def _undo_line(step: Step, took: float | None, names: tuple[int, int], width: in
     line.append(f"  {_pad(undoing.by, names[1])}  ", style="dim")
     line.append(f"{clean(look.word, 20):<11}", style=look.style)
     line.append(f" {duration(took):>8}")
-    if undoing.error:
-        line.append("  " + clean(undoing.error, max(20, width - line.cell_len - 12)))
+    _say(line, undoing.error or "", width, is_whole=is_whole)
     return line
 
 

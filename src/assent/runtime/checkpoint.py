@@ -3,6 +3,7 @@
 Keep true:
 1. A file is there whole or not at all.
 2. A damaged or unfitting file is refused before anything of the running state is touched.
+3. A file never changes a tool that the runtime knows: what its own code declares wins.
 """
 
 from __future__ import annotations
@@ -10,15 +11,15 @@ from __future__ import annotations
 import hashlib
 import os
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Container, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 
 import msgspec
 
-from assent.errors import CheckpointError
+from assent.errors import CheckpointError, NotJson, ToolDeclarationError
 from assent.events.event import Event
-from assent.ir.json_value import JsonValue
+from assent.ir.json_value import JsonValue, copy_json
 from assent.ir.tool_spec import ToolSchema
 from assent.tools.tool import Tool
 
@@ -45,22 +46,50 @@ class _File(msgspec.Struct, frozen=True, kw_only=True):
     checkpoint: msgspec.Raw
 
 
-def with_handler(schema: ToolSchema, known: Tool | None) -> Tool:
-    """A tool out of a checkpoint: with the function of the one known by that name, if there is one."""
-    if known is None:
-        return Tool.from_schema(schema, None)
-    if known.schema == schema:
-        return known
-    return Tool.from_schema(schema, known.fn, cheap=known.cheap, timeout_ms=known.timeout_ms)
+def restorable(checkpoint: Checkpoint, known: Container[str], origin: str) -> list[Tool]:
+    """Its tools that are not `known`, by schema alone, once everything in it has proved usable.
+
+    `origin` names the checkpoint in messages.
+
+    Raises:
+        CheckpointError: some value is not JSON that a state can hold, or a tool's schema does not compile.
+    """
+    try:
+        _check_values(checkpoint.state, "state")
+        for tenant, values in checkpoint.tenants.items():
+            _check_values(values, f"tenants['{tenant}']")
+        return [Tool.from_schema(schema, None) for schema in checkpoint.tools if schema.name not in known]
+    except (NotJson, ToolDeclarationError) as error:
+        raise CheckpointError(f"{origin} cannot be restored: {error} Use an older one.") from None
+
+
+def _check_values(values: Mapping[str, JsonValue], place: str) -> None:
+    for key, value in values.items():
+        copy_json(value, f"{place}['{key}']")
 
 
 def save(checkpoint: Checkpoint, path: str | os.PathLike[str]) -> None:
-    """Write the file whole: to a temporary name first, then renamed."""
+    """Write the file whole: to a temporary name first, then renamed.
+
+    Raises:
+        CheckpointError: it cannot be written there; an older file of that name is untouched.
+    """
+    try:
+        _write(checkpoint, Path(path))
+    except (OSError, ValueError) as error:
+        # ValueError: a path with a null character in it.
+        problem = getattr(error, "strerror", None) or error
+        raise CheckpointError(
+            f"Checkpoint {path} cannot be written: {problem}. Name a file in a folder that exists and may be "
+            "written to."
+        ) from None
+
+
+def _write(checkpoint: Checkpoint, target: Path) -> None:
     body = msgspec.json.encode(checkpoint)
     data = msgspec.json.encode(
         _File(format=FORMAT, sha256=hashlib.sha256(body).hexdigest(), checkpoint=msgspec.Raw(body))
     )
-    target = Path(path)
     handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.", suffix=".part")
     try:
         with os.fdopen(handle, "wb") as file:
@@ -81,8 +110,9 @@ def load(path: str | os.PathLike[str]) -> Checkpoint:
     """
     try:
         data = Path(path).read_bytes()
-    except OSError as error:
-        raise CheckpointError(f"Checkpoint {path} cannot be read: {error.strerror or error}.") from None
+    except (OSError, ValueError) as error:
+        problem = getattr(error, "strerror", None) or error
+        raise CheckpointError(f"Checkpoint {path} cannot be read: {problem}.") from None
     try:
         file = msgspec.json.decode(data, type=_File)
         if file.format != FORMAT:
@@ -94,5 +124,5 @@ def load(path: str | os.PathLike[str]) -> Checkpoint:
         if hashlib.sha256(body).hexdigest() != file.sha256:
             raise CheckpointError(f"Checkpoint {path} is damaged: its digest does not fit. Use an older one.")
         return msgspec.json.decode(body, type=Checkpoint)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise CheckpointError(f"Checkpoint {path} is damaged: {error}. Use an older one.") from None

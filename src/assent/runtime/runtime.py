@@ -390,7 +390,11 @@ class Runtime:
     def checkpoint(
         self, path: str | os.PathLike[str] | None = None, *, metadata: Mapping[str, JsonValue] | None = None
     ) -> Checkpoint:
-        """What this runtime remembers, now; written to `path` if one is given."""
+        """What this runtime remembers, now; written to `path` if one is given.
+
+        Raises:
+            CheckpointError: the file cannot be written.
+        """
         made = Checkpoint(
             id=new_id(),
             created=datetime.now(UTC),
@@ -409,11 +413,12 @@ class Runtime:
     def restore(self, source: Checkpoint | str | os.PathLike[str]) -> Checkpoint:
         """Take up where a checkpoint left off: its state, events and tools. Earlier answers are forgotten.
 
-        A tool that this runtime knows by name keeps its function; of any other only the schema is known.
+        A tool that this runtime knows by name stays as it is declared here, whatever the checkpoint says of
+        it; of any other only the schema is known. Tools that the checkpoint does not name are taken out.
 
         Raises:
-            CheckpointError: the file is damaged, or names a policy that this runtime does not have; nothing
-                has changed then.
+            CheckpointError: the file is damaged, holds what cannot be restored, or names a policy that this
+                runtime does not have; nothing has changed then.
             UsageError: a proposal is running.
         """
         loaded = source if isinstance(source, Checkpoint) else checkpoints.load(source)
@@ -426,10 +431,13 @@ class Runtime:
                 f"The checkpoint was taken under policies that this runtime does not have: {names}. "
                 "Add them with add_policy() before restoring."
             )
-        restored = [checkpoints.with_handler(schema, self.tools.get(schema.name)) for schema in loaded.tools]
+        origin = "The checkpoint" if isinstance(source, Checkpoint) else f"Checkpoint {os.fspath(source)}"
+        added = checkpoints.restorable(loaded, self.tools, origin)
+        named = {schema.name for schema in loaded.tools}
         for name in self.tools.names():
-            self.tools.remove(name)
-        for made in restored:
+            while name not in named and name in self.tools:
+                self.tools.remove(name)
+        for made in added:
             self.tools.add(made)
         self.state.replace_all(loaded.state)
         for tenant in {*loaded.tenants, *self.state.tenants()}:

@@ -42,7 +42,7 @@ class Scheduler:
     def __init__(self, execution: Execution, *, max_concurrency: int) -> None:
         self._x = execution
         self._max = max_concurrency
-        self._running: dict[asyncio.Task[None], int] = {}
+        self._running: dict[int, tuple[asyncio.Task[None], Coroutine[Any, Any, None]]] = {}
         self._wake: asyncio.Future[None] | None = None
         self._ended: list[int] = []
         self._since_breath = 0
@@ -185,21 +185,19 @@ class Scheduler:
     # Tasks
 
     def _launch(self, i: int, waiting: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.get_running_loop().create_task(waiting)
-        self._running[task] = i
-        task.add_done_callback(self._task_done)
+        task = asyncio.get_running_loop().create_task(self._see_through(i, waiting))
+        self._running[i] = (task, waiting)
 
-    def _task_done(self, task: asyncio.Task[None]) -> None:
-        i = self._running.pop(task, None)
-        if i is None:
-            return
-        if not task.cancelled() and task.exception() is not None:
-            self._broken = self._broken or task.exception()
-        elif self._x.results[i] is None:
-            # Cancelled before its first step: nothing of it has run.
-            waiting = self._x.stop
-            self._x.skip(i, waiting.words if waiting is not None else "stopped before it began")
+    async def _see_through(self, i: int, waiting: Coroutine[Any, Any, None]) -> None:
+        # Counted off here, not in a callback of the task: that would be another turn of the loop for each.
+        try:
+            await waiting
+        except BaseException as error:
+            # An action turns whatever happens into a result; what comes out here is a fault of ours.
+            self._broken = self._broken or error
         self._ended.append(i)
+        if self._running.pop(i, None) is None:
+            return  # It was left behind.
         wake = self._wake
         if wake is None or wake.done():
             return
@@ -233,11 +231,18 @@ class Scheduler:
             await self._stop_running()
 
     async def _stop_running(self) -> None:
-        for task in await stop_tasks(list(self._running)):
-            i = self._running.pop(task, None)
-            if i is not None:
+        await stop_tasks([task for task, _ in self._running.values()])
+        for i, (task, waiting) in list(self._running.items()):
+            del self._running[i]
+            self._ended.append(i)
+            if not task.done():
                 self._x.leave_behind(i)
-                self._ended.append(i)
+                continue
+            # Cancelled before its first step: nothing of it has run.
+            waiting.close()
+            if self._x.results[i] is None:
+                stop = self._x.stop
+                self._x.skip(i, stop.words if stop is not None else "stopped before it began")
 
     def _hard_cancel(self) -> None:
         cancel = self._x.run.cancel

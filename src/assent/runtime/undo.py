@@ -30,9 +30,7 @@ async def undo(x: Execution) -> Undone:
     compensations = [
         await _compensate(x, i)
         for i in reversed(done)
-        if i not in x.answered
-        and x.undo_of(i) == "compensable"
-        and x.actions[i].compensation is not None
+        if i not in x.answered and x.undo_of(i) == "compensable" and x.actions[i].compensation is not None
     ]
     changed = x.services.state.undo(x.unit)
     restored: dict[str, JsonValue] = {t.key: t.new for t in changed if t.new is not MISSING}

@@ -5,7 +5,7 @@ ending, and one that hangs is lost to it for good. Here threads are daemons, and
 replaced.
 
 Keep true:
-1. A job that was given up before it began never begins.
+1. A job that was given up before it began never begins, nor does one whose time is over.
 2. A late answer is dropped.
 """
 
@@ -26,16 +26,24 @@ IDLE_S = 5.0
 class Job:
     """One call on a thread."""
 
-    __slots__ = ("_call", "_context", "_given_up", "_loop", "begun", "future")
+    __slots__ = ("_call", "_context", "_deadline", "_given_up", "_loop", "begun", "future")
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, call: Callable[[], Any]) -> None:
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, call: Callable[[], Any], deadline: float | None
+    ) -> None:
         self._loop = loop
         self._call = call
+        self._deadline = deadline
         self._context = contextvars.copy_context()
         self._given_up = False
         self.begun = False
         self.future: asyncio.Future[tuple[bool, Any]] = loop.create_future()
         """(True, value) or (False, exception)."""
+
+    def may_begin(self) -> bool:
+        """Whether it was not given up, and its time is not over. Asked on the thread."""
+        # Not given up yet does not mean in time: the loop that would give it up may be busy.
+        return not self._given_up and (self._deadline is None or self._loop.time() < self._deadline)
 
     def run(self) -> None:
         """On the thread."""
@@ -63,9 +71,15 @@ class Workers:
         self._idle = 0
         self._lost: set[Job] = set()
 
-    def submit(self, loop: asyncio.AbstractEventLoop, call: Callable[[], Any]) -> Job:
-        """Put a call in line."""
-        job = Job(loop, call)
+    def submit(
+        self, loop: asyncio.AbstractEventLoop, call: Callable[[], Any], *, deadline: float | None = None
+    ) -> Job:
+        """Put a call in line.
+
+        One that could begin only after `deadline` (by `loop.time()`) never does, and its future stays open:
+        whoever set the limit waits no longer than that.
+        """
+        job = Job(loop, call, deadline)
         with self._wake:
             self._line.append(job)
             if self._idle >= len(self._line):
@@ -100,7 +114,7 @@ class Workers:
                         self._threads -= 1
                         return
                 job = self._line.popleft()
-                if job._given_up:
+                if not job.may_begin():
                     continue
                 job.begun = True
             job.run()

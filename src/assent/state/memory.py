@@ -4,15 +4,18 @@ Keep true:
 1. A value handed in or out is never aliased.
 2. Undo costs what the proposal changed, not what is stored, and appends to the log.
 3. With several proposals at once a key's value is its newest write by one that has not aborted.
-4. The log is bounded: a store that lives for years does not grow with the number of writes.
+4. A store that lives for years grows with what it holds, not with the number of writes: the log is
+   bounded, and so is what is remembered of keys and tenants that are gone.
+5. `version_of` is never smaller than the truth: an assumption may break without need, never hold wrongly.
 """
 
 from __future__ import annotations
 
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Callable, Mapping, Sequence
 from itertools import islice
 from time import time
+from weakref import WeakValueDictionary
 
 from assent.errors import UsageError
 from assent.ir.json_value import JsonValue, copy_json
@@ -26,13 +29,14 @@ _Pending = list[tuple[Unit | None, _Cell]]
 class MemoryNamespace:
     """One tenant's keys."""
 
-    __slots__ = ("_pending", "_store", "_values", "_versions", "tenant")
+    __slots__ = ("__weakref__", "_pending", "_store", "_values", "_versions", "tenant")
 
     def __init__(self, store: MemoryState, tenant: str | None) -> None:
         self.tenant = tenant
         self._store = store
         self._values: dict[str, JsonValue] = {}
         self._versions: dict[str, int] = {}
+        """Of the keys that hold a value; the store remembers those that are gone, for a while."""
         self._pending: dict[str, _Pending] = {}
 
     def get(self, key: str, default: JsonValue = None) -> JsonValue:
@@ -48,8 +52,16 @@ class MemoryNamespace:
         return list(self._values)
 
     def version_of(self, key: str) -> int:
-        """The version at which the key last changed; 0 if it never did."""
-        return self._versions.get(key, 0)
+        """The version at which the key last changed; 0 if it never did.
+
+        Of keys that are gone only the last `keep_transitions` are remembered; any other key without a value
+        is said to have changed when the newest forgotten one did.
+        """
+        found = self._versions.get(key)
+        if found is not None:
+            return found
+        store = self._store
+        return store._vanished.get((self.tenant, key), store._forgotten)
 
     def snapshot(self) -> dict[str, JsonValue]:
         """A copy of everything."""
@@ -97,13 +109,19 @@ class MemoryNamespace:
 
     def _put(self, key: str, cell: _Cell, action_id: str | None, proposal_id: str | None) -> Transition:
         old = self._values.get(key, MISSING)
-        if cell is MISSING:
-            self._values.pop(key, None)
-        else:
-            self._values[key] = cell
         store = self._store
         store.version = version = store.version + 1
-        self._versions[key] = version
+        if cell is MISSING:
+            self._values.pop(key, None)
+            self._versions.pop(key, None)
+            store.note_vanished(self.tenant, key, version)
+        else:
+            self._values[key] = cell
+            self._versions[key] = version
+            if old is MISSING and store._vanished:
+                store._vanished.pop((self.tenant, key), None)
+        if (cell is MISSING or old is MISSING) and self.tenant is not None:
+            store.hold(self)
         transition = Transition(version, key, old, cell, action_id, proposal_id, store.clock(), self.tenant)
         store.log.append(transition)
         return transition
@@ -116,10 +134,14 @@ class MemoryNamespace:
         if len(pending) == 2:
             if pending[1][0] is unit:
                 del self._pending[key]
+                if not self._values and self.tenant is not None:
+                    self._store.hold(self)
             return
         last = max((i for i, (owner, _) in enumerate(pending) if owner is unit), default=0)
         if last == len(pending) - 1:
             del self._pending[key]
+            if not self._values and self.tenant is not None:
+                self._store.hold(self)
         elif last:
             self._pending[key] = [(None, pending[last][1]), *pending[last + 1 :]]
 
@@ -140,7 +162,7 @@ class MemoryNamespace:
 class MemoryState(MemoryNamespace):
     """All namespaces in memory, and the log; the store itself is the unscoped namespace."""
 
-    __slots__ = ("_tenants", "clock", "log", "version")
+    __slots__ = ("_forgotten", "_handed_out", "_tenants", "_vanished", "clock", "log", "version")
 
     def __init__(
         self,
@@ -154,6 +176,14 @@ class MemoryState(MemoryNamespace):
         self.version = 0
         self.log: deque[Transition] = deque(maxlen=keep_transitions)
         self._tenants: dict[str, MemoryNamespace] = {}
+        """Those that hold something."""
+        self._handed_out: WeakValueDictionary[str, MemoryNamespace] = WeakValueDictionary()
+        """All that somebody may still write through, so that there is never a second one of a tenant."""
+        # Not a plain dict: taking the first out of one, time and again, costs more each time.
+        self._vanished: OrderedDict[tuple[str | None, str], int] = OrderedDict()
+        """(tenant, key) of keys that are gone, oldest first, and since which version."""
+        self._forgotten = 0
+        """The version of the newest that is no longer among them."""
         for key, value in (values or {}).items():
             self.set(key, value)
 
@@ -161,12 +191,29 @@ class MemoryState(MemoryNamespace):
         """A namespace of its own; None is the unscoped one."""
         if tenant is None:
             return self
-        if tenant not in self._tenants:
-            self._tenants[tenant] = MemoryNamespace(self, tenant)
-        return self._tenants[tenant]
+        found = self._tenants.get(tenant) or self._handed_out.get(tenant)
+        if found is None:
+            # Looking keeps nothing: the first write will.
+            self._handed_out[tenant] = found = MemoryNamespace(self, tenant)
+        return found
+
+    def hold(self, namespace: MemoryNamespace) -> None:
+        """Keep a tenant's namespace exactly as long as it holds something, or an open unit wrote to it."""
+        assert namespace.tenant is not None
+        if namespace._values or namespace._pending:
+            self._tenants[namespace.tenant] = namespace
+        else:
+            self._tenants.pop(namespace.tenant, None)
+
+    def note_vanished(self, tenant: str | None, key: str, version: int) -> None:
+        """Remember since when a key is gone, and forget the oldest where there are too many."""
+        self._vanished.pop((tenant, key), None)
+        self._vanished[tenant, key] = version
+        if len(self._vanished) > (self.log.maxlen or 0):
+            _, self._forgotten = self._vanished.popitem(last=False)
 
     def tenants(self) -> Sequence[str]:
-        """Every tenant that was ever scoped to here."""
+        """Every tenant that holds something."""
         return list(self._tenants)
 
     def transitions_since(self, version: int) -> Sequence[Transition]:

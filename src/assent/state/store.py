@@ -64,7 +64,11 @@ class StateView(Protocol):
     def keys(self) -> Sequence[str]: ...
 
     def version_of(self, key: str) -> int:
-        """The version at which the key last changed; 0 if it never did."""
+        """The version at which the key last changed; 0 if it never did.
+
+        Of a key without a value it may be larger, never smaller, than that: a store need not remember for
+        ever what is gone.
+        """
         ...
 
     def snapshot(self) -> dict[str, JsonValue]: ...
@@ -105,7 +109,7 @@ class StateStore(Namespace, Protocol):
         ...
 
     def tenants(self) -> Sequence[str]:
-        """Every tenant that has a namespace here."""
+        """Every tenant that holds something; to look at a namespace does not make one."""
         ...
 
     def transitions_since(self, version: int) -> Sequence[Transition]:
@@ -127,12 +131,13 @@ class StateStore(Namespace, Protocol):
 
 
 class ReadOnly:
-    """A namespace that can only be looked at: what a policy gets."""
+    """A namespace that can only be looked at: what checks and declared rules get."""
 
     __slots__ = ("exists", "get", "keys", "snapshot", "version_of")
 
     def __init__(self, namespace: StateView) -> None:
-        # Bound methods, not wrappers: looking through costs nothing.
+        # Bound methods, not wrappers: looking through costs nothing. They lead back to the store, so a
+        # function that is a policy gets one wrapper more.
         self.get = namespace.get
         self.exists = namespace.exists
         self.keys = namespace.keys

@@ -22,9 +22,9 @@ from uuid import UUID
 import msgspec
 
 from assent.errors import NotJson
-from assent.ir.json_value import MAX_DEPTH, JsonValue
+from assent.ir.json_value import MAX_DEPTH, SAFE_BITS, JsonValue, writable
 
-_PLAIN = frozenset({int, bool, type(None)})
+_PLAIN = frozenset({bool, type(None)})
 _KNOWN = (msgspec.Struct, Enum, date, time, timedelta, Decimal, UUID)
 _BYTES = (bytes, bytearray, memoryview)
 
@@ -42,7 +42,11 @@ def to_json(value: Any, place: str = "output") -> JsonValue:
         NotJson: a value JSON does not have; the message names the place and often the fix.
     """
     kind = type(value)
-    if kind in _PLAIN or (kind is str and value.isascii()):
+    if (
+        (kind is int and value.bit_length() < SAFE_BITS)
+        or (kind is str and value.isascii())
+        or kind in _PLAIN
+    ):
         return value
     return _copy(value, kind, place, MAX_DEPTH)
 
@@ -58,6 +62,8 @@ def _copy(value: Any, kind: type, place: str, depth: int) -> JsonValue:
         if isfinite(value):
             return value
         raise NotJson(f"{value} is no JSON number", place=place)
+    if kind is int:
+        return writable(value, place)
     if depth == 0:
         raise NotJson(f"it is nested more than {MAX_DEPTH} deep, or holds itself", place=place[:200])
     if kind is dict:
@@ -66,7 +72,7 @@ def _copy(value: Any, kind: type, place: str, depth: int) -> JsonValue:
             if type(key) is not str or not (key.isascii() or _is_utf8(key)):
                 key = _plain_key(key, place)
             t = type(item)
-            if t in _PLAIN or (t is str and item.isascii()):
+            if (t is int and item.bit_length() < SAFE_BITS) or (t is str and item.isascii()) or t in _PLAIN:
                 copied[key] = item
             else:
                 copied[key] = _copy(item, t, f"{place}.{key}", depth - 1)
@@ -74,7 +80,9 @@ def _copy(value: Any, kind: type, place: str, depth: int) -> JsonValue:
     if kind is list or kind is tuple:
         return [
             item
-            if (t := type(item)) in _PLAIN or (t is str and item.isascii())
+            if ((t := type(item)) is int and item.bit_length() < SAFE_BITS)
+            or (t is str and item.isascii())
+            or t in _PLAIN
             else _copy(item, t, f"{place}[{i}]", depth - 1)
             for i, item in enumerate(value)
         ]
@@ -94,7 +102,7 @@ def _copy_object(value: Any, kind: type, place: str, depth: int) -> JsonValue:
         # A subclass loses what it adds. The base's own method: a subclass may print or iterate otherwise.
         base: Any = next(b for b in (int, float, str, dict, list, tuple) if isinstance(value, b))
         plain = str.__str__(value) if base is str else base(value)
-        return plain if base is int else _copy(plain, base, place, depth)
+        return _copy(plain, base, place, depth)
     else:
         raise NotJson(_why_not(value), place=place)
     # Once more: msgspec leaves NaN and bytes alone, and a field typed Any may hold whatever it likes.

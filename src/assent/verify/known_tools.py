@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, TypeGuard
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 from assent.errors import UsageError
 from assent.ir.tool_spec import ToolSchema
 from assent.validator import ToolFacts, Tools
+
+if TYPE_CHECKING:
+    from assent.verify.partial import PartialSchema
 
 ToolsGiven = Tools | Iterable[str | ToolSchema | ToolFacts]
 """A registry, or names, schemas and tools in any mixture."""
@@ -89,7 +92,7 @@ def _facts(item: Any) -> ToolFacts:
 class ToolCard:
     """One tool of a plan, looked up once."""
 
-    __slots__ = ("calls", "deduplicates", "is_cached", "lacks_handler", "tool", "undo")
+    __slots__ = ("_partial", "calls", "deduplicates", "is_cached", "lacks_handler", "tool", "undo")
 
     def __init__(self, tool: ToolFacts | None, *, must_run: bool) -> None:
         self.tool = tool
@@ -105,6 +108,18 @@ class ToolCard:
             self.undo = tool.schema.undo
             self.deduplicates = tool.schema.deduplicates
             self.is_cached = tool.schema.cache_ttl_secs is not None
+        self._partial: PartialSchema | None = None
+
+    @property
+    def partial(self) -> PartialSchema | None:
+        """What its schema says where parameters are missing; None if it takes anything."""
+        tool = self.tool
+        if self._partial is None and tool is not None and tool.validate is not None:
+            # Here, because most plans have no need of it.
+            from assent.verify.partial import partial_schema
+
+            self._partial = partial_schema(tool.schema.parameters)
+        return self._partial
 
 
 class ToolCards(dict[str | None, ToolCard]):

@@ -42,8 +42,7 @@ def optimize(proposal: ProposalGiven) -> Proposal:
     changed = False
     for i, action in enumerate(actions):
         names = action.dependencies
-        # A target's dependencies order nothing, and what depends on a target must go on being skipped.
-        if not names or i in graph.targets:
+        if not names:
             continue
         referred = _referred(graph, i)
         kept = [
@@ -63,7 +62,7 @@ def optimize(proposal: ProposalGiven) -> Proposal:
 
 
 def _needless(graph: Graph) -> set[Pair]:
-    """Edges that lead where another path leads too."""
+    """Edges that lead where another path leads too. Compensations are on no path: they run for themselves."""
     rank = {i: at for at, i in enumerate(graph.order)}
     pairs: list[Pair] = []
     for i in graph.order:

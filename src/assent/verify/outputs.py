@@ -16,15 +16,15 @@ import msgspec
 from assent.errors import NotJson
 from assent.ir.action import Action
 from assent.ir.json_value import JsonValue, canonical_bytes, copy_json
-from assent.ir.references import MissingPath, Reference, find_references, resolve
+from assent.ir.references import MissingPath, Reference, resolve
 from assent.state.store import MISSING
-from assent.validator import Undecided, parameter_problems
+from assent.validator import Undecided
+from assent.verify.blanks import HOLE, Blank, Blanks
+from assent.verify.known_tools import ToolCards
 from assent.verify.simulation import FROM_TOOL, SimulatedState, Unknown
 
-Blanks = dict[str, Unknown]
-"""Parameters whose value is not known, by name."""
-
 UNKNOWN_OUTPUT = Unknown(FROM_TOOL, exists=True)
+_NOTHING_KNOWN = Blank(UNKNOWN_OUTPUT, HOLE)
 
 
 class Resolved(NamedTuple):
@@ -32,75 +32,71 @@ class Resolved(NamedTuple):
 
     action: Action
     """With the parameters that are known."""
-    blanks: Blanks
+    blanks: Blanks | None
+    """The others."""
     problems: list[str]
-    open_questions: list[str]
 
 
 class Outputs:
     """The outputs so far, by action id."""
 
-    __slots__ = ("_found", "_origins", "_times")
+    __slots__ = ("_cards", "_found", "_origins", "_times")
 
-    def __init__(self, origins: dict[bytes, int] | None = None) -> None:
+    def __init__(self, cards: ToolCards, origins: dict[bytes, int] | None = None) -> None:
         """Without a table of `origins` unknown values are not told apart."""
+        self._cards = cards
         self._found: dict[str, Any] = {}
         self._origins = origins
         self._times: dict[bytes, int] = {}
 
     def resolve(self, action: Action) -> Resolved:
-        """Replace the references of an action."""
+        """Replace the references of an action. An output that was not kept is not known."""
         known: dict[str, JsonValue] = {}
-        blanks: Blanks = {}
+        blanks = Blanks(self._cards)
         problems: list[str] = []
-        open_questions: list[str] = []
-        for name, value in action.parameters.items():
+        unknown: list[Reference] = []
+
+        def look_up(reference: Reference) -> JsonValue:
+            output = self._found.get(reference.action_id, UNKNOWN_OUTPUT)
+            if type(output) is Unknown:
+                unknown.append(reference)
+                return HOLE
             try:
-                known[name] = resolve(value, self._look_up)
-                if action.type == "state_write":
-                    # What is put together from several values can be deeper than a state may hold.
-                    copy_json(known[name], f"parameters.{name}")
-            except (MissingPath, NotJson) as why:
+                return reference.lookup(output)
+            except MissingPath as why:
                 problems.append(str(why))
-                blanks[name] = UNKNOWN_OUTPUT
-            except _Blank:
-                blanks[name] = self._blank(value)
-                self._try_paths(value, problems, open_questions)
+                return HOLE
+
+        for name, value in action.parameters.items():
+            so_far = len(problems)
+            filled_in = resolve(value, look_up)
+            if unknown:
+                blanks[name] = Blank(self._blank(value), filled_in)
+                blanks.need(unknown)
+                unknown.clear()
+                continue
+            if action.type == "state_write" and len(problems) == so_far:
+                # What is put together from several values can be deeper than a state may hold.
+                try:
+                    copy_json(filled_in, f"parameters.{name}")
+                except NotJson as why:
+                    problems.append(str(why))
+            if len(problems) == so_far:
+                known[name] = filled_in
+            else:
+                blanks[name] = _NOTHING_KNOWN
         resolved = msgspec.structs.replace(action, parameters=known)
-        if blanks and action.type != "tool_call" and "key" not in blanks:
-            # The gate cannot tell a key that is not known yet from one that is not given.
-            problems += parameter_problems(resolved, None)
-        return Resolved(resolved, blanks, problems, open_questions)
+        return Resolved(resolved, blanks or None, list(dict.fromkeys(problems)))
 
     def keep(self, action: Action, blanks: Blanks | None, state: SimulatedState) -> None:
         """Note what later references to the action find."""
-        self._found[action.id] = self._output(action, blanks or {}, state)
+        self._found[action.id] = self._output(action, blanks, state)
 
-    def _look_up(self, reference: Reference) -> JsonValue:
-        output = self._found[reference.action_id]
-        if type(output) is Unknown:
-            raise _Blank
-        return reference.lookup(output)
-
-    def _try_paths(self, value: JsonValue, problems: list[str], open_questions: list[str]) -> None:
-        """Which references of a value lead nowhere, and which may turn out to."""
-        for reference in dict.fromkeys(find_references(value)):
-            output = self._found[reference.action_id]
-            if type(output) is not Unknown:
-                try:
-                    reference.lookup(output)
-                except MissingPath as why:
-                    problems.append(str(why))
-            elif reference.path:
-                open_questions.append(
-                    f"whether '{reference}' exists depends on the output of '{reference.action_id}'"
-                )
-
-    def _output(self, action: Action, blanks: Blanks, state: SimulatedState) -> Any:
+    def _output(self, action: Action, blanks: Blanks | None, state: SimulatedState) -> Any:
         """A value, or an Unknown."""
         if action.type == "tool_call":
             return self._answer(action, blanks)
-        if "key" in blanks:
+        if blanks and "key" in blanks:
             return UNKNOWN_OUTPUT
         key = action.parameters["key"]
         if action.type == "state_write":
@@ -115,10 +111,10 @@ class Outputs:
 
     # Where unknown values come from.
 
-    def _answer(self, action: Action, blanks: Blanks) -> Unknown:
+    def _answer(self, action: Action, blanks: Blanks | None) -> Unknown:
         if self._origins is None:
             return UNKNOWN_OUTPUT
-        from_others = {name: blank.origin for name, blank in blanks.items()}
+        from_others = {name: blank.value.origin for name, blank in (blanks or {}).items()}
         if None in from_others.values():
             return UNKNOWN_OUTPUT
         call = canonical_bytes([action.tool, action.parameters, from_others])
@@ -131,15 +127,15 @@ class Outputs:
             return UNKNOWN_OUTPUT
         try:
             return Unknown(FROM_TOOL, exists=True, origin=self._origin(resolve(value, self._placeholder)))
-        except (_Blank, MissingPath):
+        except (_NoOrigin, MissingPath):
             return UNKNOWN_OUTPUT
 
     def _placeholder(self, reference: Reference) -> JsonValue:
-        output = self._found[reference.action_id]
+        output = self._found.get(reference.action_id, UNKNOWN_OUTPUT)
         if type(output) is not Unknown:
             return reference.lookup(output)
         if output.origin is None:
-            raise _Blank
+            raise _NoOrigin
         return {"\0origin": output.origin, "path": reference.path}
 
     def _origin(self, description: JsonValue) -> int:
@@ -147,5 +143,5 @@ class Outputs:
         return self._origins.setdefault(canonical_bytes(description), len(self._origins))
 
 
-class _Blank(Exception):
-    """A reference leads to a value that is not known."""
+class _NoOrigin(Exception):
+    """A reference leads to a value that cannot be told from others."""

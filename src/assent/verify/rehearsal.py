@@ -14,21 +14,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-import msgspec
-
 from assent.ir.action import Action
 from assent.ir.graph import Graph
 from assent.ir.json_value import JsonValue, json_equal
-from assent.ir.references import has_references
 from assent.policy.budget import Allowance
 from assent.policy.gate import Gate
 from assent.state.store import MISSING
 from assent.validator import Undecided, deduplicates
+from assent.verify.blanks import Blanks
 from assent.verify.known_tools import ToolCards
-from assent.verify.outputs import Blanks, Outputs
+from assent.verify.outputs import Outputs
 from assent.verify.report import Issue, error, info, name_few, show_short, undecided
 from assent.verify.shares import Answer, Shares
-from assent.verify.simulation import FROM_TOOL, Blindfold, SimulatedState
+from assent.verify.simulation import Blindfold, SimulatedState
 
 OPEN = "may not run"
 """The status of an action without which the plan may go on. All other statuses are certain, and bad."""
@@ -72,7 +70,7 @@ class Rehearsal:
         self._gate = gate
         self._cards = cards
         self._keeps_all_outputs = origins is not None
-        self._outputs = Outputs(origins)
+        self._outputs = Outputs(cards, origins)
         self._shares = Shares.that_matter(budget, graph)
         self._budget_said = False
         self._writers: dict[str, list[int]] | None = None
@@ -111,11 +109,13 @@ class Rehearsal:
             blanks: Blanks | None = None
             problems: Sequence[str] = ()
             if referring and i in referring:
-                action, blanks, problems, open_questions = outputs.resolve(action)
+                action, blanks, problems = outputs.resolve(action)
             kind = action.type
             card = cards[action.tool] if kind == "tool_call" else None
             tool = card.tool if card is not None else None
-            rejections = judge(action, tool, state, open_questions, parameters_known=not blanks, ahead=True)
+            rejections = judge(action, tool, state, open_questions, blanks=blanks, ahead=True)
+            if blanks is not None and blanks.is_open:
+                open_questions.append(blanks.why())
             if rejections or open_questions or problems:
                 reasons = [*problems, *(rejection.reason for rejection in rejections)]
                 if action.state_dependencies:
@@ -199,8 +199,10 @@ class Rehearsal:
         rest = len(self._graph.order) - self._rank_of(i) - 1
         if self.aborts is False and rest:
             when = "should it be reached, " if in_doubt else ""
-            what = "1 action after it" if rest == 1 else f"{rest:,} actions after it"
-            self.issues.append(info(action.id, f"{when}the plan aborts here: the {what} would not run"))
+            what = "action" if rest == 1 else f"{rest:,} actions"
+            self.issues.append(
+                info(action.id, f"{when}the plan aborts here: the {what} after it would not run")
+            )
         self.aborts = None if in_doubt else True
 
     def _explain_late_writers(self, i: int, reasons: list[str]) -> list[str]:
@@ -277,7 +279,8 @@ class Rehearsal:
             return True
         key = action.parameters["key"]
         if blanks and "expected" in blanks:
-            open_questions.append(f"assertion on '{key}' {FROM_TOOL}")
+            if not blanks.is_open:
+                open_questions.append(blanks.why())
             return True
         try:
             value = self.state.peek(key)
@@ -303,7 +306,7 @@ class Rehearsal:
         if "key" in blanks:
             self.state.blur()
         else:
-            value = blanks["value"] if "value" in blanks else action.parameters.get("value")
+            value = blanks["value"].value if "value" in blanks else action.parameters.get("value")
             self.state.cells[action.parameters["key"]] = value
 
     def _doubt(self, action: Action, blanks: Blanks | None) -> None:
@@ -321,10 +324,11 @@ class Rehearsal:
     def look_at(self, i: int) -> list[str]:
         """What is wrong with an action in any state: an unknown tool, parameters that do not fit."""
         action = self._graph.actions[i]
-        is_fixed = i not in self._graph.references
-        if not is_fixed:
-            fixed = {name: value for name, value in action.parameters.items() if not has_references(value)}
-            action = msgspec.structs.replace(action, parameters=fixed, references=False)
+        blanks: Blanks | None = None
+        problems: list[str] = []
+        if i in self._graph.references:
+            # No output is kept here: what is wrong is wrong whatever they are.
+            action, blanks, problems = Outputs(self._cards).resolve(action)
         tool = self._cards[action.tool].tool if action.type == "tool_call" else None
-        found = self._gate.judge(action, tool, _BLIND, [], parameters_known=is_fixed, ahead=True)
-        return [rejection.reason for rejection in found]
+        found = self._gate.judge(action, tool, _BLIND, [], blanks=blanks, ahead=True)
+        return [*problems, *(rejection.reason for rejection in found)]

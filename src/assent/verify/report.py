@@ -4,10 +4,12 @@ Keep true:
 1. A report holds ids, never positions, and its bytes depend on its input alone.
 2. What cannot be known before the plan runs is an `info` whose message begins with `undecided: `.
 3. Keys that only the graph knows (a policy's counter, "any key") are shown in words.
+4. No message holds a control character, whatever the plan holds.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from typing import Literal
 
@@ -23,6 +25,7 @@ UNDECIDED = "undecided: "
 
 _RULE = "\0rule:"
 _FEW = 3
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 
 class Issue(msgspec.Struct, frozen=True, gc=False):
@@ -87,22 +90,33 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
 
 def error(action_id: str | None, message: str) -> Issue:
     """The action, or the proposal, would not run to its end."""
-    return Issue(action_id, "error", "decision_procedure", message)
+    return Issue(action_id, "error", "decision_procedure", printable(message))
 
 
 def warning(action_id: str | None, message: str, tier: Tier = "decision_procedure") -> Issue:
     """It would run, but is probably not meant."""
-    return Issue(action_id, "warning", tier, message)
+    return Issue(action_id, "warning", tier, printable(message))
 
 
 def info(action_id: str | None, message: str) -> Issue:
     """Good to know."""
-    return Issue(action_id, "info", "decision_procedure", message)
+    return Issue(action_id, "info", "decision_procedure", printable(message))
 
 
 def undecided(action_id: str | None, message: str) -> Issue:
     """Only the run itself will show."""
-    return Issue(action_id, "info", "decision_procedure", UNDECIDED + message)
+    return info(action_id, UNDECIDED + message)
+
+
+def printable(text: str) -> str:
+    """The text with control characters spelled out.
+
+    >>> print(printable("a\\tb \\x9b0m"))
+    a\\x09b \\x9b0m
+    """
+    if text.isprintable():
+        return text
+    return _CONTROL.sub(lambda match: f"\\x{ord(match[0]):02x}", text)
 
 
 def name_key(key: str) -> str:
@@ -117,7 +131,7 @@ def name_key(key: str) -> str:
         return "any key"
     if key.startswith(_RULE):
         return f"policy '{key.removeprefix(_RULE)}'"
-    return key.replace("\0", "\\0")
+    return printable(key)
 
 
 def name_few(ids: Sequence[str], count: int | None = None) -> str:

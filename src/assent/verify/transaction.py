@@ -19,7 +19,7 @@ from assent.ir.action import Action
 from assent.ir.codec import decode_proposal
 from assent.ir.graph import ANY_KEY, reads_and_writes
 from assent.ir.json_value import JsonValue, json_equal
-from assent.verify.report import name_key
+from assent.verify.report import name_key, printable
 from assent.verify.verify import ProposalGiven
 
 Kind = Literal["write_write", "read_write", "stale_read"]
@@ -130,7 +130,7 @@ def _on_key(key: str, uses: _Uses) -> list[Finding]:
     writing = {place.proposal for place in uses.writers}
     if len(writing) > 1:
         message = f"write-write race on '{key}': {_few(uses.writers)} write it; the last one wins"
-        found.append(Finding(kind="write_write", key=key, writers=uses.writers, message=message))
+        found.append(Finding(kind="write_write", key=key, writers=uses.writers, message=printable(message)))
     for kind, places in (("read_write", uses.readers), ("stale_read", uses.believers)):
         readers = _disturbed(places, writing)
         if not readers:
@@ -142,12 +142,16 @@ def _on_key(key: str, uses: _Uses) -> list[Finding]:
             reads = "reads" if len(readers) == 1 else "read"
             message = f"read-write race on '{key}': {_few(writers)} {verb} what {_few(readers)} {reads}"
             found.append(
-                Finding(kind="read_write", key=key, writers=writers, readers=readers, message=message)
+                Finding(
+                    kind="read_write", key=key, writers=writers, readers=readers, message=printable(message)
+                )
             )
         else:
             message = f"stale read of '{key}': what {_few(readers)} rely on, {_few(writers)} may replace"
             found.append(
-                Finding(kind="stale_read", key=key, writers=writers, readers=readers, message=message)
+                Finding(
+                    kind="stale_read", key=key, writers=writers, readers=readers, message=printable(message)
+                )
             )
     return found
 
@@ -170,7 +174,9 @@ def _already_stale(
             continue
         if key not in state or not json_equal(state[key], expected):
             message = f"stale already: {place} assumes a value of '{key}' that the state does not have"
-            found.append(Finding(kind="stale_read", key=key, writers=(), readers=[place], message=message))
+            found.append(
+                Finding(kind="stale_read", key=key, writers=(), readers=[place], message=printable(message))
+            )
     return found
 
 

@@ -10,9 +10,12 @@ Keep true:
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
 from typing import Any
 
+from assent.ir.action import Action, ActionCompensation, Assumption, Precondition, ToolCompensation
 from assent.ir.codec import decode_proposal
 from assent.ir.graph import Graph
 from assent.ir.json_value import JsonValue
@@ -34,6 +37,17 @@ from assent.verify.report import (
 )
 from assent.verify.shares import left_open
 from assent.verify.simulation import SimulatedState
+
+_FIELDS: dict[str, Sequence[str]] = {
+    "proposal": Proposal.__struct_fields__,
+    "action": Action.__struct_fields__,
+    "preconditions": Precondition.__struct_fields__,
+    "assumptions": Assumption.__struct_fields__,
+    "compensation": ("type", *ToolCompensation.__struct_fields__, *ActionCompensation.__struct_fields__),
+}
+_NESTED = re.compile(r"(preconditions|assumptions|compensation)(?:\[\d+\])?\.")
+_MOST_HINTS = 100
+"""Looking for a near name takes a while."""
 
 ProposalGiven = str | bytes | dict[str, Any] | Proposal
 
@@ -76,6 +90,8 @@ def verify(
     rehearsal = Rehearsal(graph, gate, cards, simulated, budget=allowance)
     issues = _about_the_whole(decoded, gate, max_actions)
     is_refused = bool(issues) or bool(graph.faults)
+    if not decoded.actions:
+        issues.append(warning(None, "the proposal has no actions"))
     if graph.faults:
         return _refused(decoded, graph, rehearsal, issues)
     rehearsal.run()
@@ -126,10 +142,18 @@ def _budgets_left_open(allowance: Allowance) -> list[Issue]:
 
 
 def _unknown_fields(proposal: Proposal) -> list[Issue]:
-    return [
-        warning(action_id, f"unknown field '{path}' is ignored")
-        for action_id, path in proposal.unknown_fields
-    ]
+    hints: dict[tuple[str, str], str] = {}
+    found: list[Issue] = []
+    for action_id, path in proposal.unknown_fields:
+        match = _NESTED.match(path) if action_id is not None else None
+        place = "proposal" if action_id is None else match[1] if match else "action"
+        name = path[match.end() :] if match else path
+        if (place, name) not in hints and len(hints) < _MOST_HINTS:
+            near = get_close_matches(name, _FIELDS[place], n=1)
+            hints[place, name] = f"; did you mean '{near[0]}'?" if near else ""
+        hint = hints.get((place, name), "")
+        found.append(warning(action_id, f"unknown field '{path}' is ignored{hint}"))
+    return found
 
 
 def _targets(graph: Graph, rehearsal: Rehearsal) -> list[Issue]:

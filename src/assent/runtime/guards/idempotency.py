@@ -65,7 +65,7 @@ class AnswerPage:
         self._book = book
         self.answers: dict[CallKey, Answer] = {}
         self.lasting: dict[CallKey, tuple[JsonValue, float]] = {}
-        """Outputs for the result cache with their seconds to live, held back while the effect may be undone."""
+        """For the result cache, with seconds to live: held back while the effect may still be undone."""
         self._in_flight: dict[CallKey, list[Future[None]]] = {}
 
     def get(self, key: CallKey) -> Answer | None:

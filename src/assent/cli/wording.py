@@ -1,0 +1,44 @@
+"""Words that only the command line can find: the runtime does not know which option was left out."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from assent.ir.result import ProposalResult
+    from assent.verify.report import Report
+
+_HINT = "list the known ones with `assent tools`"
+_NO_TOOLS = "no tools were given; add --tools FILE.py"
+
+
+def say_no_tools(text: str) -> str:
+    """What is said of an unknown tool, where no tool can be known.
+
+    >>> say_no_tools("unknown tool 'x': list the known ones with `assent tools`")
+    "unknown tool 'x': no tools were given; add --tools FILE.py"
+    """
+    return text.replace(_HINT, _NO_TOOLS) if "unknown tool '" in text else text
+
+
+def say_no_tools_in_report(report: Report) -> Report:
+    """The report, with that in every finding."""
+    from msgspec.structs import replace
+
+    return replace(
+        report, issues=[replace(issue, message=say_no_tools(issue.message)) for issue in report.issues]
+    )
+
+
+def say_no_tools_in_result(result: ProposalResult) -> ProposalResult:
+    """The result, with that in every error."""
+    from msgspec.structs import replace
+
+    return replace(
+        result,
+        error=None if result.error is None else say_no_tools(result.error),
+        results=[
+            found if found.error is None else replace(found, error=say_no_tools(found.error))
+            for found in result.results
+        ],
+    )
