@@ -69,7 +69,6 @@ def test_a_number_too_large_to_be_written_does_not_come_in() -> None:
     assert rt.state.snapshot() == {}
 
 
-@pytest.mark.xfail(strict=False, reason="tools/output.py lets it through; found by this test")
 @pytest.mark.parametrize("runs", ["async", "thread", "cheap"])
 def test_a_number_too_large_to_be_written_is_no_answer(runs: Any) -> None:
     rt = Runtime(tools=[RecordingTool("t", default={"n": LARGE}, runs=runs), RecordingTool("u")])

@@ -17,11 +17,13 @@ from assent.verify.known_tools import read_tools
 from tests.verify.plans import TOOLS, Fields, call, claim, errors, plan, read, undecided, write
 
 
-def test_an_empty_plan_is_valid() -> None:
+def test_an_empty_plan_is_valid_but_told() -> None:
     report = verify(plan(), {}, [])
 
     assert report.valid
-    assert list(report.issues) == []
+    assert [(issue.severity, issue.message) for issue in report.issues] == [
+        ("warning", "the proposal has no actions")
+    ]
 
 
 def test_a_plan_that_cannot_be_read_is_an_exception_and_not_a_finding() -> None:

@@ -114,7 +114,7 @@ def test_keys_that_only_the_graph_knows_are_shown_in_words() -> None:
 def test_a_state_key_with_a_null_character_is_not_shown_raw() -> None:
     report = verify(plan(write("a", "\0odd"), write("b", "\0odd")), {})
 
-    assert [conflict.key for conflict in report.conflicts] == ["\\0odd"]
+    assert [conflict.key for conflict in report.conflicts] == ["\\x00odd"]
 
 
 def test_ten_thousand_writers_of_one_key_are_ten_thousand_conflicts_and_one_warning() -> None:

@@ -201,7 +201,7 @@ class Attempt:
         timeout_ms: int | None,
     ) -> Any:
         loop = asyncio.get_running_loop()
-        job = self._workers.submit(loop, lambda: call(self._tool, named, context))
+        job = self._workers.submit(loop, lambda: call(self._tool, named, context), deadline=deadline)
         try:
             left_s = None if deadline is None else max(0.0, deadline - loop.time())
             await asyncio.wait((job.future,), timeout=left_s)
