@@ -153,7 +153,8 @@ PLANS = [
     ),
     plan(call("a", "known", **SKIP)),
     # Warnings.
-    plan({"id": "a", "tool": "mail", "tol": 1}, call("b")),
+    plan({"id": "a", "tool": "mail", "tol": 1, "colour": 2}, call("b")),
+    plan(),
     plan(call("a", idempotent=True, reversibility="reversible", compensation=undone_by("tool", "free"))),
     plan(call("a", "book")),
     plan(write("a"), write("b")),

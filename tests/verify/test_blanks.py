@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -33,7 +34,7 @@ def check(parameters: dict[str, Any], schema: dict[str, Any] = VM, **policies: A
     tools = [*TOOLS, ToolSchema(name="vm", risk="read_only", parameters=schema)]
     rules = PolicySet(lambda: 0.0)
     for name, rule in policies.items():
-        rules.add(name, rule)
+        rules.add(name, msgspec.structs.replace(rule, tool="vm") if isinstance(rule, Rule) else rule)
     document = plan(call("t"), call("u"), call("a", "vm", parameters))
     return verify(document, {}, tools, gate=Gate(read_tools(tools), policies=[rules]))
 
@@ -150,15 +151,12 @@ def test_a_missing_state_key_beside_a_reference_is_an_error() -> None:
 
 def test_a_call_that_cannot_run_is_looked_at_in_the_same_way() -> None:
     bad = call("a", "add", {"n": "x$t.output", "m": 1})
-    words = (
-        "parameter 'm' is unknown, did you mean 'n'?; parameter 'n': a reference inside a longer text makes a "
-        'text, which is not of type "integer"'
-    )
+    words = "parameter 'm' is unknown; parameter 'n': a reference inside a longer text makes a text, which is"
     in_cycle = plan(call("t", dependencies=["a"]), bad)
     skipped = plan(call("t", "lok"), bad)
 
-    assert any(words.partition(";")[2] in message for _, message in errors(verify(in_cycle, {}, TOOLS)))
-    assert any(words.partition(";")[2] in message for _, message in errors(verify(skipped, {}, TOOLS)))
+    assert any(words in message for _, message in errors(verify(in_cycle, {}, TOOLS)))
+    assert any(words in message for _, message in errors(verify(skipped, {}, TOOLS)))
 
 
 # Policies
@@ -252,11 +250,13 @@ def test_an_assertion_says_once_that_it_depends_on_outputs() -> None:
 
 
 def test_known_references_are_not_named() -> None:
-    document = plan(call("t"), write("w", "k"), call("a", "add", {"n": "$t.output", "m": "$w.output"}))
+    document = plan(
+        call("t"), write("w", "k"), call("a", parameters={"n": "$t.output.x", "m": "$w.output $$u.output"})
+    )
 
-    assert "n" not in verify(document, {}, TOOLS).undecided
-    report = check({"name": "$t.output and $$u.output", "cpus": 1})
-    assert undecided(report) == [("a", "undecided: its parameters depend on the output of 't'")]
+    assert undecided(verify(document, {}, TOOLS)) == [
+        ("a", "undecided: its parameters depend on the output of 't'")
+    ]
 
 
 # For any mixture: what verify calls wrong is wrong whatever the outputs are
@@ -329,11 +329,17 @@ RULES = st.one_of(
     st.builds(lambda p, v: DenyToolParam(param=p, equals=v), NAMES, JSON),
     st.builds(lambda p, v: DenyToolParam(param=p, contains=v), NAMES, TEXTS),
     st.builds(lambda p: DenyToolParam(param=p, presence=True), NAMES),
-    st.builds(lambda p, v, m: AllowToolParam(param=p, values=v, matching=m), NAMES, st.lists(JSON, max_size=2),
-              st.none() | st.sampled_from(["prod.*", "("])),
-    st.builds(lambda p, v: DenyToolParamMatching(param=p, pattern=v), NAMES, st.sampled_from(["^p", "x", "["])),
+    st.builds(
+        lambda p, v, m: AllowToolParam(param=p, values=v, matching=m),
+        NAMES,
+        st.lists(JSON, max_size=2),
+        st.sampled_from([None, "prod.*", "("]),
+    ),
+    st.builds(
+        lambda p, v: DenyToolParamMatching(param=p, pattern=v), NAMES, st.sampled_from(["^p", "x", "["])
+    ),
     st.builds(lambda v: DenyKeyword(keyword=v), TEXTS.filter(bool)),
-)  # fmt: skip
+)
 SAMPLES: list[Any] = [
     None,
     True,

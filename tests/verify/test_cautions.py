@@ -165,3 +165,27 @@ def test_unknown_fields_are_warned_of_where_they_stand() -> None:
         (None, "unknown field 'colour' is ignored"),
         ("a", "unknown field 'priority' is ignored"),
     ]
+
+
+def test_an_unknown_field_that_looks_like_a_known_one_is_told_which() -> None:
+    action = call(
+        "a",
+        params={},
+        preconditions=[{"key": "k", "operater": "exists"}],
+        compensation={"type": "tool", "tool": "unbook", "parameter": {}},
+    )
+
+    report = verify(plan(action, sorce="me"), {"k": None}, TOOLS)
+
+    assert [message for _, message in warnings(report) if "unknown field" in message] == [
+        "unknown field 'sorce' is ignored; did you mean 'source'?",
+        "unknown field 'params' is ignored; did you mean 'parameters'?",
+        "unknown field 'preconditions[0].operater' is ignored; did you mean 'operator'?",
+        "unknown field 'compensation.parameter' is ignored; did you mean 'parameters'?",
+    ]
+
+
+def test_many_unknown_fields_are_all_warned_of() -> None:
+    report = verify(plan(*(write(f"a{i}", f"k{i}", **{f"x{i}y": 1}) for i in range(500))), {})
+
+    assert len(report.warnings) == 500

@@ -75,6 +75,10 @@ PROPOSALS = st.fixed_dictionaries({"id": st.just("p")}, optional={"actions": st.
 STATES = st.none() | st.dictionaries(KEYS, JSON, max_size=3)
 
 
+def is_control(letter: str) -> bool:
+    return letter < " " or "\x7f" <= letter <= "\x9f"
+
+
 @settings(max_examples=300)
 @given(PROPOSALS, STATES, st.sampled_from([None, TOOLS, ["look", "add"]]))
 def test_any_proposal_gets_a_report_that_can_be_written_down(document: Any, state: Any, tools: Any) -> None:
@@ -84,6 +88,7 @@ def test_any_proposal_gets_a_report_that_can_be_written_down(document: Any, stat
     assert report.valid == (not report.errors)
     assert encode(verify(document, state, tools)) == encode(report)
     assert not any("\0" in conflict.key for conflict in report.conflicts)
+    assert not any(is_control(letter) for issue in report.issues for letter in issue.message)
 
 
 @settings(max_examples=150)

@@ -12,7 +12,7 @@ from assent.ir.codec import decode_proposal, encode
 from assent.policy.engine import PolicySet
 from assent.policy.gate import Gate
 from assent.policy.rule import RateLimitTool
-from assent.verify import Report, verify
+from assent.verify import Report, transaction_check, verify
 from assent.verify.known_tools import read_tools
 from tests.verify.plans import TOOLS, call, claim, plan, read, write
 
@@ -115,6 +115,25 @@ def test_a_state_key_with_a_null_character_is_not_shown_raw() -> None:
     report = verify(plan(write("a", "\0odd"), write("b", "\0odd")), {})
 
     assert [conflict.key for conflict in report.conflicts] == ["\\x00odd"]
+
+
+def test_no_message_holds_a_control_character() -> None:
+    odd = "\0\t\n\x1b[31m\x7f\x9b"
+    document = plan(
+        call(odd, odd, {odd: odd}, **{odd: 1}),
+        claim("c", odd, odd, failure_behavior="skip"),
+        call("d", "add", {"n": odd}, dependencies=[odd]),
+        write("w", f"k{odd}"),
+        write("x", f"k{odd}"),
+    )
+
+    report = verify(document, {}, TOOLS)
+
+    messages = [issue.message for issue in report.issues]
+    messages += [finding.message for finding in transaction_check([document, document])]
+    assert len(messages) >= 8
+    assert all(message.isprintable() for message in messages)
+    assert any("\\x00\\x09\\x0a\\x1b[31m\\x7f\\x9b" in message for message in messages)
 
 
 def test_ten_thousand_writers_of_one_key_are_ten_thousand_conflicts_and_one_warning() -> None:

@@ -76,6 +76,23 @@ def reads_and_writes(action: Action) -> Footprint:
     return reads, writes
 
 
+def needs_order(layer: Sequence[Action], is_read_only: Callable[[str], bool]) -> bool:
+    """Whether a layer must run one action at a time, under the levels schedule.
+
+    One of its actions may abort the plan and one has effects: run at once, something could take effect
+    after the failure.
+    """
+    return (
+        len(layer) > 1
+        and any(action.failure_behavior == "abort" for action in layer)
+        and any(
+            action.type == "state_write"
+            or (action.type == "tool_call" and not is_read_only(action.tool or ""))
+            for action in layer
+        )
+    )
+
+
 class Graph:
     """A proposal's actions, by position in the list."""
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from rich.text import Text
 
 from assent.ir.action import Action
+from assent.ir.graph import needs_order
 from assent.ir.json_value import JsonValue
 from assent.ir.tool_spec import ToolSchema
 from assent.render.text import clean, count, count_actions, listing, value
@@ -63,23 +64,9 @@ def report_lines(
 def in_a_row(
     actions: Iterable[Action], levels: Sequence[Sequence[str]], is_read_only: Callable[[str], bool]
 ) -> set[int]:
-    """Which layers run one action at a time: one of theirs may abort the plan, and one has effects.
-
-    After a failure that aborts, nothing else may take effect, so such a layer is not started at once.
-    """
-    aborts: set[str] = set()
-    acts: set[str] = set()
-    for action in actions:
-        if action.failure_behavior == "abort":
-            aborts.add(action.id)
-        is_call = action.type == "tool_call"
-        if action.type == "state_write" or (is_call and not is_read_only(action.tool or "")):
-            acts.add(action.id)
-    return {
-        n
-        for n, level in enumerate(levels)
-        if len(level) > 1 and not aborts.isdisjoint(level) and not acts.isdisjoint(level)
-    }
+    """Which layers run one action at a time."""
+    by_id = {action.id: action for action in actions}
+    return {n for n, level in enumerate(levels) if needs_order([by_id[name] for name in level], is_read_only)}
 
 
 def _issues(issues: Sequence[Issue], shown: int) -> Iterator[Text]:

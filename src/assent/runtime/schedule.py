@@ -14,7 +14,7 @@ from collections.abc import Coroutine, Iterable, Sequence
 from heapq import heapify, heappop, heappush
 from typing import Any, Literal
 
-from assent.ir.action import Action
+from assent.ir.graph import needs_order
 from assent.runtime.calls import stop_tasks
 from assent.runtime.execution import Execution
 
@@ -90,17 +90,12 @@ class Scheduler:
         await self._serially(in_a_row)
 
     def _needs_order(self, layer: Sequence[int]) -> bool:
-        """Whether something could take effect after a failure that aborts the plan."""
         actions = self._x.proposal.actions
-        return any(actions[i].failure_behavior == "abort" for i in layer) and any(
-            self._has_effect(actions[i]) for i in layer
-        )
+        return needs_order([actions[i] for i in layer], self._is_read_only)
 
-    def _has_effect(self, action: Action) -> bool:
-        if action.type != "tool_call":
-            return action.type == "state_write"
-        tool = self._x.services.tools.get(action.tool or "")
-        return tool is None or tool.schema.risk != "read_only"
+    def _is_read_only(self, name: str) -> bool:
+        tool = self._x.services.tools.get(name)
+        return tool is not None and tool.schema.risk == "read_only"
 
     async def _serially(self, positions: Iterable[int]) -> None:
         start = self._x.start
