@@ -333,20 +333,27 @@ class Graph:
         found: list[Conflict] = []
         writer: dict[str, int] = {}
         readers: dict[str, list[int]] = {}
+        touched = self.touched
+        # Ten thousand writers of one key are ten thousand of these, and the class's own way is the slow one.
+        new = tuple.__new__
         for i in self.order:
-            reads, writes = self.touched[i]
+            reads, writes = footprint = touched[i]
+            if footprint is _NOTHING:
+                continue
             for key in dict.fromkeys(reads) if len(reads) > 1 else reads:
                 if key in writer:
-                    found.append(Conflict(writer[key], i, key, "write_read"))
+                    found.append(new(Conflict, (writer[key], i, key, "write_read")))
             for key in dict.fromkeys(writes) if len(writes) > 1 else writes:
-                since = readers.pop(key, None)
-                if since:
-                    found += [Conflict(r, i, key, "read_write") for r in since]
+                if key in readers:
+                    found += [new(Conflict, (r, i, key, "read_write")) for r in readers.pop(key)]
                 elif key in writer:
-                    found.append(Conflict(writer[key], i, key, "write_write"))
+                    found.append(new(Conflict, (writer[key], i, key, "write_write")))
                 writer[key] = i
             for key in dict.fromkeys(reads) if len(reads) > 1 else reads:
-                readers.setdefault(key, []).append(i)
+                if key in readers:
+                    readers[key].append(i)
+                else:
+                    readers[key] = [i]
         return found
 
     @cached_property
