@@ -7,7 +7,7 @@ PYTEST_ARGS ?= -q -n auto
 BENCH_ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test fmt bench mutants clean
+.PHONY: help demo test fmt bench mutants soak clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s  %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -36,6 +36,9 @@ fmt: $(STAMP) ## format the code and mend what the linter can mend
 
 bench: $(STAMP) ## measure: ratios against bare asyncio and a peer, in one run (BENCH_ARGS=--json)
 	@$(BIN)/python -m benchmarks $(BENCH_ARGS)
+
+soak: $(STAMP) ## the property and fault tests with twenty times the examples
+	@ASSENT_SOAK=1 $(BIN)/python -m pytest -q -n auto --timeout 3600 tests/properties tests/faults
 
 mutants: $(STAMP) ## break the code in small ways, one at a time; each must turn a test red
 	@$(BIN)/python tests/mutants/run.py $(ONLY)
