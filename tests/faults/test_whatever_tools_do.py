@@ -6,6 +6,7 @@ import asyncio
 import threading
 import warnings
 from collections import Counter
+from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -15,10 +16,12 @@ from hypothesis import strategies as st
 
 from assent import Cancel, ProposalResult, Runtime, ToolContext, ToolSchema
 from assent.ir.codec import encode
+from assent.testing import action, proposal
 from tests.faults.misdeeds import FINE, RAISES, RETURNS
 from tests.properties.effort import FIFTH, UNHURRIED, Tally, examples
 from tests.properties.plans import Dice
 from tests.properties.virtual_time import VirtualLoop
+from tests.properties.world import spoil
 
 pytestmark = UNHURRIED
 
@@ -197,14 +200,14 @@ def check_endings(stage: Stage, result: ProposalResult | None) -> Counter[str]:
         if event.kind in CLOSING and event.action_id in closing:
             closing[event.action_id].append(event.kind)
     statuses: Counter[str] = Counter()
-    for action in plan.actions:
-        kinds = closing[action["id"]]
-        if action["failure_behavior"] == "skip" and kinds == ["action_failed", "action_skipped"]:
+    for one in plan.actions:
+        kinds = closing[one["id"]]
+        if one["failure_behavior"] == "skip" and kinds == ["action_failed", "action_skipped"]:
             kinds = ["action_skipped"]  # How it went, and what becomes of it.
-        assert len(kinds) == 1, f"{action['id']} ended {len(kinds)} times: {kinds}"
+        assert len(kinds) == 1, f"{one['id']} ended {len(kinds)} times: {kinds}"
         statuses.update(status for status, ends in ENDS.items() if kinds[0] in ends)
         if result is not None:
-            assert kinds[0] in ENDS[result[action["id"]].status]
+            assert kinds[0] in ENDS[result[one["id"]].status]
     assert [e.kind for e in events if e.kind.startswith("proposal_")] == [
         "proposal_received",
         "proposal_ended",
@@ -327,12 +330,16 @@ def test_every_action_ends_once_whatever_tools_in_threads_do() -> None:
 
 
 @pytest.mark.parametrize("runs", ["async", "thread", "cheap"])
+@pytest.mark.parametrize("timeout_ms", [None, 60_000], ids=["no limit", "limit"])
 @pytest.mark.parametrize("schedule", ["levels", "dataflow"])
 @pytest.mark.parametrize("what", sorted(RAISES))
-def test_an_exception_of_any_kind_fails_only_its_own_action(what: str, schedule: str, runs: Runs) -> None:
+def test_an_exception_of_any_kind_fails_only_its_own_action(
+    what: str, schedule: str, timeout_ms: int | None, runs: Runs
+) -> None:
+    common: dict[str, Any] = {"tool": f"{runs}_safe", "timeout_ms": timeout_ms, "failure_behavior": "skip"}
     actions = [
-        {"id": "a0", "tool": f"{runs}_safe", "parameters": {}, "failure_behavior": "skip"},
-        {"id": "a1", "tool": f"{runs}_safe", "parameters": {}, "failure_behavior": "skip"},
+        {"id": "a0", **common},
+        {"id": "a1", **common},
         {"id": "a2", "type": "state_write", "parameters": {"key": "k", "value": 1}, "dependencies": ["a1"]},
     ]
     stage = Stage(Plan(actions, {"a0": Deed("raise", what)}, schedule, None, False, None))
@@ -361,25 +368,37 @@ def test_an_answer_that_is_not_json_fails_the_action_and_is_not_tried_again(what
 
 @pytest.mark.parametrize("runs", ["async", "thread", "cheap"])
 def test_a_tool_that_changes_its_arguments_changes_nothing_else(runs: Runs) -> None:
-    actions = [
-        {
-            "id": "a0",
-            "tool": f"{runs}_safe",
-            "parameters": {"list": [1], "deep": {"a": [2]}},
-            "failure_behavior": "retry",
-        },
-        {"id": "a1", "type": "state_write", "parameters": {"key": "k", "value": "$a2.output"}},
-        {"id": "a2", "type": "state_read", "parameters": {"key": "k0"}},
-    ]
-    stage = Stage(Plan(actions, {"a0": Deed("mutate")}, "levels", None, False, None))
-    stage.runtime.state.set("k0", {"a": [1]})
+    """Not the plan, nor a result it was given by reference, nor its next attempt, nor the state."""
+    given: list[Any] = []
 
-    result = stage.runtime.execute_sync({"actions": actions})
+    def change(parameters: dict[str, Any]) -> str:
+        given.append(deepcopy(parameters))
+        spoil(parameters)
+        if len(given) == 1:
+            raise RuntimeError("again")
+        return "done"
 
-    assert result["a0"].output == "mutated"
-    assert actions[0]["parameters"] == {"list": [1], "deep": {"a": [2]}}
-    result["a2"].output["a"].append("changed")
-    assert stage.runtime.state.snapshot() == {"k0": {"a": [1]}, "k": {"a": [1]}}
+    async def change_async(parameters: dict[str, Any]) -> str:
+        return change(parameters)
+
+    rt = Runtime(state={"k": {"a": [1]}})
+    rt.register(ToolSchema(name="t"), change_async if runs == "async" else change, cheap=runs == "cheap")
+    parameters = {"list": [1], "deep": {"a": [2]}, "x": "$read.output", "y": ["$read.output"]}
+    plan = proposal(
+        action("read", type="state_read", parameters={"key": "k"}),
+        action("a", "t", parameters=parameters, failure_behavior="retry", max_retries=1),
+        action(
+            "write", type="state_write", parameters={"key": "j", "value": "$read.output"}, dependencies=["a"]
+        ),
+    )
+
+    result = rt.execute_sync(plan)
+
+    assert result["a"].output == "done"
+    assert given == [{"list": [1], "deep": {"a": [2]}, "x": {"a": [1]}, "y": [{"a": [1]}]}] * 2
+    assert plan.actions[1].parameters == parameters
+    assert result["read"].output == {"a": [1]}
+    assert rt.state.snapshot() == {"k": {"a": [1]}, "j": {"a": [1]}}
 
 
 @pytest.mark.parametrize("runs", ["async", "cheap"])

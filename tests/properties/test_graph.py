@@ -188,7 +188,7 @@ def _respects_every_edge(
             assert layer_of[a] < layer_of[b], f"{a} and {b} touch one key in one layer"
             assert a in before[b], f"nothing keeps {a} and {b} apart"
     # And no more than that, unless a key is not known yet: then the whole state counts as one key.
-    is_blurred = any("*" in keys for i in order for keys in touched_by(actions[i]))
+    is_blurred = any("*" in keys for action in actions for keys in touched_by(action))
     for i in order:
         for p in graph.before[i]:
             assert rank[p] < rank[i]

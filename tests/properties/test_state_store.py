@@ -18,6 +18,7 @@ from assent.state.memory import MemoryState
 from assent.state.store import MISSING, StateStore, Unit
 from tests.properties.effort import UNHURRIED, examples
 from tests.properties.test_serialisability import exactly
+from tests.properties.world import spoil
 
 pytestmark = UNHURRIED
 
@@ -41,18 +42,6 @@ values = st.recursive(
 not_json = st.sampled_from([math.nan, math.inf, -math.inf, {1}, b"x", object(), {1: 1}, "\ud800"]).flatmap(
     lambda bad: st.sampled_from([bad, [bad], {"a": [1, bad]}])
 )
-
-
-def spoil(value: Any) -> None:
-    """Change a value in every place where it can be changed."""
-    if isinstance(value, dict):
-        for item in value.values():
-            spoil(item)
-        value["spoilt"] = True
-    elif isinstance(value, list):
-        for item in value:
-            spoil(item)
-        value.append("spoilt")
 
 
 def machine_for(make: Callable[[], StateStore], seen: Counter[str]) -> type[RuleBasedStateMachine]:

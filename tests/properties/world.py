@@ -32,6 +32,18 @@ _INTEGERS = {
 }
 
 
+def spoil(value: Any) -> None:
+    """Change a value in every place where it can be changed."""
+    if isinstance(value, dict):
+        for item in value.values():
+            spoil(item)
+        value["spoilt"] = True
+    elif isinstance(value, list):
+        for item in value:
+            spoil(item)
+        value.append("spoilt")
+
+
 class World:
     """A runtime built for a case."""
 
@@ -105,6 +117,7 @@ class World:
         self.received[context.action_id] = deepcopy(parameters)
         output = answer_of(deepcopy(parameters))
         # The caller must not feel this.
+        spoil(parameters)
         parameters.clear()
         match went:
             case "fail":

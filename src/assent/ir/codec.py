@@ -117,9 +117,10 @@ def _is_wire_too_deep(wire: _Wire) -> bool:
         for value in action.parameters.values():
             if (type(value) is dict or type(value) is list) and _is_too_deep((value,), MAX_DEPTH - 4):
                 return True
+        if action.expected_effects and _is_too_deep(action.expected_effects.values(), MAX_DEPTH - 4):
+            return True
         if (
-            action.expected_effects
-            or action.preconditions
+            action.preconditions
             or action.assumptions
             or action.compensation is not None
             or action.metadata
