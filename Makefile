@@ -41,7 +41,7 @@ soak: $(STAMP) ## the property and fault tests with twenty times the examples
 	@ASSENT_SOAK=1 $(BIN)/python -m pytest -q -n auto --timeout 3600 tests/properties tests/faults
 
 mutants: $(STAMP) ## break the code in small ways, one at a time; each must turn a test red
-	@$(BIN)/python tests/mutants/run.py $(ONLY)
+	@$(BIN)/python tests/mutants/run.py "$(ONLY)"
 
 clean: ## remove the environments and caches
 	rm -rf .venv benchmarks/.peer-venv .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist

@@ -65,6 +65,7 @@ RAISES: dict[str, Callable[[], Any]] = {
         "CancelledError": asyncio.CancelledError,
         "StopIteration": lambda: StopIteration(1),
         "StopAsyncIteration": StopAsyncIteration,
+        "GeneratorExit": GeneratorExit,
         "RecursionError": lambda: RecursionError("deep"),
         "MemoryError": MemoryError,
         "AssertionError": AssertionError,
@@ -104,6 +105,7 @@ RETURNS: dict[str, Callable[[], Any]] = {
     "exception": lambda: ValueError("returned"),
     "module": lambda: math,
     "Ellipsis": lambda: ...,
+    "more digits than can be written": lambda: [10**5000],
 }
 
 FINE: dict[str, Callable[[], Any]] = {

@@ -75,7 +75,7 @@ async def test_a_hard_cancel_from_another_thread_stops_the_work(schedule: Any, d
     await asyncio.sleep(0.02)
 
     assert result.outcome == "canceled"
-    assert ticks == after > 1
+    assert ticks == after > 0
     assert {r.status for r in result.results} <= ({"skipped"} if declared else {"unknown", "skipped"})
     assert all(r.error is not None and r.error.startswith("canceled: stop it") for r in result.results)
     assert all_spans_ended(rt)
@@ -117,6 +117,41 @@ def test_a_tool_that_swallows_the_callers_cancellation_does_not_save_the_rest_of
     assert closing_events(rt, "a") == ["action_succeeded"]
     assert closing_events(rt, "b") == ["action_canceled"]
     assert all_spans_ended(rt)
+
+
+@SCHEDULES
+@pytest.mark.parametrize("width", [1, 3], ids=["alone", "with others"])
+def test_what_a_tool_cancels_inside_itself_is_its_own_affair(schedule: Any, width: int) -> None:
+    """Time limits and task groups work by cancelling the task they are in, and take that back."""
+
+    async def limited(parameters: dict[str, Any]) -> None:
+        async with asyncio.timeout(1):
+            await asyncio.sleep(10)
+
+    async def grouped(parameters: dict[str, Any]) -> None:
+        async def fail() -> None:
+            raise RuntimeError("one of them")
+
+        async with asyncio.TaskGroup() as group:
+            group.create_task(fail())
+            group.create_task(asyncio.sleep(10))
+
+    last = RecordingTool("last", risk="read_only")
+    rt = Runtime(tools=[last], schedule=schedule)
+    rt.register(ToolSchema(name="limited", risk="read_only"), limited)
+    rt.register(ToolSchema(name="grouped", risk="read_only"), grouped)
+    tools = ["limited", "grouped"]
+    plan = proposal(
+        *(action(f"{t}{n}", t, read_set=["k"], failure_behavior="skip") for t in tools for n in range(width)),
+        action("z", "last", write_set=["k"]),
+    )
+
+    result = run(rt.execute(plan))
+
+    assert result.outcome == "partial"
+    assert result["limited0"].error == "TimeoutError"
+    assert "ExceptionGroup" in str(result["grouped0"].error)
+    assert len(last.calls) == 1
 
 
 @SCHEDULES

@@ -120,10 +120,7 @@ def _is_wire_too_deep(wire: _Wire) -> bool:
         if action.expected_effects and _is_too_deep(action.expected_effects.values(), MAX_DEPTH - 4):
             return True
         if (
-            action.preconditions
-            or action.assumptions
-            or action.compensation is not None
-            or action.metadata
+            action.preconditions or action.assumptions or action.compensation is not None or action.metadata
         ) and _is_too_deep((msgspec.to_builtins(action),), MAX_DEPTH - 2):
             return True
     return bool(wire.context) and _is_too_deep((wire.context,), MAX_DEPTH - 1)
