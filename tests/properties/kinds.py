@@ -37,7 +37,7 @@ def describe(world: World, report: Report, result: ProposalResult) -> dict[str, 
         "with_unknown": any(r.status == "unknown" for r in result.results),
         "concurrent_writers": _has_concurrent_writers(case),
         "listed_out_of_order": list(report.execution_order) != listed,
-        "overlapped": world.most_at_once > 1,
+        "overlapped": bool(world.overlaps),
         "compensated": bool(result.compensations),
     }
 

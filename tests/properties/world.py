@@ -54,7 +54,8 @@ class World:
         self.received: dict[str, dict[str, Any]] = {}
         """Parameters of the last attempt, by action id."""
         self.running: set[str] = set()
-        self.most_at_once = 0
+        self.overlaps: set[tuple[str, str]] = set()
+        """Actions that were in flight together."""
         self.runtime = Runtime(
             schedule=schedule,
             max_concurrency=case.max_concurrency,
@@ -90,8 +91,8 @@ class World:
         )
 
         async def waiting(parameters: dict[str, Any], context: ToolContext) -> Any:
+            self.overlaps |= {(other, context.action_id) for other in self.running}
             self.running.add(context.action_id)
-            self.most_at_once = max(self.most_at_once, len(self.running))
             try:
                 await asyncio.sleep(self._script(context).delay_s(self.calls[context.action_id]))
                 return self._answer(kind, parameters, context)
