@@ -129,9 +129,9 @@ class Attempt:
 
     __slots__ = ("_limiter", "_tenant", "_tool", "_workers", "begun", "left_behind")
 
-    def __init__(self, tool: Tool | None, tenant: str | None, workers: Workers, limiter: RateLimiter) -> None:
-        """Without a tool nothing is run: an action on the state has attempts too, but makes no call."""
-        self._tool: Tool = tool  # type: ignore[assignment]
+    _tool: Tool
+
+    def __init__(self, tenant: str | None, workers: Workers, limiter: RateLimiter) -> None:
         self._tenant = tenant
         self._workers = workers
         self._limiter = limiter
@@ -140,13 +140,16 @@ class Attempt:
         self.left_behind = ""
         """What could not be stopped, in words."""
 
-    async def run(self, named: dict[str, Any], context: ToolContext | None, timeout_ms: int | None) -> Any:
+    async def run(
+        self, tool: Tool, named: dict[str, Any], context: ToolContext | None, timeout_ms: int | None
+    ) -> Any:
         """The function's own answer.
 
         Raises:
             AttemptFailed: it ran out of time.
             BaseException: whatever the tool raised.
         """
+        self._tool = tool
         if timeout_ms is None:
             return await self._enter(named, context)
         deadline = asyncio.get_running_loop().time() + timeout_ms / 1000

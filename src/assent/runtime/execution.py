@@ -386,14 +386,14 @@ class Execution(Ledger):
             started = self.now()
             self.note("action_executing", i, _attempt_words(action, number))
             changes: dict[str, JsonValue] = {}
-            attempt = Attempt(tool, self.run.tenant, self.services.workers, self.services.limiter)
+            attempt = Attempt(self.run.tenant, self.services.workers, self.services.limiter)
             try:
                 if tool is None:
                     output = self._state_output(action, changes)
                 else:
                     named = arguments(tool, action.parameters)
                     context = self._context(i, action, tool)
-                    answer = await attempt.run(named, context, _time_limit(action, tool))
+                    answer = await attempt.run(tool, named, context, _time_limit(action, tool))
                     output = checked_output(tool, answer)
             except KeyboardInterrupt:
                 raise
