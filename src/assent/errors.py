@@ -7,6 +7,17 @@
     │   ├── PolicyFileError   a policy file with a key or value that means nothing
     │   ├── ToolFileError     a file of tools that does not load
     │   └── CheckpointError   a checkpoint that is damaged or does not fit
+    ├── StorageError          what is to be kept, or was kept, cannot be reached (CLI exit code 2)
+    │   ├── StorageUnavailable    there is no such file or server, or it lets nobody in
+    │   ├── StorageReadOnly       it may be read, not written
+    │   ├── StorageFull           no space is left
+    │   ├── StorageLocked         somebody else keeps it locked
+    │   ├── StorageDamaged        it is not what was written, or not ours
+    │   └── StorageNewer          a newer version of Assent has changed its tables
+    ├── RunError              a run that cannot be started or resumed as asked (CLI exit code 2)
+    │   ├── UnknownRun        no such run is kept
+    │   ├── RunExists         its id is taken
+    │   └── RunHeld           another process is at work on it
     ├── UsageError            the API was called in a way that cannot work
     │   ├── UnknownTool       a name the registry does not hold
     │   ├── UnknownSession    a session that was never opened, or is closed
@@ -85,6 +96,83 @@ class CheckpointError(InputError):
     """A checkpoint that is damaged, or names what this runtime does not have."""
 
     code = "input.checkpoint"
+
+
+class StorageError(AssentError):
+    """Something durable cannot be reached; what was not acknowledged is not there, even in part."""
+
+    code = "storage"
+    concerns_all = False
+    """Whether whatever else is tried now would fail in the same way."""
+
+    def __init__(self, name: str, problem: str, fix: str) -> None:
+        self.name = name
+        """The file, or the server's URL without its password."""
+        super().__init__(f"The database {name} {problem}. {fix}")
+
+
+class StorageUnavailable(StorageError):
+    """There is no such file or server, or it does not let us in."""
+
+    code = "storage.unavailable"
+    concerns_all = True
+
+
+class StorageReadOnly(StorageError):
+    """It may be read, not written."""
+
+    code = "storage.read_only"
+    concerns_all = True
+
+
+class StorageFull(StorageError):
+    """No space is left. A smaller piece of work may still fit."""
+
+    code = "storage.full"
+
+
+class StorageLocked(StorageError):
+    """Somebody else keeps it locked."""
+
+    code = "storage.locked"
+    concerns_all = True
+
+
+class StorageDamaged(StorageError):
+    """It is not what was written there, or it never was ours."""
+
+    code = "storage.damaged"
+
+
+class StorageNewer(StorageError):
+    """Its tables are those of a newer version."""
+
+    code = "storage.newer"
+    concerns_all = True
+
+
+class RunError(AssentError):
+    """A run that cannot be started or resumed as asked."""
+
+    code = "run"
+
+
+class UnknownRun(RunError):
+    """No such run is kept."""
+
+    code = "run.unknown"
+
+
+class RunExists(RunError):
+    """The id is that of an earlier run."""
+
+    code = "run.exists"
+
+
+class RunHeld(RunError):
+    """Another process is at work on the run."""
+
+    code = "run.held"
 
 
 class UsageError(AssentError):

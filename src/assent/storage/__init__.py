@@ -1,0 +1,1 @@
+"""Where durable things are kept: connections, transactions and migrations, and nothing of what they mean."""

@@ -1,0 +1,92 @@
+"""A database as the stores see it: work goes in, and comes back done or not done at all.
+
+Keep true:
+1. Work of one process is committed in the order in which it was handed in.
+2. A future that has a value stands for something on disk; one that has an error, for something that is not.
+3. No domain: a store brings its own statements, written once for SQLite and Postgres.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import TypeVar
+
+from assent.errors import UsageError
+from assent.storage.transaction import Link, Transaction
+from assent.storage.writer import Writer
+
+T = TypeVar("T")
+
+
+class Database:
+    """One file or one server, shared by all stores of a process. Safe to use from any thread."""
+
+    def __init__(self, connect: Callable[[bool], Link]) -> None:
+        """`connect` makes a link; it is told whether that is for writing."""
+        self._connect = connect
+        link = connect(True)
+        self.name = link.name
+        self._writer = Writer(link)
+        self._reader: Link | None = None
+        self._reading = threading.Lock()
+        self._pid = os.getpid()
+        self._closed = False
+
+    def write(self, work: Callable[[Transaction], T], *, durable: bool = True) -> Future[T]:
+        """Do `work` in a transaction, together with whatever else waits; the future ends when it is on disk.
+
+        Work may be done a second time from the start, if something beside it failed: it must have no effect
+        but its statements. Without `durable` a loss of power may undo it; the death of the process may not.
+        """
+        self._check()
+        return self._writer.submit(work, durable)
+
+    def read(self, work: Callable[[Transaction], T]) -> T:
+        """Do `work`, which only reads, on one consistent view of everything committed so far.
+
+        Raises:
+            StorageError: it cannot be read.
+        """
+        self._check()
+        with self._reading:
+            for last in (False, True):
+                if self._reader is None:
+                    self._reader = self._connect(False)
+                try:
+                    return work(self._reader.begin(durable=False, writes=False))
+                except Exception as error:
+                    explained = self._reader.explain(error)
+                    if explained is error:
+                        raise
+                    if last or self._reader.recover(error) is None:
+                        raise explained from error
+                finally:
+                    self._reader.rollback()
+            raise AssertionError  # Not reached: the second try returns or raises.
+
+    def _check(self) -> None:
+        if self._closed:
+            raise UsageError(f"The database {self.name} has been closed. Open it again with open_database().")
+        if os.getpid() != self._pid:
+            raise UsageError(
+                f"The database {self.name} was opened in another process. Open it again after a fork."
+            )
+
+    def close(self) -> None:
+        """Finish what was handed in, and let go of the file or server. Closing twice is fine."""
+        if self._closed or os.getpid() != self._pid:
+            return
+        self._closed = True
+        self._writer.close()
+        with self._reading:
+            if self._reader is not None:
+                self._reader.close()
+
+    def __enter__(self) -> Database:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()

@@ -1,0 +1,98 @@
+"""Which database: the one that is named, else the project's, else the person's.
+
+Keep true:
+1. Looking makes nothing: a folder or file comes into being only when something is to be kept.
+2. A name with a password in it is never repeated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from assent.errors import StorageUnavailable, UsageError
+from assent.storage.database import Database
+from assent.storage.transaction import Link
+
+FILE_NAME = "assent.db"
+_FOLDER = ".assent"
+_POSTGRES = ("postgres://", "postgresql://")
+
+
+def default_url(environment: Mapping[str, str], start: Path) -> str:
+    """Where things are kept when nobody says: ASSENT_DB, the nearest `.assent` folder above `start`, or the
+    person's own data folder."""
+    named = environment.get("ASSENT_DB")
+    if named:
+        return named
+    project = project_folder(start)
+    folder = project / "data" if project is not None else user_folder(environment)
+    return str(folder / FILE_NAME)
+
+
+def project_folder(start: Path) -> Path | None:
+    """The nearest `.assent` folder at or above `start`."""
+    here = start.absolute()
+    for folder in (here, *here.parents):
+        if (folder / _FOLDER).is_dir():
+            return folder / _FOLDER
+    return None
+
+
+def user_folder(environment: Mapping[str, str]) -> Path:
+    """Where this person's things are kept outside any project."""
+    base = environment.get("XDG_DATA_HOME")
+    if base and Path(base).is_absolute():
+        return Path(base) / "assent"
+    home = environment.get("HOME")
+    return (Path(home) if home else Path.home()) / ".local" / "share" / "assent"
+
+
+def open_database(url: str, *, create: bool = True) -> Database:
+    """The database behind a URL: `postgresql://...`, `sqlite:///FILE`, or just the path of a file.
+
+    With `create` a file that is not there is made, private to its owner, in a private folder.
+
+    Raises:
+        StorageError: it cannot be opened; says why and what to do.
+        UsageError: the URL names no kind of database that is known.
+    """
+    if url.startswith(_POSTGRES):
+        from assent.storage.postgres import PostgresLink
+
+        return Database(lambda writes: PostgresLink(url, writes=writes))
+    path = sqlite_path(url)
+
+    def connect(writes: bool) -> Link:
+        from assent.storage.sqlite import SqliteLink
+
+        return SqliteLink(path, writes=writes, create=create and writes)
+
+    return Database(connect)
+
+
+def sqlite_path(url: str) -> Path:
+    """The file that a URL or a plain path names.
+
+    Raises:
+        UsageError: it names none.
+    """
+    if "\0" in url:
+        raise StorageUnavailable(repr(url), "has a null character in its name", "Name another file.")
+    scheme, colon, _ = url.partition(":")
+    if not colon or "/" in scheme or "." in scheme:
+        if not url:
+            raise UsageError("The database has an empty name. Name a file or a postgresql:// URL.")
+        return Path(url).expanduser()
+    if scheme != "sqlite":
+        raise UsageError(
+            f"'{scheme}:' is no kind of database. Use a path, sqlite:///FILE or postgresql://HOST/NAME."
+        )
+    parts = urlsplit(url)
+    path = unquote(parts.path)
+    if parts.netloc or not path or path == "/" or path == ":memory:":
+        raise UsageError(
+            f"'{url}' names no file. Write a path, sqlite:///absolute/path.db or sqlite:relative/path.db."
+        )
+    return Path(path)

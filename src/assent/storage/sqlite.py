@@ -1,0 +1,238 @@
+"""SQLite through the standard library: one file, write-ahead log, readers never wait for the writer.
+
+Keep true:
+1. The file and what lies beside it are for their owner alone, from the first byte.
+2. Every error of SQLite's that a person can meet has words of ours.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import stat
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Literal, TypeVar
+
+from assent.errors import (
+    StorageDamaged,
+    StorageError,
+    StorageFull,
+    StorageLocked,
+    StorageReadOnly,
+    StorageUnavailable,
+)
+from assent.storage.transaction import Dialect, Rows, Transaction, Value
+
+T = TypeVar("T")
+
+BUSY_TIMEOUT_S = 10.0
+_OUR_ID = 0x41535354
+"""What SQLite keeps in the file's head to say whose it is."""
+
+_OWN_WORDS: dict[str, tuple[type[StorageError], str, str]] = {
+    "SQLITE_FULL": (StorageFull, "has no space left to grow", "Free some space on its disk, then go on."),
+    "SQLITE_READONLY": (
+        StorageReadOnly,
+        "may be read but not written",
+        "Change its permissions and those of its folder, or name another with --db or ASSENT_DB.",
+    ),
+    "SQLITE_BUSY": (
+        StorageLocked,
+        f"stays locked by another process (waited {BUSY_TIMEOUT_S:g} s)",
+        "Wait for that process or end it, then try again.",
+    ),
+    "SQLITE_CANTOPEN": (
+        StorageUnavailable,
+        "cannot be opened",
+        "Check the path, its folder and their permissions, or name another with --db or ASSENT_DB.",
+    ),
+    "SQLITE_PERM": (
+        StorageUnavailable,
+        "may not be opened",
+        "Check its permissions, or name another with --db or ASSENT_DB.",
+    ),
+    "SQLITE_CORRUPT": (
+        StorageDamaged,
+        "is damaged",
+        "Move it and its -wal and -shm files away; a new one is made. What it held may be saved with "
+        "`sqlite3 FILE .recover`.",
+    ),
+    "SQLITE_NOTADB": (
+        StorageDamaged,
+        "is no SQLite file, or its beginning is damaged",
+        "Move it away, or name another with --db or ASSENT_DB.",
+    ),
+    "SQLITE_IOERR": (
+        StorageUnavailable,
+        "cannot be read or written: the system reports an input/output error",
+        "Look at the disk; nothing that was not acknowledged has been kept.",
+    ),
+}
+_OWN_WORDS["SQLITE_LOCKED"] = _OWN_WORDS["SQLITE_BUSY"]
+_OWN_WORDS["SQLITE_PROTOCOL"] = _OWN_WORDS["SQLITE_BUSY"]
+_OWN_WORDS["SQLITE_AUTH"] = _OWN_WORDS["SQLITE_PERM"]
+
+
+class _SqliteTransaction(Transaction):
+    dialect: Dialect = "sqlite"
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        super().__init__()
+        self._connection = connection
+
+    def execute(self, sql: str, values: Sequence[Value] = ()) -> Rows:
+        return self._connection.execute(sql, values).fetchall()
+
+    def insert(self, table: str, columns: Sequence[str], rows: Sequence[Sequence[Value]]) -> None:
+        marks = ", ".join("?" * len(columns))
+        self._connection.executemany(f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({marks})", rows)
+
+    def now(self) -> float:
+        return time.time()
+
+    def lock_schema(self) -> None:
+        # A transaction that writes is the only one there is.
+        return
+
+    def has_table(self, name: str) -> bool:
+        return bool(self.execute("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?", (name,)))
+
+
+class SqliteLink:
+    """One connection to one file."""
+
+    def __init__(self, path: Path, *, writes: bool, create: bool = True) -> None:
+        """Opens the file, and makes it and its folder where `create` says so.
+
+        Raises:
+            StorageError: it cannot be used.
+        """
+        self.name = str(path)
+        self._path = path
+        self._synchronous: Literal["FULL", "NORMAL"] | None = None
+        self._connection: sqlite3.Connection | None = None
+        try:
+            if create:
+                _make_private(path)
+            elif not path.exists():
+                raise StorageUnavailable(
+                    self.name,
+                    "does not exist",
+                    "Nothing has been recorded there yet; check --db and ASSENT_DB.",
+                )
+            self._connection = self._open(writes)
+        except sqlite3.Error as error:
+            self.close()
+            raise self.explain(error) from error
+        except (OSError, ValueError) as error:
+            # ValueError: a path with a null character in it.
+            words = getattr(error, "strerror", None) or error
+            raise StorageUnavailable(
+                self.name,
+                f"cannot be opened: {words}",
+                "Check the path and its permissions, or name another with --db or ASSENT_DB.",
+            ) from error
+        except StorageError:
+            self.close()
+            raise
+
+    def _open(self, writes: bool) -> sqlite3.Connection:
+        if self._path.is_dir():
+            raise StorageUnavailable(self.name, "is a folder", "Name a file in it, such as assent.db.")
+        uri = self._path.absolute().as_uri()
+        connection = self._connection = sqlite3.connect(
+            f"{uri}?mode=rw", uri=True, timeout=BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False
+        )
+        if not writes:
+            connection.execute("PRAGMA query_only = 1")
+            return connection
+        owner = connection.execute("PRAGMA application_id").fetchone()[0]
+        if owner != _OUR_ID:
+            # Asked again after the tables: another process may be making the file ours at this moment.
+            has_tables = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
+            if has_tables and connection.execute("PRAGMA application_id").fetchone()[0] != _OUR_ID:
+                raise StorageDamaged(
+                    self.name, "belongs to another program", "Name another file with --db or ASSENT_DB."
+                )
+        self._use_wal(connection)
+        if owner != _OUR_ID:
+            _patiently(lambda: connection.execute(f"PRAGMA application_id = {_OUR_ID}"))
+        return connection
+
+    def _use_wal(self, connection: sqlite3.Connection) -> None:
+        # The change from another mode needs the file alone, and SQLite does not wait for that by itself.
+        mode = _patiently(lambda: connection.execute("PRAGMA journal_mode = WAL").fetchone()[0])
+        if mode != "wal":
+            raise StorageUnavailable(
+                self.name,
+                f"lies on a file system without shared memory (journal mode '{mode}')",
+                "Name a file on a local disk with --db or ASSENT_DB.",
+            )
+
+    def begin(self, *, durable: bool, writes: bool = True) -> Transaction:
+        """Start a transaction."""
+        connection = self._connection
+        assert connection is not None
+        if writes:
+            wanted: Literal["FULL", "NORMAL"] = "FULL" if durable else "NORMAL"
+            if wanted != self._synchronous:
+                connection.execute(f"PRAGMA synchronous = {wanted}")
+                self._synchronous = wanted
+        connection.execute("BEGIN IMMEDIATE" if writes else "BEGIN")
+        return _SqliteTransaction(connection)
+
+    def commit(self) -> None:
+        """Put it on disk."""
+        assert self._connection is not None
+        self._connection.execute("COMMIT")
+
+    def rollback(self) -> None:
+        """Take back what is open."""
+        if self._connection is not None and self._connection.in_transaction:
+            with suppress(sqlite3.Error):
+                self._connection.execute("ROLLBACK")
+
+    def recover(self, error: Exception) -> bool | None:
+        """A file does not come back by being asked again."""
+        return None
+
+    def explain(self, error: Exception) -> Exception:
+        """The error in our own words."""
+        if isinstance(error, sqlite3.Error):
+            name = getattr(error, "sqlite_errorname", "") or ""
+            for known, (kind, problem, fix) in _OWN_WORDS.items():
+                if name == known or name.startswith(known + "_"):
+                    return kind(self.name, problem, fix)
+            return StorageError(self.name, f"answered with an error: {error}", "Is it what you meant to use?")
+        return error
+
+    def close(self) -> None:
+        """Let go of the file."""
+        if self._connection is not None:
+            with suppress(sqlite3.Error):
+                self._connection.close()
+
+
+def _patiently(do: Callable[[], T]) -> T:
+    """Do something for which SQLite does not wait by itself, until it works or time is up."""
+    until = time.monotonic() + BUSY_TIMEOUT_S
+    while True:
+        try:
+            return do()
+        except sqlite3.OperationalError as error:
+            if "locked" not in str(error) or time.monotonic() > until:
+                raise
+        time.sleep(0.01)
+
+
+def _make_private(path: Path) -> None:
+    """The file, empty and private, if it is not there; and its folder."""
+    if path.exists():
+        return
+    if not path.parent.exists():
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    with suppress(FileExistsError):
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, stat.S_IRUSR | stat.S_IWUSR))
