@@ -10,6 +10,7 @@ Keep true:
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Any
 
@@ -127,11 +128,19 @@ def checked_output(tool: Tool, value: Any) -> JsonValue:
 class Attempt:
     """One attempt that needs a time limit, a turn or a thread."""
 
-    __slots__ = ("_limiter", "_tenant", "_tool", "_workers", "begun", "left_behind")
+    __slots__ = ("_before", "_limiter", "_tenant", "_tool", "_workers", "begun", "left_behind")
 
     _tool: Tool
 
-    def __init__(self, tenant: str | None, workers: Workers, limiter: RateLimiter) -> None:
+    def __init__(
+        self,
+        tenant: str | None,
+        workers: Workers,
+        limiter: RateLimiter,
+        before: Callable[[], Awaitable[None]] | None = None,
+    ) -> None:
+        """`before` is awaited as the last thing before the tool is entered; its time does not count."""
+        self._before = before
         self._tenant = tenant
         self._workers = workers
         self._limiter = limiter
@@ -150,28 +159,28 @@ class Attempt:
             BaseException: whatever the tool raised.
         """
         self._tool = tool
-        if timeout_ms is None:
-            return await self._enter(named, context)
-        deadline = asyncio.get_running_loop().time() + timeout_ms / 1000
-        if self._tool.schema.rate_limit is not None:
+        loop = asyncio.get_running_loop()
+        deadline = None if timeout_ms is None else loop.time() + timeout_ms / 1000
+        if tool.schema.rate_limit is not None:
             try:
                 async with asyncio.timeout_at(deadline):
-                    await self._wait_turn(self._tool.schema)
+                    await self._wait_turn(tool.schema)
             except TimeoutError:
+                assert timeout_ms is not None
                 raise _timed_out(timeout_ms, begun=False) from None
-        if self._tool.is_async:
+        if self._before is not None:
+            since = loop.time()
+            await self._before()
+            deadline = None if deadline is None else deadline + loop.time() - since
+        if not tool.is_async and (deadline is not None or not tool.cheap):
+            # Also a cheap function: only outside our own thread can its time be limited.
+            return await self._enter_thread(named, context, deadline, timeout_ms)
+        if deadline is not None:
+            assert timeout_ms is not None
             return await self._enter_task(named, context, deadline, timeout_ms)
-        # Also a cheap function: only outside our own thread can its time be limited.
-        return await self._enter_thread(named, context, deadline, timeout_ms)
-
-    async def _enter(self, named: dict[str, Any], context: ToolContext | None) -> Any:
-        if self._tool.schema.rate_limit is not None:
-            await self._wait_turn(self._tool.schema)
-        if not self._tool.is_async and not self._tool.cheap:
-            return await self._enter_thread(named, context, None, None)
-        self.begun = self._tool.fn is not None
-        answer = call(self._tool, named, context)
-        return await answer if self._tool.is_async else answer
+        self.begun = tool.fn is not None
+        answer = call(tool, named, context)
+        return await answer if tool.is_async else answer
 
     async def _wait_turn(self, schema: ToolSchema) -> None:
         assert schema.rate_limit is not None

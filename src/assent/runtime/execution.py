@@ -6,7 +6,7 @@ neither a task nor a coroutine.
 
 Keep true:
 1. Gates come first: an earlier answer never walks around a policy.
-2. Only `_write` changes the state, always under this proposal's unit, so that all of it can be undone.
+2. Only `write` changes the state, always under this proposal's unit, so that all of it can be undone.
 3. An attempt of unknown outcome is made again only if the tool says that it may be.
 """
 
@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine
+from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
@@ -37,7 +38,10 @@ from assent.runtime.calls import (
     stop_tasks,
 )
 from assent.runtime.guards.idempotency import Answer, AnswerPage, CallKey, call_key
+from assent.runtime.journal import Beginning, key_of, undo_key_of
 from assent.runtime.ledger import NOTHING, Ledger, RunInfo, Stop
+from assent.runtime.notes import HoldLost, Notes
+from assent.runtime.resume import VersionsThen
 from assent.state.store import ReadOnly
 from assent.tools.context import Cancel, ToolContext
 from assent.tools.tool import Tool
@@ -55,7 +59,6 @@ class Execution(Ledger):
 
     __slots__ = (
         "_allowance",
-        "_attempt",
         "_cancel",
         "_find_tool",
         "_first_attempt",
@@ -64,10 +67,13 @@ class Execution(Ledger):
         "_judge",
         "_learns",
         "_needs",
+        "_notes",
         "_references",
+        "_undo_keys",
         "_view",
         "before",
         "page",
+        "plan",
         "retries",
         "state",
         "tool_calls",
@@ -83,7 +89,9 @@ class Execution(Ledger):
         run: RunInfo,
         allowance: Allowance,
         attempt: int,
+        notes: Notes | None = None,
     ) -> None:
+        """`attempt` is the number of the plan in its run; `notes` are kept so that it can be resumed."""
         super().__init__(services, proposal, graph, run, attempt)
         self.tool_calls = 0
         self.retries = 0
@@ -103,12 +111,20 @@ class Execution(Ledger):
         self._has_budget = allowance.budget is not None
         self._learns = services.trajectories is not None
         self._allowance = allowance
-        self._attempt = attempt
+        self.plan = attempt
+        self._notes = notes
+        self._undo_keys: dict[int, str] = {}
         self._first_attempt: dict[str | None, dict[str, JsonValue]] = {}
         """What is said of a first attempt, by tool: the same words every time, so made once."""
 
+    def count_versions_from(self, beginning: Beginning) -> None:
+        """Compare assumptions about versions with the counting of the time when the run began."""
+        self._view.version_of = VersionsThen(beginning, self.services.state, self.state)
+
     def start(self, i: int) -> Coroutine[Any, Any, None] | None:
         """Begin an action. What is returned, if anything, must be awaited for it to end."""
+        if self._notes is not None and self.results[i] is not None:
+            return None  # It ended before the run was broken off.
         action = self.actions[i]
         cancel = self._cancel
         if cancel is not None and cancel.requested:
@@ -122,14 +138,18 @@ class Execution(Ledger):
                 return None
         return self._proceed(i, action)
 
-    async def run_aside(self, action: Action) -> ActionResult:
-        """Run an action that is not in the schedule: through the gates, but whatever stopped the plan."""
+    async def run_aside(self, action: Action, owner: int) -> ActionResult:
+        """Run what takes `owner` back: through the gates, but whatever stopped the plan."""
         i = len(self.actions)
         self.actions.append(action)
         self.status.append(None)
         self.results.append(None)
         self.tools.append(None)
-        waiting = self._proceed(i, action)
+        self._undo_keys[i] = undo_key_of(self.plan, owner)
+        if self._notes is not None and self._notes.recall_undo(self, i, owner):
+            waiting = None
+        else:
+            waiting = self._proceed(i, action)
         if waiting is not None:
             await self._until_hard_cancel(i, waiting)
         result = self.results[i]
@@ -177,8 +197,8 @@ class Execution(Ledger):
             self._gate.note_admitted(action)
         span_id = self.span_of(i)
         self.record("action_validated", action.id, span_id, NOTHING, now)
-        if self._learns and not aside:
-            self._keep_before(i)
+        if self._learns:
+            self.keep_before(i)
         key: CallKey | None = None
         if tool is not None and not aside and (action.idempotent or tool.schema.cache_ttl_secs is not None):
             key = self._key(action, tool)
@@ -192,7 +212,9 @@ class Execution(Ledger):
         if self._has_budget and not aside and not self._reserve(i, is_tool_call=tool is not None):
             self._release(key)
             return None
-        if tool is None or (tool.is_direct and action.timeout_ms is None):
+        if tool is None or (
+            tool.is_direct and action.timeout_ms is None and (self._notes is None or tool.schema.repeatable)
+        ):
             return self._attempt_now(i, action, tool, key, now, span_id)
         return self._attempts(i, action, tool, key)
 
@@ -222,7 +244,7 @@ class Execution(Ledger):
         key = action.parameters["key"]
         if action.type == "state_write":
             value = action.parameters.get("value")
-            self._write(action, key, value)
+            self.write(action, key, value)
             changes[key] = value
             return "written: " + key
         actual = self.state.get(key)
@@ -235,10 +257,14 @@ class Execution(Ledger):
             )
         return {"asserted": key, "value": actual}
 
-    def _write(self, action: Action, key: str, value: JsonValue) -> None:
+    def write(self, action: Action, key: str, value: JsonValue) -> None:
+        """Change the state, so that it can be undone."""
         self.state.set(key, value, action_id=action.id, unit=self.unit)
 
-    def _keep_before(self, i: int) -> None:
+    def keep_before(self, i: int) -> None:
+        """Remember the state that the action finds, if somebody learns from it."""
+        if not self._learns or i >= self.size:
+            return
         reads, writes = self.graph.touched[i]
         keys = [
             k for k in dict.fromkeys((*reads, *writes)) if not k.startswith("\0") and self.state.exists(k)
@@ -268,13 +294,13 @@ class Execution(Ledger):
             held_back = self.page.lasting.get(key)
             cached = self.services.cache.get(key) if held_back is None else (copy_json(held_back[0]),)
             if cached is not None:
-                self.succeed(i, action, cached[0], now, self._effects(action, {}), cached=True)
+                self.succeed(i, action, cached[0], now, self.effects(action, {}), cached=True)
                 return True
         return False
 
     def _deduplicate(self, i: int, action: Action, answer: Answer) -> None:
         self.note("action_deduplicated", i, {"of": answer.action_id})
-        self.succeed(i, action, copy_json(answer.output), 0.0, self._effects(action, {}), cached=True)
+        self.succeed(i, action, copy_json(answer.output), 0.0, self.effects(action, {}), cached=True)
 
     async def _follow(self, i: int, action: Action, tool: Tool, key: CallKey) -> None:
         """Wait for an equal call in flight; run it ourselves if that one fails."""
@@ -376,7 +402,8 @@ class Execution(Ledger):
     ) -> None:
         """Attempts, until one succeeds or none is left; `failure` is that of a first one already made."""
         first = self.now()
-        number = 0 if failure is None else 1
+        notes = self._notes if tool is not None and not tool.schema.repeatable else None
+        number = (notes.attempts_made(i) if notes is not None else 0) if failure is None else 1
         called = failure is not None
         while True:
             if failure is not None and not await self._wait_before(i, action, number + 1, failure):
@@ -386,7 +413,8 @@ class Execution(Ledger):
             started = self.now()
             self.note("action_executing", i, _attempt_words(action, number))
             changes: dict[str, JsonValue] = {}
-            attempt = Attempt(self.run.tenant, self.services.workers, self.services.limiter)
+            before = None if notes is None else partial(notes.about_to_call, i, number)
+            attempt = Attempt(self.run.tenant, self.services.workers, self.services.limiter, before)
             try:
                 if tool is None:
                     output = self._state_output(action, changes)
@@ -395,7 +423,7 @@ class Execution(Ledger):
                     context = self._context(i, action, tool)
                     answer = await attempt.run(tool, named, context, _time_limit(action, tool))
                     output = checked_output(tool, answer)
-            except KeyboardInterrupt:
+            except (KeyboardInterrupt, HoldLost):
                 raise
             except BaseException as error:
                 self.tool_calls += attempt.begun and not called
@@ -412,6 +440,8 @@ class Execution(Ledger):
             if not self._may_retry(action, number, failure, tool):
                 self._give_up(i, action, failure, number, tool, key, first)
                 return
+            if notes is not None:
+                notes.tried(i, number)
 
     def _context(self, i: int, action: Action, tool: Tool) -> ToolContext | None:
         """What the tool gets to know about its call, if it asks."""
@@ -422,9 +452,13 @@ class Execution(Ledger):
             run_id=self.run.run_id,
             tenant=self.run.tenant,
             cancel=self.run.cancel or Cancel(),
-            idempotency_key=f"{self.run.run_id}-{self._attempt}-{i}",
+            idempotency_key=f"{self.run.run_id}-{self.key(i)}",
             on_spend=self._allowance.spend,
         )
+
+    def key(self, i: int) -> str:
+        """What names this call in its run, also after a restart."""
+        return self._undo_keys.get(i) or key_of(self.plan, i)
 
     def _may_retry(self, action: Action, made: int, failure: AttemptFailed, tool: Tool | None) -> bool:
         if action.failure_behavior != "retry" or made > action.max_retries or not failure.retry:
@@ -466,7 +500,7 @@ class Execution(Ledger):
         if self.results[i] is not None:
             return  # It was given up on, and answers late.
         if action.expected_effects:
-            changes = self._effects(action, dict(changes))
+            changes = self.effects(action, dict(changes))
         if key is not None:
             assert tool is not None
             self.page.end(key, Answer(action.id, output) if deduplicates(action, tool) else None)
@@ -478,10 +512,10 @@ class Execution(Ledger):
                     self.page.lasting[key] = (copy_json(output), ttl_s)
         self.succeed(i, action, output, started, changes)
 
-    def _effects(self, action: Action, changes: dict[str, JsonValue]) -> dict[str, JsonValue]:
+    def effects(self, action: Action, changes: dict[str, JsonValue]) -> dict[str, JsonValue]:
         """Write what the plan expects of the action; returns `changes` with it."""
         for name, value in action.expected_effects.items():
-            self._write(action, name, value)
+            self.write(action, name, value)
             changes[name] = value
         return changes
 

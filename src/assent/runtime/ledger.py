@@ -8,6 +8,7 @@ Keep true:
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import UTC, datetime
 from time import perf_counter, time
 from typing import TYPE_CHECKING, Literal, NamedTuple
@@ -33,6 +34,7 @@ _DID_NOT_SUCCEED: dict[str, str] = {
     "skipped": "was skipped",
     "unknown": "has an unknown outcome",
 }
+_ABORTS: dict[str, str] = {**_DID_NOT_SUCCEED, "unknown": "ended with an unknown outcome"}
 _SUFFIXES: list[str] = []
 """Positions in hexadecimal, made once: spelling a number costs more than the rest of an event."""
 
@@ -78,6 +80,7 @@ class Ledger:
         "answered",
         "finished",
         "graph",
+        "on_end",
         "proposal",
         "record",
         "results",
@@ -109,6 +112,8 @@ class Ledger:
         self.answered: set[int] = set()
         """Of these, the ones answered from memory: their effect is not this plan's to undo."""
         self.stop: Stop | None = None
+        self.on_end: Callable[[int], None] | None = None
+        """Told of every ending that is one for good, if somebody keeps them."""
         self.record = services.events.recorder(run.run_id, proposal.id, run.trace_id, run.tenant)
         self._epoch = time() - perf_counter()
         self._span_prefix = f"{int(run.trace_id[:8], 16) + attempt & 0xFFFFFFFF:08x}"
@@ -171,6 +176,8 @@ class Ledger:
             duration_ms=duration_ms,
             timestamp=self._stamp,
         )
+        if self.on_end is not None:
+            self.on_end(i)
 
     def fail(
         self, i: int, action: Action, failure: AttemptFailed, attempts: int, tool: Tool | None, started: float
@@ -190,9 +197,7 @@ class Ledger:
         if status == "skipped":
             self.note("action_skipped", i, {"error": failure.error})
         self._end(i, status, failure.error, (self.now() - started) * 1000)
-        if action.failure_behavior == "abort":
-            verb = "ended with an unknown outcome" if unknown else "failed"
-            self.abort(f"action '{action.id}' {verb}: {failure.error}")
+        self.conclude(i)
 
     def reject(self, i: int, action: Action, is_policy: bool, error: str) -> None:
         """A gate said no."""
@@ -201,8 +206,15 @@ class Ledger:
             data["tool"] = action.tool
         self.note("policy_violation" if is_policy else "action_rejected", i, data)
         self._end(i, "rejected", error)
-        if action.failure_behavior == "abort":
-            self.abort(f"action '{action.id}' was rejected: {error}")
+        self.conclude(i)
+
+    def conclude(self, i: int) -> None:
+        """An action has ended without success, and for good: what that means for the plan."""
+        if self.on_end is not None:
+            self.on_end(i)
+        action, result = self.actions[i], self.results[i]
+        if action.failure_behavior == "abort" and result is not None:
+            self.abort(f"action '{action.id}' {_ABORTS[result.status]}: {result.error}")
 
     def refuse(self, i: int, error: str) -> None:
         """The proposal is refused whole."""
@@ -244,12 +256,21 @@ class Ledger:
         self.note("action_unknown", i, data)
         self._end(i, "unknown", error)
 
+    def wait(self, i: int, error: str) -> None:
+        """The action's outcome is not known, and nothing goes on before that is decided."""
+        self.note("action_unknown", i, {"error": error, "tool": self.actions[i].tool})
+        self._end(i, "unknown", error)
+
+    def leave(self, i: int) -> None:
+        """The plan waits, and the action with it."""
+        self._end(i, "proposed", None)
+
     def leave_behind(self, i: int) -> None:
         """End an action whose task would not stop."""
         if self.results[i] is None:
             self.stopped(i, self.actions[i], self.tools[i], begun=True, left_behind=HUNG_TASK)
 
-    def _end(self, i: int, status: Status, error: str, duration_ms: float | None = None) -> None:
+    def _end(self, i: int, status: Status, error: str | None, duration_ms: float | None = None) -> None:
         self.status[i] = status
         self._restamp(self.now())
         self.results[i] = ActionResult(

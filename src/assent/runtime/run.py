@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from time import perf_counter
 from typing import NamedTuple
 
 import msgspec
 
-from assent.errors import DecodeError
+from assent.errors import DecodeError, StorageError
 from assent.ir.codec import decode_proposal
 from assent.ir.graph import Graph
 from assent.ir.json_value import JsonValue
@@ -28,13 +28,35 @@ from assent.ir.result import (
     ProposalResult,
     Waiting,
 )
-from assent.policy.budget import Allowance
+from assent.policy.budget import Allowance, CostBudget
 from assent.policy.gate import Gate
 from assent.runtime.calls import words_of
 from assent.runtime.execution import Execution
+from assent.runtime.journal import (
+    Beginning,
+    Choice,
+    Decision,
+    Journal,
+    Replaced,
+    Replay,
+    RunJournal,
+    RunRecord,
+    Taken,
+    parse_key,
+)
 from assent.runtime.ledger import RunInfo
+from assent.runtime.notes import HoldLost, Notes
 from assent.runtime.replan import FailedAction, ReplanCallback, ReplanConfig, ReplanContext
+from assent.runtime.resume import (
+    IN_FLIGHT,
+    beginning_of,
+    decisions,
+    names_in_flight,
+    proposal_of,
+    restore,
+)
 from assent.runtime.schedule import Schedule, Scheduler
+from assent.runtime.scope import Scope
 from assent.runtime.services import Services
 from assent.runtime.trajectory import Trajectory, TrajectoryOutcome, TrajectoryStep, reward_of
 from assent.runtime.undo import undo
@@ -52,6 +74,14 @@ class Settings(NamedTuple):
     max_concurrency: int
     replan: ReplanCallback | None
     replan_config: ReplanConfig
+    journal: Journal | None = None
+
+
+class Request(NamedTuple):
+    """On whose behalf a run is made, and how far it may go: kept with it."""
+
+    scope: Scope | None = None
+    budget: CostBudget | None = None
 
 
 class Run:
@@ -65,6 +95,7 @@ class Run:
         info: RunInfo,
         allowance: Allowance,
         check: Callable[[Proposal], Report],
+        request: Request,
     ) -> None:
         """`check` verifies a replanned proposal before it is executed."""
         self._services = services
@@ -79,22 +110,88 @@ class Run:
         self._waiting: list[Waiting] = []
         self._attempt = 0
         self._execution: Execution | None = None
+        self._request = request
+        self._journal: RunJournal | None = None
+        self._replay = Replay()
+        self._beginning = Beginning()
 
     async def execute(self, proposal: Proposal, *, must_succeed: bool = False) -> ProposalResult:
         """Run the proposal, and ask for others while it fails and replans are left.
 
         With `must_succeed` anything short of success is undone like an abort.
         """
+        try:
+            result = await self._all(proposal, must_succeed)
+        except HoldLost as lost:
+            raise lost.error from None
+        except BaseException:
+            if self._journal is not None:
+                self._journal.release()
+            raise
+        self._services.events.flush()
+        await self._keep(result)
+        await self._services.events.settle()
+        return result
+
+    async def resume(self, taken: Taken, decide: Mapping[str, Decision | Choice]) -> ProposalResult:
+        """Go on with a run that was broken off, or say what it waits for.
+
+        Raises:
+            UsageError: a decision is about nothing that is in flight; nothing has changed then.
+        """
+        record, self._journal, self._replay = taken.record, taken.journal, Replay(taken.notes)
+        try:
+            names = names_in_flight(record, self._replay)
+            decided = decisions(decide, names, record.run_id)
+            for note in decided:
+                self._journal.note(note)
+                self._replay.fold(note)
+            await self._journal.settle()
+        except BaseException:
+            self._journal.release()
+            raise
+        called = {key: name for name, key in names.items()}
+        self.emit(
+            "run_resumed",
+            record.proposal.id,
+            {
+                "completed": len(self._replay.ended),
+                "unknown": [called[key] for key in self._replay.in_flight],
+                "decided": {called[d.key]: d.decision.choice for d in decided},
+            },
+        )
+        state = self._services.state.scoped(self._info.tenant)
+        self._beginning = record.beginning
+        restore(record.beginning, state)
+        if not self._replay.in_flight:
+            return await self.execute(record.proposal, must_succeed=record.must_succeed)
+        result = self._wait(record, called)
+        await self._keep(result)
+        await self._services.events.settle()
+        return result
+
+    async def _all(self, proposal: Proposal, must_succeed: bool) -> ProposalResult:
+        """Run the plan and those that replace it."""
         result = await self._once(proposal, must_succeed)
         asked = 0
         rejections: list[str] = []
         gave_up = False
-        while not gave_up and self._wants_replan(result) and asked < self._settings.replan_config.max_replans:
-            asked += 1
-            answer, gave_up = await self._ask(proposal, result, asked, rejections)
+        while not gave_up:
+            known = self._replay.plans.get(self._attempt + 1)
+            if known is not None:
+                # It was brought before the run was broken off.
+                asked = known.asked
+                answer: Proposal | None = known.proposal
+                self._beginning = known.beginning
+                restore(known.beginning, self._services.state.scoped(self._info.tenant))
+            elif self._wants_replan(result) and asked < self._settings.replan_config.max_replans:
+                asked += 1
+                answer, gave_up = await self._ask(proposal, result, asked, rejections)
+            else:
+                break
             if answer is not None:
                 self._attempt += 1
-                result = await self._once(answer, must_succeed)
+                result = await self._once(answer, must_succeed, asked=0 if known is not None else asked)
         exhausted = asked > 0 and not gave_up and self._wants_replan(result)
         if exhausted:
             self.emit("replan_exhausted", proposal.id, {"attempts": asked})
@@ -106,16 +203,89 @@ class Run:
             replans=self._attempt,
         )
         self._keep_trajectory(proposal, result, exhausted)
-        self._services.events.flush()
         return result
+
+    # Keeping
+
+    async def _open(
+        self, proposal: Proposal, graph: Graph, must_succeed: bool, asked: int
+    ) -> tuple[Notes | None, bool]:
+        """The notes of a plan about to run, and whether they go on from earlier ones."""
+        store = self._settings.journal
+        if self._journal is None and store is None:
+            return None, False
+        info = self._info
+        if self._journal is None:
+            assert store is not None
+            self._beginning = beginning_of(graph, self._services.state, info.tenant)
+            record = RunRecord(
+                run_id=info.run_id,
+                trace_id=info.trace_id,
+                proposal=proposal,
+                scope=self._request.scope,
+                budget=self._request.budget,
+                must_succeed=must_succeed,
+                beginning=self._beginning,
+            )
+            self._journal = await store.begin(record)
+        elif asked:
+            self._beginning = beginning_of(graph, self._services.state, info.tenant)
+            self._journal.note(Replaced(self._attempt, asked, proposal, self._beginning))
+        goes_on = any(parse_key(key)[0] == self._attempt for key in self._replay.ended)
+        return Notes(self._journal, self._replay, self._allowance), goes_on
+
+    async def _keep(self, result: ProposalResult) -> None:
+        """Let the journal know how it ended. That it cannot be told does not change how it ended."""
+        if self._journal is None:
+            return
+        try:
+            await self._journal.end(result)
+        except StorageError as error:
+            self._say_not_kept("journal", result.proposal_id, error)
+
+    def _say_not_kept(self, what: str, proposal_id: str, error: BaseException) -> None:
+        words = f"{type(error).__name__}: {words_of(error)}"
+        self.emit("sink_failed", proposal_id, {"sink": what, "error": words})
+
+    def _wait(self, record: RunRecord, called: Mapping[str, str]) -> ProposalResult:
+        """How far the run has come, and what a person has to decide before it goes on."""
+        self._attempt = max(self._replay.plans, default=0)
+        proposal = proposal_of(record, self._replay, self._attempt)
+        graph = Graph(proposal.actions, self._gate.footprint if self._gate.touches else None)
+        assert self._journal is not None
+        x = Execution(self._services, proposal, graph, self._gate, self._info, self._allowance, self._attempt)
+        Notes(self._journal, self._replay, self._allowance).attach(x)
+        for key in self._replay.in_flight:
+            plan, i, is_undo = parse_key(key)
+            if plan == self._attempt and not is_undo:
+                x.wait(i, IN_FLIGHT)
+            else:
+                waiting = Waiting(kind="unknown_outcome", action_id=called[key], reason=IN_FLIGHT)
+                self._waiting.append(waiting)
+        for i in range(x.size):
+            if x.results[i] is None:
+                x.leave(i)
+        # What was done is in the journal; in memory nothing is half done while the run waits.
+        self._services.state.undo(x.unit)
+        count = len(self._replay.in_flight)
+        words = "an action whose outcome is" if count == 1 else f"{count} actions whose outcomes are"
+        return self._close(x, "waiting", f"waits for a decision about {words} not known")
 
     # One attempt
 
-    async def _once(self, proposal: Proposal, must_succeed: bool) -> ProposalResult:
+    async def _once(self, proposal: Proposal, must_succeed: bool, *, asked: int = 0) -> ProposalResult:
         graph = Graph(proposal.actions, self._gate.footprint if self._gate.touches else None)
-        x = Execution(self._services, proposal, graph, self._gate, self._info, self._allowance, self._attempt)
+        notes, goes_on = await self._open(proposal, graph, must_succeed, asked)
+        x = Execution(
+            self._services, proposal, graph, self._gate, self._info, self._allowance, self._attempt, notes
+        )
         self._execution = x
-        x.emit("proposal_received", data=_description(proposal, graph, self._services.events.has_sinks))
+        if not goes_on:
+            x.emit("proposal_received", data=_description(proposal, graph, self._services.events.has_sinks))
+        if notes is not None:
+            if not self._replay.is_empty:
+                x.count_versions_from(self._beginning)
+            notes.attach(x)
         refusal = self._gate.refusal(len(proposal.actions))
         reasons = [f.message for f in graph.faults] or ([refusal] if refusal else [])
         if reasons:
@@ -315,8 +485,7 @@ class Run:
         except KeyboardInterrupt:
             raise
         except BaseException as error:
-            words = f"{type(error).__name__}: {words_of(error)}"
-            self.emit("sink_failed", original.id, {"sink": type(store).__name__, "error": words})
+            self._say_not_kept(type(store).__name__, original.id, error)
 
 
 def _description(proposal: Proposal, graph: Graph, in_full: bool) -> dict[str, JsonValue]:

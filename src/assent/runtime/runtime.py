@@ -36,9 +36,10 @@ from assent.runtime.checkpoint import Checkpoint
 from assent.runtime.guards.idempotency import AnswerBook
 from assent.runtime.guards.rate_limit import RateLimiter
 from assent.runtime.guards.result_cache import ResultCache
+from assent.runtime.journal import Choice, Decision, Journal, Replay
 from assent.runtime.ledger import RunInfo
 from assent.runtime.replan import MAX_ACTIONS, ReplanCallback, ReplanConfig
-from assent.runtime.run import Run, Settings
+from assent.runtime.run import Request, Run, Settings
 from assent.runtime.schedule import Schedule
 from assent.runtime.scope import Scope
 from assent.runtime.services import Services
@@ -88,11 +89,13 @@ class Runtime:
         replan: ReplanCallback | None = None,
         replan_config: ReplanConfig | None = None,
         trajectories: TrajectoryStore | None = None,
+        journal: Journal | None = None,
         max_threads: int = 32,
     ) -> None:
         """A state store, event log or policy set may be shared between runtimes of one event loop.
 
         `max_concurrency` bounds the dataflow schedule; `max_threads` bounds tools that are plain functions.
+        With a `journal` every run can be resumed after the death of the process.
         """
         if schedule not in ("levels", "dataflow"):
             raise UsageError(f"schedule is {schedule!r}; use 'levels' or 'dataflow'.")
@@ -114,7 +117,7 @@ class Runtime:
             workers=Workers(max_threads),
             trajectories=trajectories,
         )
-        self._settings = Settings(schedule, max_concurrency, replan, replan_config or ReplanConfig())
+        self._settings = Settings(schedule, max_concurrency, replan, replan_config or ReplanConfig(), journal)
         self._sessions: dict[str, PolicySet] = {}
         self._sync_turn = threading.Lock()
         self._running = 0
@@ -247,6 +250,8 @@ class Runtime:
         Raises:
             DecodeError: the proposal cannot be read; nothing has run.
             UsageError: the runtime is at work in another thread.
+            RunExists: there is a run with this id in the journal.
+            StorageError: the journal cannot be written; nothing has run.
         """
         decoded = decode_proposal(proposal)
         with self._at_work():
@@ -270,23 +275,84 @@ class Runtime:
             UsageError: this thread has an event loop running, or serves a tool of this very runtime; await
                 `execute` there.
         """
-        _refuse_inside_loop("execute_sync", "execute")
+        return self._sync(
+            "execute",
+            lambda: self.execute(
+                proposal, session=session, scope=scope, cancel=cancel, run_id=run_id, budget=budget
+            ),
+        )
+
+    def _sync(self, name: str, start: Callable[[], Coroutine[Any, Any, ProposalResult]]) -> ProposalResult:
+        _refuse_inside_loop(f"{name}_sync", name)
         around = _SYNC_RUNS.get()
         if id(self) in around:
             raise UsageError(
-                "A tool called execute_sync of the runtime that runs it, and would wait for itself for ever. "
-                "Make the tool async, and use `await rt.execute(...)` there."
+                f"A tool called {name}_sync of the runtime that runs it, and would wait for itself for ever. "
+                f"Make the tool async, and use `await rt.{name}(...)` there."
             )
         with self._sync_turn:
             token = _SYNC_RUNS.set((*around, id(self)))
             try:
-                return run_sync(
-                    self.execute(
-                        proposal, session=session, scope=scope, cancel=cancel, run_id=run_id, budget=budget
-                    )
-                )
+                return run_sync(start())
             finally:
                 _SYNC_RUNS.reset(token)
+
+    async def resume(
+        self,
+        run_id: str,
+        *,
+        decide: Mapping[str, Decision | Choice] | None = None,
+        session: str | None = None,
+        cancel: Cancel | None = None,
+    ) -> ProposalResult:
+        """Go on with a run that was broken off, from where it stood; how it ended, if it has.
+
+        What has ended is read back. What was in flight is done again if its tool is read_only or idempotent;
+        otherwise the result is `waiting`, and names it. `decide` then says by action id what became of it:
+        "done" (it happened), "retry" (do it again), "fail" (it did not happen, and shall not). A Decision
+        carries the output of what is done.
+
+        Raises:
+            UnknownRun: no such run is kept.
+            RunHeld: another process is at work on it.
+            StorageError: the journal cannot be read or written.
+            UsageError: there is no journal, or nothing to decide about what `decide` names.
+        """
+        journal = self._settings.journal
+        if journal is None:
+            raise UsageError(
+                "This Runtime has no journal, so no run can be resumed. Give it one: journal=..."
+            )
+        with self._at_work():
+            taken = await journal.take(run_id)
+            if isinstance(taken, ProposalResult):
+                if decide:
+                    raise UsageError(f"Run '{run_id}' has ended ({taken.outcome}); nothing is to be decided.")
+                return taken
+            record = taken.record
+            run = self._run(
+                session,
+                record.scope,
+                cancel,
+                run_id,
+                record.budget,
+                trace_id=record.trace_id,
+                elapsed_ms=Replay(taken.notes).tally.elapsed_ms,
+            )
+            return await _passing_on_cancellation(run.resume(taken, decide or {}))
+
+    def resume_sync(
+        self,
+        run_id: str,
+        *,
+        decide: Mapping[str, Decision | Choice] | None = None,
+        session: str | None = None,
+        cancel: Cancel | None = None,
+    ) -> ProposalResult:
+        """`resume` for people without an event loop; raises what `execute_sync` raises, too."""
+        return self._sync(
+            "resume", lambda: self.resume(run_id, decide=decide, session=session, cancel=cancel)
+        )
 
     async def plan_and_execute(
         self,
@@ -347,15 +413,24 @@ class Runtime:
         budget: CostBudget | None,
         *,
         replans: bool = True,
+        trace_id: str | None = None,
+        elapsed_ms: float = 0.0,
     ) -> Run:
         settings = self._settings if replans else self._settings._replace(replan=None)
         return Run(
             self._services,
             settings,
             self._gate(session),
-            RunInfo(run_id or new_id(), os.urandom(16).hex(), _tenant(scope), cancel, time.perf_counter()),
+            RunInfo(
+                run_id or new_id(),
+                trace_id or os.urandom(16).hex(),
+                _tenant(scope),
+                cancel,
+                time.perf_counter() - elapsed_ms / 1000,
+            ),
             Allowance(self._budget(budget)),
             lambda p: self.verify(p, session=session, scope=scope, budget=budget, max_actions=MAX_ACTIONS),
+            Request(scope, budget),
         )
 
     def _log_scope(self, run: Run, proposal: Proposal, scope: Scope | None) -> None:

@@ -81,7 +81,7 @@ async def _compensate(x: Execution, i: int) -> CompensationResult:
         action = Action(id=name, tool=compensation.tool, parameters=compensation.parameters)
         data = {"tool": action.tool}
     x.emit("compensation_started", owner.id, data=data)
-    result = await x.run_aside(action)
+    result = await x.run_aside(action, i)
     if target is not None:
         x.status[target] = result.status
         x.results[target] = result

@@ -1,0 +1,1 @@
+"""Runs that outlive their process: who holds one, what it noted, how it ended."""

@@ -1,0 +1,402 @@
+"""Runs and their notes in a database.
+
+Keep true:
+1. A run has one holder. Its number goes up with each new one, and a note is kept only under the number of
+   whoever holds the run at that moment.
+2. What a run was asked to do, its notes and its result are private to this store: they hold values as they
+   are, secrets included, and are never logged or shown as they are.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
+from contextlib import suppress
+from typing import Any
+from weakref import WeakSet
+
+import msgspec
+
+from assent.durable.lease import LEASE_S, Holder, holder, is_dead
+from assent.errors import RunExists, RunHeld, StorageError, UnknownRun, UsageError
+from assent.ir.json_value import JsonValue
+from assent.ir.result import Outcome, ProposalResult
+from assent.runtime.journal import Note, RunRecord, Taken
+from assent.storage.database import Database
+from assent.storage.migrate import Migrations, migrate
+from assent.storage.transaction import Transaction, Value, searchable
+
+MIGRATIONS = Migrations(
+    "runs",
+    [
+        [
+            """CREATE TABLE runs (
+                run_id TEXT PRIMARY KEY,
+                proposal_id TEXT NOT NULL,
+                source TEXT NOT NULL,
+                tenant TEXT,
+                actions BIGINT NOT NULL,
+                status TEXT NOT NULL,
+                begun DOUBLE PRECISION NOT NULL,
+                ended DOUBLE PRECISION,
+                hold BIGINT NOT NULL,
+                holder TEXT,
+                held_until DOUBLE PRECISION NOT NULL,
+                context TEXT NOT NULL,
+                record TEXT NOT NULL,
+                result TEXT
+            )""",
+            "CREATE INDEX runs_by_time ON runs (begun)",
+            """CREATE TABLE journal (
+                run_id TEXT NOT NULL,
+                number BIGINT NOT NULL,
+                note TEXT NOT NULL,
+                PRIMARY KEY (run_id, number)
+            )""",
+        ]
+    ],
+)
+
+RESUMABLE: tuple[str, ...] = ("running", "waiting", "canceled")
+_LISTED = "run_id, proposal_id, source, tenant, actions, status, begun, ended, holder, held_until, context"
+
+_encode = msgspec.json.Encoder().encode
+_decode_note = msgspec.json.Decoder(Note).decode
+_decode_record = msgspec.json.Decoder(RunRecord).decode
+_decode_result = msgspec.json.Decoder(ProposalResult).decode
+
+
+class RunSummary(msgspec.Struct, frozen=True, kw_only=True):
+    """One run, as a list shows it."""
+
+    run_id: str
+    proposal_id: str
+    source: str
+    tenant: str | None
+    actions: int
+    status: Outcome | str
+    """How it ended; `running` while somebody is at work on it; `interrupted` if nobody is any more."""
+    begun: float
+    ended: float | None
+    holder: str | None
+    """Who is at work on it, in words."""
+    context: dict[str, JsonValue] = {}
+
+
+class SqlJournal:
+    """Keeps runs in a database, and lists them."""
+
+    def __init__(self, database: Database, *, context: Mapping[str, JsonValue] | None = None) -> None:
+        """`context` is kept with every run that begins here: what it takes to set up a runtime for it again.
+
+        Raises:
+            StorageError: the database cannot be used.
+        """
+        migrate(database, MIGRATIONS)
+        self.database = database
+        self._context = dict(context or {})
+        self._held: WeakSet[_SqlRun] = WeakSet()
+        self._renewing: threading.Thread | None = None
+        self._closed = threading.Event()
+
+    async def begin(self, record: RunRecord) -> _SqlRun:
+        """Keep a new run, and hold it."""
+        _check_id(record.run_id)
+        me = holder(secrets.token_hex(4))
+        proposal = record.proposal
+        row: list[Value] = [
+            record.run_id,
+            searchable(proposal.id),
+            searchable(proposal.source),
+            searchable(record.scope.tenant if record.scope is not None else None),
+            len(proposal.actions),
+            "running",
+            _encode(me).decode(),
+            _encode(self._context).decode(),
+            _encode(record).decode(),
+        ]
+
+        def work(t: Transaction) -> None:
+            now = t.now()
+            kept = t.execute(
+                "INSERT INTO runs (run_id, proposal_id, source, tenant, actions, status, holder, context,"
+                " record, begun, hold, held_until) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 1, ?)"
+                " ON CONFLICT (run_id) DO NOTHING RETURNING run_id",
+                [*row, now, now + LEASE_S],
+            )
+            if not kept:
+                raise RunExists(
+                    f"There is a run '{record.run_id}' already. Go on with it "
+                    f"(assent resume {record.run_id}), or choose another id."
+                )
+
+        await asyncio.wrap_future(self.database.write(work))
+        return self._hold(_SqlRun(self.database, record.run_id, 1, 0))
+
+    async def take(self, run_id: str) -> Taken | ProposalResult:
+        """Hold a run that was broken off; or how it ended, if it has."""
+        me = holder(secrets.token_hex(4))
+
+        def work(t: Transaction) -> tuple[int, str, list[str]] | str:
+            # The row is locked by changing it: on Postgres a read would let two in.
+            t.execute("UPDATE runs SET hold = hold WHERE run_id = ?", (run_id,))
+            found = t.execute(
+                "SELECT status, hold, holder, held_until, record, result FROM runs WHERE run_id = ?",
+                (run_id,),
+            )
+            if not found:
+                raise UnknownRun(f"There is no run '{run_id}' in {self.database.name}. See: assent runs")
+            status, hold, held_by, held_until, record, result = found[0]
+            if status not in RESUMABLE:
+                assert isinstance(result, str)
+                return result
+            now = t.now()
+            other = msgspec.json.decode(held_by, type=Holder) if held_by is not None else None
+            if other is not None and now < held_until and not is_dead(other):
+                raise RunHeld(
+                    f"Run '{run_id}' is being worked on by {other.words}. Wait until it has ended; if that "
+                    f"process is gone, its hold ends in {held_until - now:.0f} s."
+                )
+            t.execute(
+                "UPDATE runs SET status = 'running', hold = ?, holder = ?, held_until = ?, ended = NULL"
+                " WHERE run_id = ?",
+                (hold + 1, _encode(me).decode(), now + LEASE_S, run_id),
+            )
+            notes = t.execute("SELECT note FROM journal WHERE run_id = ? ORDER BY number", (run_id,))
+            return hold + 1, record, [note for (note,) in notes]
+
+        taken = await asyncio.wrap_future(self.database.write(work))
+        if isinstance(taken, str):
+            return _decode_result(taken)
+        hold, record, notes = taken
+        return Taken(
+            record=_decode_record(record),
+            notes=[_decode_note(note) for note in notes],
+            journal=self._hold(_SqlRun(self.database, run_id, hold, len(notes))),
+        )
+
+    def runs(self, *, status: str | None = None, limit: int = 50) -> list[RunSummary]:
+        """The newest runs, newest first."""
+
+        def work(t: Transaction) -> list[RunSummary]:
+            now = t.now()
+            where, values = _where_status(status)
+            rows = t.execute(
+                f"SELECT {_LISTED} FROM runs{where} ORDER BY begun DESC, run_id DESC LIMIT ?",
+                [*values, limit * 4],
+            )
+            listed = [_summary(row, now) for row in rows]
+            return [s for s in listed if status is None or s.status == status][:limit]
+
+        return self.database.read(work)
+
+    def find(self, run_id: str) -> RunSummary:
+        """The run whose id is, or begins with, `run_id`.
+
+        Raises:
+            UnknownRun: there is none, or there are several.
+        """
+
+        def work(t: Transaction) -> list[RunSummary]:
+            now = t.now()
+            exact = t.execute(f"SELECT {_LISTED} FROM runs WHERE run_id = ?", (run_id,))
+            rows = exact or t.execute(
+                f"SELECT {_LISTED} FROM runs WHERE substr(run_id, 1, ?) = ? ORDER BY begun DESC LIMIT 6",
+                (len(run_id), run_id),
+            )
+            return [_summary(row, now) for row in rows]
+
+        found = self.database.read(work) if run_id else []
+        if len(found) == 1:
+            return found[0]
+        if not found:
+            raise UnknownRun(f"There is no run '{run_id}' in {self.database.name}. See: assent runs")
+        some = ", ".join(f"'{s.run_id}'" for s in found[:5])
+        raise UnknownRun(f"Several runs begin with '{run_id}': {some}. Write more of the id.")
+
+    def record(self, run_id: str) -> RunRecord:
+        """What a run was asked to do. Private: not for showing as it is.
+
+        Raises:
+            UnknownRun: there is none.
+        """
+        rows = self.database.read(lambda t: t.execute("SELECT record FROM runs WHERE run_id = ?", (run_id,)))
+        if not rows:
+            raise UnknownRun(f"There is no run '{run_id}' in {self.database.name}. See: assent runs")
+        return _decode_record(rows[0][0])
+
+    def result(self, run_id: str) -> ProposalResult | None:
+        """How a run ended, if it has. Private: not for showing as it is."""
+        rows = self.database.read(lambda t: t.execute("SELECT result FROM runs WHERE run_id = ?", (run_id,)))
+        return _decode_result(rows[0][0]) if rows and rows[0][0] is not None else None
+
+    def notes(self, run_id: str) -> Sequence[Note]:
+        """What a run that has not ended noted so far. Private: not for showing as it is."""
+        rows = self.database.read(
+            lambda t: t.execute("SELECT note FROM journal WHERE run_id = ? ORDER BY number", (run_id,))
+        )
+        return [_decode_note(note) for (note,) in rows]
+
+    def close(self) -> None:
+        """Renew nothing any more. The database stays open."""
+        self._closed.set()
+        if self._renewing is not None:
+            self._renewing.join()
+
+    def _hold(self, run: _SqlRun) -> _SqlRun:
+        self._held.add(run)
+        if self._renewing is None:
+            # A thread, because a tool may keep the event loop busy for longer than a hold lasts.
+            self._renewing = threading.Thread(target=self._renew, name="assent-lease", daemon=True)
+            self._renewing.start()
+        return run
+
+    def _renew(self) -> None:
+        while not self._closed.wait(LEASE_S / 3):
+            for run in list(self._held):
+                with suppress(UsageError):
+                    run.renew()
+
+
+class _SqlRun:
+    """One run, while we hold it."""
+
+    def __init__(self, database: Database, run_id: str, hold: int, noted: int) -> None:
+        self.run_id = run_id
+        self._database = database
+        self._hold = hold
+        self._number = noted
+        self._new: list[Note] = []
+        self._flush_planned = False
+        self._last: Future[None] | None = None
+        self._failure: Exception | None = None
+        self._over = False
+
+    def note(self, note: Note) -> None:
+        """Keep a note; several made in one turn of the event loop go to disk together."""
+        self._new.append(note)
+        if not self._flush_planned:
+            self._flush_planned = True
+            asyncio.get_running_loop().call_soon(self._flush)
+
+    def _flush(self) -> None:
+        self._flush_planned = False
+        if not self._new:
+            return
+        notes, self._new = self._new, []
+        first = self._number + 1
+        self._number += len(notes)
+        # Encoded here and now: whoever gets a result may change it later.
+        rows = [(self.run_id, first + k, _encode(note).decode()) for k, note in enumerate(notes)]
+        self._submit(lambda t: t.insert("journal", ("run_id", "number", "note"), rows))
+
+    def _submit(self, work: Callable[[Transaction], Any]) -> None:
+        def held(t: Transaction) -> None:
+            self._check_hold(t)
+            work(t)
+
+        self._last = self._database.write(held)
+        self._last.add_done_callback(self._keep_failure)
+
+    def _keep_failure(self, done: Future[None]) -> None:
+        error = done.exception()
+        if isinstance(error, Exception) and self._failure is None:
+            self._failure = error
+
+    def _check_hold(self, t: Transaction) -> None:
+        # Shared with nobody who wants to take the run: they wait for us, or we see that they have it.
+        lock = " FOR SHARE" if t.dialect == "postgres" else ""
+        found = t.execute(f"SELECT hold FROM runs WHERE run_id = ?{lock}", (self.run_id,))
+        if not found or found[0][0] != self._hold:
+            raise RunHeld(
+                f"Run '{self.run_id}' has been taken over by another process, so this one does nothing more. "
+                f"See how it goes: assent runs show {self.run_id}"
+            )
+
+    async def settle(self) -> None:
+        """Wait until every note so far is on disk."""
+        self._flush()
+        if self._last is not None:
+            with suppress(Exception):  # Kept by `_keep_failure`, with those of earlier notes.
+                await asyncio.wrap_future(self._last)
+        if self._failure is not None:
+            failure, self._failure = self._failure, None
+            raise failure
+
+    async def end(self, result: ProposalResult) -> None:
+        """Keep how the run ended, and let go of it."""
+        self._flush()
+        self._over = True
+        body = _encode(result).decode()
+        is_final = result.outcome not in RESUMABLE
+
+        def work(t: Transaction) -> None:
+            t.execute(
+                "UPDATE runs SET status = ?, ended = ?, result = ?, holder = NULL, held_until = 0"
+                " WHERE run_id = ?",
+                (result.outcome, t.now(), body, self.run_id),
+            )
+            if is_final:
+                t.execute("DELETE FROM journal WHERE run_id = ?", (self.run_id,))
+
+        self._submit(work)
+        await self.settle()
+
+    def release(self) -> None:
+        """Let go of a run that has not ended."""
+        self._over = True
+        with suppress(StorageError, UsageError):
+            self._flush()
+            self._submit(
+                lambda t: t.execute(
+                    "UPDATE runs SET holder = NULL, held_until = 0 WHERE run_id = ?", (self.run_id,)
+                )
+            )
+
+    def renew(self) -> None:
+        """Hold it for a while longer. That it has been lost is told by the next `settle`."""
+
+        def work(t: Transaction) -> None:
+            self._check_hold(t)
+            t.execute("UPDATE runs SET held_until = ? WHERE run_id = ?", (t.now() + LEASE_S, self.run_id))
+
+        if not self._over:
+            self._database.write(work).add_done_callback(
+                lambda done: self._keep_failure(done) if isinstance(done.exception(), RunHeld) else None
+            )
+
+
+def _check_id(run_id: str) -> None:
+    if not run_id or len(run_id) > 200 or not run_id.isprintable() or run_id != run_id.strip():
+        raise UsageError(
+            f"{run_id!r:.80} cannot be the id of a run: use 1 to 200 visible characters, such as nightly-7."
+        )
+
+
+def _where_status(status: str | None) -> tuple[str, list[Value]]:
+    if status is None:
+        return "", []
+    # Whether nobody is at work any more is not in the table; it is found out afterwards.
+    return " WHERE status = ?", ["running" if status == "interrupted" else status]
+
+
+def _summary(row: tuple[Any, ...], now: float) -> RunSummary:
+    run_id, proposal_id, source, tenant, actions, status, begun, ended, held_by, held_until, context = row
+    other = msgspec.json.decode(held_by, type=Holder) if held_by is not None else None
+    if status == "running" and (other is None or now >= held_until or is_dead(other)):
+        status, other = "interrupted", None
+    return RunSummary(
+        run_id=run_id,
+        proposal_id=proposal_id,
+        source=source,
+        tenant=tenant,
+        actions=actions,
+        status=status,
+        begun=begun,
+        ended=ended,
+        holder=other.words if other is not None else None,
+        context=msgspec.json.decode(context),
+    )

@@ -1,0 +1,251 @@
+"""What must be on disk for a killed run to go on: the seam between a run and whoever keeps it.
+
+A run notes that an effect is about to happen before it happens, and how it ended afterwards. Read back, the
+notes say of every action whether it has ended, may be in flight, or has not begun.
+
+Keep true:
+1. A key is stable and unique in its run: the plan's number in the run and the position in the plan, never
+   an id that a model chose.
+2. Notes of a run are kept in the order in which they were made: what an effect relied on is there whenever
+   the note of that effect is.
+3. Whoever does not hold the run can note nothing: no effect begins without a note.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Literal, Protocol
+
+import msgspec
+
+from assent.ir.json_value import JsonValue
+from assent.ir.proposal import Proposal
+from assent.ir.result import ActionResult, ProposalResult
+from assent.policy.budget import CostBudget
+from assent.runtime.scope import Scope
+
+Choice = Literal["done", "retry", "fail"]
+CHOICES: tuple[Choice, ...] = ("done", "retry", "fail")
+
+DECIDED_FAILED = "it was in flight when the process died, and was decided to have failed"
+
+
+class Decision(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a person says of an effect whose outcome is not known."""
+
+    choice: Choice
+    output: JsonValue = None
+    """What the action answered, where it is `done` and others refer to its output."""
+
+
+class Beginning(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The part of the state that a plan may look at, as it was before the plan ran."""
+
+    values: dict[str, JsonValue] = {}
+    version: int = 0
+    versions: dict[str, int] = {}
+    """Of the keys for which an action assumes a version."""
+
+
+class RunRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a run was asked to do, and where it began."""
+
+    run_id: str
+    trace_id: str
+    proposal: Proposal
+    scope: Scope | None = None
+    budget: CostBudget | None = None
+    must_succeed: bool = False
+    beginning: Beginning = Beginning()
+
+
+class _Note(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="note"):
+    pass
+
+
+class Started(_Note, frozen=True, tag="started"):
+    """A tool that must not be called twice is about to be called. Others need no such note: what has not
+    ended is simply done again."""
+
+    key: str
+    attempt: int
+
+
+class Tried(_Note, frozen=True, tag="tried"):
+    """An attempt is over without an output; nothing is in flight."""
+
+    key: str
+    attempt: int
+
+
+class Tally(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What has been used up so far: calls and retries by this plan, the rest by the whole run."""
+
+    tool_calls: int = 0
+    retries: int = 0
+    elapsed_ms: float = 0.0
+    tokens: int = 0
+    cost: float = 0.0
+
+
+class Ended(_Note, frozen=True, tag="ended"):
+    """An action has ended, for good."""
+
+    key: str
+    result: ActionResult
+    tally: Tally
+    answered: bool = False
+    """It was answered from memory: its effect is another's."""
+
+
+class Replaced(_Note, frozen=True, tag="replaced"):
+    """A replan brought another plan."""
+
+    plan: int
+    """Its number in the run; the first plan has 0."""
+    asked: int
+    proposal: Proposal
+    beginning: Beginning
+
+
+class Decided(_Note, frozen=True, tag="decided"):
+    """A person has decided what became of something in flight."""
+
+    key: str
+    decision: Decision
+
+
+Note = Started | Tried | Ended | Replaced | Decided
+
+
+class RunJournal(Protocol):
+    """The notes of one run, as long as we hold it.
+
+    Implementations pass `assent.testing.journal_suite`.
+    """
+
+    def note(self, note: Note) -> None:
+        """Keep a note. It may take a moment until it is on disk; notes never overtake each other."""
+        ...
+
+    async def settle(self) -> None:
+        """Wait until every note so far is on disk.
+
+        Raises:
+            StorageError: some are not, and will not be.
+            RunHeld: another process has taken the run over.
+        """
+        ...
+
+    async def end(self, result: ProposalResult) -> None:
+        """Keep how the run ended, and let go of it. What waits for a person, or was canceled, can be taken
+        up again; otherwise the notes are no longer needed.
+
+        Raises:
+            StorageError, RunHeld: as `settle`.
+        """
+        ...
+
+    def release(self) -> None:
+        """Let go of a run that has not ended, so that it can be resumed at once. Never raises."""
+        ...
+
+
+class Taken(msgspec.Struct, frozen=True, kw_only=True):
+    """A run that was taken up again."""
+
+    record: RunRecord
+    notes: Sequence[Note]
+    journal: RunJournal
+
+
+class Journal(Protocol):
+    """Keeps runs, so that they outlive the process."""
+
+    async def begin(self, record: RunRecord) -> RunJournal:
+        """Keep a new run, and hold it.
+
+        Raises:
+            RunExists: there is one with this id.
+            StorageError: it cannot be kept.
+        """
+        ...
+
+    async def take(self, run_id: str) -> Taken | ProposalResult:
+        """Hold a run that was broken off; or how it ended, if it has.
+
+        Raises:
+            UnknownRun: there is none with this id.
+            RunHeld: another process holds it.
+            StorageError: it cannot be read.
+        """
+        ...
+
+
+class Replay:
+    """The notes of a run, folded: what has ended, what may be in flight, which plans there were."""
+
+    def __init__(self, notes: Iterable[Note] = ()) -> None:
+        self.ended: dict[str, Ended] = {}
+        """By key, in the order of ending."""
+        self.in_flight: dict[str, int] = {}
+        """Keys of calls that had begun and of which no end is noted, with the number of the attempt."""
+        self.attempts: dict[str, int] = {}
+        """How many attempts are over, of what has neither ended nor is in flight."""
+        self.decided: dict[str, Decision] = {}
+        """Decisions that something is done or has failed, and is to end so."""
+        self.plans: dict[int, Replaced] = {}
+        self.tallies: dict[int, Tally] = {}
+        """What each plan of the run has used up."""
+        self.tally = Tally()
+        """The newest of them."""
+        self.is_empty = True
+        for note in notes:
+            self.fold(note)
+
+    def fold(self, note: Note) -> None:
+        """Take one more note into account."""
+        self.is_empty = False
+        match note:
+            case Started():
+                self.in_flight[note.key] = note.attempt
+            case Tried():
+                self.in_flight.pop(note.key, None)
+                self.attempts[note.key] = note.attempt
+            case Ended():
+                self.in_flight.pop(note.key, None)
+                self.decided.pop(note.key, None)
+                self.ended[note.key] = note
+                self.tally = self.tallies[parse_key(note.key)[0]] = note.tally
+            case Replaced():
+                self.plans[note.plan] = note
+            case Decided():
+                attempt = self.in_flight.pop(note.key, 1)
+                if note.decision.choice == "retry":
+                    self.attempts[note.key] = attempt - 1
+                else:
+                    self.decided[note.key] = note.decision
+
+
+def key_of(plan: int, position: int) -> str:
+    """The key of an action: which plan of the run, and where in it."""
+    return f"{plan}-{position}"
+
+
+def undo_key_of(plan: int, owner: int) -> str:
+    """The key of the compensation of an action."""
+    return f"{plan}-{owner}-undo"
+
+
+def parse_key(key: str) -> tuple[int, int, bool]:
+    """Plan, position, and whether it is the compensation of the action there.
+
+    >>> parse_key("0-7"), parse_key("2-7-undo")
+    ((0, 7, False), (2, 7, True))
+    """
+    plan, position, *undo = key.split("-")
+    return int(plan), int(position), bool(undo)
+
+
+Decisions = Mapping[str, Decision | Choice]
+"""By action id."""

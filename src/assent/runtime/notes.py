@@ -1,0 +1,174 @@
+"""What one plan of a run notes in the journal as it goes, and recalls of it after a restart.
+
+Keep true:
+1. The note that a call is about to be made is on disk before the tool is entered, and so is everything that
+   was recorded before it: an effect never precedes its own record.
+2. What is recalled changes the state and the plan exactly as it did when it happened.
+3. A run that another process has taken over does nothing more: not even take anything back.
+"""
+
+from __future__ import annotations
+
+from time import perf_counter
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from assent.errors import RunError, StorageError
+from assent.ir.references import MissingPath, resolve
+from assent.runtime.calls import AttemptFailed
+from assent.runtime.guards.idempotency import Answer, call_key
+from assent.runtime.journal import (
+    DECIDED_FAILED,
+    Decision,
+    Ended,
+    Replay,
+    RunJournal,
+    Started,
+    Tally,
+    Tried,
+    key_of,
+    parse_key,
+    undo_key_of,
+)
+from assent.validator import deduplicates
+
+if TYPE_CHECKING:
+    from assent.policy.budget import Allowance
+    from assent.runtime.execution import Execution
+
+
+class HoldLost(Exception):
+    """Another process has the run now. Passes through everything that makes results out of errors."""
+
+    def __init__(self, error: RunError) -> None:
+        self.error = error
+        super().__init__(str(error))
+
+
+class Notes:
+    """The journal as one plan uses it."""
+
+    def __init__(self, journal: RunJournal, replay: Replay, allowance: Allowance) -> None:
+        self._journal = journal
+        self._replay = replay
+        self._allowance = allowance
+        self._x: Execution
+
+    def attach(self, x: Execution) -> None:
+        """Follow an execution from now on, after bringing it to where it was broken off."""
+        self._x = x
+        self._recall()
+        x.on_end = self._ended
+        for key, decision in self._replay.decided.items():
+            plan, i, is_undo = parse_key(key)
+            if plan == x.plan and not is_undo:
+                self._conclude(i, decision)
+
+    # As it goes
+
+    async def about_to_call(self, i: int, attempt: int) -> None:
+        """A tool that must not be called twice is about to be entered.
+
+        Raises:
+            AttemptFailed: that could not be noted, so the tool must not be entered.
+            HoldLost: the run is no longer ours.
+        """
+        self._x.services.events.flush()
+        self._journal.note(Started(self._x.key(i), attempt))
+        try:
+            await self._journal.settle()
+        except StorageError as error:
+            raise AttemptFailed(
+                f"not started, because that could not be noted beforehand: {error}", retry=False
+            ) from error
+        except RunError as error:
+            raise HoldLost(error) from error
+
+    def tried(self, i: int, attempt: int) -> None:
+        """An attempt is over, and another will follow."""
+        self._journal.note(Tried(self._x.key(i), attempt))
+
+    def _ended(self, i: int) -> None:
+        x = self._x
+        result = x.results[i]
+        assert result is not None
+        tally = Tally(
+            tool_calls=x.tool_calls,
+            retries=x.retries,
+            elapsed_ms=(perf_counter() - x.run.started) * 1000,
+            tokens=self._allowance.tokens,
+            cost=self._allowance.cost,
+        )
+        self._journal.note(Ended(x.key(i), result, tally, i in x.answered))
+
+    # After a restart
+
+    def attempts_made(self, i: int) -> int:
+        """How many attempts were over when the run was broken off."""
+        return self._replay.attempts.get(self._x.key(i), 0)
+
+    def _recall(self) -> None:
+        x = self._x
+        for key, ended in self._replay.ended.items():
+            plan, i, is_undo = parse_key(key)
+            if plan == x.plan and not is_undo:
+                self._recall_ending(i, ended)
+        tally = self._replay.tallies.get(x.plan)
+        if tally is not None:
+            x.tool_calls, x.retries = tally.tool_calls, tally.retries
+        self._allowance.tokens = self._replay.tally.tokens
+        self._allowance.cost = self._replay.tally.cost
+
+    def _recall_ending(self, i: int, ended: Ended) -> None:
+        x = self._x
+        action, result = x.actions[i], ended.result
+        x.tools[i] = x.services.tools.get(action.tool or "") if action.tool is not None else None
+        x.keep_before(i)
+        x.status[i] = result.status
+        x.results[i] = result
+        x.note("action_replayed", i, {"status": result.status})
+        if result.status != "rejected" and not ended.answered:
+            self._allowance.actions += 1
+            self._allowance.tool_calls += action.type == "tool_call"
+        if result.status != "succeeded":
+            x.conclude(i)
+            return
+        x.finished.append(i)
+        for name, value in result.state_changes.items():
+            x.write(action, name, value)
+        if ended.answered:
+            x.answered.add(i)
+        elif deduplicates(action, x.tools[i]):
+            # Equal calls still to come are answered by this one, as they would have been.
+            try:
+                parameters = resolve(action.parameters, x.lookup) if action.references else action.parameters
+            except MissingPath:
+                return
+            same = msgspec.structs.replace(action, parameters=parameters)
+            x.page.end(call_key(x.run.tenant, same), Answer(action.id, result.output))
+
+    def _conclude(self, i: int, decision: Decision) -> None:
+        """End an action as a person decided that it did."""
+        x = self._x
+        action = x.actions[i]
+        x.tools[i] = tool = x.services.tools.get(action.tool or "")
+        x.keep_before(i)
+        if decision.choice == "done":
+            x.succeed(i, action, decision.output, x.now(), x.effects(action, {}))
+        else:
+            failure = AttemptFailed(DECIDED_FAILED, retry=False)
+            x.fail(i, action, failure, self._replay.attempts.get(key_of(x.plan, i), 1), tool, x.now())
+
+    def recall_undo(self, x: Execution, i: int, owner: int) -> bool:
+        """Take over how the compensation of `owner` went, if it has ended or was decided."""
+        key = undo_key_of(x.plan, owner)
+        ended = self._replay.ended.get(key)
+        if ended is not None:
+            x.status[i] = ended.result.status
+            x.results[i] = ended.result
+            return True
+        decision = self._replay.decided.get(key)
+        if decision is not None:
+            self._conclude(i, decision)
+        return decision is not None

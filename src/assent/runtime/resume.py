@@ -1,0 +1,101 @@
+"""Where a run began, and what stands between a broken-off run and its going on.
+
+Keep true:
+1. Nothing goes on while it is unknown whether an effect happened: a person decides first.
+2. A decision names something that is in flight, or nothing at all is noted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from assent.errors import UsageError
+from assent.ir.graph import ANY_KEY, Graph
+from assent.ir.json_value import copy_json
+from assent.ir.proposal import Proposal
+from assent.runtime.journal import (
+    CHOICES,
+    Beginning,
+    Choice,
+    Decided,
+    Decision,
+    Replay,
+    RunRecord,
+    parse_key,
+)
+from assent.state.store import Namespace, StateStore
+
+IN_FLIGHT = "it was in flight when the process died, so it is not known whether it took effect"
+
+
+def beginning_of(graph: Graph, store: StateStore, tenant: str | None) -> Beginning:
+    """What a plan may look at of the state, as it is now."""
+    state = store.scoped(tenant)
+    keys = {key: None for reads, writes in graph.touched for key in (*reads, *writes)}
+    if ANY_KEY in keys:
+        values = state.snapshot()
+    else:
+        values = {key: state.get(key) for key in keys if state.exists(key)}
+    assumed = {a.key for action in graph.actions for a in action.assumptions if a.read_version is not None}
+    return Beginning(
+        values=values, version=store.version, versions={key: state.version_of(key) for key in sorted(assumed)}
+    )
+
+
+def restore(beginning: Beginning, state: Namespace) -> None:
+    """Bring back what the plan found, where there is nothing now. What the state already holds stays."""
+    for key, value in beginning.values.items():
+        if not state.exists(key):
+            state.set(key, value)
+
+
+class VersionsThen:
+    """The versions of keys as the plan's author knew them, in a store that may have counted anew."""
+
+    def __init__(self, beginning: Beginning, store: StateStore, state: Namespace) -> None:
+        self._beginning = beginning
+        self._base = store.version
+        self._state = state
+
+    def __call__(self, key: str) -> int:
+        """The version at which the key last changed, in the counting of the time before the restart."""
+        now = self._state.version_of(key)
+        if now > self._base:
+            return self._beginning.version + now - self._base
+        return self._beginning.versions.get(key, self._beginning.version)
+
+
+def proposal_of(record: RunRecord, replay: Replay, plan: int) -> Proposal:
+    """One of the plans of a run, by its number."""
+    return record.proposal if plan == 0 else replay.plans[plan].proposal
+
+
+def names_in_flight(record: RunRecord, replay: Replay) -> dict[str, str]:
+    """What a person calls each thing in flight, with its key."""
+    names = {}
+    for key in replay.in_flight:
+        plan, position, is_undo = parse_key(key)
+        name = proposal_of(record, replay, plan).actions[position].id
+        names[f"{name}.compensation" if is_undo else name] = key
+    return names
+
+
+def decisions(given: Mapping[str, Decision | Choice], names: Mapping[str, str], run_id: str) -> list[Decided]:
+    """What is to be noted of a person's decisions.
+
+    Raises:
+        UsageError: one is of something that is not in flight, or says nothing that is known.
+    """
+    found = []
+    for name, said in given.items():
+        decision = Decision(choice=said) if isinstance(said, str) else said
+        if decision.choice not in CHOICES:
+            raise UsageError(f"'{decision.choice}' decides nothing about '{name}'. Say done, retry or fail.")
+        if name not in names:
+            waiting = ", ".join(f"'{n}'" for n in names) or "nothing"
+            raise UsageError(
+                f"Run '{run_id}' does not wait for a decision about '{name}'. It waits for {waiting}."
+            )
+        output = copy_json(decision.output, f"the output of '{name}'")
+        found.append(Decided(names[name], Decision(choice=decision.choice, output=output)))
+    return found

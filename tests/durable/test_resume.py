@@ -1,0 +1,441 @@
+"""Going on after the death of a process: what is read back, what is done again, what is asked."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from assent import CostBudget, ReplanConfig, Runtime, Scope, ToolContext, tool
+from assent.durable.memory import MemoryJournal
+from assent.errors import RunHeld, UnknownRun, UsageError
+from assent.ir.result import ProposalResult
+from assent.runtime.journal import Decision, Ended, Note, Started
+from assent.testing import action, proposal
+
+
+class World:
+    """Tools whose effects can be counted, and that can stop the world in the middle of one."""
+
+    def __init__(self) -> None:
+        self.effects: list[str] = []
+        self.keys: list[str] = []
+        self.hang_in: str | None = None
+        self.hanging = asyncio.Event()
+
+    def tools(self) -> list[Any]:
+        async def act(name: str, context: ToolContext) -> dict[str, str]:
+            self.effects.append(name)
+            self.keys.append(context.idempotency_key)
+            if name == self.hang_in:
+                self.hanging.set()
+                await asyncio.Event().wait()
+            return {"did": name}
+
+        @tool
+        async def unsafe(name: str, context: ToolContext) -> dict[str, str]:
+            """Must not be done twice."""
+            return await act(name, context)
+
+        @tool(idempotent=True)
+        async def safe(name: str, context: ToolContext) -> dict[str, str]:
+            """May be done twice."""
+            return await act(name, context)
+
+        @tool
+        async def broken(name: str, context: ToolContext) -> dict[str, str]:
+            """Always fails."""
+            await act(name, context)
+            raise ValueError("it broke")
+
+        @tool(reversibility="compensable")
+        async def book(name: str, context: ToolContext) -> dict[str, str]:
+            """Can be taken back."""
+            return await act(name, context)
+
+        return [unsafe, safe, broken, book]
+
+
+def runtime(world: World, journal: MemoryJournal, **more: Any) -> Runtime:
+    return Runtime(tools=world.tools(), journal=journal, **more)
+
+
+async def die_in(world: World, journal: MemoryJournal, plan: Any, hang_in: str, **more: Any) -> None:
+    """Run a plan until it hangs in one effect, then lose the process around it."""
+    world.hang_in = hang_in
+    task = asyncio.create_task(runtime(world, journal, **more).execute(plan, run_id="r"))
+    await world.hanging.wait()
+    # What a dead process would have written afterwards is cut off: only what was noted so far counts.
+    kept = journal._runs["r"]
+    notes = list(kept.notes)
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    kept.notes[:] = notes
+    kept.result = None
+    journal.lose_holders()
+    world.hang_in = None
+    world.hanging.clear()
+
+
+CHAIN = proposal(
+    action("a", "unsafe", parameters={"name": "a"}, expected_effects={"seen": "a"}),
+    action("b", "unsafe", parameters={"name": "$a.output.did"}, dependencies=["a"]),
+    action("c", "safe", parameters={"name": "c"}, dependencies=["b"], expected_effects={"last": 1}),
+)
+
+
+async def test_what_has_ended_is_read_back_and_not_done_again() -> None:
+    world, journal = World(), MemoryJournal()
+    await die_in(world, journal, CHAIN, "c")
+    rt = runtime(world, journal)
+
+    result = await rt.resume("r")
+
+    assert result.outcome == "succeeded"
+    assert world.effects == ["a", "a", "c", "c"]  # b's name is a's output; c is idempotent and was in flight
+    assert result["b"].output == {"did": "a"}
+    assert rt.state.snapshot() == {"seen": "a", "last": 1}
+    assert result.run_id == "r"
+    assert [e.action_id for e in rt.events.query(kind="action_replayed")] == ["a", "b"]
+
+
+async def test_an_idempotent_action_gets_the_same_key_when_it_is_repeated() -> None:
+    world, journal = World(), MemoryJournal()
+    await die_in(world, journal, CHAIN, "c")
+
+    await runtime(world, journal).resume("r")
+
+    assert world.keys == ["r-0-0", "r-0-1", "r-0-2", "r-0-2"]
+
+
+async def test_an_unsafe_action_in_flight_is_unknown_and_the_run_waits() -> None:
+    world, journal = World(), MemoryJournal()
+    await die_in(
+        world, journal, proposal(*CHAIN.actions[:1], action("d", "unsafe", parameters={"name": "d"})), "d"
+    )
+    rt = runtime(world, journal)
+
+    result = await rt.resume("r")
+
+    assert result.outcome == "waiting"
+    assert [(w.kind, w.action_id) for w in result.waiting] == [("unknown_outcome", "d")]
+    assert [result[i].status for i in ("a", "d")] == ["succeeded", "unknown"]
+    assert world.effects == ["a", "d"]
+    assert rt.state.snapshot() == {}
+
+
+@pytest.mark.parametrize(
+    ("choice", "outcome", "effects", "status"),
+    [
+        ("done", "succeeded", ["a", "b", "c"], "succeeded"),
+        ("retry", "succeeded", ["a", "b", "b", "c"], "succeeded"),
+        ("fail", "aborted", ["a", "b"], "failed"),
+    ],
+)
+async def test_a_decision_lets_the_run_go_on(
+    choice: Any, outcome: str, effects: list[str], status: str
+) -> None:
+    world, journal = World(), MemoryJournal()
+    plan = proposal(
+        action("a", "unsafe", parameters={"name": "a"}, expected_effects={"seen": "a"}),
+        action("b", "unsafe", parameters={"name": "b"}, dependencies=["a"]),
+        action("c", "safe", parameters={"name": "c"}, dependencies=["b"], expected_effects={"last": 1}),
+    )
+    await die_in(world, journal, plan, "b")
+    rt = runtime(world, journal)
+    assert (await rt.resume("r")).outcome == "waiting"
+
+    result = await rt.resume("r", decide={"b": choice})
+
+    assert result.outcome == outcome
+    assert world.effects == effects
+    assert result["b"].status == status
+    assert rt.state.snapshot() == ({} if choice == "fail" else {"seen": "a", "last": 1})
+
+
+async def test_what_is_decided_done_can_bring_its_output() -> None:
+    world, journal = World(), MemoryJournal()
+    plan = proposal(
+        action("a", "unsafe", parameters={"name": "a"}),
+        action("b", "safe", parameters={"name": "$a.output.did"}, dependencies=["a"]),
+    )
+    await die_in(world, journal, plan, "a")
+
+    result = await runtime(world, journal).resume(
+        "r", decide={"a": Decision(choice="done", output={"did": "by hand"})}
+    )
+
+    assert result.succeeded
+    assert world.effects == ["a", "by hand"]
+
+
+async def test_a_decision_about_something_else_changes_nothing() -> None:
+    world, journal = World(), MemoryJournal()
+    await die_in(world, journal, proposal(action("a", "unsafe", parameters={"name": "a"})), "a")
+    rt = runtime(world, journal)
+    before = list(journal._runs["r"].notes)
+
+    with pytest.raises(UsageError, match=r"does not wait for a decision about 'x'. It waits for 'a'"):
+        await rt.resume("r", decide={"x": "done"})
+
+    assert journal._runs["r"].notes == before
+    assert (await rt.resume("r", decide={"a": "done"})).succeeded
+
+
+async def test_a_run_that_has_ended_says_how_and_does_nothing() -> None:
+    world, journal = World(), MemoryJournal()
+    rt = runtime(world, journal)
+    first = await rt.execute(CHAIN, run_id="r")
+    effects = list(world.effects)
+
+    again = await rt.resume("r")
+
+    assert again == first
+    assert world.effects == effects
+    with pytest.raises(UsageError, match="has ended"):
+        await rt.resume("r", decide={"a": "done"})
+
+
+async def test_a_canceled_run_can_go_on() -> None:
+    from assent import Cancel
+
+    world, journal = World(), MemoryJournal()
+    cancel = Cancel()
+    rt = runtime(world, journal)
+    world.hang_in = "c"
+    task = asyncio.create_task(rt.execute(CHAIN, run_id="r", cancel=cancel))
+    await world.hanging.wait()
+    cancel.cancel("stop", hard=True)
+    assert (await task).outcome == "canceled"
+    world.hang_in = None
+
+    result = await runtime(world, journal).resume("r")
+
+    assert result.succeeded
+    assert world.effects == ["a", "a", "c", "c"]
+
+
+async def test_only_one_can_hold_a_run() -> None:
+    world, journal = World(), MemoryJournal()
+    world.hang_in = "a"
+    task = asyncio.create_task(runtime(world, journal).execute(CHAIN, run_id="r"))
+    await world.hanging.wait()
+
+    with pytest.raises(RunHeld):
+        await runtime(world, journal).resume("r")
+
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_a_process_that_lost_its_run_does_nothing_more() -> None:
+    """Frozen in one action, taken over meanwhile: its next effect, and every compensation, is stopped."""
+    world, journal = World(), MemoryJournal()
+    plan = proposal(
+        action(
+            "k",
+            "book",
+            parameters={"name": "k"},
+            compensation={"type": "tool", "tool": "unsafe", "parameters": {"name": "undo k"}},
+        ),
+        action("a", "safe", parameters={"name": "a"}, dependencies=["k"]),
+        action("b", "unsafe", parameters={"name": "b"}, dependencies=["a"]),
+    )
+    world.hang_in = "a"
+    frozen = asyncio.create_task(runtime(world, journal).execute(plan, run_id="r"))
+    await world.hanging.wait()
+    journal.lose_holders()
+    world.hang_in = None
+    assert (await runtime(world, journal).resume("r")).succeeded
+    before = list(world.effects)
+
+    frozen.cancel()
+
+    with pytest.raises((RunHeld, asyncio.CancelledError)):
+        await frozen
+    assert world.effects == before
+
+
+async def test_an_unknown_run_is_named() -> None:
+    with pytest.raises(UnknownRun, match="'nope'"):
+        await Runtime(journal=MemoryJournal()).resume("nope")
+
+
+async def test_without_a_journal_there_is_nothing_to_resume() -> None:
+    with pytest.raises(UsageError, match="journal="):
+        await Runtime().resume("r")
+
+
+# Every place where a run can be broken off
+
+
+def _effects_of(notes: list[Note]) -> int:
+    return sum(isinstance(n, Ended) for n in notes)
+
+
+PLANS: dict[str, Callable[[], Any]] = {
+    "a chain": lambda: CHAIN,
+    "an abort with compensations": lambda: proposal(
+        action(
+            "k1",
+            "book",
+            parameters={"name": "k1"},
+            compensation={"type": "tool", "tool": "unsafe", "parameters": {"name": "undo k1"}},
+        ),
+        action(
+            "k2", "book", parameters={"name": "k2"}, compensation={"type": "action_ref", "action_id": "u2"}
+        ),
+        action("u2", "safe", parameters={"name": "undo k2"}),
+        action("w", type="state_write", parameters={"key": "x", "value": 1}),
+        action("f", "broken", parameters={"name": "f"}, dependencies=["k1", "k2", "w"]),
+    ),
+    "failures that are skipped": lambda: proposal(
+        action("f", "broken", parameters={"name": "f"}, failure_behavior="skip"),
+        action("g", "safe", parameters={"name": "g"}, dependencies=["f"]),
+        action("h", "unsafe", parameters={"name": "h"}, expected_effects={"h": True}),
+        action("r", type="state_read", parameters={"key": "h"}, dependencies=["h"]),
+    ),
+    "equal calls": lambda: proposal(
+        action("a", "safe", parameters={"name": "same"}, idempotent=True),
+        action("b", "safe", parameters={"name": "same"}, idempotent=True, dependencies=["a"]),
+        action("c", "unsafe", parameters={"name": "c"}, dependencies=["b"]),
+    ),
+    "a budget": lambda: proposal(
+        *[
+            action(f"n{k}", "unsafe", parameters={"name": f"n{k}"}, dependencies=[f"n{k - 1}"] if k else [])
+            for k in range(5)
+        ]
+    ),
+}
+
+
+def _comparable(result: ProposalResult) -> Any:
+    return (
+        result.outcome,
+        result.error,
+        [(r.action_id, r.status, r.output, r.error, r.state_changes, r.rolled_back) for r in result.results],
+        [(c.action_id, c.status) for c in result.compensations],
+        result.irreversible,
+        (
+            result.cost.tool_calls,
+            result.cost.actions_executed,
+            result.cost.actions_skipped,
+            result.cost.retries,
+        ),
+    )
+
+
+@pytest.mark.parametrize("name", PLANS)
+@pytest.mark.parametrize("schedule", ["levels", "dataflow"])
+async def test_broken_off_after_any_note_it_ends_the_same(name: str, schedule: Any) -> None:
+    """Whatever prefix of the notes survived: same result, same state, nothing that ended done twice."""
+    more: dict[str, Any] = {"schedule": schedule}
+    if name == "a budget":
+        more["budget"] = CostBudget(max_tool_calls=3)
+    whole_world, whole = World(), MemoryJournal()
+    rt = runtime(whole_world, whole, state={"before": 1}, **more)
+    expected = await rt.execute(PLANS[name](), run_id="r")
+    record, notes = whole._runs["r"].record, whole._runs["r"].notes
+    assert len(notes) > 3
+
+    for cut in range(len(notes) + 1):
+        world, journal = World(), MemoryJournal()
+        held = await journal.begin(record)
+        for note in notes[:cut]:
+            held.note(note)
+        journal.lose_holders()
+        fresh = runtime(world, journal, **more)
+
+        result = await fresh.resume("r")
+        if result.outcome == "waiting":
+            assert fresh.state.snapshot() in ({}, {"before": 1})
+            # The effect has not happened in this world, so it is done now.
+            result = await fresh.resume("r", decide={w.action_id: "retry" for w in result.waiting})
+
+        assert _comparable(result) == _comparable(expected), f"cut after {cut} of {len(notes)} notes"
+        assert fresh.state.snapshot() == {k: v for k, v in rt.state.snapshot().items() if k != "before"}
+        done_before = {n.key for n in notes[:cut] if isinstance(n, Ended)}
+        repeated = [key for key in world.keys if key.removeprefix("r-") in done_before]
+        assert not repeated, f"done again after {cut} notes: {repeated}"
+
+
+async def test_a_replanned_run_goes_on_with_the_plan_it_was_given() -> None:
+    asked: list[int] = []
+
+    def replan(context: Any) -> Any:
+        asked.append(context.attempt)
+        return proposal(
+            action("n1", "unsafe", parameters={"name": "n1"}),
+            action("n2", "safe", parameters={"name": "n2"}, dependencies=["n1"]),
+        )
+
+    more = {"replan": replan, "replan_config": ReplanConfig(max_replans=2)}
+    world, journal = World(), MemoryJournal()
+    await die_in(world, journal, proposal(action("f", "broken", parameters={"name": "f"})), "n2", **more)
+
+    result = await runtime(world, journal, **more).resume("r")
+
+    assert result.succeeded
+    assert result.replans == 1
+    assert asked == [1]
+    assert world.effects == ["f", "n1", "n2", "n2"]
+
+
+async def test_scope_and_trace_are_those_of_the_run() -> None:
+    world, journal = World(), MemoryJournal()
+    world.hang_in = "c"
+    task = asyncio.create_task(
+        runtime(world, journal).execute(CHAIN, run_id="r", scope=Scope(tenant="acme", caller_id="ada"))
+    )
+    await world.hanging.wait()
+    record = journal._runs["r"].record
+    notes = list(journal._runs["r"].notes)
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    journal._runs["r"].notes[:] = notes
+    journal._runs["r"].result = None
+    journal.lose_holders()
+    world.hang_in = None
+    rt = runtime(world, journal)
+
+    result = await rt.resume("r")
+
+    assert result.trace_id == record.trace_id
+    assert rt.state.scoped("acme").snapshot() == {"seen": "a", "last": 1}
+    assert rt.state.snapshot() == {}
+
+
+async def test_an_assumed_version_still_means_what_it_meant() -> None:
+    """A fresh store counts from nothing; a version read before the restart must not hold by accident."""
+    world, journal = World(), MemoryJournal()
+    rt = runtime(world, journal, state={"k": 1})
+    for n in range(20):
+        rt.state.set("other", n)
+    read_at = rt.state.version
+    plan = proposal(
+        action("a", "unsafe", parameters={"name": "a"}),
+        action("w", type="state_write", parameters={"key": "k", "value": 2}, dependencies=["a"]),
+        action(
+            "b",
+            "unsafe",
+            parameters={"name": "b"},
+            dependencies=["w"],
+            assumptions=[{"key": "k", "read_version": read_at}],
+            failure_behavior="skip",
+        ),
+    )
+    expected = await rt.execute(plan, run_id="r")
+    assert expected["b"].status == "rejected"
+    record, notes = journal._runs["r"].record, journal._runs["r"].notes
+    again = MemoryJournal()
+    held = await again.begin(record)
+    for note in notes[:2]:
+        held.note(note)
+    again.lose_holders()
+
+    result = await runtime(world, again).resume("r")
+
+    assert result["b"].status == "rejected"
+    assert world.effects == ["a"]
