@@ -26,6 +26,7 @@ test: $(STAMP) ## format, lint, strict types, tests (what CI runs)
 	step 'format (mend it with: make fmt)' $(BIN)/ruff format --check --quiet .; \
 	step 'lint' $(BIN)/ruff check --quiet .; \
 	step 'types' $(BIN)/mypy; \
+	step 'postgres' $(BIN)/python -m tests.servers.postgres; \
 	step 'tests' $(BIN)/python -m pytest $(PYTEST_ARGS); \
 	if [ -n "$$failed" ]; then printf "\nFAILED:$$failed\n" >&2; exit 1; fi; \
 	printf '\nall checks passed\n'

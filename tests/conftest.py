@@ -1,9 +1,44 @@
-"""For every test: random examples are the same in every run, and none fails for being slow."""
+"""For every test: random examples are the same in every run, and none fails for being slow.
+
+Also the databases. A test that asks for Postgres gets a real server, one per worker, started when the first
+test asks. Where it cannot be started the test fails with the reason: a skipped test proves nothing.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
 from hypothesis import settings
+
+from tests.servers.postgres import PostgresServer
 
 # `make soak` is where new examples are looked for; there the property tests choose their own settings.
 settings.register_profile("steady", deadline=None, derandomize=True, database=None)
 settings.load_profile("steady")
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator[PostgresServer]:
+    """The server that the tests of one worker share. A test that stops or kills it starts one of its own."""
+    with PostgresServer() as server:
+        yield server
+
+
+@pytest.fixture
+def postgres_url(postgres_server: PostgresServer) -> Iterator[str]:
+    """A new, empty Postgres database; dropped afterwards, with whatever is still connected to it."""
+    url = postgres_server.create_database()
+    yield url
+    postgres_server.drop_database(url)
+
+
+@pytest.fixture(params=["sqlite", "postgres"], ids=["sqlite", "postgres"])
+def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """A new, empty database, once of each kind: the test runs on both."""
+    if request.param == "sqlite":
+        return f"sqlite://{tmp_path.resolve()}/assent.db"
+    # Asked for by name, so that a test on SQLite starts no server.
+    url: str = request.getfixturevalue("postgres_url")
+    return url

@@ -22,7 +22,8 @@
     │   ├── UnknownTool       a name the registry does not hold
     │   ├── UnknownSession    a session that was never opened, or is closed
     │   ├── RuleError         a policy rule that cannot mean anything; also a ValueError
-    │   └── ToolDeclarationError  a tool that contradicts itself
+    │   ├── ToolDeclarationError  a tool that contradicts itself
+    │   └── ApprovalDecided   an approval that can no longer be decided so
     └── ToolError             raised by a tool to fail its own action
 
 Outcomes of a plan (a denial, a failed tool, a spent budget) are values in the result, never exceptions.
@@ -145,10 +146,9 @@ class StorageDamaged(StorageError):
 
 
 class StorageNewer(StorageError):
-    """Its tables are those of a newer version."""
+    """Its tables are those of a newer version. Those of another part may still be ours to write."""
 
     code = "storage.newer"
-    concerns_all = True
 
 
 class RunError(AssentError):
@@ -214,6 +214,16 @@ class ToolDeclarationError(UsageError):
     """A tool whose declaration contradicts itself or cannot be turned into a schema."""
 
     code = "usage.tool_declaration"
+
+
+class ApprovalDecided(UsageError):
+    """An approval that was decided otherwise before, or whose time is up. What was recorded stays."""
+
+    code = "usage.approval_decided"
+
+    def __init__(self, approval: str, problem: str) -> None:
+        self.approval = approval
+        super().__init__(f"Approval '{approval}' {problem}. Ask for a new one by running the action again.")
 
 
 class ToolError(AssentError):

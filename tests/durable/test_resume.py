@@ -12,7 +12,7 @@ from assent import CostBudget, ReplanConfig, Runtime, Scope, ToolContext, tool
 from assent.durable.memory import MemoryJournal
 from assent.errors import RunHeld, UnknownRun, UsageError
 from assent.ir.result import ProposalResult
-from assent.runtime.journal import Decision, Ended, Note, Started
+from assent.runtime.journal import Decision, Ended, Note
 from assent.testing import action, proposal
 
 

@@ -22,7 +22,7 @@ def graph(output: Output, plan: str, target: str, result_file: str | None) -> in
 
     Exit codes: 0 drawn, 2 bad input, 3 the plan has no graph (a cycle, a duplicate id, a missing one).
     """
-    from assent.app import check_target, load_plan, load_result, write_file
+    from assent.app.files import check_target, load_plan, load_result, write_file
     from assent.ir.graph import Graph
     from assent.render.graph_svg import draw_graph
     from assent.render.text import clean

@@ -12,6 +12,14 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 plan_argument = click.argument("plan", metavar="PLAN")
 json_option = click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON object.")
 
+run_argument = click.argument("run", metavar="RUN")
+db_option = click.option(
+    "--db",
+    metavar="URL",
+    help="Where runs and events are kept: a file, or postgresql://HOST/NAME; 'none' for nowhere."
+    " Default: ASSENT_DB, or the .assent folder of the project, or your data folder.",
+)
+
 
 def runtime_options(command: Command) -> Command:
     """What a runtime is made from: state, tools, policies, schedule."""

@@ -18,6 +18,7 @@ from assent import __version__
 from assent.cli.explain import explain
 from assent.cli.graph import graph
 from assent.cli.output import Output, OutputLost, open_standard_streams
+from assent.cli.resume import resume
 from assent.cli.run import run
 from assent.cli.tools import tools
 from assent.cli.verify import verify
@@ -46,7 +47,7 @@ def cli(context: click.Context) -> None:
         click.echo(context.get_help())
 
 
-for _command in (run, verify, graph, explain, tools):
+for _command in (run, resume, verify, graph, explain, tools):
     cli.add_command(_command)
 
 

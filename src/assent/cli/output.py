@@ -14,10 +14,14 @@ from __future__ import annotations
 import os
 import sys
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
+
+    from assent.redaction import Redactor
+
+Shown = TypeVar("Shown")
 
 _PLAIN_WIDTH = 120
 """Columns where nobody says how many there are."""
@@ -55,6 +59,29 @@ class Output:
     def __init__(self) -> None:
         self._out: TextIO = sys.stdout
         self._claimed = False
+        self._redactor: Redactor | None = None
+
+    @property
+    def redactor(self) -> Redactor:
+        """What keeps secrets out of everything that is shown."""
+        if self._redactor is None:
+            from assent.app.app import secrets_of
+            from assent.redaction import Redactor
+
+            self._redactor = Redactor(secrets_of(os.environ))
+        return self._redactor
+
+    @redactor.setter
+    def redactor(self, redactor: Redactor) -> None:
+        self._redactor = redactor
+
+    def without_secrets(self, value: Shown) -> Shown:
+        """One of our structures as it may be shown: itself, if there is no secret in it."""
+        import msgspec
+
+        plain = msgspec.to_builtins(value)
+        shown = self.redactor.value(plain)
+        return value if shown is plain else msgspec.convert(shown, type(value))
 
     def claim(self) -> None:
         """Take stdout for results alone: whatever else prints, prints to stderr from now on."""
@@ -87,7 +114,10 @@ class Output:
 
     def show_json(self, value: Any) -> None:
         """Print one JSON object: over several lines for a person, on one line for a program."""
-        self.write(to_json(value, indent=self._out.isatty()) + "\n")
+        import msgspec
+
+        shown = self.redactor.value(msgspec.to_builtins(value))
+        self.write(to_json(shown, indent=self._out.isatty()) + "\n")
 
     def write(self, text: str) -> None:
         """Print a text as it is."""
@@ -102,7 +132,7 @@ class Output:
         from assent.render.text import clean
 
         with suppress(OSError):
-            print(clean(text, lines=True), file=sys.stderr, flush=True)
+            print(clean(self.redactor.text(text), lines=True), file=sys.stderr, flush=True)
 
     def _lose(self, error: OSError) -> None:
         self._hang_up()

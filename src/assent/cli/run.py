@@ -6,30 +6,27 @@ from typing import TYPE_CHECKING, Literal
 
 import click
 
-from assent.cli.inputs import json_option, plan_argument, runtime_options
+from assent.cli.inputs import db_option, json_option, plan_argument, runtime_options
 from assent.cli.output import Output
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Awaitable
 
-    from rich.text import Text
-
-    from assent.app import App
-    from assent.ir.proposal import Proposal
     from assent.ir.result import ProposalResult
-    from assent.render.history import History
-
-_EXIT: dict[str, int] = {"succeeded": 0, "refused": 3, "waiting": 4}
-_LINES = 150
-_FAULTS = 20
-"""Of more faults than this, the rest are counted."""
+    from assent.tools.context import Cancel
 
 
 @click.command(short_help="Execute a plan.")
 @plan_argument
 @runtime_options
 @click.option(
-    "--log", metavar="FILE.jsonl", help="Append every event to this file; `assent explain` reads it."
+    "--run-id",
+    metavar="ID",
+    help="What to call the run, for `assent resume`. Default: one is made up and shown.",
+)
+@db_option
+@click.option(
+    "--log", metavar="FILE.jsonl", help="Append every event to this file too; `assent explain` reads it."
 )
 @click.option("--svg", metavar="FILE.svg", help="Draw the plan with what came of it.")
 @json_option
@@ -41,6 +38,8 @@ def run(
     tools: str | None,
     policies: str | None,
     schedule: Literal["levels", "dataflow"],
+    run_id: str | None,
+    db: str | None,
     log: str | None,
     svg: str | None,
     as_json: bool,
@@ -50,14 +49,15 @@ def run(
     Progress goes to stderr, the result to stdout; --json gives the whole result and the final state. Ctrl-C
     stops what is running, shows how far it came, and exits with 130.
 
+    The run is kept in a database: if this process dies, `assent resume ID` goes on where it stood.
+
     Exit codes: 0 succeeded, 1 ran and did not succeed, 2 bad input, 3 refused, 4 waiting for a person.
     """
     output.claim()
-    from assent.app import check_log, check_target, check_writable, load_plan, open_app, write_file
-    from assent.cli.wording import say_no_tools, say_no_tools_in_result
-    from assent.errors import InputError
-    from assent.render.history import History
-    from assent.runtime.sync import run_sync
+    from assent.app.app import open_app
+    from assent.app.files import check_log, check_target, check_writable, load_plan
+    from assent.cli.execution import Told, carry_out
+    from assent.ir.proposal import new_id
 
     proposal = load_plan(plan)
     inputs = {"the plan": plan, "the state": state, "the tools": tools, "the policies": policies}
@@ -67,158 +67,15 @@ def run(
     if svg is not None:
         check_target(svg, "--svg", {**inputs, "the log": log}, instead="run.svg")
         check_writable(svg)
-    history = History()
-    history.plan(proposal)
+    name = run_id or new_id()
     title = "standard input" if plan == "-" else plan
-    with open_app(tools=tools, state=state, policies=policies, schedule=schedule, log=log) as app:
-        layers = _layers(app, proposal)
-        reword = say_no_tools if tools is None else str
-        result, stopped_by = run_sync(_execute(app, proposal, history, layers, title, output, reword))
-        final = app.runtime.state.snapshot()
-    if tools is None:
-        result = say_no_tools_in_result(result)
-    history.settle(result)
-    code = 128 + stopped_by if stopped_by and not result.succeeded else exit_code(result.outcome)
-    if svg is not None:
-        from assent.render.graph_svg import draw_graph
+    with open_app(tools=tools, state=state, policies=policies, schedule=schedule, log=log, db=db) as app:
+        if app.records is not None and not run_id:
+            # Before anything runs: a process that is killed cannot say it any more.
+            output.talk(f"Run {name}")
 
-        try:
-            write_file(svg, draw_graph(proposal, result, title=title))
-        except InputError as error:
-            # It could be written a moment ago. What ran has run, so its result is shown all the same.
-            output.talk(f"Error: {error}")
-            svg, code = None, code or 2
-    for failure in history.sink_failures:
-        output.talk(f"Warning: not every event could be recorded: {failure}")
-    if as_json:
-        import msgspec
+        def start(cancel: Cancel) -> Awaitable[ProposalResult]:
+            return app.runtime.execute(proposal, cancel=cancel, run_id=name)
 
-        output.show_json({**msgspec.to_builtins(result), "state": final})
-    else:
-        from assent.render.tree import draw_tree
-
-        width = output.result_console().width
-        output.show(draw_tree(history, layers, title=title, max_lines=_LINES, width=width))
-        output.show(*_summary(result, proposal, history, log, svg))
-    return code
-
-
-def exit_code(outcome: str) -> int:
-    """The number that says how a run ended."""
-    return _EXIT.get(outcome, 1)
-
-
-def _layers(app: App, proposal: Proposal) -> Sequence[Sequence[str]]:
-    """The layers as the runtime will see them, with what policies add; none if the plan will be refused."""
-    from assent.ir.graph import Graph
-
-    if len(app.runtime.policies):
-        return app.runtime.verify(proposal).execution_levels
-    graph = Graph(proposal.actions)
-    return [graph.ids(layer) for layer in graph.layers]
-
-
-async def _execute(
-    app: App,
-    proposal: Proposal,
-    history: History,
-    layers: Sequence[Sequence[str]],
-    title: str,
-    output: Output,
-    reword: Callable[[str], str],
-) -> tuple[ProposalResult, int]:
-    """Run the plan while someone watches; the second value is the signal that stopped it, or 0."""
-    import asyncio
-    import signal
-
-    from assent.cli.progress import watch
-    from assent.tools.context import Cancel
-
-    cancel = Cancel()
-    stopped_by = 0
-    loop = asyncio.get_running_loop()
-    before = {
-        number: signal.getsignal(number) or signal.SIG_DFL for number in (signal.SIGINT, signal.SIGTERM)
-    }
-
-    def stop(number: signal.Signals) -> None:
-        nonlocal stopped_by
-        stopped_by = int(number)
-        for each, handler in before.items():
-            # The second time is for those who cannot wait: it ends the process as it always does.
-            loop.remove_signal_handler(each)
-            signal.signal(each, signal.default_int_handler if each == signal.SIGINT else handler)
-        output.talk("Stopping; what has not started will not start. (Once more to leave at once.)")
-        cancel.cancel(f"stopped by {number.name}", hard=True)
-
-    for number in before:
-        loop.add_signal_handler(number, stop, signal.Signals(number))
-    view = watch(history, layers, title, output, reword)
-    app.runtime.events.add_sink(view)
-    try:
-        async with view:
-            result = await app.runtime.execute(proposal, cancel=cancel)
-        return result, stopped_by
-    finally:
-        app.runtime.events.remove_sink(view)
-        for number in before:
-            loop.remove_signal_handler(number)
-
-
-def _summary(
-    result: ProposalResult, proposal: Proposal, history: History, log: str | None, svg: str | None
-) -> Iterator[Text]:
-    """What a person wants to know after the tree: how it ended, what it cost, what is left to do."""
-    import shlex
-
-    from rich.text import Text
-
-    from assent.render.advice import advise
-    from assent.render.history import why
-    from assent.render.marks import outcome_mark
-    from assent.render.text import clean, count, duration, value
-
-    look = outcome_mark(result.outcome)
-    line = Text("\n")
-    line.append(f"{look.sign} {look.word}", style=look.style)
-    faults = _faults(proposal) if result.outcome == "refused" else []
-    if len(faults) > 1:
-        line.append(f": the plan has {count(len(faults), 'fault')}")
-    else:
-        line.append(f": {clean(why(result.error), 1000)}" if result.error else "")
-    yield line
-    if len(faults) > 1:
-        for message in faults[:_FAULTS]:
-            yield Text(f"  - {clean(message, 600)}")
-        if len(faults) > _FAULTS:
-            yield Text(f"  … and {len(faults) - _FAULTS:,} more")
-    cost = result.cost
-    facts = [count(cost.tool_calls, "tool call"), f"{duration(cost.total_duration_ms) or '0 ms'} of work"]
-    facts += [count(cost.retries, "retry", "retries")] if cost.retries else []
-    yield Text(f"  cost: {', '.join(facts)}")
-    changes = {} if result.outcome == "aborted" else _changes(result)
-    for key in list(changes)[:20]:
-        yield Text(f"  state: {clean(key, 60)} = {value(changes[key])}")
-    if len(changes) > 20:
-        yield Text(f"  state: {count(len(changes) - 20, 'more key')} changed")
-    if result.outcome == "aborted":
-        yield Text("  state: as it was before the run")
-    for advice in advise(history):
-        if advice.is_urgent:
-            yield Text(f"  now: {advice.sentence}", style="bold yellow")
-    if svg is not None:
-        yield Text(f"  picture: {clean(svg)}")
-    if log is not None:
-        yield Text(f"  story: assent explain {clean(shlex.quote(log))}")
-    elif not result.succeeded:
-        yield Text("  story: run it with --log FILE.jsonl, then: assent explain FILE.jsonl")
-
-
-def _faults(proposal: Proposal) -> list[str]:
-    from assent.ir.graph import Graph
-
-    return [fault.message for fault in Graph(proposal.actions).faults]
-
-
-def _changes(result: ProposalResult) -> dict[str, object]:
-    return {key: new for ended in result.results for key, new in ended.state_changes.items()}
+        told = Told(title, as_json, has_tools=tools is not None, log=log, svg=svg)
+        return carry_out(output, app, proposal, start, told)

@@ -18,7 +18,7 @@ def tools(output: Output, file: str, as_json: bool) -> int:
     Exit codes: 0 listed, 2 bad input.
     """
     output.claim()
-    from assent.app import load_tools
+    from assent.app.tool_file import load_tools
 
     schemas = [tool.schema for tool in load_tools(file)]
     if as_json:

@@ -31,7 +31,8 @@ def verify(
     Exit codes: 0 valid, 2 bad input, 3 invalid.
     """
     output.claim()
-    from assent.app import load_plan, open_app
+    from assent.app.app import open_app
+    from assent.app.files import load_plan
 
     proposal = load_plan(plan)
     with open_app(tools=tools, state=state, policies=policies, schedule=schedule) as app:

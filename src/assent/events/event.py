@@ -12,6 +12,7 @@ from assent.ir.json_value import JsonValue
 EventKind = Literal[
     "proposal_received",
     "proposal_ended",
+    "run_resumed",
     "action_validated",
     "action_rejected",
     "policy_violation",
@@ -23,6 +24,7 @@ EventKind = Literal[
     "action_canceled",
     "action_deduplicated",
     "action_unknown",
+    "action_replayed",
     "state_changed",
     "state_snapshot",
     "state_rollback",

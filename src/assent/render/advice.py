@@ -37,7 +37,25 @@ def advise(history: History, log: str = "") -> list[Advice]:
                 f"assent run PLAN.json {_OPTIONS} --log run.jsonl",
             )
         ]
-    return [*_by_hand(part), *_mend(part), *_go_on(part, log)]
+    return [*_by_hand(part), *_decide(history, part), *_mend(part), *_go_on(history, part, log)]
+
+
+def _decide(history: History, part: Part) -> Iterator[Advice]:
+    """What a run that waits has to be told."""
+    if part.outcome != "waiting":
+        return
+    unknown = [action_id for kind, action_id, _ in part.waiting if kind == "unknown_outcome"]
+    if unknown:
+        given = " ".join(f"--decide {shlex.quote(f'{clean(name)}=done')}" for name in unknown[:20])
+        yield Advice(
+            f"Then say of {'each' if len(unknown) > 1 else 'it'} whether it is done, to retry, or to fail:",
+            f"{_resume(history)} {given}",
+            is_urgent=True,
+        )
+
+
+def _resume(history: History) -> str:
+    return f"assent resume {shlex.quote(clean(history.run_id or 'RUN'))}"
 
 
 def _by_hand(part: Part) -> Iterator[Advice]:
@@ -83,7 +101,7 @@ def _mend(part: Part) -> Iterator[Advice]:
         )
 
 
-def _go_on(part: Part, log: str) -> Iterator[Advice]:
+def _go_on(history: History, part: Part, log: str) -> Iterator[Advice]:
     again = f"assent run PLAN.json {_OPTIONS} --log {shlex.quote(clean(log)) if log else 'run.jsonl'}"
     match part.outcome:
         case "succeeded":
@@ -101,7 +119,7 @@ def _go_on(part: Part, log: str) -> Iterator[Advice]:
         case "partial":
             yield Advice("What succeeded stays. Make a plan of the rest, or run this one again:", again)
         case "canceled":
-            yield Advice("What had been done stays. To run the plan again from the start:", again)
+            yield Advice("What had been done stays. To go on where it stopped:", _resume(history))
         case "budget":
             yield Advice(
                 "The budget was spent; raise it, or make the plan smaller. What had been done stays."
@@ -114,6 +132,7 @@ def _go_on(part: Part, log: str) -> Iterator[Advice]:
             running = [s.id for s in part.steps.values() if s.status in ("executing", "retrying")]
             if running:
                 yield Advice(f"If it no longer runs: {listing(running)} may or may not have taken effect.")
+            yield Advice("If its process is gone, go on where it stood:", _resume(history))
             yield Advice(
                 "If it still runs, ask again later.",
                 f"assent explain {shlex.quote(clean(log))}" if log else "",

@@ -177,6 +177,8 @@ class History:
         self.replans: list[tuple[str, str]] = []
         """(kind of event, words) of each replan event."""
         self.sink_failures: list[str] = []
+        self.resumptions: list[dict[str, JsonValue]] = []
+        """What was known each time the run was taken up again."""
         self.events = 0
         self.last_time: float | None = None
 
@@ -246,6 +248,12 @@ class History:
             self.caller = _text(data, "caller_id") or self.caller
         elif kind == "sink_failed":
             self.sink_failures.append(_text(data, "error") or "no reason given")
+        elif kind == "run_resumed":
+            self.resumptions.append(dict(data))
+            for part in self.parts.values():
+                # How it ended does not count: it goes on.
+                part.outcome = part.error = part.ended = None
+                part.waiting = []
         elif kind.startswith("replan_"):
             errors = "; ".join(_texts(data.get("errors")))
             self.replans.append((kind, _text(data, "error") or errors or _text(data, "reason") or ""))
@@ -325,6 +333,9 @@ class History:
             step.status = "retrying"
             step.error = error
             step.retries.append(Retry(_count(data, "attempt"), _number(data, "delay_ms"), error or ""))
+        elif kind == "action_replayed":
+            if step.status not in TERMINAL or step.status == "unknown":
+                step.status = _text(data, "status") or step.status
         elif kind == "action_deduplicated":
             step.same_as = _text(data, "of") or ""
         elif kind == "state_changed":

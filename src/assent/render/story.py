@@ -9,12 +9,13 @@ Keep true:
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 
 from rich.text import Text
 
 from assent.events.event import Event
+from assent.ir.json_value import JsonValue
 from assent.render.advice import advise
 from assent.render.history import TERMINAL, History, Part, Step
 from assent.render.marks import MARKS, mark, outcome_mark
@@ -105,11 +106,28 @@ def _opening(history: History) -> Iterator[Text]:
             else ""
         )
         yield Text(f"Whatever ran at once, it counts as run in this order: {order}{more}.")
+    for resumption in history.resumptions:
+        yield Text(_resumed(resumption))
     yield _outcome(part)
     for failure in history.sink_failures[:3]:
         yield Text(
             f"Some events may be missing elsewhere: a sink failed ({clean(failure, _LONG)}).", style="yellow"
         )
+
+
+def _resumed(data: Mapping[str, JsonValue]) -> str:
+    """One sentence about a run that was taken up again."""
+    completed = data.get("completed")
+    done = f"{count(completed, 'action')} had ended" if isinstance(completed, int) else "some had ended"
+    words = f"It was broken off and taken up again when {done}"
+    decided = data.get("decided")
+    if isinstance(decided, dict) and decided:
+        said = ", ".join(f"'{clean(name, 60)}' {clean(str(what), 20)}" for name, what in decided.items())
+        words += f"; it was decided: {said}"
+    unknown = data.get("unknown")
+    if isinstance(unknown, list) and unknown:
+        words += f"; nobody knew what became of {listing([str(name) for name in unknown])}"
+    return words + "."
 
 
 def _outcome(part: Part) -> Text:

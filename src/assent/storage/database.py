@@ -3,6 +3,7 @@
 Keep true:
 1. Work of one process is committed in the order in which it was handed in.
 2. A future that has a value stands for something on disk; one that has an error, for something that is not.
+   Only a server that vanishes within a commit and does not come back leaves that open; the error says so.
 3. No domain: a store brings its own statements, written once for SQLite and Postgres.
 """
 
@@ -58,6 +59,8 @@ class Database:
                 try:
                     return work(self._reader.begin(durable=False, writes=False))
                 except Exception as error:
+                    # First: what is left of a broken connection shows in this.
+                    self._reader.rollback()
                     explained = self._reader.explain(error)
                     if explained is error:
                         raise

@@ -16,7 +16,7 @@ from assent.storage.database import Database
 from assent.storage.transaction import Link
 
 FILE_NAME = "assent.db"
-_FOLDER = ".assent"
+PROJECT_FOLDER = ".assent"
 _POSTGRES = ("postgres://", "postgresql://")
 
 
@@ -35,8 +35,8 @@ def project_folder(start: Path) -> Path | None:
     """The nearest `.assent` folder at or above `start`."""
     here = start.absolute()
     for folder in (here, *here.parents):
-        if (folder / _FOLDER).is_dir():
-            return folder / _FOLDER
+        if (folder / PROJECT_FOLDER).is_dir():
+            return folder / PROJECT_FOLDER
     return None
 
 
@@ -77,22 +77,35 @@ def sqlite_path(url: str) -> Path:
 
     Raises:
         UsageError: it names none.
+        StorageUnavailable: no file can be called so.
     """
-    if "\0" in url:
-        raise StorageUnavailable(repr(url), "has a null character in its name", "Name another file.")
     scheme, colon, _ = url.partition(":")
     if not colon or "/" in scheme or "." in scheme:
-        if not url:
+        if not url.strip():
             raise UsageError("The database has an empty name. Name a file or a postgresql:// URL.")
-        return Path(url).expanduser()
+        return _nameable(url)
     if scheme != "sqlite":
         raise UsageError(
             f"'{scheme}:' is no kind of database. Use a path, sqlite:///FILE or postgresql://HOST/NAME."
         )
     parts = urlsplit(url)
     path = unquote(parts.path)
+    if parts.query or parts.fragment:
+        # Dropped, they would make it another file than the one that was meant.
+        raise UsageError(
+            f"'{url}' has a ? or # that is not part of a file's name. Write %3F or %23, or a plain path."
+        )
     if parts.netloc or not path or path == "/" or path == ":memory:":
         raise UsageError(
             f"'{url}' names no file. Write a path, sqlite:///absolute/path.db or sqlite:relative/path.db."
         )
-    return Path(path)
+    return _nameable(path)
+
+
+def _nameable(path: str) -> Path:
+    if "\0" in path:
+        raise StorageUnavailable(repr(path), "has a null character in its name", "Name another file.")
+    try:
+        return Path(path).expanduser()
+    except RuntimeError:
+        raise StorageUnavailable(path, "lies in nobody's home", "Write the whole path.") from None

@@ -2,21 +2,22 @@
 
 Keep true:
 1. A commit whose answer was lost with the connection is looked up, never guessed: nothing is written twice.
-2. A server that restarts is waited for; whoever waits for a write only waits longer.
+2. A server that restarts is waited for, and a deadlock is tried again; whoever waits only waits longer.
 3. A password never appears in a message.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import secrets
 import time
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit, urlunsplit
+from urllib.parse import parse_qsl, unquote
 
-from assent.errors import StorageError, StorageFull, StorageReadOnly, StorageUnavailable
+from assent.errors import StorageError, StorageFull, StorageLocked, StorageReadOnly, StorageUnavailable
 from assent.storage.transaction import Dialect, Rows, Transaction, Value
 
 if TYPE_CHECKING:
@@ -31,6 +32,8 @@ _LOCK = 0x617373656E74
 _INSTALL = "Install the driver with: pip install 'assent[postgres]'"
 _WRITERS = "storage_writers"
 _FORGET_AFTER_S = 86_400
+_PASSWORD = re.compile(r"(\w+://[^:/?#@]*:)(.*)@", re.DOTALL)
+"""Up to the last @: a password in which one is not encoded must not show either."""
 
 
 class _PostgresTransaction(Transaction):
@@ -77,7 +80,9 @@ class PostgresLink:
         self._url = url
         self._writes = writes
         self._id = f"{os.getpid()}-{secrets.token_hex(8)}"
+        self._label = f"assent {self._id}"
         self._number = 0
+        self._in_doubt = False
         try:
             import psycopg
         except ImportError:
@@ -89,9 +94,15 @@ class PostgresLink:
         driver = self._psycopg
         try:
             connection: psycopg.Connection[tuple[Any, ...]] = driver.connect(
-                self._url, autocommit=True, connect_timeout=_CONNECT_S, application_name="assent"
+                self._url, autocommit=True, connect_timeout=_CONNECT_S, application_name=self._label
             )
-        except (driver.Error, ValueError) as error:
+        except (driver.ProgrammingError, ValueError) as error:
+            raise StorageUnavailable(
+                self.name,
+                f"has a URL that cannot be read: {self._words(error)}",
+                "Write postgresql://USER:PASSWORD@HOST:PORT/NAME, with %XX for special characters.",
+            ) from None
+        except driver.Error as error:
             raise self._unreachable(error) from None
         try:
             if self._writes:
@@ -115,17 +126,24 @@ class PostgresLink:
         return connection
 
     def _unreachable(self, error: Exception) -> StorageUnavailable:
-        words = " ".join(str(error).split()).rstrip(".")
-        password = urlsplit(self._url).password
-        if password:
-            words = words.replace(password, "[redacted]")
+        doubt = "; whether the last write was kept is not known" if self._in_doubt else ""
         return StorageUnavailable(
-            self.name, f"cannot be reached: {words[:300]}", "Check the URL, and that the server runs."
+            self.name,
+            f"cannot be reached: {self._words(error)}{doubt}",
+            "Check the URL, and that the server runs.",
         )
+
+    def _words(self, error: Exception) -> str:
+        """What the driver says, in one line and without a password."""
+        words = " ".join(str(error).split()).rstrip(".")
+        for secret in _secrets_in(self._url):
+            words = words.replace(secret, "[redacted]")
+        return words[:300]
 
     def begin(self, *, durable: bool, writes: bool = True) -> Transaction:
         """Start a transaction."""
         connection = self._connection
+        self._in_doubt = False
         if writes:
             self._number += 1
             connection.execute("BEGIN")
@@ -142,6 +160,7 @@ class PostgresLink:
             " ON CONFLICT (id) DO UPDATE SET number = excluded.number, at = excluded.at".encode(),
             (self._id, self._number, time.time()),
         )
+        self._in_doubt = True
         self._connection.execute("COMMIT")
 
     def rollback(self) -> None:
@@ -152,24 +171,38 @@ class PostgresLink:
 
     def recover(self, error: Exception) -> bool | None:
         """Connect again if the connection is gone, and look up what became of the last commit."""
-        if not isinstance(error, self._psycopg.OperationalError) or not self._connection.closed:
+        driver = self._psycopg
+        if isinstance(error, driver.errors.DeadlockDetected | driver.errors.SerializationFailure):
+            return False
+        if not isinstance(error, driver.OperationalError) or not self._connection.closed:
             return None
         until = time.monotonic() + PATIENCE_S
         pause_s = 0.05
         while True:
             try:
                 self._connection = self._connect()
-                if not self._writes:
-                    return False
-                found = self._connection.execute(
-                    f"SELECT number FROM {_WRITERS} WHERE id = %s".encode(), (self._id,)
-                ).fetchone()
-                return found is not None and found[0] == self._number
-            except (StorageUnavailable, self._psycopg.OperationalError) as gone:
+                return self._writes and self._was_committed()
+            except (StorageUnavailable, driver.OperationalError) as gone:
                 if time.monotonic() > until:
                     raise self.explain(gone) from None
             time.sleep(pause_s)
             pause_s = min(pause_s * 2, 1.0)
+
+    def _was_committed(self) -> bool:
+        """What became of the transaction that was open when the connection was lost, once and for all."""
+        # The server may not have noticed the loss, and still be at work on it: looking alone could say "no"
+        # just before it is done. So it is ended, and the mark is written to, which waits for its outcome.
+        self._connection.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+            " WHERE application_name = %s AND pid <> pg_backend_pid()",
+            (self._label,),
+        )
+        found = self._connection.execute(
+            f"INSERT INTO {_WRITERS} (id, number, at) VALUES (%s, 0, %s)"
+            " ON CONFLICT (id) DO UPDATE SET at = excluded.at RETURNING number".encode(),
+            (self._id, time.time()),
+        ).fetchone()
+        return found is not None and found[0] == self._number
 
     def explain(self, error: Exception) -> Exception:
         """The error in our own words."""
@@ -185,6 +218,10 @@ class PostgresLink:
                 self.name,
                 f"does not let us: {_first_line(error)}",
                 f"Grant the user rights on the schema '{_SCHEMA}', for the first use CREATE on the database.",
+            )
+        if isinstance(error, driver.errors.LockNotAvailable | driver.errors.QueryCanceled):
+            return StorageLocked(
+                self.name, f"lets us wait too long: {_first_line(error)}", "Try again when it has less to do."
             )
         if isinstance(error, driver.OperationalError):
             return self._unreachable(error)
@@ -205,12 +242,17 @@ class PostgresLink:
 
 
 def without_password(url: str) -> str:
-    """A URL that may be shown."""
-    parts = urlsplit(url)
-    if parts.password is None:
-        return url.partition("?")[0]
-    host = parts.netloc.rpartition("@")[2]
-    return urlunsplit((parts.scheme, f"{parts.username}:[redacted]@{host}", parts.path, "", ""))
+    """A URL that may be shown: no password, and none of the options, which may hold one."""
+    return _PASSWORD.sub(r"\1[redacted]@", url).partition("?")[0]
+
+
+def _secrets_in(url: str) -> list[str]:
+    """What in a URL may be a password or a piece of one, the longest first."""
+    found = {value for name, value in parse_qsl(url.partition("?")[2]) if "password" in name}
+    if password := _PASSWORD.match(url):
+        # One with characters that end it early is taken apart by the driver, which names the pieces.
+        found |= {password[2], unquote(password[2]), *re.split(r"[/?#@\[\]]", password[2])}
+    return sorted(found - {""}, key=len, reverse=True)
 
 
 def _first_line(error: Exception) -> str:

@@ -7,12 +7,13 @@ Keep true:
 
 from __future__ import annotations
 
+import errno
 import os
 import sqlite3
-import stat
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from itertools import takewhile
 from pathlib import Path
 from typing import Literal, TypeVar
 
@@ -24,11 +25,13 @@ from assent.errors import (
     StorageReadOnly,
     StorageUnavailable,
 )
+from assent.storage.location import PROJECT_FOLDER
 from assent.storage.transaction import Dialect, Rows, Transaction, Value
 
 T = TypeVar("T")
 
 BUSY_TIMEOUT_S = 10.0
+"""How long a file that another process has locked is waited for."""
 _OUR_ID = 0x41535354
 """What SQLite keeps in the file's head to say whose it is."""
 
@@ -41,7 +44,7 @@ _OWN_WORDS: dict[str, tuple[type[StorageError], str, str]] = {
     ),
     "SQLITE_BUSY": (
         StorageLocked,
-        f"stays locked by another process (waited {BUSY_TIMEOUT_S:g} s)",
+        "stays locked by another process (waited {waited:g} s)",
         "Wait for that process or end it, then try again.",
     ),
     "SQLITE_CANTOPEN": (
@@ -112,6 +115,7 @@ class SqliteLink:
         """
         self.name = str(path)
         self._path = path
+        self._timeout_s = BUSY_TIMEOUT_S
         self._synchronous: Literal["FULL", "NORMAL"] | None = None
         self._connection: sqlite3.Connection | None = None
         try:
@@ -126,25 +130,40 @@ class SqliteLink:
             self._connection = self._open(writes)
         except sqlite3.Error as error:
             self.close()
+            name = getattr(error, "sqlite_errorname", "")
+            if name.startswith("SQLITE_CANTOPEN") and path.exists() and not os.access(path.parent, os.W_OK):
+                # It is the files beside it that cannot be made, without which SQLite does not even read.
+                raise self._in_words("SQLITE_READONLY") from error
             raise self.explain(error) from error
         except (OSError, ValueError) as error:
             # ValueError: a path with a null character in it.
-            words = getattr(error, "strerror", None) or error
-            raise StorageUnavailable(
-                self.name,
-                f"cannot be opened: {words}",
-                "Check the path and its permissions, or name another with --db or ASSENT_DB.",
-            ) from error
+            raise self._explain_path(error) from error
         except StorageError:
             self.close()
             raise
+
+    def _explain_path(self, error: OSError | ValueError) -> StorageError:
+        number = getattr(error, "errno", None)
+        if number in {errno.ENOSPC, errno.EDQUOT}:
+            return self._in_words("SQLITE_FULL")
+        if number == errno.EROFS:
+            return self._in_words("SQLITE_READONLY")
+        return StorageUnavailable(
+            self.name,
+            f"cannot be opened: {getattr(error, 'strerror', None) or error}",
+            "Check the path and its permissions, or name another with --db or ASSENT_DB.",
+        )
+
+    def _in_words(self, name: str) -> StorageError:
+        kind, problem, fix = _OWN_WORDS[name]
+        return kind(self.name, problem.format(waited=self._timeout_s), fix)
 
     def _open(self, writes: bool) -> sqlite3.Connection:
         if self._path.is_dir():
             raise StorageUnavailable(self.name, "is a folder", "Name a file in it, such as assent.db.")
         uri = self._path.absolute().as_uri()
         connection = self._connection = sqlite3.connect(
-            f"{uri}?mode=rw", uri=True, timeout=BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False
+            f"{uri}?mode=rw", uri=True, timeout=self._timeout_s, isolation_level=None, check_same_thread=False
         )
         if not writes:
             connection.execute("PRAGMA query_only = 1")
@@ -153,18 +172,20 @@ class SqliteLink:
         if owner != _OUR_ID:
             # Asked again after the tables: another process may be making the file ours at this moment.
             has_tables = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
-            if has_tables and connection.execute("PRAGMA application_id").fetchone()[0] != _OUR_ID:
+            if (owner or has_tables) and connection.execute("PRAGMA application_id").fetchone()[0] != _OUR_ID:
                 raise StorageDamaged(
                     self.name, "belongs to another program", "Name another file with --db or ASSENT_DB."
                 )
         self._use_wal(connection)
         if owner != _OUR_ID:
-            _patiently(lambda: connection.execute(f"PRAGMA application_id = {_OUR_ID}"))
+            connection.execute(f"PRAGMA application_id = {_OUR_ID}")
         return connection
 
     def _use_wal(self, connection: sqlite3.Connection) -> None:
         # The change from another mode needs the file alone, and SQLite does not wait for that by itself.
-        mode = _patiently(lambda: connection.execute("PRAGMA journal_mode = WAL").fetchone()[0])
+        mode = _patiently(
+            lambda: connection.execute("PRAGMA journal_mode = WAL").fetchone()[0], self._timeout_s
+        )
         if mode != "wal":
             raise StorageUnavailable(
                 self.name,
@@ -203,9 +224,9 @@ class SqliteLink:
         """The error in our own words."""
         if isinstance(error, sqlite3.Error):
             name = getattr(error, "sqlite_errorname", "") or ""
-            for known, (kind, problem, fix) in _OWN_WORDS.items():
+            for known in _OWN_WORDS:
                 if name == known or name.startswith(known + "_"):
-                    return kind(self.name, problem, fix)
+                    return self._in_words(known)
             return StorageError(self.name, f"answered with an error: {error}", "Is it what you meant to use?")
         return error
 
@@ -216,9 +237,9 @@ class SqliteLink:
                 self._connection.close()
 
 
-def _patiently(do: Callable[[], T]) -> T:
+def _patiently(do: Callable[[], T], timeout_s: float) -> T:
     """Do something for which SQLite does not wait by itself, until it works or time is up."""
-    until = time.monotonic() + BUSY_TIMEOUT_S
+    until = time.monotonic() + timeout_s
     while True:
         try:
             return do()
@@ -229,10 +250,16 @@ def _patiently(do: Callable[[], T]) -> T:
 
 
 def _make_private(path: Path) -> None:
-    """The file, empty and private, if it is not there; and its folder."""
+    """The file, empty and private, if it is not there; and each folder on the way."""
     if path.exists():
         return
-    if not path.parent.exists():
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    missing = list(takewhile(lambda folder: not folder.exists(), path.parents))
+    for folder in reversed(missing):
+        # One by one: mkdir gives the mode to the last folder only.
+        with suppress(FileExistsError):
+            folder.mkdir(mode=0o700)
+            if folder.parent.name == PROJECT_FOLDER:
+                # What is recorded about a project is nobody else's, so it stays out of what is shared.
+                (folder / ".gitignore").write_text("*\n", encoding="utf-8")
     with suppress(FileExistsError):
-        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, stat.S_IRUSR | stat.S_IWUSR))
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))

@@ -7,6 +7,7 @@ Keep true:
 
 from __future__ import annotations
 
+import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, Protocol, TypeAlias
@@ -14,6 +15,8 @@ from typing import Any, Literal, Protocol, TypeAlias
 Value: TypeAlias = str | int | float | None
 Rows: TypeAlias = list[tuple[Any, ...]]
 Dialect: TypeAlias = Literal["sqlite", "postgres"]
+
+_log = logging.getLogger(__name__)
 
 
 def searchable(text: str | None) -> str | None:
@@ -68,7 +71,11 @@ class Transaction(ABC):
     def committed(self) -> None:
         """The commit is on disk: what waited for that is due."""
         for work in self._after:
-            work()
+            try:
+                work()
+            except Exception:
+                # Raised further it would look like a failed commit, and everything would be done twice.
+                _log.exception("What follows a commit failed; the commit stands")
 
 
 class Link(Protocol):

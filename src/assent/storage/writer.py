@@ -10,6 +10,7 @@ Keep true:
 
 from __future__ import annotations
 
+import os
 import threading
 import weakref
 from collections.abc import Callable, Sequence
@@ -17,7 +18,7 @@ from concurrent.futures import Future
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from assent.errors import StorageError
+from assent.errors import StorageError, UsageError
 
 if TYPE_CHECKING:
     from assent.storage.transaction import Link, Transaction
@@ -34,27 +35,63 @@ class _Job(NamedTuple):
     future: Future[Any]
 
 
-_Queue = SimpleQueue[_Job | None]
+class _Inbox:
+    """What waits for the thread, in order; once closed it takes nothing more."""
+
+    def __init__(self) -> None:
+        self._jobs: SimpleQueue[_Job | None] = SimpleQueue()
+        # Without it a job could slip in behind the end and wait for ever. Reentrant, for signal handlers.
+        self._lock = threading.RLock()
+        self._closed = False
+
+    def put(self, job: _Job) -> bool:
+        with self._lock:
+            if not self._closed:
+                self._jobs.put(job)
+            return not self._closed
+
+    def close(self) -> None:
+        with self._lock:
+            if not self._closed:
+                self._closed = True
+                self._jobs.put(None)
+
+    def take(self) -> tuple[list[_Job], bool]:
+        """Everything that waits, but at least one job if any is to come; and whether that was the last."""
+        batch: list[_Job] = []
+        job = self._jobs.get()
+        while job is not None:
+            batch.append(job)
+            if len(batch) >= MAX_BATCH:
+                break
+            try:
+                job = self._jobs.get_nowait()
+            except Empty:
+                break
+        return batch, job is None
 
 
 class Writer:
     """Owns a link, and the thread that uses it."""
 
     def __init__(self, link: Link) -> None:
-        self._jobs: _Queue = SimpleQueue()
-        self._thread = threading.Thread(
-            target=_serve, args=(link, self._jobs), name="assent-writer", daemon=True
-        )
-        self._thread.start()
+        self._jobs = _Inbox()
+        thread = threading.Thread(target=_serve, args=(link, self._jobs), name="assent-writer", daemon=True)
+        thread.start()
         # Also when nobody closes us: at the end of the process, or when the last user lets go.
-        self._finish = weakref.finalize(self, _finish, self._jobs, self._thread)
+        self._finish = weakref.finalize(self, _finish, self._jobs, thread, os.getpid())
 
     def submit(self, work: Callable[[Transaction], T], durable: bool) -> Future[T]:
-        """Have `work` done in its turn."""
+        """Have `work` done in its turn.
+
+        Raises:
+            UsageError: it has been closed, be it by the end of the process.
+        """
         future: Future[T] = Future()
         # At once, so that nobody can cancel it any more: others rely on what stands before them.
         future.set_running_or_notify_cancel()
-        self._jobs.put(_Job(work, durable, future))
+        if not self._jobs.put(_Job(work, durable, future)):
+            raise UsageError("The database has been closed. Write before it is, or open it again.")
         return future
 
     def close(self) -> None:
@@ -62,27 +99,24 @@ class Writer:
         self._finish()
 
 
-def _finish(jobs: _Queue, thread: threading.Thread) -> None:
-    jobs.put(None)
-    thread.join()
+def _finish(jobs: _Inbox, thread: threading.Thread, pid: int) -> None:
+    # A fork has the objects, but neither the thread nor a right to the connection.
+    if os.getpid() != pid:
+        return
+    jobs.close()
+    # The last user may have been a job, let go of by the thread itself.
+    if thread is not threading.current_thread():
+        thread.join()
 
 
-def _serve(link: Link, jobs: _Queue) -> None:
+def _serve(link: Link, jobs: _Inbox) -> None:
     last = False
     while not last:
-        job = jobs.get()
-        batch: list[_Job] = []
-        while job is not None:
-            batch.append(job)
-            if len(batch) >= MAX_BATCH:
-                break
-            try:
-                job = jobs.get_nowait()
-            except Empty:
-                break
-        last = job is None
+        batch, last = jobs.take()
         if batch:
             _commit(link, batch)
+        # Whoever waits for the next batch must not keep this one alive.
+        del batch
     link.close()
 
 
@@ -90,8 +124,9 @@ def _commit(link: Link, batch: Sequence[_Job]) -> None:
     """Commit a batch; if that fails, each of its jobs by itself, so that only the faulty ones fail."""
     try:
         values = _try(link, batch)
-    except Exception as error:
-        explained = link.explain(error)
+    except BaseException as error:
+        # Whatever work raises is its own end, never that of the thread on which all others wait.
+        explained = link.explain(error) if isinstance(error, Exception) else error
         if len(batch) == 1 or (isinstance(explained, StorageError) and explained.concerns_all):
             for job in batch:
                 job.future.set_exception(explained)
@@ -113,9 +148,9 @@ def _try(link: Link, batch: Sequence[_Job]) -> list[Any]:
             values = [job.work(transaction) for job in batch]
             transaction.finish()
             link.commit()
-        except Exception as error:
+        except BaseException as error:
             link.rollback()
-            committed = link.recover(error)
+            committed = link.recover(error) if isinstance(error, Exception) else None
             if committed is None:
                 raise
             if not committed or transaction is None:

@@ -1,0 +1,203 @@
+"""A runtime with everything around it: tools, policies, and where its runs are kept."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from hashlib import sha256
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from assent.app.files import load_state, unusable
+from assent.app.tool_file import load_tools
+
+if TYPE_CHECKING:
+    from assent.durable.sql import SqlJournal
+    from assent.events.jsonl import JsonlSink
+    from assent.events.sql import SqlEvents
+    from assent.ir.json_value import JsonValue
+    from assent.redaction import Redactor
+    from assent.runtime.runtime import Runtime
+    from assent.storage.database import Database
+    from assent.tools.tool import Tool
+
+Schedule = Literal["levels", "dataflow"]
+
+SHORTEST_SECRET = 8
+"""Of the environment: a variable that holds less may well hold a word that stands everywhere."""
+
+NOWHERE = "none"
+"""What a person writes for a database that is not wanted."""
+
+
+class Records:
+    """What is kept of runs: their events, and what it takes to resume them."""
+
+    def __init__(self, database: Database, context: Mapping[str, JsonValue], anchor: Path) -> None:
+        from assent.durable.sql import SqlJournal
+        from assent.events.anchor import Anchor
+        from assent.events.sql import SqlEvents
+
+        self.database = database
+        self.events: SqlEvents = SqlEvents(database, anchor=Anchor(anchor))
+        self.journal: SqlJournal = SqlJournal(database, context=context)
+
+    def close(self) -> None:
+        """Finish what is being written, and let go."""
+        self.journal.close()
+        self.database.close()
+
+
+def database_url(named: str | None, environment: Mapping[str, str] | None = None) -> str:
+    """Which database: the named one, or the default of this folder and person."""
+    from assent.storage.location import default_url
+
+    return named or default_url(os.environ if environment is None else environment, Path.cwd())
+
+
+@contextmanager
+def open_records(
+    db: str | None,
+    *,
+    create: bool = False,
+    context: Mapping[str, JsonValue] | None = None,
+    anchor: Path | None = None,
+) -> Iterator[Records]:
+    """What is kept in the database `db`, or in the default one.
+
+    Raises:
+        StorageError: it cannot be opened, or is not there and `create` is false.
+    """
+    from assent.storage.location import open_database, user_folder
+
+    with open_database(database_url(db), create=create) as database:
+        records = Records(database, context or {}, anchor or user_folder(os.environ) / "anchors")
+        try:
+            yield records
+        finally:
+            records.close()
+
+
+class App:
+    """A runtime, and what has to be closed when it is done."""
+
+    def __init__(self, runtime: Runtime, sink: JsonlSink | None, records: Records | None) -> None:
+        self.runtime = runtime
+        self.sink = sink
+        self.records = records
+
+    @property
+    def redactor(self) -> Redactor:
+        """What keeps secrets out of everything that is shown."""
+        return self.runtime.events.redactor
+
+    def close(self) -> None:
+        """Hand over what is not written yet, and close the log."""
+        self.runtime.events.flush()
+        if self.sink is not None:
+            self.sink.close()
+
+
+@contextmanager
+def open_app(
+    *,
+    tools: str | None = None,
+    state: str | None = None,
+    policies: str | None = None,
+    schedule: Schedule = "levels",
+    log: str | None = None,
+    db: str | None = NOWHERE,
+    create: bool = True,
+) -> Iterator[App]:
+    """A runtime made from files, closed afterwards; with a database, one whose runs can be resumed.
+
+    Raises:
+        InputError: one of the files cannot be used.
+        StorageError: the database cannot be used.
+    """
+    from contextlib import ExitStack
+
+    with ExitStack() as stack:
+        found: Sequence[Tool[..., Any]] = load_tools(tools) if tools is not None else ()
+        rules = []
+        if policies is not None:
+            from assent.policy.loader import load_policies
+
+            rules = load_policies(policies)
+        values = load_state(state) if state is not None else {}
+        records = None
+        if db != NOWHERE:
+            context = set_up_of(tools=tools, policies=policies, schedule=schedule)
+            records = stack.enter_context(open_records(db, create=create, context=context))
+        app = _build(found, values, rules, schedule, records)
+        stack.callback(app.close)
+        if log is not None:
+            app.sink = _open_log(log)
+            app.runtime.events.add_sink(app.sink)
+        yield app
+
+
+def _build(
+    tools: Sequence[Tool[..., Any]],
+    state: Mapping[str, JsonValue],
+    policies: Sequence[Any],
+    schedule: Schedule,
+    records: Records | None,
+) -> App:
+    from assent.events.log import EventLog
+    from assent.redaction import Redactor
+    from assent.runtime.runtime import Runtime
+
+    events = EventLog(redactor=Redactor(secrets_of(os.environ)))
+    if records is not None:
+        events.add_sink(records.events)
+    runtime = Runtime(
+        tools=tools,
+        state=state,
+        policies=policies,
+        schedule=schedule,
+        events=events,
+        journal=records.journal if records is not None else None,
+    )
+    return App(runtime, None, records)
+
+
+def secrets_of(environment: Mapping[str, str]) -> list[str]:
+    """Values of variables whose names, or shapes, say that they are secret."""
+    from assent.redaction import Redactor
+
+    known = Redactor()
+    return [
+        value
+        for name, value in environment.items()
+        if len(value) >= SHORTEST_SECRET and known.value({name: value}) != {name: value}
+    ]
+
+
+def set_up_of(*, tools: str | None, policies: str | None, schedule: Schedule) -> dict[str, JsonValue]:
+    """What it takes to set up the same runtime again, from anywhere on this machine."""
+    made: dict[str, JsonValue] = {"schedule": schedule}
+    if tools is not None:
+        made["tools"] = str(Path(tools).absolute())
+        made["tools_sha256"] = digest_of(tools)
+    if policies is not None:
+        made["policies"] = str(Path(policies).absolute())
+    return made
+
+
+def digest_of(path: str) -> str | None:
+    """By which a changed file is noticed; None if it cannot be read."""
+    try:
+        return sha256(Path(path).read_bytes()).hexdigest()
+    except (OSError, ValueError):
+        return None
+
+
+def _open_log(path: str) -> JsonlSink:
+    from assent.events.jsonl import JsonlSink
+
+    try:
+        return JsonlSink(path)
+    except (OSError, ValueError) as error:
+        raise unusable("write the log", path, error) from None

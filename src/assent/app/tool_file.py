@@ -1,0 +1,103 @@
+"""Tools out of a Python file.
+
+Keep true: loading a tools file runs that file, as importing it would; nothing else here runs what it reads.
+"""
+
+from __future__ import annotations
+
+import sys
+import traceback
+from hashlib import sha256
+from importlib.machinery import SourceFileLoader
+from importlib.util import module_from_spec, spec_from_loader
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING
+
+from assent.app.files import read_file
+from assent.errors import ToolDeclarationError, ToolFileError
+
+if TYPE_CHECKING:
+    from assent.tools.tool import Tool
+
+_EXAMPLE = """Write one like this:
+
+    from assent import tool
+
+    @tool(risk="read_only")
+    def greet(name: str) -> str:
+        \"\"\"Say hello.\"\"\"
+        return f"Hello, {name}!"
+"""
+
+
+def load_tools(path: str) -> list[Tool]:
+    """The tools that a Python file defines at its top level, in the order in which they stand there.
+
+    Raises:
+        InputError: the file cannot be read.
+        ToolFileError: it raises, or holds no tool; names the line.
+    """
+    from assent.tools.tool import Tool
+
+    module = _run_file(path)
+    found: dict[int, Tool] = {}
+    names: dict[str, str] = {}
+    for attribute, item in vars(module).items():
+        if isinstance(item, Tool) and id(item) not in found:
+            if item.name in names:
+                raise ToolFileError(
+                    f"Tools file {path}: '{names[item.name]}' and '{attribute}' are both '{item.name}'. "
+                    'Give one another name with @tool(name="...").'
+                )
+            names[item.name] = attribute
+            found[id(item)] = item
+            _compile(path, item)
+    if not found:
+        raise ToolFileError(f"Tools file {path} holds no tool. {_EXAMPLE}")
+    return list(found.values())
+
+
+def _compile(path: str, tool: Tool) -> None:
+    try:
+        tool.compile()
+    except ToolDeclarationError as error:
+        raise ToolFileError(f"Tools file {path}: {error}") from error
+
+
+def _run_file(path: str) -> ModuleType:
+    """Run a Python file as a module under a name that nobody imports by accident."""
+    source = read_file(path)
+    full = str(Path(path).resolve())
+    name = f"_assent_tools_{sha256(full.encode(errors='replace')).hexdigest()[:12]}"
+    loader = SourceFileLoader(name, full)
+    spec = spec_from_loader(name, loader)
+    assert spec is not None
+    module = module_from_spec(spec)
+    # In sys.modules, because decorators and type hints look their module up there.
+    sys.modules[name] = module
+    folder = str(Path(full).parent)
+    if folder not in sys.path:
+        # Last, so that a file beside the tools cannot take the place of an installed module.
+        sys.path.append(folder)
+    try:
+        exec(loader.source_to_code(source, full), vars(module))
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
+        del sys.modules[name]
+        raise ToolFileError(_what_broke(path, full, error)) from error
+    return module
+
+
+def _what_broke(path: str, full: str, error: BaseException) -> str:
+    hint = "Mend the file; ASSENT_DEBUG=1 shows the whole traceback."
+    if isinstance(error, SyntaxError):
+        line = f", line {error.lineno}" if error.lineno else ""
+        return f"Tools file {path}{line}: it is not Python ({error.msg}). {hint}"
+    lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == full]
+    line = f", line {lines[-1]}" if lines else ""
+    if isinstance(error, ModuleNotFoundError) and error.name:
+        hint = f"Install '{error.name}' into this environment, or mend the import."
+    words = f"{type(error).__name__}: {error}".rstrip(": .")
+    return f"Tools file {path}{line}: loading it raised {words}. {hint}"

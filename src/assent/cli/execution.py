@@ -1,0 +1,214 @@
+"""A plan being carried out, as `run` and `resume` show it: watched while it goes on, then told."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from assent.cli.output import Output
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from rich.text import Text
+
+    from assent.app.app import App
+    from assent.ir.proposal import Proposal
+    from assent.ir.result import ProposalResult
+    from assent.render.history import History
+    from assent.tools.context import Cancel
+
+    Start = Callable[[Cancel], Awaitable[ProposalResult]]
+
+_EXIT: dict[str, int] = {"succeeded": 0, "refused": 3, "waiting": 4}
+_LINES = 150
+_FAULTS = 20
+"""Of more faults than this, the rest are counted."""
+
+
+class Told(NamedTuple):
+    """What is shown beside the result."""
+
+    title: str
+    as_json: bool
+    has_tools: bool
+    log: str | None = None
+    svg: str | None = None
+
+
+def carry_out(output: Output, app: App, proposal: Proposal, start: Start, told: Told) -> int:
+    """Start a run, show how it goes and what came of it; returns the exit code."""
+    from assent.app.files import write_file
+    from assent.cli.wording import say_no_tools, say_no_tools_in_result
+    from assent.errors import InputError
+    from assent.render.history import History
+    from assent.runtime.sync import run_sync
+
+    output.redactor = app.redactor
+    history = History()
+    plan = output.without_secrets(proposal)
+    history.plan(plan)
+    layers = _layers(app, proposal)
+    reword = str if told.has_tools else say_no_tools
+    result, stopped_by = run_sync(_watched(app, start, history, layers, told.title, output, reword))
+    final = app.runtime.state.snapshot()
+    if not told.has_tools:
+        result = say_no_tools_in_result(result)
+    result = output.without_secrets(result)
+    history.settle(result)
+    code = 128 + stopped_by if stopped_by and not result.succeeded else exit_code(result.outcome)
+    svg = told.svg
+    if svg is not None:
+        from assent.render.graph_svg import draw_graph
+
+        try:
+            write_file(svg, draw_graph(plan, result, title=told.title))
+        except InputError as error:
+            # It could be written a moment ago. What ran has run, so its result is shown all the same.
+            output.talk(f"Error: {error}")
+            svg, code = None, code or 2
+    for failure in history.sink_failures:
+        output.talk(f"Warning: not everything could be recorded: {failure}")
+    if told.as_json:
+        import msgspec
+
+        output.show_json({**msgspec.to_builtins(result), "state": final})
+        return code
+    from assent.render.tree import draw_tree
+
+    width = output.result_console().width
+    output.show(draw_tree(history, layers, title=told.title, max_lines=_LINES, width=width))
+    is_kept = app.records is not None
+    output.show(*_summary(result, plan, history, log=told.log, svg=svg, is_kept=is_kept))
+    return code
+
+
+def exit_code(outcome: str) -> int:
+    """The number that says how a run ended."""
+    return _EXIT.get(outcome, 1)
+
+
+def _layers(app: App, proposal: Proposal) -> Sequence[Sequence[str]]:
+    """The layers as the runtime will see them, with what policies add; none if the plan will be refused."""
+    from assent.ir.graph import Graph
+
+    if len(app.runtime.policies):
+        return app.runtime.verify(proposal).execution_levels
+    graph = Graph(proposal.actions)
+    return [graph.ids(layer) for layer in graph.layers]
+
+
+async def _watched(
+    app: App,
+    start: Start,
+    history: History,
+    layers: Sequence[Sequence[str]],
+    title: str,
+    output: Output,
+    reword: Callable[[str], str],
+) -> tuple[ProposalResult, int]:
+    """Run the plan while someone watches; the second value is the signal that stopped it, or 0."""
+    import asyncio
+    import signal
+
+    from assent.cli.progress import watch
+    from assent.tools.context import Cancel
+
+    cancel = Cancel()
+    stopped_by = 0
+    loop = asyncio.get_running_loop()
+    before = {
+        number: signal.getsignal(number) or signal.SIG_DFL for number in (signal.SIGINT, signal.SIGTERM)
+    }
+
+    def stop(number: signal.Signals) -> None:
+        nonlocal stopped_by
+        stopped_by = int(number)
+        for each, handler in before.items():
+            # The second time is for those who cannot wait: it ends the process as it always does.
+            loop.remove_signal_handler(each)
+            signal.signal(each, signal.default_int_handler if each == signal.SIGINT else handler)
+        output.talk("Stopping; what has not started will not start. (Once more to leave at once.)")
+        cancel.cancel(f"stopped by {number.name}", hard=True)
+
+    for number in before:
+        loop.add_signal_handler(number, stop, signal.Signals(number))
+    view = watch(history, layers, title, output, reword)
+    app.runtime.events.add_sink(view)
+    try:
+        async with view:
+            result = await start(cancel)
+        return result, stopped_by
+    finally:
+        app.runtime.events.remove_sink(view)
+        for number in before:
+            loop.remove_signal_handler(number)
+
+
+def _summary(
+    result: ProposalResult,
+    proposal: Proposal,
+    history: History,
+    *,
+    log: str | None,
+    svg: str | None,
+    is_kept: bool,
+) -> Iterator[Text]:
+    """What a person wants to know after the tree: how it ended, what it cost, what is left to do."""
+    import shlex
+
+    from rich.text import Text
+
+    from assent.render.advice import advise
+    from assent.render.history import why
+    from assent.render.marks import outcome_mark
+    from assent.render.text import clean, count, duration, value
+
+    look = outcome_mark(result.outcome)
+    line = Text("\n")
+    line.append(f"{look.sign} {look.word}", style=look.style)
+    faults = _faults(proposal) if result.outcome == "refused" else []
+    if len(faults) > 1:
+        line.append(f": the plan has {count(len(faults), 'fault')}")
+    else:
+        line.append(f": {clean(why(result.error), 1000)}" if result.error else "")
+    yield line
+    if len(faults) > 1:
+        for message in faults[:_FAULTS]:
+            yield Text(f"  - {clean(message, 600)}")
+        if len(faults) > _FAULTS:
+            yield Text(f"  … and {len(faults) - _FAULTS:,} more")
+    cost = result.cost
+    facts = [count(cost.tool_calls, "tool call"), f"{duration(cost.total_duration_ms) or '0 ms'} of work"]
+    facts += [count(cost.retries, "retry", "retries")] if cost.retries else []
+    yield Text(f"  cost: {', '.join(facts)}")
+    changes = {} if result.outcome == "aborted" else _changes(result)
+    for key in list(changes)[:20]:
+        yield Text(f"  state: {clean(key, 60)} = {value(changes[key])}")
+    if len(changes) > 20:
+        yield Text(f"  state: {count(len(changes) - 20, 'more key')} changed")
+    if result.outcome == "aborted":
+        yield Text("  state: as it was before the run")
+    for advice in advise(history):
+        if advice.is_urgent:
+            yield Text(f"  now: {advice.sentence}", style="bold yellow")
+            if advice.command:
+                yield Text(f"       {advice.command}")
+    if svg is not None:
+        yield Text(f"  picture: {clean(svg)}")
+    if is_kept:
+        yield Text(f"  story: assent explain {clean(shlex.quote(result.run_id))}")
+    elif log is not None:
+        yield Text(f"  story: assent explain {clean(shlex.quote(log))}")
+    elif not result.succeeded:
+        yield Text("  story: run it with --log FILE.jsonl, then: assent explain FILE.jsonl")
+
+
+def _faults(proposal: Proposal) -> list[str]:
+    from assent.ir.graph import Graph
+
+    return [fault.message for fault in Graph(proposal.actions).faults]
+
+
+def _changes(result: ProposalResult) -> dict[str, object]:
+    return {key: new for ended in result.results for key, new in ended.state_changes.items()}

@@ -1,0 +1,103 @@
+"""`assent resume`: go on with a run that was broken off."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from assent.cli.inputs import db_option, json_option, run_argument
+from assent.cli.output import Output
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Sequence
+
+    from assent.ir.json_value import JsonValue
+    from assent.ir.result import ProposalResult
+    from assent.runtime.journal import Decision
+    from assent.tools.context import Cancel
+
+
+@click.command(short_help="Go on with a run that was broken off.")
+@run_argument
+@click.option(
+    "--decide",
+    "decide",
+    metavar="ACTION=CHOICE",
+    multiple=True,
+    help="What became of an action whose outcome is unknown: done, retry or fail."
+    " 'a7=done:{\"id\": 5}' also says what it answered.",
+)
+@click.option("--tools", metavar="FILE.py", help="Tools to use instead of the file that the run began with.")
+@click.option("--policies", metavar="PATH", help="Rules to use instead of those that the run began with.")
+@db_option
+@json_option
+@click.pass_obj
+def resume(
+    output: Output,
+    run: str,
+    decide: Sequence[str],
+    tools: str | None,
+    policies: str | None,
+    db: str | None,
+    as_json: bool,
+) -> int:
+    """Go on with the run RUN (the start of its id is enough) where it stood when its process ended.
+
+    What has ended is read back and not done again. What was in flight is repeated if its tool is read_only
+    or idempotent; otherwise nobody knows whether it took effect, and the run waits until you say so with
+    --decide. A run that has ended is shown again.
+
+    Exit codes: 0 succeeded, 1 did not succeed, 2 bad input, or another process is at work on it, 3 refused,
+    4 waiting for a decision.
+    """
+    output.claim()
+    from assent.app.app import digest_of, open_app, open_records
+    from assent.cli.execution import Told, carry_out
+
+    decisions = dict(_decision(text) for text in decide)
+    with open_records(db) as records:
+        summary = records.journal.find(run)
+        proposal = records.journal.record(summary.run_id).proposal
+    context = summary.context
+    tools = tools or _text(context.get("tools"))
+    policies = policies or _text(context.get("policies"))
+    schedule = "dataflow" if context.get("schedule") == "dataflow" else "levels"
+    if (
+        tools is not None
+        and tools == context.get("tools")
+        and digest_of(tools) != context.get("tools_sha256")
+    ):
+        output.talk(f"Note: {tools} is not what it was when the run began.")
+    with open_app(tools=tools, policies=policies, schedule=schedule, db=db, create=False) as app:  # type: ignore[arg-type]
+
+        def start(cancel: Cancel) -> Awaitable[ProposalResult]:
+            return app.runtime.resume(summary.run_id, decide=decisions, cancel=cancel)
+
+        told = Told(f"run {summary.run_id}", as_json, has_tools=tools is not None)
+        return carry_out(output, app, proposal, start, told)
+
+
+def _text(value: JsonValue) -> str | None:
+    return value if isinstance(value, str) else None
+
+
+def _decision(text: str) -> tuple[str, Decision]:
+    from assent.errors import UsageError
+    from assent.ir.codec import decode_json
+    from assent.runtime.journal import CHOICES, Decision
+
+    name, equals, said = text.rpartition("=") if ":" not in text else _split_output(text)
+    choice, colon, output = said.partition(":")
+    if not name or not equals or choice not in CHOICES or (colon and choice != "done"):
+        raise UsageError(
+            f"--decide {text!r} decides nothing. Write ACTION=done, ACTION=retry or ACTION=fail."
+        )
+    answer = decode_json(output.encode(), f"the output of '{name}'") if colon else None
+    return name, Decision(choice=choice, output=answer)
+
+
+def _split_output(text: str) -> tuple[str, str, str]:
+    """Cut at the equals sign before `done:`; what follows is JSON and may hold more of them."""
+    name, mark, rest = text.partition("=done:")
+    return (name, "=", f"done:{rest}") if mark else text.rpartition("=")

@@ -1,0 +1,36 @@
+"""kill -9 at random instants, for real."""
+
+from __future__ import annotations
+
+import os
+import random
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from tests.durable.kill_run import PHASES, KillRun
+
+KILLS = 200 if os.environ.get("ASSENT_SOAK") else 10
+
+
+@pytest.mark.timeout(3600 if os.environ.get("ASSENT_SOAK") else 400)
+def test_killed_at_any_instant_nothing_is_lost_or_repeated(tmp_path: Path, database_url: str) -> None:
+    seed = random.SystemRandom().randrange(1 << 32)
+    chance = random.Random(seed)
+    phases: Counter[str] = Counter()
+    kills = unknown = runs = 0
+
+    # More than asked for, if by chance one of the phases was not met.
+    while kills < KILLS or (any(not phases[p] for p in PHASES) and kills < KILLS * 4):
+        run = KillRun(tmp_path, database_url, f"kill-{runs}", chance)
+        run.check(run.through(max_kills=max(5, KILLS // 20)))
+        phases += run.phases
+        kills += run.kills
+        unknown += run.unknown_seen
+        runs += 1
+
+    met = ", ".join(f"{p} {phases[p]}" for p in PHASES)
+    print(f"\nseed {seed}: {kills} kills in {runs} runs; met {met}; {unknown} unknown outcomes decided")
+    assert all(phases[p] for p in PHASES), met
+    assert unknown
