@@ -22,7 +22,7 @@ from base64 import b64encode, urlsafe_b64encode
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from heapq import merge
-from itertools import takewhile
+from itertools import islice, repeat
 from operator import is_
 from urllib.parse import quote, quote_plus
 
@@ -38,16 +38,15 @@ _CACHED_LENGTH, _CACHED = 64, 4096
 """Short texts found clean are remembered, that many at a time: names of tools and statuses come again."""
 _NO_TEXT = frozenset({int, float, bool, type(None)})
 
-_SURE = """password passwords passwd passphrase pwd authorization basic_auth api_key api_keys api_token
-    access_key access_token access_tokens secret_key private_key signing_key encryption_key master_key
-    account_key connection_string"""
+_SURE = """password passwords passwd passphrase pwd authorization api_key api_keys access_key secret_key
+    private_key signing_key encryption_key master_key account_key connection_string basic_auth"""
 _LIKELY = "secret secrets token credential credentials cookie cookies bearer jwt otp pw dsn"
 """Words of ordinary prose too: in a text, `token: expected` is none, while `token: a81fc9d2` is one."""
 _PASS = "db smtp mail user admin root"
 """Before `pass`, which alone counts tests."""
-_ENDINGS = ("password", "passwd", "passphrase", "apikey")
+_ENDINGS = ("password", "passwd", "passphrase", "apikey", "authtoken", "accesstoken", "clientsecret")
 """No other word ends like this, so `PGPASSWORD` needs no boundary before it."""
-_HARMLESS = "per page next first last stop eos bos pad idempotency"
+_HARMLESS = ("per", "page", "next", "first", "last", "stop", "eos", "bos", "pad", "idempotency")
 """Before `token`: counts, places in a listing, marks of a vocabulary, as in `cost_per_token`."""
 
 # Not inside a word; but right after an escape such as \n or %3D, whose last letter is no part of the word.
@@ -78,18 +77,13 @@ _SHAPES = {
     rf"(?:(?<![\w-])|{_ESCAPE})(eyJ[\w-]{{8,}}+(?:\.[\w-]++){{2,4}}+)": "eyj",
     rf"{_START}(?i:bearer)[ \t]{{1,4}}((?=[\w.~+/-]{{0,60}}[0-9])[\w.~+/=-]{{8,}})": "bearer",
     rf"{_START}(A(?:KIA|SIA|BIA|CCA)[A-Z0-9]{{16}}[\w-]*)": "akia asia abia acca",
-    rf"{_START}(gh[pousr]_[A-Za-z0-9]{{20,}}[\w-]*)": "ghp_ gho_ ghu_ ghs_ ghr_",
-    rf"{_START}(github_pat_\w{{20,}}[\w-]*)": "github_pat_",
-    rf"{_START}(gl(?:pat|dt|rt|ptt)-[\w-]{{16,}})": "glpat- gldt- glrt- glptt-",
+    rf"{_START}((?:gh[pousr]|npm|hf)_[A-Za-z0-9]{{20,}}[\w-]*)": "ghp_ gho_ ghu_ ghs_ ghr_ npm_ hf_",
+    rf"{_START}([sr]k_(?:live|test)_[A-Za-z0-9]{{8,}}[\w-]*)": "sk_live_ sk_test_ rk_live_ rk_test_",
+    rf"{_START}((?:github_pat_|gl[a-z]{{1,4}}-)[\w-]{{16,}})": "github_pat_ glpat- gldt- glrt- glptt-",
+    rf"{_START}((?:ya29\.|pypi-AgEI|AIza|x(?:ox[a-z]|app)-)[\w-]{{10,}})": "ya29. pypi-agei aiza xox xapp-",
+    rf"{_START}(SG\.[\w-]{{16,}}\.[\w-]{{16,}})": "sg.",
     # Words with hyphens begin like this too; keys have digits, or no hyphen for a long time.
     rf"{_START}(sk-(?:(?=[A-Za-z_-]{{0,60}}[0-9])[\w-]{{20,}}|[A-Za-z0-9]{{20,}}[\w-]*))": "sk-",
-    rf"{_START}([sr]k_(?:live|test)_[A-Za-z0-9]{{8,}}[\w-]*)": "sk_live_ sk_test_ rk_live_ rk_test_",
-    rf"{_START}(x(?:ox[a-z]|app)-[\w-]{{10,}})": "xox xapp-",
-    rf"{_START}(AIza[\w-]{{30,}})": "aiza",
-    rf"{_START}(ya29\.[\w-]{{16,}})": "ya29.",
-    rf"{_START}((?:npm|hf)_[A-Za-z0-9]{{30,}}[\w-]*)": "npm_ hf_",
-    rf"{_START}(pypi-AgEI[\w-]{{16,}})": "pypi-agei",
-    rf"{_START}(SG\.[\w-]{{16,}}\.[\w-]{{16,}})": "sg.",
 }
 """Rules whose group must go, each with what a match begins with, in small letters."""
 
@@ -104,19 +98,19 @@ def _rules(names: tuple[str, ...]) -> list[tuple[str, re.Pattern[str]]]:
     """Every rule beside each text with which a match of it begins."""
     sure, likely = (*_SURE.split(), *names), _LIKELY.split()
     passes = "|".join(rf"(?<={word}[_-])" for word in _PASS.split())
-    harmless = "".join(rf"(?<!{word}[_-])" for word in _HARMLESS.split())
+    harmless = "".join(rf"(?<!{word}[_-])" for word in _HARMLESS)
     word = rf"{harmless}(?:{_any_of(likely)})"
     name = rf"{'|'.join(_ENDINGS)}|(?:{passes})pass|{_START_NAME}(?:{_any_of(sure)})|{_IN_NAME}{word}"
     flag = rf"(?<![\w-])--[\w-]{{0,60}}?(?:{_any_of((*sure, *likely))})"
-    like_secret = r"(?:(?<==)|(?<=%3[Dd])|(?=\S{0,60}[0-9])(?=\S{8}))"
+    digits = r"(?:(?<==)|(?<=%3[Dd])|(?=\S{0,60}[0-9])(?=\S{8}))"
     cookie = rf"""(?:set-)?cookie(?:\\?["'])?+{_SPACE}:{_SPACE}([^\s"'\\{{\[][^\r\n"'\\]*)"""
     rules = {
         **_SHAPES,
         rf"(?i:{_START_NAME}{cookie})": "set-cookie cookie",
-        rf"(?i:{name}){_SEPARATOR}(?:{_QUOTED}|{_SCHEME}({_BARE}))": _begins((*sure, *likely, "pass")),
-        rf"(?i:{_START_NAME}{word}){_SEPARATOR}(?:{_QUOTED}|{like_secret}{_SCHEME}({_BARE}))": _begins(
-            likely
+        rf"(?i:{name}){_SEPARATOR}(?:{_QUOTED}|{_SCHEME}({_BARE}))": _begins(
+            (*sure, *likely, *_ENDINGS, "pass")
         ),
+        rf"(?i:{_START_NAME}{word}){_SEPARATOR}(?:{_QUOTED}|{digits}{_SCHEME}({_BARE}))": _begins(likely),
         rf"(?i:{flag})[ \t]{{1,8}}+(?:{_QUOTED}|(?=[^\s-]\S{{3}})({_BARE}))": "--",
     }
     return [(begin, re.compile(rule, re.ASCII)) for rule, all_ in rules.items() for begin in all_.split()]
@@ -131,12 +125,13 @@ def _apply(rules: list[tuple[str, re.Pattern[str]]], text: str) -> str:
     small = text.lower()
     if len(small) != len(text):  # One letter grows when made small, and places would shift.
         small = text.replace("İ", "I").lower()
-    near = [(begin, rule) for begin, rule in rules if begin in small]
-    if not near:
-        return text
+    near = [rule for rule in rules if rule[0] in small]
     parts: list[str] = []
     done = 0
-    for at, rank in merge(*(_places(small, begin, rank) for rank, (begin, _) in enumerate(near))):
+    # One after the other as they stand in the text; of those at one place the earlier rule.
+    found = [re.finditer(re.escape(begin), small) for begin, _ in near]
+    places = [zip(map(re.Match.start, each), repeat(rank)) for rank, each in enumerate(found)]
+    for at, rank in merge(*places):
         if at >= done and (match := near[rank][1].match(text, at)):
             start, end = match.span(match.lastindex or 0)
             parts += text[done:start], REDACTED
@@ -144,41 +139,25 @@ def _apply(rules: list[tuple[str, re.Pattern[str]]], text: str) -> str:
     return "".join([*parts, text[done:]]) if parts else text
 
 
-def _places(text: str, part: str, rank: int) -> Iterator[tuple[int, int]]:
-    at = text.find(part)
-    while at >= 0:
-        yield at, rank
-        at = text.find(part, at + len(part))
-
-
 _HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _WORD = re.compile(r"[^\W_]+")
 
 
 def _words(name: str) -> list[str]:
-    """The words of a name, in small letters.
-
-    >>> _words("X-Api-Key"), _words("githubToken"), _words("AWS.secret")
-    (['x', 'api', 'key'], ['github', 'token'], ['aws', 'secret'])
-    """
+    """The words of a name, in small letters: `x`, `api`, `key` for `X-Api-Key` and for `xApiKey`."""
     return _WORD.findall(_HUMP.sub("_", name[-200:]).lower())
 
 
 def _forms(secret: str) -> Iterator[str]:
     """The ways in which a secret is written inside other texts."""
     raw = secret.encode("utf-8", "surrogatepass")
-    yield secret
-    for percent in (quote(raw), quote(raw, safe=""), quote_plus(raw)):
-        yield percent
-        yield re.sub("%..", lambda match: match[0].lower(), percent)
+    for percent in (secret, quote(raw), quote(raw, safe=""), quote_plus(raw)):
+        yield from (percent, re.sub("%[0-9A-F]{2}", lambda match: match[0].lower(), percent))
     for encoded in (b64encode(raw).decode(), urlsafe_b64encode(raw).decode()):
-        yield encoded
-        yield encoded.rstrip("=")
+        yield from (encoded, encoded.rstrip("="))
     for ascii_only in (False, True):
         escaped = json.dumps(secret, ensure_ascii=ascii_only)[1:-1]
-        yield escaped
-        yield escaped.replace("/", "\\/")
-        yield json.dumps(escaped, ensure_ascii=ascii_only)[1:-1]
+        yield from (escaped, escaped.replace("/", "\\/"), json.dumps(escaped, ensure_ascii=ascii_only)[1:-1])
 
 
 class Redactor:
@@ -196,7 +175,7 @@ class Redactor:
         self._names = self._own.union(name.replace("_", "") for name in known)
         self._longest = max([3, *map(len, own)])
         self._secrets: list[str] = []
-        self._secret: re.Pattern[str] | None = None
+        self._secret = re.compile("")
         self._clean: set[str] = set()
         self._plain: set[str] = set()
         """Keys that hold no secret and name none."""
@@ -211,21 +190,19 @@ class Redactor:
         Raises:
             UsageError: it is no text, or so short that ordinary text would be blacked out with it.
         """
-        if not isinstance(value, str):
-            kind = type(value).__name__
-            raise UsageError(f"A secret is a text, not a {kind}. Register the text it is sent as.")
-        secret = value.strip()
+        given: object = value
+        secret = given.strip() if isinstance(given, str) else ""
         if len(secret) < _SHORTEST or secret in REDACTED:
             raise UsageError(
-                f"A secret of fewer than {_SHORTEST} characters, or one found in {REDACTED!r}, cannot be "
-                "registered: ordinary text would be blacked out with it. Use a longer one, or keep it under a "
+                f"A secret to register is a text of at least {_SHORTEST} characters, and no part of "
+                f"{REDACTED!r}: this one would black out ordinary text. Use a longer one, or keep it under a "
                 "key such as 'password', which is redacted by its name."
             )
         lines = [line.strip() for line in secret.splitlines()]
         long = [line for line in lines if len(line) >= _SHORTEST_LINE and not line.startswith("-----")]
         found = {form for part in (secret, *long) for form in _forms(part)}
         # Longest first: of two that begin alike, nothing of the longer one may remain.
-        self._secrets = sorted(found.union(self._secrets), key=lambda form: (-len(form), form))
+        self._secrets = sorted(found.union(self._secrets), key=len, reverse=True)
         self._secret = re.compile("|".join(map(re.escape, self._secrets)))
         self._clean.clear()
         self._plain.clear()
@@ -239,9 +216,8 @@ class Redactor:
         if text in self._clean:
             return text
         shown = text
-        if self._secret is not None and any(secret in text for secret in self._secrets):
-            sub = self._secret.sub
-            shown = REDACTED.join(sub(REDACTED, piece) for piece in shown.split(REDACTED))
+        if any(secret in text for secret in self._secrets):
+            shown = REDACTED.join(self._secret.sub(REDACTED, piece) for piece in text.split(REDACTED))
         # A plain word, an id or a digest: none of the rules applies inside of one.
         if not (shown.isalnum() and shown.isascii() and shown[0] != "A"):
             shown = REDACTED.join(_apply(self._rules, piece) for piece in shown.split(REDACTED))
@@ -253,7 +229,7 @@ class Redactor:
     def value(self, value: JsonValue) -> JsonValue:
         """The value without secrets: the same one if it holds none, else a copy.
 
-        What stands under a name of a secret goes as a whole, unless it is null, true or false.
+        What stands under the name of a secret goes as a whole, unless it is null, true or false.
         """
         return self._walk(value, _DEEPEST)
 
@@ -269,26 +245,22 @@ class Redactor:
     def _walk_object(self, given: dict[str, JsonValue], depth: int) -> dict[str, JsonValue]:
         plain, clean = self._plain, self._clean
         copied: dict[str, JsonValue] | None = None
-        for key, item in given.items():
-            kind = type(item)
-            shown_key = key
-            if key in plain:
-                known = kind in _NO_TEXT or (kind is str and item in clean)
-                shown = item if known else self._walk(item, depth - 1)
-            else:
-                shown_key = self.text(key)
-                if self._names_secret(key):
-                    shown = _hidden(item)
-                else:
-                    shown = self._walk(item, depth - 1)
-                    if shown_key is key:
-                        _remember(key, plain)
-            if key == "value" and self._names_secret(given.get("name", given.get("key"))):
+        for place, (key, item) in enumerate(given.items()):
+            shown_key, hide, kind = key, False, type(item)
+            if key not in plain:
+                shown_key, hide = self.text(key), self._names_secret(key)
+                if shown_key is key and not hide:
+                    _remember(key, plain)
+            if hide or (key == "value" and self._names_secret(given.get("name", given.get("key")))):
                 shown = _hidden(item)
+            elif kind in _NO_TEXT or (kind is str and item in clean):
+                shown = item
+            else:
+                shown = self._walk(item, depth - 1)
             if copied is None:
                 if shown is item and shown_key is key:
                     continue
-                copied = dict(takewhile(lambda entry: entry[0] is not key, given.items()))
+                copied = dict(islice(given.items(), place))
             base, number = shown_key, len(copied)
             while shown_key in copied:  # Two secrets that were keys are still two entries.
                 number += 1
@@ -297,28 +269,28 @@ class Redactor:
         return given if copied is None else copied
 
     def _walk_list(self, given: list[JsonValue] | tuple[JsonValue, ...], depth: int) -> JsonValue:
-        """An item after `--password` is what a command is given as its password."""
-        shown = []
-        follows = False
+        shown: list[JsonValue] = []
+        after_flag = False
         for item in given:
-            is_text = isinstance(item, str)
-            hide = follows and is_text and not item.startswith("-")
-            shown.append(_hidden(item) if hide else self._walk(item, depth - 1))
-            follows = is_text and item.startswith("--") and self._names_secret(item)
+            new = self._walk(item, depth - 1)
+            # A command as a list: what follows `--password` is one.
+            shown.append(_hidden(item) if after_flag and isinstance(new, str) and new[:1] != "-" else new)
+            after_flag = isinstance(item, str) and item[:2] == "--" and self._names_secret(item)
         return given if all(map(is_, given, shown)) else shown
 
     def _names_secret(self, name: JsonValue) -> bool:
         if not isinstance(name, str) or name in self._plain:
             return False
-        return self._is_secret(_words(name)) or self._is_secret(_words(name.rstrip("0123456789")))
+        # Also as it will be shown: `[redacted]token` names one, whatever stood before.
+        spellings = {name, self.text(name)}
+        return any(map(self._is_secret, (*spellings, *(each.rstrip("0123456789") for each in spellings))))
 
-    def _is_secret(self, words: list[str]) -> bool:
-        ends = ["".join(words[-count:]) for count in range(1, min(self._longest, len(words)) + 1)]
-        if not self._own.isdisjoint(ends):
-            return True
-        if words[-1:] == ["token"] and words[-2:-1] and words[-2] in _HARMLESS.split():
-            return False
-        return not self._names.isdisjoint(ends) or bool(words and words[-1].endswith(_ENDINGS))
+    def _is_secret(self, name: str) -> bool:
+        words = _words(name)
+        ends = {"".join(words[-count:]) for count in range(1, self._longest + 1)}
+        if words[-1:] == ["token"] and not set(words[-2:-1]).isdisjoint(_HARMLESS):
+            return not self._own.isdisjoint(ends)
+        return not self._names.isdisjoint(ends) or "".join(words[-1:]).endswith(_ENDINGS)
 
 
 def _hidden(item: JsonValue) -> JsonValue:

@@ -42,8 +42,13 @@ class Proxy:
             _close(one)
 
     def cut_at_the_next_commit(self, how: Cut) -> None:
-        """The wire is cut once; whoever connects again is served as ever."""
-        self._cut = how
+        """The wire is cut once, however often this is asked; whoever connects again is served as ever."""
+        if not self.cuts:
+            self._cut = how
+
+    def refuse(self) -> None:
+        """Serve nobody new."""
+        _close(self._listener)
 
     def _listen(self) -> None:
         with suppress(OSError):

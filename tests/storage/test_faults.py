@@ -138,8 +138,6 @@ except StorageReadOnly as error:
 """
 
 READ_ONLY = "may be read but not written. Change its permissions and those of its folder, or name another"
-    "may be read but not written. Change its permissions and those of its folder, or name another with"
-)
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from assent.storage.location import open_database
 from assent.storage.postgres import PostgresLink
 from assent.storage.transaction import Transaction
 from tests.servers.postgres import Mode, PostgresServer
-from tests.storage.children import hear, make_numbers, numbers, say, start
+from tests.storage.children import hear, make_numbers, numbers, say, start, tell
 from tests.storage.proxy import Cut, Proxy
 from tests.storage.test_order import Together, add
 
@@ -58,8 +58,7 @@ def test_a_restart_in_the_middle_loses_and_doubles_nothing(own_server: PostgresS
             so_far = len(said)
             own_server.restart(mode)
             wait_until(lambda: len(said) > so_far + 50)  # noqa: B023
-        assert child.stdin is not None
-        child.stdin.close()
+        tell(child, "stop")
         listener.join(60)
 
         assert child.wait(60) == 0
@@ -152,7 +151,7 @@ def test_the_loss_of_a_commit_and_then_of_the_server_leaves_the_outcome_open_and
         def work(t: Transaction) -> None:
             add(1)(t)
             proxy.cut_at_the_next_commit("answer lost")
-            proxy._listener.close()
+            proxy.refuse()
 
         with pytest.raises(StorageUnavailable, match="whether the last write was kept is not known"):
             database.write(work).result(30)

@@ -171,7 +171,9 @@ def secrets_of(environment: Mapping[str, str]) -> list[str]:
     return [
         value
         for name, value in environment.items()
-        if len(value) >= SHORTEST_SECRET and known.value({name: value}) != {name: value}
+        if len(value) >= SHORTEST_SECRET
+        and name not in ("PWD", "OLDPWD")
+        and known.value({name: value}) != {name: value}
     ]
 
 

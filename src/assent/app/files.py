@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -93,6 +93,14 @@ def read_file(path: str) -> bytes:
             return file.read(MAX_BYTES + 1)
     except (OSError, ValueError) as error:
         raise unusable("read", path, error) from None
+
+
+def is_file(path: str) -> bool:
+    """Whether that names something that could be read as a file; anything with a folder in it does."""
+    try:
+        return "/" in path or Path(path).exists()
+    except (OSError, ValueError):
+        return False
 
 
 def unusable(what: str, path: str, error: OSError | ValueError) -> InputError:
@@ -183,21 +191,39 @@ def write_file(path: str, text: str) -> None:
     Raises:
         InputError: the place cannot be written.
     """
+    write_lines(path, (text,))
+
+
+def write_lines(path: str, lines: Iterable[str]) -> int:
+    """Write texts one after the other, as whole as `write_file` does; returns how many there were.
+
+    Raises:
+        InputError: the place cannot be written.
+    """
     try:
         # A link is followed: what it points to is replaced, not the link.
         target = Path(path).resolve()
         if target.exists() and not (target.is_file() and os.access(target.parent, os.W_OK)):
             # A pipe or a device is written to, never replaced; a folder is refused by the system.
-            target.write_text(text, encoding="utf-8")
-            return
+            return _write(target, lines)
         draft = _draft(target)
         try:
-            draft.write_text(text, encoding="utf-8")
+            written = _write(draft, lines)
             draft.replace(target)
         finally:
             draft.unlink(missing_ok=True)
     except (OSError, ValueError) as error:
         raise unusable("write", path, error) from None
+    return written
+
+
+def _write(path: Path, lines: Iterable[str]) -> int:
+    written = 0
+    with open(path, "w", encoding="utf-8") as file:
+        for line in lines:
+            file.write(line)
+            written += 1
+    return written
 
 
 def _draft(target: Path) -> Path:

@@ -1,4 +1,4 @@
-"""`assent explain`: a run told as a story, from its log."""
+"""`assent explain`: a run told as a story, from the database or from a file."""
 
 from __future__ import annotations
 
@@ -6,33 +6,74 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from assent.cli.inputs import json_option
+from assent.cli.inputs import db_option, json_option
 from assent.cli.output import Output
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from assent.events.event import Event
     from assent.render.history import History
 
 
 @click.command(short_help="Tell a run as a story.")
-@click.argument("file", metavar="FILE")
+@click.argument("run", metavar="RUN")
 @click.option(
-    "--run", "run_id", metavar="ID", help="Which run; the start of its id is enough. Default: the newest."
+    "--run",
+    "run_id",
+    metavar="ID",
+    help="Which run of a file; the start of its id is enough. Default: the newest.",
 )
+@db_option
 @json_option
 @click.pass_obj
-def explain(output: Output, file: str, run_id: str | None, as_json: bool) -> int:
+def explain(output: Output, run: str, run_id: str | None, db: str | None, as_json: bool) -> int:
     """Tell what happened in a run: in which order, which rule decided, what was undone, what to do next.
 
-    FILE holds JSON lines, as `assent run --log FILE` writes them. Lines that cannot be read are passed over
-    and counted.
+    RUN is the id of a run, of which the start is enough; or a file of JSON lines, as `assent run --log FILE`
+    and `assent log export` write them. Lines that cannot be read are passed over and counted.
 
     Exit codes: 0 told (however the run went), 2 bad input.
     """
+    from assent.app.files import is_file
+    from assent.render.history import History
+
+    if is_file(run) or run_id is not None:
+        chosen, runs, damaged = _from_file(output, run, run_id)
+        file = run
+    else:
+        chosen, runs, damaged = _from_store(run, db), [], []
+        file = ""
+    history = History.of(chosen)
+    if as_json:
+        output.show_json(_as_data(history, file, runs or [history.run_id or ""], damaged))
+    else:
+        from assent.render.story import tell_history
+
+        output.show(*tell_history(history, log=file))
+    return 0
+
+
+def _from_store(run: str, db: str | None) -> list[Event]:
+    from assent.app.app import open_records
+    from assent.errors import UnknownRun
+
+    with open_records(db) as records:
+        try:
+            name = records.journal.find(run).run_id
+        except UnknownRun as error:
+            name = run
+            if not records.events.query(run=run, limit=1):
+                raise UnknownRun(f"{error} Nor is there a file of that name.") from None
+        return records.events.query(run=name)
+
+
+def _from_file(
+    output: Output, file: str, run_id: str | None
+) -> tuple[Sequence[Event], list[str], Sequence[int]]:
     from assent.errors import InputError, UsageError
     from assent.events.jsonl import read_jsonl
-    from assent.render.history import History, split_runs
+    from assent.render.history import split_runs
     from assent.render.text import count, listing
 
     recording = read_jsonl(file)
@@ -47,7 +88,6 @@ def explain(output: Output, file: str, run_id: str | None, as_json: bool) -> int
         raise UsageError(
             f"{file} holds no run '{run_id}', or several that begin so. It holds {listing(runs)}."
         )
-    history = History.of(runs[chosen])
     if recording.damaged:
         lines = ", ".join(map(str, recording.damaged[:8])) + (" ..." if len(recording.damaged) > 8 else "")
         output.talk(f"Note: {count(len(recording.damaged), 'damaged line')} passed over (line {lines}).")
@@ -56,13 +96,7 @@ def explain(output: Output, file: str, run_id: str | None, as_json: bool) -> int
             f"Note: {count(len(runs), 'run')} in this file; this is the newest. Choose with --run ID:"
         )
         output.talk("  " + listing(list(runs)[-10:], limit=10))
-    if as_json:
-        output.show_json(_as_data(history, file, list(runs), recording.damaged))
-    else:
-        from assent.render.story import tell_history
-
-        output.show(*tell_history(history, log=file))
-    return 0
+    return runs[chosen], list(runs), recording.damaged
 
 
 def _choose(runs: Sequence[str], wanted: str | None) -> str | None:

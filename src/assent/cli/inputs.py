@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -37,3 +38,38 @@ def runtime_options(command: Command) -> Command:
     ):
         command = option(command)
     return command
+
+
+class Moment(click.ParamType[float]):
+    """A moment as people write it: a date, a date and time, or how long ago."""
+
+    name = "moment"
+    _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """Seconds since the epoch; a time without a zone is UTC."""
+        from datetime import UTC, datetime
+        from time import time
+
+        if isinstance(value, float):
+            return value
+        ago = re.fullmatch(r"(\d{1,6})([smhdw])", value)
+        if ago is not None:
+            return time() - int(ago[1]) * self._UNITS[ago[2]]
+        try:
+            moment = datetime.fromisoformat(value)
+        except ValueError:
+            self.fail(
+                f"{value!r} is no moment. Write 2026-01-31, 2026-01-31T12:00 (UTC), or 90d for 90 days ago."
+            )
+        return (moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)).timestamp()
+
+
+class Subject(click.Group):
+    """A group whose first command is meant where none is named: `assent runs --json` lists runs."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Put the first command in where the arguments name none."""
+        if not args or (args[0] not in self.commands and args[0] not in ctx.help_option_names):
+            args = [next(iter(self.commands)), *args]
+        return super().parse_args(ctx, args)

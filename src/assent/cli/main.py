@@ -17,9 +17,11 @@ import click
 from assent import __version__
 from assent.cli.explain import explain
 from assent.cli.graph import graph
+from assent.cli.log import log
 from assent.cli.output import Output, OutputLost, open_standard_streams
 from assent.cli.resume import resume
 from assent.cli.run import run
+from assent.cli.runs import runs
 from assent.cli.tools import tools
 from assent.cli.verify import verify
 from assent.errors import AssentError
@@ -47,7 +49,7 @@ def cli(context: click.Context) -> None:
         click.echo(context.get_help())
 
 
-for _command in (run, resume, verify, graph, explain, tools):
+for _command in (run, resume, runs, verify, graph, explain, log, tools):
     cli.add_command(_command)
 
 

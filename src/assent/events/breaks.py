@@ -49,9 +49,9 @@ class _Stretch:
         self.misses = misses
         """How many positions are free before it."""
         self.fork = fork
-        """Position of the first record that stands between it and a record that it names, if that is no end."""
+        """Position of the first record between it and the one that it names, if that is no end."""
         self.ends: tuple[str | None, ...] = ()
-        """What the next record may name: two, while it is open which of an edited record's columns is false."""
+        """What the next record may name: two, after a record whose digest or contents are false."""
 
 
 class _Edited(NamedTuple):
@@ -77,7 +77,7 @@ class Walk:
         beginning = _Stretch(start, "", 0, None)
         beginning.ends = (digest,)
         self._stretches = [beginning]
-        self._tail = beginning.ends
+        self._tail: tuple[str | None, ...] = beginning.ends
         self._recent: dict[str, int] = {} if digest is None else {digest: start}
         self._edited: list[_Edited] = []
         self._odd: list[Finding] = []
@@ -192,7 +192,7 @@ class Walk:
                 yield Finding(
                     "reordered",
                     one.position,
-                    f"record {one.position} holds something else than was written; what belongs there stands in "
+                    f"record {one.position} holds something else than was written; what belongs there is in "
                     f"record {twin}: contents changed places",
                 )
 
@@ -225,7 +225,7 @@ class Walk:
                 yield self._unclear(stretch, stretches[i - 1].last, shift)
 
     def _moved(self, follows: Sequence[int | None], skipped: set[int]) -> set[int]:
-        """The stretches that must have been moved, when as many records as possible stayed where they were."""
+        """The stretches that were moved, if as many records as possible stayed where they were."""
         after: dict[int, int] = {}
         for i, before in enumerate(follows):
             if before is not None:
@@ -262,21 +262,21 @@ class Walk:
             return Finding(
                 "removed",
                 first,
-                f"what stood before the present record {first} was removed ({gone}), and the later ones were given "
-                "new positions",
+                f"what stood before the present record {first} was removed ({gone}), and the later ones were "
+                "given new positions",
             )
         if before == self.start:
             return Finding(
                 "edited",
                 first,
-                f"record {first} does not follow the beginning of the log: the log's id or its last closed segment "
-                "was changed, or records before it were removed and the later ones given new positions",
+                f"record {first} does not follow the beginning of the log: the log's id or its last "
+                "closed segment was changed, or records before it were removed and the later ones given new positions",
             )
         return Finding(
             "edited",
             before,
-            f"record {before} is not the one that record {first} follows: it was edited and its digest computed "
-            "anew; or records between the two were removed and the later ones given new positions",
+            f"record {before} is not the one that record {first} follows: it was edited and its digest "
+            "computed anew; or records between the two were removed and the later ones given new positions",
         )
 
 
@@ -300,5 +300,5 @@ def _reordered(stretch: _Stretch, before: _Stretch) -> Finding:
     return Finding(
         "reordered",
         stretch.first,
-        f"{what} not stand where written: the place is right after the record that now has position {before.last}",
+        f"{what} not stand where written: that is right after the record that is now at {before.last}",
     )

@@ -114,7 +114,7 @@ class ChainReport(msgspec.Struct, frozen=True, kw_only=True):
     dropped: int
     """Records that were dropped on purpose, in closed segments."""
     anchored: bool
-    """Whether a head kept outside was there to compare with; else nobody can tell what was cut off the end."""
+    """Whether a head kept outside was there to compare with; else nothing tells what was cut off the end."""
     findings: list[Finding]
     more: int = 0
     """Findings beyond those that are listed."""
@@ -137,7 +137,7 @@ def columns_of(row: Row) -> bytes:
 
 
 def genesis(log_id: str) -> str:
-    """What the first record names as the one before, so that a log cannot take over the records of another."""
+    """What the first record names as the one before; no log can take over the records of another."""
     return sha256(b"assent events\n%b" % log_id.encode()).hexdigest()
 
 
@@ -179,7 +179,7 @@ def verify_chain(
 ) -> ChainReport:
     """Check a log from its first record to its last, and name whatever is wrong.
 
-    `records` are all there are, by position; `segments` likewise. Without `head` the log's own row is missing.
+    `records` are all there are, by position; `segments` likewise. No `head`: its row is missing.
     """
     found: list[Finding] = []
     start, digest = 0, genesis(head.log_id) if head is not None else None
@@ -195,7 +195,7 @@ def verify_chain(
             Finding(
                 "removed",
                 None,
-                "the log's head row is gone: how far the log reached, and which anchor is its own, is not known",
+                "the log's head row is gone: how far it reached, and which anchor is its own, is unknown",
             )
         )
     shift = _shift(walk, head, anchor)
@@ -239,8 +239,8 @@ def _of_segments(
             yield Finding(
                 "removed",
                 segment.first,
-                f"{where} is not in the anchor ({anchor.place}): those records were not dropped by this program, "
-                "and the segment was made up to hide that",
+                f"{where} is not in the anchor ({anchor.place}): those records were not dropped by "
+                "this program, and the segment was made up to hide that",
             )
         next_first = segment.last + 1
 
@@ -268,15 +268,15 @@ def _of_head(walk: Walk, head: Head, found: Sequence[Finding]) -> Iterable[Findi
         yield Finding(
             "inserted",
             head.position + 1,
-            f"the log ends with record {head.position}, but records follow up to {walk.last}: they were added by "
-            "hand, or the head row was set back",
+            f"the log ends with record {head.position}, but records follow up to {walk.last}: they were "
+            "added by hand, or the head row was set back",
         )
     elif at is not None:
         yield Finding(
             "edited",
             at,
-            f"the record that ends the log has the position {at}, but the head row says {head.position}: one of "
-            "the two was changed",
+            f"the record that ends the log has the position {at}, but the head row says {head.position}: one "
+            "of the two was changed",
         )
     elif head.position == walk.last:
         yield Finding(
@@ -289,8 +289,8 @@ def _of_head(walk: Walk, head: Head, found: Sequence[Finding]) -> Iterable[Findi
         yield Finding(
             "edited",
             head.position,
-            f"the log's head row names record {head.position} with a digest that no record has, and the log ends "
-            f"at {walk.last}: the head row was changed, or the records were written anew",
+            f"the log's head row names record {head.position} with a digest that no record has, and the "
+            f"log ends at {walk.last}: the head row was changed, or the records were written anew",
         )
 
 
@@ -299,15 +299,13 @@ def _of_anchor(
 ) -> Iterable[Finding]:
     if anchor is None or anchor.position is None:
         if head.anchored:
-            expected = (
-                anchor.place if anchor is not None else f"{head.log_id}.head, in a folder not named here"
-            )
+            expected = anchor.place if anchor is not None else f"{head.log_id}.head, in no folder named"
             yield Finding(
                 "unanchored",
                 None,
-                f"this log was anchored, but its anchor is not there or cannot be read: {expected}. Without it "
-                "nobody can notice records cut off the end, or written anew from some point on. Name the folder "
-                "that holds it with --anchor FOLDER",
+                f"this log was anchored, but its anchor is not there or cannot be read: {expected}. Without "
+                "it nobody can notice records cut off the end, or written anew from some point on. Name the "
+                "folder that holds it with --anchor FOLDER",
             )
         return
     position = anchor.position
@@ -325,8 +323,8 @@ def _of_anchor(
         yield Finding(
             "rewritten",
             position,
-            f"record {position} is not the one that was anchored ({anchor.place}): it, or a record before it, was "
-            "changed and all digests from there on computed anew",
+            f"record {position} is not the one that was anchored ({anchor.place}): it, or one before it, "
+            "was changed and all digests from there on computed anew",
         )
 
 
@@ -335,6 +333,6 @@ def _cut(last: int, known: int, who: str) -> Finding:
     return Finding(
         "truncated",
         last + 1,
-        f"{gone} missing at the end: {who} record {known}, the log ends at {last}. They were cut off; or, where "
-        "the log is not written durably, lost with the machine's power",
+        f"{gone} missing at the end: {who} record {known}, the log ends at {last}. They were cut off; or, "
+        "where the log is not written durably, lost with the machine's power",
     )

@@ -13,38 +13,53 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from assent.events.chain import Row
+from assent.events.chain import Row, columns_of
 from assent.events.event import Event
 from assent.storage.transaction import Rows, Transaction, Value, searchable
 
 PAGE = 1_000
 _READ = "position, kind, time, run_id, proposal_id, action_id, trace_id, span_id, tenant, data"
 
+_NULL = rb"\u0000"
+"""How JSON writes it. Looked for once and not in each text, because this is done for every event."""
+
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(dict[str, Any]).decode
 
 
-def row_of(event: Event) -> Row:
-    """An event as it is stored."""
+class Encoded(NamedTuple):
+    """An event as it is stored, and as it is hashed."""
+
+    row: Row
+    columns: bytes
+    data: bytes
+
+
+def encode_event(event: Event) -> Encoded:
+    """An event, ready to be stored."""
     tool = event.data.get("tool")
     try:
-        data = _encode(event.data).decode()
+        data = _encode(event.data)
         row = Row(
             event.kind,
             float(event.time),
-            searchable(event.run_id),
-            searchable(event.proposal_id),
-            searchable(event.action_id),
-            searchable(event.trace_id),
-            searchable(event.span_id),
-            searchable(event.tenant),
-            searchable(tool) if type(tool) is str else None,
-            data,
+            event.run_id,
+            event.proposal_id,
+            event.action_id,
+            event.trace_id,
+            event.span_id,
+            event.tenant,
+            tool if type(tool) is str else None,
+            data.decode(),
         )
-        _encode(row)
+        columns = columns_of(row)
+        if _NULL in columns:
+            row = Row(searchable(row.kind) or "", row.time, *map(searchable, row[2:-1]), row.data)  # type: ignore[call-arg, arg-type]
+            columns = columns_of(row)
+        return Encoded(row, columns, data)
     except Exception as error:
-        return _as_far_as_possible(event, error)
-    return row
+        row = _as_far_as_possible(event, error)
+        return Encoded(row, columns_of(row), row.data.encode())
 
 
 def _as_far_as_possible(event: Event, error: Exception) -> Row:
@@ -53,12 +68,10 @@ def _as_far_as_possible(event: Event, error: Exception) -> Row:
 
     ids = (event.run_id, event.proposal_id, event.action_id, event.trace_id, event.span_id, event.tenant)
     why = str(text(f"{type(error).__name__}: {error}"))
+    run, proposal, action, trace, span, tenant = map(text, ids)
+    data = _encode({"not_stored": why}).decode()
     return Row(
-        text(event.kind) or "",
-        float(event.time),
-        *map(text, ids),
-        None,
-        _encode({"not_stored": why}).decode(),
+        text(event.kind) or "", float(event.time), run, proposal, action, trace, span, tenant, None, data
     )
 
 
@@ -68,7 +81,8 @@ def read_event(row: tuple[Any, ...]) -> Event:
         data = _decode(row[-1])
     except (msgspec.MsgspecError, TypeError, UnicodeError):
         data = {"unreadable": str(row[-1])[:200]}
-    return Event(*row[:-1], data)
+    position, kind, time, run, proposal, action, trace, span, tenant, _ = row
+    return Event(position, kind, time, run, proposal, action, trace, span, tenant, data)
 
 
 class Filter(NamedTuple):
@@ -124,8 +138,8 @@ class Filter(NamedTuple):
         return cls(" AND ".join(conditions), (*values, *times), " AND ".join(span), times)
 
     def bounds(self, t: Transaction) -> tuple[int, int]:
-        """The first and last position to look at. Fixed beforehand, so that what is found is what there was at
-        one moment, and whole batches of it."""
+        """The first and last position to look at. Fixed beforehand, so that what is found is what there was
+        at one moment, and whole batches of it."""
         where = f" WHERE {self.span}" if self.span else ""
         low, high = t.execute(f"SELECT min(position), max(position) FROM events{where}", self.span_values)[0]
         return (low, high) if low is not None else (1, 0)

@@ -15,23 +15,23 @@ from concurrent.futures import Future
 from functools import partial
 from typing import Any
 
+from msgspec.structs import astuple, replace
+
 from assent.errors import StorageDamaged, StorageUnavailable
 from assent.events.anchor import Anchor
 from assent.events.chain import (
-    Anchored,
     ChainReport,
     Head,
     Row,
     Segment,
     Stored,
-    columns_of,
     digest_of,
     genesis,
     seal,
     verify_chain,
 )
 from assent.events.event import Event
-from assent.events.rows import PAGE, Filter, read_event, row_of
+from assent.events.rows import PAGE, Encoded, Filter, encode_event, read_event
 from assent.events.totals import cost_by_agent
 from assent.storage.database import Database
 from assent.storage.migrate import Migrations, migrate
@@ -40,22 +40,21 @@ from assent.storage.transaction import Transaction
 _COLUMNS = ("position", *Row._fields, "prev", "digest")
 _ALL = ", ".join(_COLUMNS)
 _SEGMENT = "first_position, last_position, records, digest, first_time, last_time, closed_at, seal"
-_Encoded = tuple[Row, bytes, bytes]
 
 
 def _migrations() -> Migrations:
-    # The head is made with the tables, and never again.
+    # The head is made with the tables, and never again. No index on the trace: each run has its own, so that it
+    # would cost as much again as the one on the run, which is half of what a commit costs.
     log_id = secrets.token_hex(16)
     return Migrations(
         "events",
         [
             [
                 "CREATE TABLE events (position BIGINT NOT NULL PRIMARY KEY, kind TEXT NOT NULL,"
-                " time DOUBLE PRECISION NOT NULL, run_id TEXT, proposal_id TEXT, action_id TEXT, trace_id TEXT,"
-                " span_id TEXT, tenant TEXT, tool TEXT, data TEXT NOT NULL, prev TEXT NOT NULL,"
-                " digest TEXT NOT NULL)",
+                " time DOUBLE PRECISION NOT NULL, run_id TEXT, proposal_id TEXT, action_id TEXT,"
+                " trace_id TEXT, span_id TEXT, tenant TEXT, tool TEXT, data TEXT NOT NULL,"
+                " prev TEXT NOT NULL, digest TEXT NOT NULL)",
                 "CREATE INDEX events_run ON events (run_id, position)",
-                "CREATE INDEX events_trace ON events (trace_id, position)",
                 "CREATE INDEX events_kind ON events (kind, position)",
                 "CREATE INDEX events_time ON events (time, position)",
                 "CREATE TABLE events_head (one BIGINT NOT NULL PRIMARY KEY, position BIGINT NOT NULL,"
@@ -94,7 +93,7 @@ class SqlEvents:
 
         Its value is an exception if the batch is on disk but its head could not be anchored.
         """
-        rows = [_encoded(event) for event in events]
+        rows = [encode_event(event) for event in events]
         written = self._database.write(partial(self._add, rows), durable=self._durable)
         if self._anchor is None:
             return written
@@ -110,14 +109,14 @@ class SqlEvents:
         else:
             to.set_result(self._anchor_error)
 
-    def _add(self, rows: Sequence[_Encoded], t: Transaction) -> None:
-        batch: list[_Encoded] | None = t.shared.get(self)
+    def _add(self, rows: Sequence[Encoded], t: Transaction) -> None:
+        batch: list[Encoded] | None = t.shared.get(self)
         if batch is None:
             batch = t.shared[self] = []
             t.before_commit(partial(self._append, t, batch))
         batch += rows
 
-    def _append(self, t: Transaction, batch: Sequence[_Encoded]) -> None:
+    def _append(self, t: Transaction, batch: Sequence[Encoded]) -> None:
         head = self._locked_head(t)
         position, digest = head.position, head.digest
         stored: list[tuple[Any, ...]] = []
@@ -132,7 +131,7 @@ class SqlEvents:
             "UPDATE events_head SET position = ?, digest = ?, anchored = ?", (position, digest, int(anchored))
         )
         if self._anchor is not None:
-            t.after_commit(partial(self._keep_outside, head.log_id, position, digest))
+            t.after_commit(partial(self._committed, head.log_id, position, digest))
 
     def _locked_head(self, t: Transaction) -> Head:
         head = _head(t, lock=t.dialect == "postgres")
@@ -143,6 +142,9 @@ class SqlEvents:
                 "Somebody has changed it: look with `assent log verify`, then use another database.",
             )
         return head
+
+    def _committed(self, log_id: str, position: int, digest: str) -> None:
+        self._keep_outside(log_id, position, digest)
 
     def _keep_outside(self, log_id: str, position: int, digest: str) -> bool:
         if self._anchor is None:
@@ -163,8 +165,9 @@ class SqlEvents:
     def prune(self, before: float) -> Segment | None:
         """Drop the oldest events: all up to the first that is not older than `before`, and never the newest.
 
-        What is dropped becomes a closed segment, which says how many there were and anchors their last digest:
-        the chain goes on from there. Waits for the disk. None if there is nothing to drop.
+        What is dropped becomes a closed segment, which says how many there were and anchors the last digest:
+        the chain goes on from there. Verify first: what was tampered with goes too, and the traces with it.
+        Waits for the disk. None if there is nothing to drop.
 
         Raises:
             StorageError: that cannot be written, or the anchor cannot; nothing is dropped then.
@@ -174,11 +177,12 @@ class SqlEvents:
     def _close_segment(self, before: float, t: Transaction) -> Segment | None:
         head = self._locked_head(t)
         found = t.execute(
-            "SELECT position FROM events WHERE time + 0 >= ? ORDER BY position LIMIT 1", (before,)
+            "SELECT position FROM events WHERE time + 0 >= ? ORDER BY position LIMIT 1", (float(before),)
         )
         end = min(found[0][0] if found else head.position, head.position) - 1
         extent = t.execute(
-            "SELECT min(position), max(position), count(*), min(time), max(time) FROM events WHERE position <= ?",
+            "SELECT min(position), max(position), count(*), min(time), max(time) FROM events"
+            " WHERE position <= ?",
             (end,),
         )
         first, last, count, first_time, last_time = extent[0]
@@ -194,8 +198,8 @@ class SqlEvents:
             last_time=last_time,
             closed_at=t.now(),
         )
-        segment = _sealed(head.log_id, segment)
-        t.insert("events_segments", _SEGMENT.split(", "), [_segment_row(segment)])
+        segment = replace(segment, seal=seal(head.log_id, segment))
+        t.insert("events_segments", _SEGMENT.split(", "), [astuple(segment)])
         t.execute("DELETE FROM events WHERE position <= ?", (end,))
         if self._anchor is not None:
             try:
@@ -274,7 +278,7 @@ class SqlEvents:
         )
 
     def cost_by_agent(self) -> dict[str, dict[str, float]]:
-        """What the runs of each source came to, over the stored events: runs, calls, actions, retries, time."""
+        """What the runs of each source came to, over the stored events; see `EventLog.cost_by_agent`."""
         return cost_by_agent(self.scan(kind="proposal_ended"))
 
     def last_position(self) -> int:
@@ -289,7 +293,7 @@ class SqlEvents:
     # Checking
 
     def verify(self, *, anchor: Anchor | None = None) -> ChainReport:
-        """Check the whole log as it is now; others may go on writing. `anchor` if it is not the one written to."""
+        """Check the whole log as it is now; others may go on writing. `anchor`: not the one written to."""
         anchor = anchor if anchor is not None else self._anchor
         while True:
             # The anchor first: both move forwards, and read in this order it cannot be ahead.
@@ -314,11 +318,6 @@ class SqlEvents:
             after = rows[-1][0]
 
 
-def _encoded(event: Event) -> _Encoded:
-    row = row_of(event)
-    return row, columns_of(row), row.data.encode()
-
-
 def _head(t: Transaction, *, lock: bool = False) -> Head | None:
     rows = t.execute(
         f"SELECT position, digest, log_id, anchored FROM events_head{' FOR UPDATE' if lock else ''}"
@@ -335,7 +334,7 @@ def _segments(t: Transaction) -> list[Segment]:
 
 
 def _segment(row: tuple[Any, ...]) -> Segment:
-    # SQLite may hold anything there; what is no number fails the seal, and must not fail the check before that.
+    # SQLite may hold anything there. What is no number fails the seal; it must not fail the check itself.
     first, last, count = (value if type(value) is int else 0 for value in row[:3])
     digest, first_time, last_time, closed_at, seal = row[3:]
     return Segment(
@@ -350,15 +349,6 @@ def _segment(row: tuple[Any, ...]) -> Segment:
     )
 
 
-def _segment_row(segment: Segment) -> tuple[Any, ...]:
-    return tuple(getattr(segment, name) for name in segment.__struct_fields__)
-
-
-def _sealed(log_id: str, segment: Segment) -> Segment:
-    fields = {name: getattr(segment, name) for name in segment.__struct_fields__}
-    return Segment(**{**fields, "seal": seal(log_id, segment)})
-
-
 def _outline(t: Transaction) -> tuple[Head | None, list[Segment], int | None]:
     top = t.execute("SELECT position FROM events ORDER BY position DESC LIMIT 1")
     return _head(t), _segments(t), top[0][0] if top else None
@@ -371,6 +361,3 @@ def _records(after: int | None, top: int, t: Transaction) -> list[tuple[Any, ...
         f"SELECT {_ALL} FROM events WHERE {condition}position <= ? ORDER BY position LIMIT {PAGE}",
         (*values, top),
     )
-
-
-__all__ = ["Anchored", "SqlEvents"]

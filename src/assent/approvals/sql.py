@@ -1,0 +1,157 @@
+"""Approvals in SQLite or Postgres: asked in one process, answered in another.
+
+Keep true:
+1. A decision is one conditional statement, so that of two at once the database lets one through.
+2. What was asked is written once and never touched again; the answer stands beside it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+
+import msgspec
+from msgspec.structs import replace
+
+from assent.approvals.approval import (
+    Approval,
+    Decision,
+    asked,
+    asked_again,
+    checked_decision,
+    decided_before,
+    unknown_approval,
+)
+from assent.errors import StorageDamaged
+from assent.storage.database import Database
+from assent.storage.migrate import Migrations, migrate
+from assent.storage.transaction import Transaction, Value, searchable
+
+MIGRATIONS = Migrations(
+    "approvals",
+    [
+        [
+            "CREATE TABLE approvals (id TEXT NOT NULL PRIMARY KEY, run_id TEXT NOT NULL, tenant TEXT,"
+            " fingerprint TEXT NOT NULL, requested_at DOUBLE PRECISION NOT NULL, expires_at DOUBLE PRECISION,"
+            " asked TEXT NOT NULL, decision TEXT, decided_at DOUBLE PRECISION, answer TEXT,"
+            " answered BIGINT)",
+            "CREATE INDEX approvals_open ON approvals (requested_at, id) WHERE decision IS NULL",
+            "CREATE INDEX approvals_answers ON approvals (fingerprint, answered) WHERE decision IS NOT NULL",
+            "CREATE INDEX approvals_order ON approvals (answered)",
+        ]
+    ],
+)
+
+_SELECT = "SELECT asked, decision, decided_at, answer FROM approvals"
+_OPEN = "decision IS NULL AND (expires_at IS NULL OR expires_at > ?)"
+
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder(Approval).decode
+
+
+class _Answer(msgspec.Struct, frozen=True, array_like=True):
+    """As JSON, since a text of a person may hold what a column cannot."""
+
+    by: str
+    reason: str | None
+
+
+class SqlApprovals:
+    """A ledger that all processes on one database share. Each call waits for the disk."""
+
+    def __init__(self, database: Database, *, clock: Callable[[], float] = time.time) -> None:
+        """Makes its tables.
+
+        Raises:
+            StorageError: they cannot be made.
+        """
+        self._database = database
+        self._clock = clock
+        migrate(database, MIGRATIONS)
+
+    def request(self, approval: Approval) -> Approval:
+        """Ask."""
+        new = asked(approval)
+        row: Sequence[Value] = (
+            searchable(new.id),
+            searchable(new.run_id),
+            searchable(new.tenant),
+            searchable(new.fingerprint),
+            new.requested_at,
+            new.expires_at,
+            _encode(new).decode(),
+        )
+
+        def work(t: Transaction) -> Approval:
+            t.execute(
+                "INSERT INTO approvals (id, run_id, tenant, fingerprint, requested_at, expires_at, asked)"
+                " VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO NOTHING",
+                row,
+            )
+            (stored,) = self._find(t, "id = ?", (row[0],))
+            return asked_again(stored, new)
+
+        return self._database.write(work).result()
+
+    def get(self, approval: str) -> Approval | None:
+        """The approval with that id."""
+        found = self._database.read(lambda t: self._find(t, "id = ?", (searchable(approval),)))
+        return found[0] if found else None
+
+    def decide(self, approval: str, decision: Decision, *, by: str, reason: str | None = None) -> Approval:
+        """Answer."""
+        checked_decision(decision)
+        id, now = searchable(approval), self._clock()
+        answer = _encode(_Answer(by, reason)).decode()
+
+        def work(t: Transaction) -> Approval:
+            won = t.execute(
+                "UPDATE approvals SET decision = ?, decided_at = ?, answer = ?,"
+                " answered = (SELECT coalesce(max(answered), 0) + 1 FROM approvals)"
+                f" WHERE id = ? AND {_OPEN} RETURNING id",
+                (decision, now, answer, id, now),
+            )
+            found = self._find(t, "id = ?", (id,))
+            if not found:
+                raise unknown_approval(approval)
+            return found[0] if won else decided_before(found[0], decision)
+
+        return self._database.write(work).result()
+
+    def pending(self, *, run: str | None = None, tenant: str | None = None) -> list[Approval]:
+        """Those that can be decided now."""
+        where, values = [_OPEN], [self._clock()]
+        chosen: list[Value] = [*values]
+        for column, wanted in (("run_id", run), ("tenant", tenant)):
+            if wanted is not None:
+                where.append(f"{column} = ?")
+                chosen.append(searchable(wanted))
+        condition = f"{' AND '.join(where)} ORDER BY requested_at, id"
+        return self._database.read(lambda t: self._find(t, condition, chosen))
+
+    def standing(self, fingerprint: str) -> Approval | None:
+        """The `always` that is in force."""
+        # Two servers' processes may answer in the same instant and get one number: in doubt the denial.
+        latest = (
+            "fingerprint = ? AND decision IN ('always', 'deny') ORDER BY answered DESC, decision DESC LIMIT 1"
+        )
+        found = self._database.read(lambda t: self._find(t, latest, (searchable(fingerprint),)))
+        return found[0] if found and found[0].decision == "always" else None
+
+    def _find(self, t: Transaction, condition: str, values: Sequence[Value]) -> list[Approval]:
+        try:
+            return [_approval(*row) for row in t.execute(f"{_SELECT} WHERE {condition}", values)]
+        except msgspec.DecodeError as error:
+            raise StorageDamaged(
+                self._database.name,
+                f"holds an approval that cannot be read ({error})",
+                "Somebody has changed it by hand; restore it from a copy.",
+            ) from None
+
+
+def _approval(body: str, decision: Decision | None, decided_at: float | None, answer: str | None) -> Approval:
+    approval = _decode(body)
+    if decision is None or answer is None:
+        return approval
+    said = msgspec.json.decode(answer, type=_Answer)
+    return replace(approval, decision=decision, reason=said.reason, decided_by=said.by, decided_at=decided_at)

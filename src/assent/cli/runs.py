@@ -1,0 +1,151 @@
+"""`assent runs`: which runs there were, how each stands, what to do about it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from assent.cli.inputs import Subject, db_option, json_option, run_argument
+from assent.cli.output import Output
+
+if TYPE_CHECKING:
+    from assent.durable.sql import RunSummary
+
+_STATES = (
+    "running",
+    "interrupted",
+    "waiting",
+    "succeeded",
+    "partial",
+    "aborted",
+    "refused",
+    "canceled",
+    "budget",
+)
+
+
+@click.group(cls=Subject, short_help="List runs, and show one.")
+def runs() -> None:
+    """Which runs there were. Without a command: the newest of them."""
+
+
+@runs.command("list", short_help="The newest runs.")
+@click.option("--status", type=click.Choice(_STATES), help="Only those that stand so.")
+@click.option("--limit", type=click.IntRange(min=1), default=20, show_default=True, help="How many at most.")
+@db_option
+@json_option
+@click.pass_obj
+def list_runs(output: Output, status: str | None, limit: int, db: str | None, as_json: bool) -> int:
+    """List the newest runs, newest first. `assent resume` goes on with one that is `interrupted`.
+
+    Exit codes: 0 listed, also if there are none, 2 bad input.
+    """
+    from rich.table import Table
+    from rich.text import Text
+
+    from assent.app.app import open_records
+    from assent.render.text import clean, duration
+
+    with open_records(db) as records:
+        found = records.journal.runs(status=status, limit=limit)
+        name = records.database.name
+    if as_json:
+        output.show_json({"runs": [_as_data(summary) for summary in found]})
+        return 0
+    if not found:
+        output.talk(f"No runs in {name}." if status is None else f"No run in {name} is {status}.")
+        return 0
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    for heading in ("run", "status", "begun (UTC)", "took", "actions", "source"):
+        table.add_column(
+            heading, no_wrap=True, overflow="ellipsis", justify="right" if heading == "actions" else "left"
+        )
+    for summary in found:
+        look = _look(summary.status)
+        took = duration((summary.ended - summary.begun) * 1000) if summary.ended is not None else ""
+        table.add_row(
+            Text(clean(summary.run_id, 40)),
+            Text(f"{look.sign} {look.word}", style=look.style),
+            Text(_moment(summary.begun)),
+            Text(took),
+            Text(f"{summary.actions:,}"),
+            Text(clean(summary.source, 30)),
+        )
+    output.show(table)
+    return 0
+
+
+@runs.command("show", short_help="How one run stands.")
+@run_argument
+@db_option
+@json_option
+@click.pass_obj
+def show(output: Output, run: str, db: str | None, as_json: bool) -> int:
+    """Show how the run RUN (the start of its id is enough) stands, action by action, and what to do next.
+
+    Exit codes: 0 shown, 2 there is no such run.
+    """
+    from rich.text import Text
+
+    from assent.app.app import open_records
+    from assent.ir.graph import Graph
+    from assent.render.advice import advise
+    from assent.render.history import History
+    from assent.render.text import clean, count
+    from assent.render.tree import draw_tree
+
+    with open_records(db) as records:
+        summary = records.journal.find(run)
+        proposal = output.without_secrets(records.journal.record(summary.run_id).proposal)
+        kept = records.journal.result(summary.run_id)
+        result = output.without_secrets(kept) if kept is not None else None
+        history = History()
+        history.plan(proposal)
+        for event in records.events.scan(run=summary.run_id):
+            history.take(event)
+    if result is not None and history.last is not None and summary.status not in ("running", "interrupted"):
+        history.settle(result)
+    if as_json:
+        output.show_json(
+            {**_as_data(summary), "result": result, "next": [a._asdict() for a in advise(history)]}
+        )
+        return 0
+    graph = Graph(proposal.actions)
+    layers = [graph.ids(layer) for layer in graph.layers]
+    look = _look(summary.status)
+    facts = [f"begun {_moment(summary.begun)} UTC", count(summary.actions, "action")]
+    facts += [f"by {summary.holder}"] if summary.holder else []
+    title = f"run {clean(summary.run_id)}"
+    output.show(Text.assemble((f"{look.sign} {look.word}", look.style), f"  {', '.join(facts)}"))
+    width = output.result_console().width
+    output.show(draw_tree(history, layers, title=title, max_lines=150, width=width))
+    for advice in advise(history):
+        output.show(Text(advice.sentence))
+        if advice.command:
+            output.show(Text(f"  {advice.command}"))
+    return 0
+
+
+def _look(status: str) -> Any:
+    from assent.render.marks import MARKS, outcome_mark
+
+    if status == "running":
+        return MARKS["executing"]
+    if status == "interrupted":
+        return MARKS["unknown"]._replace(word="interrupted")
+    return outcome_mark(status)
+
+
+def _moment(seconds: float) -> str:
+    from datetime import UTC, datetime
+
+    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M:%S}"
+
+
+def _as_data(summary: RunSummary) -> dict[str, Any]:
+    import msgspec
+
+    data: dict[str, Any] = msgspec.to_builtins(summary)
+    del data["context"]
+    return data
