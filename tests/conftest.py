@@ -42,3 +42,12 @@ def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     # Asked for by name, so that a test on SQLite starts no server.
     url: str = request.getfixturevalue("postgres_url")
     return url
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _own_data_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Nothing that a test runs is kept among the runs of the person who tests."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_DATA_HOME", str(tmp_path_factory.mktemp("data")))
+        patch.delenv("ASSENT_DB", raising=False)
+        yield

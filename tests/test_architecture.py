@@ -19,6 +19,7 @@ RANKS: dict[str, int] = {
     "errors": 0,
     "ir": 0,
     "storage": 1,
+    "redaction": 1,
     "state": 2,
     "events": 2,
     "approvals": 2,

@@ -22,6 +22,7 @@ _HOME = {
     "Cancel": "assent.tools.context",
     "CapabilitySet": "assent.policy.capabilities",
     "CostBudget": "assent.policy.budget",
+    "Decision": "assent.runtime.journal",
     "DenyKeyword": "assent.policy.rule",
     "DenyTool": "assent.policy.rule",
     "DenyToolParam": "assent.policy.rule",
@@ -32,14 +33,20 @@ _HOME = {
     "Proposal": "assent.ir.proposal",
     "ProposalResult": "assent.ir.result",
     "RateLimitTool": "assent.policy.rule",
+    "Redactor": "assent.redaction",
     "ReplanConfig": "assent.runtime.replan",
     "RequireState": "assent.policy.rule",
     "Runtime": "assent.runtime.runtime",
     "Scope": "assent.runtime.scope",
+    "SqlCheckpoints": "assent.runtime.sql",
+    "SqlEvents": "assent.events.sql",
+    "SqlJournal": "assent.durable.sql",
+    "SqlTrajectories": "assent.runtime.sql",
     "ToolContext": "assent.tools.context",
     "ToolError": "assent.errors",
     "ToolSchema": "assent.ir.tool_spec",
     "equivalent": "assent.verify.equivalent",
+    "open_database": "assent.storage.location",
     "optimize": "assent.verify.optimize",
     "simulate": "assent.verify.simulate",
     "tool": "assent.tools.tool",
@@ -48,9 +55,11 @@ _HOME = {
 }
 
 if TYPE_CHECKING:
+    from assent.durable.sql import SqlJournal
     from assent.errors import AssentError, ToolError
     from assent.events.jsonl import JsonlSink
     from assent.events.log import EventLog
+    from assent.events.sql import SqlEvents
     from assent.ir.action import Action
     from assent.ir.proposal import Proposal
     from assent.ir.result import ActionResult, ProposalResult
@@ -66,10 +75,14 @@ if TYPE_CHECKING:
         RateLimitTool,
         RequireState,
     )
+    from assent.redaction import Redactor
+    from assent.runtime.journal import Decision
     from assent.runtime.replan import ReplanConfig
     from assent.runtime.runtime import Runtime
     from assent.runtime.scope import Scope
+    from assent.runtime.sql import SqlCheckpoints, SqlTrajectories
     from assent.runtime.trajectory import JsonlTrajectories
+    from assent.storage.location import open_database
     from assent.tools.context import Cancel, ToolContext
     from assent.tools.tool import tool
     from assent.verify.equivalent import equivalent
@@ -86,6 +99,7 @@ __all__ = [
     "Cancel",
     "CapabilitySet",
     "CostBudget",
+    "Decision",
     "DenyKeyword",
     "DenyTool",
     "DenyToolParam",
@@ -96,14 +110,20 @@ __all__ = [
     "Proposal",
     "ProposalResult",
     "RateLimitTool",
+    "Redactor",
     "ReplanConfig",
     "RequireState",
     "Runtime",
     "Scope",
+    "SqlCheckpoints",
+    "SqlEvents",
+    "SqlJournal",
+    "SqlTrajectories",
     "ToolContext",
     "ToolError",
     "ToolSchema",
     "equivalent",
+    "open_database",
     "optimize",
     "simulate",
     "tool",

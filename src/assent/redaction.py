@@ -66,6 +66,8 @@ _QUOTED = (
 _NOTHING = r"(?!(?i:null|none|true|false)(?:[\s,;&)}\]]|$))"
 _MORE = r"""(?:[^\s"'&;,\\]|,[^\s"'&;,\\]|\\[^\s"'\\nrt])"""
 _BARE = rf"""{_NOTHING}(?:\{{[^\s{{}}"']+\}}|[^\s"'&;,\\={{\[]{_MORE}*)"""
+_HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
+_WORD = re.compile(r"[^\W_]+")
 _PEM_END = r"[A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----"
 _PEM_BODY = r"[\w+/=\s\\:,.()-]*"
 
@@ -89,14 +91,14 @@ _SHAPES = {
 
 
 def _any_of(names: Iterable[str]) -> str:
-    longest_first = sorted(names, key=len, reverse=True)
-    return "|".join(re.escape(name).replace("_", "[_. -]?") for name in longest_first)
+    return "|".join(re.escape(name).replace("_", "[_. -]?") for name in sorted(names, key=len, reverse=True))
 
 
 @lru_cache(maxsize=16)
 def _rules(names: tuple[str, ...]) -> list[tuple[str, re.Pattern[str]]]:
     """Every rule beside each text with which a match of it begins."""
     sure, likely = (*_SURE.split(), *names), _LIKELY.split()
+    every = (*sure, *likely, *_ENDINGS, "pass")
     passes = "|".join(rf"(?<={word}[_-])" for word in _PASS.split())
     harmless = "".join(rf"(?<!{word}[_-])" for word in _HARMLESS)
     word = rf"{harmless}(?:{_any_of(likely)})"
@@ -107,9 +109,7 @@ def _rules(names: tuple[str, ...]) -> list[tuple[str, re.Pattern[str]]]:
     rules = {
         **_SHAPES,
         rf"(?i:{_START_NAME}{cookie})": "set-cookie cookie",
-        rf"(?i:{name}){_SEPARATOR}(?:{_QUOTED}|{_SCHEME}({_BARE}))": _begins(
-            (*sure, *likely, *_ENDINGS, "pass")
-        ),
+        rf"(?i:{name}){_SEPARATOR}(?:{_QUOTED}|{_SCHEME}({_BARE}))": _begins(every),
         rf"(?i:{_START_NAME}{word}){_SEPARATOR}(?:{_QUOTED}|{digits}{_SCHEME}({_BARE}))": _begins(likely),
         rf"(?i:{flag})[ \t]{{1,8}}+(?:{_QUOTED}|(?=[^\s-]\S{{3}})({_BARE}))": "--",
     }
@@ -122,12 +122,11 @@ def _begins(names: Iterable[str]) -> str:
 
 
 def _apply(rules: list[tuple[str, re.Pattern[str]]], text: str) -> str:
-    small = text.lower()
-    if len(small) != len(text):  # One letter grows when made small, and places would shift.
-        small = text.replace("İ", "I").lower()
+    small = text.replace("İ", "I").lower()  # The one letter that grows when made small: places would shift.
     near = [rule for rule in rules if rule[0] in small]
-    parts: list[str] = []
-    done = 0
+    if not near:
+        return text
+    parts, done = [""], 0
     # One after the other as they stand in the text; of those at one place the earlier rule.
     found = [re.finditer(re.escape(begin), small) for begin, _ in near]
     places = [zip(map(re.Match.start, each), repeat(rank)) for rank, each in enumerate(found)]
@@ -136,11 +135,7 @@ def _apply(rules: list[tuple[str, re.Pattern[str]]], text: str) -> str:
             start, end = match.span(match.lastindex or 0)
             parts += text[done:start], REDACTED
             done = end
-    return "".join([*parts, text[done:]]) if parts else text
-
-
-_HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
-_WORD = re.compile(r"[^\W_]+")
+    return "".join([*parts, text[done:]])
 
 
 def _words(name: str) -> list[str]:

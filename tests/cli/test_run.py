@@ -14,7 +14,7 @@ from xml.etree import ElementTree
 import msgspec
 import pytest
 
-from assent.cli.run import exit_code
+from assent.cli.execution import exit_code
 from assent.ir.result import Outcome, ProposalResult
 
 Assent = Callable[..., Any]

@@ -74,6 +74,8 @@ def test_every_command_that_runs_or_checks_again_names_the_policies(
     commands = [line.strip() for line in story.splitlines() if line.startswith("      assent ")]
     assert len(commands) >= 2
     for command in commands:
+        if command.startswith("assent resume"):
+            continue  # The run knows them itself.
         assert "--tools TOOLS.py --policies POLICIES --state STATE.json" in command
 
 

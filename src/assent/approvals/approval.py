@@ -62,7 +62,7 @@ def fingerprint(
 ) -> str:
     """What makes two calls the same in the eyes of whoever approves them, as SHA-256 in hex.
 
-    The order of keys does not matter; every value does, and so do folder, tenant and the version of the policy.
+    The order of keys does not matter; every value does, and so do folder, tenant and the policy's version.
 
     >>> a = fingerprint("rm", {"p": 1, "q": 2}, folder="/w", tenant=None, policy_version="1")
     >>> a == fingerprint("rm", {"q": 2, "p": 1}, folder="/w", tenant=None, policy_version="1")

@@ -120,14 +120,14 @@ class SqlApprovals:
 
     def pending(self, *, run: str | None = None, tenant: str | None = None) -> list[Approval]:
         """Those that can be decided now."""
-        where, values = [_OPEN], [self._clock()]
-        chosen: list[Value] = [*values]
+        where = [_OPEN]
+        values: list[Value] = [self._clock()]
         for column, wanted in (("run_id", run), ("tenant", tenant)):
             if wanted is not None:
                 where.append(f"{column} = ?")
-                chosen.append(searchable(wanted))
+                values.append(searchable(wanted))
         condition = f"{' AND '.join(where)} ORDER BY requested_at, id"
-        return self._database.read(lambda t: self._find(t, condition, chosen))
+        return self._database.read(lambda t: self._find(t, condition, values))
 
     def standing(self, fingerprint: str) -> Approval | None:
         """The `always` that is in force."""

@@ -270,7 +270,8 @@ class Walk:
                 "edited",
                 first,
                 f"record {first} does not follow the beginning of the log: the log's id or its last "
-                "closed segment was changed, or records before it were removed and the later ones given new positions",
+                "closed segment was changed, or records before it were removed and the later ones given new "
+                "positions",
             )
         return Finding(
             "edited",

@@ -268,8 +268,8 @@ def _of_head(walk: Walk, head: Head, found: Sequence[Finding]) -> Iterable[Findi
         yield Finding(
             "inserted",
             head.position + 1,
-            f"the log ends with record {head.position}, but records follow up to {walk.last}: they were "
-            "added by hand, or the head row was set back",
+            f"the log ends with record {head.position}, but goes on from {head.position + 1} to {walk.last}: "
+            "that was added by hand, or the head row was set back",
         )
     elif at is not None:
         yield Finding(

@@ -54,7 +54,7 @@ def encode_event(event: Event) -> Encoded:
         )
         columns = columns_of(row)
         if _NULL in columns:
-            row = Row(searchable(row.kind) or "", row.time, *map(searchable, row[2:-1]), row.data)  # type: ignore[call-arg, arg-type]
+            row = Row._make((searchable(row.kind), row.time, *map(searchable, row[2:-1]), row.data))
             columns = columns_of(row)
         return Encoded(row, columns, data)
     except Exception as error:

@@ -43,8 +43,8 @@ _SEGMENT = "first_position, last_position, records, digest, first_time, last_tim
 
 
 def _migrations() -> Migrations:
-    # The head is made with the tables, and never again. No index on the trace: each run has its own, so that it
-    # would cost as much again as the one on the run, which is half of what a commit costs.
+    # The head is made with the tables, and never again. No index on the trace: each run has its own trace, so
+    # it would cost as much again as the one on the run, which is a third of what a commit costs.
     log_id = secrets.token_hex(16)
     return Migrations(
         "events",

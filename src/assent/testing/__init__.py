@@ -1,8 +1,9 @@
 """For tests: plans in few words, a tool that remembers, a clock that waits, and suites for stores."""
 
 from assent.testing.clock import FakeClock
+from assent.testing.event_store import event_store_suite
 from assent.testing.plan import action, proposal
 from assent.testing.recording_tool import RecordingTool
 from assent.testing.state_store import state_store_suite
 
-__all__ = ["FakeClock", "RecordingTool", "action", "proposal", "state_store_suite"]
+__all__ = ["FakeClock", "RecordingTool", "action", "event_store_suite", "proposal", "state_store_suite"]
