@@ -9,12 +9,12 @@ import platform
 import sys
 from pathlib import Path
 
-from benchmarks import barrier, execute, lifetime, startup, verify, workflows
+from benchmarks import barrier, durable, execute, lifetime, startup, verify, workflows
 from benchmarks.measure import QUICK, THOROUGH, Measure
 from benchmarks.plans import SIZES
 from benchmarks.report import Section, floors_text, to_json
 
-SECTIONS = ("execute", "peer", "verify", "life", "start", "workflows", "barrier")
+SECTIONS = ("execute", "peer", "verify", "life", "start", "workflows", "barrier", "durable")
 
 
 def say(line: str) -> None:
@@ -44,6 +44,8 @@ async def measure(options: argparse.Namespace) -> list[Section]:
         sections.append(await workflows.run(options.workflows, say))
     if "barrier" in wanted:
         sections.append(await barrier.run(say))
+    if "durable" in wanted:
+        sections += await durable.run(say, quick=options.quick)
     return sections
 
 

@@ -125,10 +125,10 @@ ORDINARY = [
 
 SECRET_NAMES = """password passwd passphrase pwd secret client_secret clientSecret token access_token
     accesstoken refreshToken id_token auth_token api_key apikey apiKey APIKey x-api-key X-Api-Key access_key
-    secret_key private_key privateKey authorization Authorization proxy-authorization cookie Cookie set-cookie
-    Set-Cookie cookies credential credentials connection_string ConnectionString otp bearer jwt dsn db_password
-    DB_PASSWORD dbPassword githubToken AWS_SECRET_ACCESS_KEY stripe.api_key PGPASSWORD password2 token_1
-    smtp_pass _authToken passWord"""
+    secret_key private_key privateKey authorization Authorization proxy-authorization cookie Cookie cookies
+    set-cookie Set-Cookie credential credentials connection_string ConnectionString otp bearer jwt dsn
+    db_password DB_PASSWORD dbPassword githubToken AWS_SECRET_ACCESS_KEY stripe.api_key PGPASSWORD password2
+    token_1 smtp_pass _authToken passWord"""
 
 PLAIN_NAMES = """tokens max_tokens token_count tokens_used key keys idempotency_key monkey secretary
     password_policy author authors authorized cookies_enabled session_id signature pin pass passed compass
@@ -149,6 +149,13 @@ def test_a_token_of_known_shape_goes_and_what_surrounds_it_stays(token: str, aro
 
 def test_a_private_key_that_is_cut_off_goes_too() -> None:
     assert REDACTOR.text("key: " + PEM[:60]) == f"key: {REDACTED}"
+
+
+def test_what_one_rule_keeps_is_not_kept_from_the_others() -> None:
+    token = "ghp_" + B64
+
+    assert REDACTOR.text(f"https://{token}:x-oauth@github.com") == f"https://{REDACTED}:{REDACTED}@github.com"
+    assert REDACTOR.text(f"--{token}-token abcdef") == f"--{REDACTED} {REDACTED}"
 
 
 @pytest.mark.parametrize(("around", "secret"), IN_TEXT)

@@ -6,10 +6,10 @@ person still understands the text.
 
 Keep true:
 1. A given value is never changed, and is itself the answer if nothing had to go: this runs on every event.
-2. Redacting twice is redacting once. A text is cut at the marks of earlier redactions, and no rule looks
-   across one. For that a rule (a) has no condition on what follows that a cut could lift, (b) never takes
-   what it meant to keep, hence the possessive and atomic groups, and (c) goes on to the end of the word, so
-   that a rule that looks at the character before it finds nothing new behind a mark.
+2. Redacting twice is redacting once. A text is cut at the marks of earlier redactions, no rule looks across
+   one, and rules apply until nothing changes: what one keeps may hold what another takes. Two or three
+   rounds do if a rule (a) has no condition on what follows that a cut could lift, (b) never takes what it
+   meant to keep, hence the possessive and atomic groups, and (c) goes on to the end of the word.
 3. Rules are linear: none rescans a stretch that an earlier start has scanned in vain.
 4. No error message repeats a secret.
 """
@@ -210,11 +210,12 @@ class Redactor:
         """
         if text in self._clean:
             return text
-        shown = text
+        shown, before = text, ""
         if any(secret in text for secret in self._secrets):
             shown = REDACTED.join(self._secret.sub(REDACTED, piece) for piece in text.split(REDACTED))
-        # A plain word, an id or a digest: none of the rules applies inside of one.
-        if not (shown.isalnum() and shown.isascii() and shown[0] != "A"):
+        # Inside a plain word, an id or a digest none of the rules applies.
+        while shown != before and not (shown.isalnum() and shown.isascii() and shown[0] != "A"):
+            before = shown
             shown = REDACTED.join(_apply(self._rules, piece) for piece in shown.split(REDACTED))
         if shown != text:
             return shown
