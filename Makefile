@@ -38,8 +38,9 @@ fmt: $(STAMP) ## format the code and mend what the linter can mend
 bench: $(STAMP) ## measure: ratios against bare asyncio and a peer, in one run (BENCH_ARGS=--json)
 	@$(BIN)/python -m benchmarks $(BENCH_ARGS)
 
-soak: $(STAMP) ## the property and fault tests with twenty times the examples
-	@ASSENT_SOAK=1 $(BIN)/python -m pytest -q -n auto --timeout 3600 tests/properties tests/faults
+soak: $(STAMP) ## the property, fault and kill tests with twenty times the examples
+	@$(BIN)/python -m tests.servers.postgres
+	@ASSENT_SOAK=1 $(BIN)/python -m pytest -q -n auto --timeout 7200 tests/properties tests/faults tests/durable
 
 mutants: $(STAMP) ## break the code in small ways, one at a time; each must turn a test red
 	@$(BIN)/python tests/mutants/run.py "$(ONLY)"

@@ -51,3 +51,13 @@ def _own_data_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]
         patch.setenv("XDG_DATA_HOME", str(tmp_path_factory.mktemp("data")))
         patch.delenv("ASSENT_DB", raising=False)
         yield
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Print what tests measured (`record_property("figure", ...)`), wherever they ran."""
+    reports = [r for name in ("passed", "failed") for r in terminalreporter.stats.get(name, ())]
+    figures = [(r.nodeid, value) for r in reports for name, value in r.user_properties if name == "figure"]
+    if figures:
+        terminalreporter.section("figures")
+    for test, figure in figures:
+        terminalreporter.write_line(f"{test.rpartition('::')[2]}: {figure}")

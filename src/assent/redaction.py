@@ -1,8 +1,7 @@
 """Secrets taken out of whatever is logged, exported or shown.
 
-A secret is known in three ways: it was registered, it stands under a name that says so (`password`,
-`githubToken`, `--api-key`), or it has a shape that only secrets have. What surrounds it stays, so that a
-person still understands the text.
+A secret is known in three ways: it was registered, it stands under a name that says so (`githubToken`,
+`--api-key`), or it has a shape that only secrets have. What surrounds it stays, so that people can read on.
 
 Keep true:
 1. A given value is never changed, and is itself the answer if nothing had to go: this runs on every event.

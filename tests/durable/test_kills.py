@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,9 @@ KILLS = 200 if os.environ.get("ASSENT_SOAK") else 10
 
 
 @pytest.mark.timeout(3600 if os.environ.get("ASSENT_SOAK") else 400)
-def test_killed_at_any_instant_nothing_is_lost_or_repeated(tmp_path: Path, database_url: str) -> None:
+def test_killed_at_any_instant_nothing_is_lost_or_repeated(
+    tmp_path: Path, database_url: str, record_property: Callable[[str, object], None]
+) -> None:
     seed = random.SystemRandom().randrange(1 << 32)
     chance = random.Random(seed)
     phases: Counter[str] = Counter()
@@ -31,6 +34,9 @@ def test_killed_at_any_instant_nothing_is_lost_or_repeated(tmp_path: Path, datab
         runs += 1
 
     met = ", ".join(f"{p} {phases[p]}" for p in PHASES)
-    print(f"\nseed {seed}: {kills} kills in {runs} runs; met {met}; {unknown} unknown outcomes decided")
+    record_property(
+        "figure",
+        f"{kills} kills in {runs} runs; met {met}; {unknown} unknown outcomes decided (seed {seed})",
+    )
     assert all(phases[p] for p in PHASES), met
     assert unknown

@@ -187,6 +187,23 @@ async def test_an_outage_is_told_once_and_the_next_one_again() -> None:
     log.flush()
 
     assert len(failures(log)) == 2
+    # Three of ours, and the first telling, which went with the second.
+    assert log.lost == 4
+
+
+async def test_that_a_failure_could_be_told_does_not_end_the_outage() -> None:
+    """A disk that is nearly full takes the small event that says so, and then fails again, and again."""
+    sink = Slow()
+    log = EventLog(sinks=[sink])
+    for _ in range(3):
+        log.append("turn_note", data={"large": "x"})
+        log.flush()
+        sink.fail(OSError("disk full"))
+        log.flush()
+        if not sink.futures[-1].done():
+            sink.arrive()
+
+    assert len(failures(log)) == 1
     assert log.lost == 3
 
 
@@ -214,6 +231,8 @@ async def test_what_fails_beside_a_batch_is_told_but_loses_nothing() -> None:
     assert (failures(log), log.lost) == (["OSError: no anchor"], 0)
 
     # Of another kind, and worse: the first must not keep it quiet.
+    log.append("turn_note")
+    log.flush()
     sink.fail(OSError("disk full"))
     log.flush()
 

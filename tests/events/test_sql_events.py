@@ -252,7 +252,7 @@ def test_whatever_was_acknowledged_survives_the_death_of_the_process(database_ur
                 break
         # It may have said more before the signal came.
         acknowledged = max([acknowledged, *map(int, writer.stdout.read().split())])
-        writer.wait()
+        writer.communicate()
 
         with open_database(database_url) as database:
             store = SqlEvents(database)

@@ -85,6 +85,24 @@ def test_a_reader_outlives_a_restart(own_server: PostgresServer) -> None:
             assert numbers(database) == [1]
 
 
+def test_a_read_whose_connection_is_ended_in_the_middle_is_made_again(postgres_url: str) -> None:
+    pids: list[int] = []
+
+    def work(t: Transaction) -> list[int]:
+        pids.append(t.execute("SELECT pg_backend_pid()")[0][0])
+        if len(pids) == 1:
+            with psycopg.connect(postgres_url, autocommit=True) as other:
+                other.execute("SELECT pg_terminate_backend(%s, 5000)", pids)
+        return [row[0] for row in t.execute("SELECT n FROM numbers")]
+
+    with open_database(postgres_url) as database:
+        make_numbers(database)
+        database.write(add(1)).result(30)
+
+        assert database.read(work) == [1]
+    assert len(set(pids)) == 2
+
+
 @pytest.mark.parametrize("cut", ["answer lost", "request lost", "request lost unnoticed", "answer slow"])
 def test_a_commit_whose_answer_was_lost_is_not_made_twice(postgres_url: str, cut: Cut) -> None:
     with Proxy(postgres_url) as proxy, open_database(proxy.url) as database:

@@ -41,7 +41,7 @@ class Records:
 
         self.database = database
         self.events: SqlEvents = SqlEvents(database, anchor=Anchor(anchor))
-        self.journal: SqlJournal = SqlJournal(database, context=context)
+        self.journal: SqlJournal = SqlJournal(database, context=context, redactor=redactor)
 
     def close(self) -> None:
         """Finish what is being written, and let go."""

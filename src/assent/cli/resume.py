@@ -10,7 +10,7 @@ from assent.cli.inputs import db_option, json_option, run_argument
 from assent.cli.output import Output
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Sequence
+    from collections.abc import Sequence
 
     from assent.ir.json_value import JsonValue
     from assent.ir.result import ProposalResult
@@ -54,11 +54,12 @@ def resume(
     output.claim()
     from assent.app.app import digest_of, open_app, open_records
     from assent.cli.execution import Told, carry_out
+    from assent.runtime.resume import state_after
 
     decisions = dict(_decision(text) for text in decide)
     with open_records(db) as records:
         summary = records.journal.find(run)
-        proposal = records.journal.record(summary.run_id).proposal
+        record = records.journal.record(summary.run_id)
     context = summary.context
     tools = tools or _text(context.get("tools"))
     policies = policies or _text(context.get("policies"))
@@ -71,11 +72,15 @@ def resume(
         output.talk(f"Note: {tools} is not what it was when the run began.")
     with open_app(tools=tools, policies=policies, schedule=schedule, db=db, create=False) as app:  # type: ignore[arg-type]
 
-        def start(cancel: Cancel) -> Awaitable[ProposalResult]:
-            return app.runtime.resume(summary.run_id, decide=decisions, cancel=cancel)
+        async def start(cancel: Cancel) -> ProposalResult:
+            result = await app.runtime.resume(summary.run_id, decide=decisions, cancel=cancel)
+            if not app.runtime.events.query(kind="run_resumed"):
+                # It had ended, and nothing was done: the state to show is the one that it left.
+                app.runtime.state.replace_all(state_after(record, result))
+            return result
 
         told = Told(f"run {summary.run_id}", as_json, has_tools=tools is not None)
-        return carry_out(output, app, proposal, start, told)
+        return carry_out(output, app, record.proposal, start, told)
 
 
 def _text(value: JsonValue) -> str | None:

@@ -5,6 +5,7 @@ Keep true:
    whoever holds the run at that moment.
 2. What a run was asked to do, its notes and its result are private to this store: they hold values as they
    are, secrets included, and are never logged or shown as they are.
+3. On disk is always a beginning of what was noted: no note overtakes one that could not be kept.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 import threading
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
@@ -24,10 +26,11 @@ from assent.durable.lease import LEASE_S, Holder, holder, is_dead
 from assent.errors import RunExists, RunHeld, StorageError, UnknownRun, UsageError
 from assent.ir.json_value import JsonValue
 from assent.ir.result import Outcome, ProposalResult
+from assent.redaction import Redactor
 from assent.runtime.journal import Note, RunRecord, Taken
 from assent.storage.database import Database
 from assent.storage.migrate import Migrations, migrate
-from assent.storage.transaction import Transaction, Value, searchable
+from assent.storage.transaction import Rows, Transaction, Value, searchable
 
 MIGRATIONS = Migrations(
     "runs",
@@ -89,8 +92,18 @@ class RunSummary(msgspec.Struct, frozen=True, kw_only=True):
 class SqlJournal:
     """Keeps runs in a database, and lists them."""
 
-    def __init__(self, database: Database, *, context: Mapping[str, JsonValue] | None = None) -> None:
+    def __init__(
+        self,
+        database: Database,
+        *,
+        context: Mapping[str, JsonValue] | None = None,
+        redactor: Redactor | None = None,
+        lease_s: float = LEASE_S,
+    ) -> None:
         """`context` is kept with every run that begins here: what it takes to set up a runtime for it again.
+
+        `redactor` takes secrets out of what a list of runs shows. `lease_s` is how long others wait for a
+        holder of whom nothing is heard, and who may be on another machine.
 
         Raises:
             StorageError: the database cannot be used.
@@ -98,6 +111,8 @@ class SqlJournal:
         migrate(database, MIGRATIONS)
         self.database = database
         self._context = dict(context or {})
+        self._redactor = redactor if redactor is not None else Redactor()
+        self._lease_s = lease_s
         self._held: WeakSet[_SqlRun] = WeakSet()
         self._renewing: threading.Thread | None = None
         self._closed = threading.Event()
@@ -109,9 +124,9 @@ class SqlJournal:
         proposal = record.proposal
         row: list[Value] = [
             record.run_id,
-            searchable(proposal.id),
-            searchable(proposal.source),
-            searchable(record.scope.tenant if record.scope is not None else None),
+            self._listed(proposal.id),
+            self._listed(proposal.source),
+            self._listed(record.scope.tenant if record.scope is not None else None),
             len(proposal.actions),
             "running",
             _encode(me).decode(),
@@ -125,7 +140,7 @@ class SqlJournal:
                 "INSERT INTO runs (run_id, proposal_id, source, tenant, actions, status, holder, context,"
                 " record, begun, hold, held_until) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 1, ?)"
                 " ON CONFLICT (run_id) DO NOTHING RETURNING run_id",
-                [*row, now, now + LEASE_S],
+                [*row, now, now + self._lease_s],
             )
             if not kept:
                 raise RunExists(
@@ -134,13 +149,13 @@ class SqlJournal:
                 )
 
         await asyncio.wrap_future(self.database.write(work))
-        return self._hold(_SqlRun(self.database, record.run_id, 1, 0))
+        return self._hold(_SqlRun(self.database, record.run_id, 1, 0, self._lease_s))
 
     async def take(self, run_id: str) -> Taken | ProposalResult:
         """Hold a run that was broken off; or how it ended, if it has."""
         me = holder(secrets.token_hex(4))
 
-        def work(t: Transaction) -> tuple[int, str, list[str]] | str:
+        def work(t: Transaction) -> tuple[int, str, Rows] | str:
             # The row is locked by changing it: on Postgres a read would let two in.
             t.execute("UPDATE runs SET hold = hold WHERE run_id = ?", (run_id,))
             found = t.execute(
@@ -163,19 +178,20 @@ class SqlJournal:
             t.execute(
                 "UPDATE runs SET status = 'running', hold = ?, holder = ?, held_until = ?, ended = NULL"
                 " WHERE run_id = ?",
-                (hold + 1, _encode(me).decode(), now + LEASE_S, run_id),
+                (hold + 1, _encode(me).decode(), now + self._lease_s, run_id),
             )
-            notes = t.execute("SELECT note FROM journal WHERE run_id = ? ORDER BY number", (run_id,))
-            return hold + 1, record, [note for (note,) in notes]
+            notes = t.execute("SELECT number, note FROM journal WHERE run_id = ? ORDER BY number", (run_id,))
+            return hold + 1, record, notes
 
         taken = await asyncio.wrap_future(self.database.write(work))
         if isinstance(taken, str):
             return _decode_result(taken)
         hold, record, notes = taken
+        number = notes[-1][0] if notes else 0
         return Taken(
             record=_decode_record(record),
-            notes=[_decode_note(note) for note in notes],
-            journal=self._hold(_SqlRun(self.database, run_id, hold, len(notes))),
+            notes=[_decode_note(note) for _, note in notes],
+            journal=self._hold(_SqlRun(self.database, run_id, hold, number, self._lease_s)),
         )
 
     def runs(self, *, status: str | None = None, limit: int = 50) -> list[RunSummary]:
@@ -184,11 +200,12 @@ class SqlJournal:
         def work(t: Transaction) -> list[RunSummary]:
             now = t.now()
             where, values = _where_status(status)
-            rows = t.execute(
-                f"SELECT {_LISTED} FROM runs{where} ORDER BY begun DESC, run_id DESC LIMIT ?",
-                [*values, limit * 4],
-            )
-            listed = [_summary(row, now) for row in rows]
+            order = "ORDER BY begun DESC, run_id DESC"
+            if status not in ("running", "interrupted"):
+                order += f" LIMIT {limit:d}"
+            listed = [
+                _summary(row, now) for row in t.execute(f"SELECT {_LISTED} FROM runs{where} {order}", values)
+            ]
             return [s for s in listed if status is None or s.status == status][:limit]
 
         return self.database.read(work)
@@ -246,6 +263,10 @@ class SqlJournal:
         if self._renewing is not None:
             self._renewing.join()
 
+    def _listed(self, text: str | None) -> str | None:
+        """A text as it can be listed: without secrets, and such as a column can hold."""
+        return text if text is None else searchable(self._redactor.text(text))
+
     def _hold(self, run: _SqlRun) -> _SqlRun:
         self._held.add(run)
         if self._renewing is None:
@@ -255,7 +276,7 @@ class SqlJournal:
         return run
 
     def _renew(self) -> None:
-        while not self._closed.wait(LEASE_S / 3):
+        while not self._closed.wait(self._lease_s / 3):
             for run in list(self._held):
                 with suppress(UsageError):
                     run.renew()
@@ -264,47 +285,53 @@ class SqlJournal:
 class _SqlRun:
     """One run, while we hold it."""
 
-    def __init__(self, database: Database, run_id: str, hold: int, noted: int) -> None:
+    def __init__(self, database: Database, run_id: str, hold: int, noted: int, lease_s: float) -> None:
         self.run_id = run_id
         self._database = database
         self._hold = hold
+        self._lease_s = lease_s
         self._number = noted
-        self._new: list[Note] = []
+        self._kept = noted
+        """Up to which number the notes are on disk."""
+        self._new: deque[tuple[int, str]] = deque()
+        """Those that are not. What could not be written is tried again with the next, before it."""
         self._flush_planned = False
-        self._last: Future[None] | None = None
-        self._failure: Exception | None = None
         self._over = False
 
     def note(self, note: Note) -> None:
         """Keep a note; several made in one turn of the event loop go to disk together."""
-        self._new.append(note)
+        self._number += 1
+        # Encoded here and now: whoever gets a result may change it later.
+        self._new.append((self._number, _encode(note).decode()))
         if not self._flush_planned:
             self._flush_planned = True
             asyncio.get_running_loop().call_soon(self._flush)
 
     def _flush(self) -> None:
         self._flush_planned = False
-        if not self._new:
-            return
-        notes, self._new = self._new, []
-        first = self._number + 1
-        self._number += len(notes)
-        # Encoded here and now: whoever gets a result may change it later.
-        rows = [(self.run_id, first + k, _encode(note).decode()) for k, note in enumerate(notes)]
-        self._submit(lambda t: t.insert("journal", ("run_id", "number", "note"), rows))
+        if self._new:
+            self._submit(self._write_notes)
 
-    def _submit(self, work: Callable[[Transaction], Any]) -> None:
+    def _submit(self, work: Callable[[Transaction], None]) -> Future[None]:
         def held(t: Transaction) -> None:
             self._check_hold(t)
             work(t)
 
-        self._last = self._database.write(held)
-        self._last.add_done_callback(self._keep_failure)
+        return self._database.write(held)
 
-    def _keep_failure(self, done: Future[None]) -> None:
-        error = done.exception()
-        if isinstance(error, Exception) and self._failure is None:
-            self._failure = error
+    def _write_notes(self, t: Transaction) -> None:
+        # Others in this commit may have written some of them.
+        written = t.shared.get(self, self._kept)
+        rows = [(self.run_id, number, note) for number, note in list(self._new) if number > written]
+        if rows:
+            t.insert("journal", ("run_id", "number", "note"), rows)
+            t.shared[self] = rows[-1][1]
+            t.after_commit(lambda: self._are_kept(rows[-1][1]))
+
+    def _are_kept(self, last: int) -> None:
+        self._kept = last
+        while self._new and self._new[0][0] <= last:
+            self._new.popleft()
 
     def _check_hold(self, t: Transaction) -> None:
         # Shared with nobody who wants to take the run: they wait for us, or we see that they have it.
@@ -318,55 +345,47 @@ class _SqlRun:
 
     async def settle(self) -> None:
         """Wait until every note so far is on disk."""
-        self._flush()
-        if self._last is not None:
-            with suppress(Exception):  # Kept by `_keep_failure`, with those of earlier notes.
-                await asyncio.wrap_future(self._last)
-        if self._failure is not None:
-            failure, self._failure = self._failure, None
-            raise failure
+        await asyncio.wrap_future(self._submit(self._write_notes))
 
     async def end(self, result: ProposalResult) -> None:
         """Keep how the run ended, and let go of it."""
-        self._flush()
         self._over = True
         body = _encode(result).decode()
         is_final = result.outcome not in RESUMABLE
 
         def work(t: Transaction) -> None:
+            if is_final:
+                t.execute("DELETE FROM journal WHERE run_id = ?", (self.run_id,))
+            else:
+                self._write_notes(t)
             t.execute(
                 "UPDATE runs SET status = ?, ended = ?, result = ?, holder = NULL, held_until = 0"
                 " WHERE run_id = ?",
                 (result.outcome, t.now(), body, self.run_id),
             )
-            if is_final:
-                t.execute("DELETE FROM journal WHERE run_id = ?", (self.run_id,))
 
-        self._submit(work)
-        await self.settle()
+        await asyncio.wrap_future(self._submit(work))
 
     def release(self) -> None:
         """Let go of a run that has not ended."""
         self._over = True
+
+        def work(t: Transaction) -> None:
+            self._write_notes(t)
+            t.execute("UPDATE runs SET holder = NULL, held_until = 0 WHERE run_id = ?", (self.run_id,))
+
         with suppress(StorageError, UsageError):
-            self._flush()
-            self._submit(
-                lambda t: t.execute(
-                    "UPDATE runs SET holder = NULL, held_until = 0 WHERE run_id = ?", (self.run_id,)
-                )
-            )
+            self._submit(work)
 
     def renew(self) -> None:
         """Hold it for a while longer. That it has been lost is told by the next `settle`."""
 
         def work(t: Transaction) -> None:
-            self._check_hold(t)
-            t.execute("UPDATE runs SET held_until = ? WHERE run_id = ?", (t.now() + LEASE_S, self.run_id))
+            until = t.now() + self._lease_s
+            t.execute("UPDATE runs SET held_until = ? WHERE run_id = ?", (until, self.run_id))
 
         if not self._over:
-            self._database.write(work).add_done_callback(
-                lambda done: self._keep_failure(done) if isinstance(done.exception(), RunHeld) else None
-            )
+            self._submit(work)
 
 
 def _check_id(run_id: str) -> None:
@@ -379,7 +398,7 @@ def _check_id(run_id: str) -> None:
 def _where_status(status: str | None) -> tuple[str, list[Value]]:
     if status is None:
         return "", []
-    # Whether nobody is at work any more is not in the table; it is found out afterwards.
+    # Whether somebody is still at work is not in the table; it is found out afterwards, of all of them.
     return " WHERE status = ?", ["running" if status == "interrupted" else status]
 
 

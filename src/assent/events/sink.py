@@ -46,8 +46,8 @@ class Outlet:
 
     def __init__(self, sink: EventSink) -> None:
         self.sink = sink
-        self.writing: deque[tuple[Future[Any], int]] = deque()
-        """With the number of events of each."""
+        self.writing: deque[tuple[Future[Any], int, bool]] = deque()
+        """With the number of events of each, and whether it is more than the news that something failed."""
         self.lost = 0
         self._broken: set[_Part] = set()
 
@@ -59,10 +59,12 @@ class Outlet:
             raise
         except BaseException as error:
             return self._lose(len(events), error)
-        if on_its_way is None:
+        # A disk that is nearly full takes the small event that says so, and is still full.
+        ordinary = any(event.kind != "sink_failed" for event in events)
+        if on_its_way is not None:
+            self.writing.append((on_its_way, len(events), ordinary))
+        elif ordinary:
             self._broken.clear()
-        else:
-            self.writing.append((on_its_way, len(events)))
         return None
 
     def hear(self) -> list[Trouble]:
@@ -70,13 +72,14 @@ class Outlet:
         found: list[Trouble | None] = []
         writing = self.writing
         while writing and writing[0][0].done():
-            future, size = writing.popleft()
+            future, size, ordinary = writing.popleft()
             try:
                 beside = future.result()
             except BaseException as error:  # Also CancelledError: the batch is not there.
                 found.append(self._lose(size, error))
                 continue
-            self._broken.discard("events")
+            if ordinary:
+                self._broken.discard("events")
             if isinstance(beside, BaseException):
                 found.append(self._tell("beside", beside))
             else:

@@ -11,8 +11,9 @@ from collections.abc import Mapping
 
 from assent.errors import UsageError
 from assent.ir.graph import ANY_KEY, Graph
-from assent.ir.json_value import copy_json
+from assent.ir.json_value import JsonValue, copy_json
 from assent.ir.proposal import Proposal
+from assent.ir.result import ProposalResult
 from assent.runtime.journal import (
     CHOICES,
     Beginning,
@@ -47,6 +48,18 @@ def restore(beginning: Beginning, state: Namespace) -> None:
     for key, value in beginning.values.items():
         if not state.exists(key):
             state.set(key, value)
+
+
+def state_after(record: RunRecord, result: ProposalResult) -> dict[str, JsonValue]:
+    """What a run that has ended left of the part of the state that its plan may look at.
+
+    Of a run that replanned: what its last plan left.
+    """
+    values = dict(record.beginning.values)
+    if result.outcome != "aborted" and len(result.results) == len(record.proposal.actions):
+        for i in Graph(record.proposal.actions).order:
+            values.update(result.results[i].state_changes)
+    return values
 
 
 class VersionsThen:

@@ -59,8 +59,6 @@ class Database:
                 try:
                     return work(self._reader.begin(durable=False, writes=False))
                 except Exception as error:
-                    # First: what is left of a broken connection shows in this.
-                    self._reader.rollback()
                     explained = self._reader.explain(error)
                     if explained is error:
                         raise

@@ -168,14 +168,15 @@ class SqliteLink:
         if not writes:
             connection.execute("PRAGMA query_only = 1")
             return connection
+        # On one view of it: another process may be making the file ours at this moment.
+        connection.execute("BEGIN")
         owner = connection.execute("PRAGMA application_id").fetchone()[0]
-        if owner != _OUR_ID:
-            # Asked again after the tables: another process may be making the file ours at this moment.
-            has_tables = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
-            if (owner or has_tables) and connection.execute("PRAGMA application_id").fetchone()[0] != _OUR_ID:
-                raise StorageDamaged(
-                    self.name, "belongs to another program", "Name another file with --db or ASSENT_DB."
-                )
+        tables = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
+        connection.execute("COMMIT")
+        if owner != _OUR_ID and (owner or tables):
+            raise StorageDamaged(
+                self.name, "belongs to another program", "Name another file with --db or ASSENT_DB."
+            )
         self._use_wal(connection)
         if owner != _OUR_ID:
             connection.execute(f"PRAGMA application_id = {_OUR_ID}")
