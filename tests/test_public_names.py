@@ -66,6 +66,7 @@ TESTING = [
     "RecordingTool",
     "action",
     "event_store_suite",
+    "journal_suite",
     "proposal",
     "state_store_suite",
 ]

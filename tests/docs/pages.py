@@ -9,7 +9,7 @@ A page is tried in an empty folder, from top to bottom, as a reader would follow
     ```toml                must be a policy file
     ```json                must be JSON
 
-`<!-- not run -->` on the line before a block leaves it out. In what is printed a line `...` stands for any
+A page that says `$DATABASE_URL` finds an empty Postgres database there. `<!-- not run -->` on the line before a block leaves it out. In what is printed a line `...` stands for any
 lines and `...` inside a line for any text; times, ids, moments and the width of gaps are not compared.
 A command's stdout is compared, or its stderr if it wrote nothing else: on a terminal progress wipes itself.
 """
@@ -217,21 +217,28 @@ class Trial:
                 timeout=60,
                 check=False,
             )
-            self._exit_code = done.returncode
+            # As a shell says it: a command that was killed, by 9, exits with 137.
+            self._exit_code = done.returncode if done.returncode >= 0 else 128 - done.returncode
             shown = done.stdout or (done.stderr if expected.strip() else "")
             compare(expected, shown, f"{place}: $ {command}")
 
 
 def environment(folder: Path) -> dict[str, str]:
-    """Where `assent` is the code under test, and nothing of the person's own gets in."""
+    """Where `assent` is the code under test, and nothing of the person's own gets in, not even their runs."""
     programs = folder / ".bin"
     if not programs.exists():
         programs.mkdir()
         script = programs / "assent"
         script.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m assent.cli.main "$@"\n')
         script.chmod(0o755)
-    kept = {k: v for k, v in os.environ.items() if k not in ("COLUMNS", "ASSENT_DEBUG", "FORCE_COLOR")}
-    return {**kept, "PATH": f"{programs}:{os.environ['PATH']}", "PYTHONUTF8": "1"}
+    foreign = ("COLUMNS", "ASSENT_DB", "ASSENT_DEBUG", "FORCE_COLOR")
+    kept = {k: v for k, v in os.environ.items() if k not in foreign}
+    return {
+        **kept,
+        "PATH": f"{programs}:{os.environ['PATH']}",
+        "PYTHONUTF8": "1",
+        "XDG_DATA_HOME": str(folder / ".share"),
+    }
 
 
 def _commands(text: str) -> Iterator[tuple[str, str]]:

@@ -17,7 +17,9 @@ from assent import (
     Runtime,
     Scope,
     ToolError,
+    tool,
 )
+from assent.durable.memory import MemoryJournal
 from assent.events.event import Event
 from assent.events.log import EventLog
 from assent.testing import RecordingTool, action, proposal
@@ -88,6 +90,7 @@ async def everything_happens(kept: Kept, folder: Path) -> None:
     await rt.execute(proposal(action("s", "slow"), action("z", "book", dependencies=["s"])), cancel=cancel)
     await rt.execute(proposal(action("x", "book", dependencies=["x"])))
     rt.checkpoint()
+    await a_run_is_resumed(log)
 
     answers = iter(["junk", {"actions": [{"id": "b", "tool": "broken"}]}])
     options = {"tools": tools, "events": log, "replan_config": ReplanConfig(max_replans=2)}
@@ -95,6 +98,22 @@ async def everything_happens(kept: Kept, folder: Path) -> None:
     await Runtime(replan=lambda _: next(answers), **options).execute(failing)
     await Runtime(replan=lambda _: 1 / 0, trajectories=Broken(), **options).execute(failing)  # type: ignore[arg-type, return-value]
     log.flush()
+
+
+async def a_run_is_resumed(log: EventLog) -> None:
+    cancel = Cancel()
+
+    @tool
+    async def once() -> None:
+        """Asks to stop after this."""
+        cancel.cancel("enough")
+
+    rt = Runtime(tools=[once], events=log, journal=MemoryJournal())
+    two = proposal(action("one", "once"), action("two", "once", dependencies=["one"]))
+    await rt.execute(two, run_id="broken off", cancel=cancel)
+    result = await rt.resume("broken off")
+
+    assert result.succeeded
 
 
 def documented() -> dict[str, tuple[set[str], set[str]]]:

@@ -21,12 +21,21 @@ from tests.docs.pages import (
     plain,
 )
 
+SERVER = "DATABASE_URL"
+"""A page that names it is followed with a real Postgres server behind it."""
+
 
 @pytest.mark.parametrize("page", pages(), ids=name_of)
-def test_a_page_does_what_it_says(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_page_does_what_it_says(
+    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> None:
     monkeypatch.chdir(tmp_path)
+    text = page.read_text(encoding="utf-8")
+    if SERVER in text:
+        # Asked for by name, so that other pages start no server.
+        monkeypatch.setenv(SERVER, request.getfixturevalue("postgres_url"))
 
-    Trial(name_of(page), page.read_text(encoding="utf-8"), tmp_path).run()
+    Trial(name_of(page), text, tmp_path).run()
 
 
 def texts_of(picture: Path) -> list[str]:
@@ -78,6 +87,9 @@ PRINTS = '```python\nprint("one", 2)\n```\n'
         pytest.param(
             "```console\n$ assent frobnicate\n```\n```console\n$ echo $?\n0\n```\n", "$ echo", id="exit code"
         ),
+        pytest.param(
+            "```console\n$ sh -c 'kill -9 $$'\n$ echo $?\n9\n```\n", "137", id="exit code of what was killed"
+        ),
         pytest.param('```json\n{"a": 1, "a": 2}\n```\n', "stands twice", id="no JSON"),
         pytest.param('```json\n{"actions": [{"tol": "x"}]}\n```\n', "mean nothing", id="no action"),
         pytest.param('```toml\n[[rule]]\nname = "n"\nkind = "deny"\n```\n', "no kind of rule", id="no rule"),
@@ -107,7 +119,8 @@ def test_what_differs_from_run_to_run_does_not_matter(
         "```python title=tools.py\nfrom assent import tool\n\n\n@tool\ndef t() -> int:\n    return 7\n```\n"
         '```json title=plan.json\n{"actions": [{"id": "a", "tool": "t"}]}\n```\n'
         "```console\n$ assent run plan.json --tools tools.py\n✓ succeeded plan.json 1 action, 1 layer, 9 s\n"
-        "└── layer 1\n    └── ✓ a  t  succeeded  1.5 s  → ...\n...\n  cost: 1 tool call, <1 ms of work\n```\n"
+        "└── layer 1\n    └── ✓ a  t  succeeded  1.5 s  → ...\n...\n  cost: 1 tool call, <1 ms of work\n"
+        "  story: assent explain 0123456789ab\n```\n"
         f"{NOT_RUN}\n```python\n1 / 0\n```\n"
     )
 

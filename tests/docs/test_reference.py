@@ -140,13 +140,27 @@ def options_of(command: click.Command) -> list[str]:
     ]
 
 
-COMMANDS: dict[str, click.Command] = {"assent": cli, **{f"assent {n}": c for n, c in cli.commands.items()}}
+def commands_of(name: str, command: click.Command) -> dict[str, click.Command]:
+    """A command, and those of which it is the group: `assent log`, `assent log show`, ..."""
+    found = {name: command}
+    if isinstance(command, click.Group):
+        for own, below in command.commands.items():
+            found |= commands_of(f"{name} {own}", below)
+    return found
+
+
+def own_text(heading: str) -> str:
+    """What stands under a heading, without the sections below it."""
+    return section(CLI, heading).split("\n### ")[0]
+
+
+COMMANDS = commands_of("assent", cli)
 
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_every_option_of_a_command_is_in_its_section(name: str) -> None:
     documented = {
-        word for row in rows_of(section(CLI, name)) for code in codes_in(row[0]) for word in code.split()[:1]
+        word for row in rows_of(own_text(name)) for code in codes_in(row[0]) for word in code.split()[:1]
     }
     # The group's own help names are handed down to every command.
     existing = set(options_of(COMMANDS[name])) - {"--help"} | {"-h", "--help"}
@@ -236,6 +250,8 @@ def test_the_fields_of_an_error_are_named() -> None:
         errors.PolicyFileError("f.toml", "bad"),
         errors.UnknownTool("t", known=[]),
         errors.UnknownSession("s"),
+        errors.StorageFull("f.db", "is full", "Free some space."),
+        errors.ApprovalDecided("a", "is decided"),
         errors.ToolError("bad"),
     ]
 

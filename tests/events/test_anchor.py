@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import fcntl
 import multiprocessing
 import shutil
 import stat
+import threading
 from pathlib import Path
 
 import pytest
@@ -71,6 +73,20 @@ def test_many_processes_leave_the_furthest(anchor: Anchor) -> None:
         process.join()
 
     assert anchor.read(LOG)[1:3] == (1_999, digest(1_999))
+
+
+def test_whoever_moves_it_has_it_alone(anchor: Anchor) -> None:
+    anchor.advance(LOG, 1, digest(1))
+    with open(anchor.head_file(LOG), "rb") as other:
+        fcntl.flock(other, fcntl.LOCK_EX)
+        late = threading.Thread(target=anchor.advance, args=(LOG, 2, digest(2)))
+        late.start()
+        late.join(timeout=0.2)
+        assert late.is_alive()
+        assert anchor.read(LOG).position == 1
+    late.join()
+
+    assert anchor.read(LOG).position == 2
 
 
 @pytest.mark.parametrize("log_id", ["", "../escape", "a/b", "x" * 32, LOG + "\n", LOG.upper()])

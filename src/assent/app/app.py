@@ -34,7 +34,13 @@ NOWHERE = "none"
 class Records:
     """What is kept of runs: their events, and what it takes to resume them."""
 
-    def __init__(self, database: Database, context: Mapping[str, JsonValue], anchor: Path) -> None:
+    def __init__(
+        self,
+        database: Database,
+        context: Mapping[str, JsonValue],
+        anchor: Path,
+        redactor: Redactor | None = None,
+    ) -> None:
         from assent.durable.sql import SqlJournal
         from assent.events.anchor import Anchor
         from assent.events.sql import SqlEvents
@@ -63,8 +69,9 @@ def open_records(
     create: bool = False,
     context: Mapping[str, JsonValue] | None = None,
     anchor: Path | None = None,
+    redactor: Redactor | None = None,
 ) -> Iterator[Records]:
-    """What is kept in the database `db`, or in the default one.
+    """What is kept in the database `db`, or in the default one. Whoever begins runs brings a `redactor`.
 
     Raises:
         StorageError: it cannot be opened, or is not there and `create` is false.
@@ -72,7 +79,8 @@ def open_records(
     from assent.storage.location import open_database, user_folder
 
     with open_database(database_url(db), create=create) as database:
-        records = Records(database, context or {}, anchor or user_folder(os.environ) / "anchors")
+        anchors = anchor or user_folder(os.environ) / "anchors"
+        records = Records(database, context or {}, anchors, redactor)
         try:
             yield records
         finally:
@@ -118,6 +126,8 @@ def open_app(
     """
     from contextlib import ExitStack
 
+    from assent.redaction import Redactor
+
     with ExitStack() as stack:
         found: Sequence[Tool[..., Any]] = load_tools(tools) if tools is not None else ()
         rules = []
@@ -126,11 +136,14 @@ def open_app(
 
             rules = load_policies(policies)
         values = load_state(state) if state is not None else {}
+        redactor = Redactor(secrets_of(os.environ))
         records = None
         if db != NOWHERE:
             context = set_up_of(tools=tools, policies=policies, schedule=schedule)
-            records = stack.enter_context(open_records(db, create=create, context=context))
-        app = _build(found, values, rules, schedule, records)
+            records = stack.enter_context(
+                open_records(db, create=create, context=context, redactor=redactor)
+            )
+        app = _build(found, values, rules, schedule, records, redactor)
         stack.callback(app.close)
         if log is not None:
             app.sink = _open_log(log)
@@ -144,12 +157,12 @@ def _build(
     policies: Sequence[Any],
     schedule: Schedule,
     records: Records | None,
+    redactor: Redactor,
 ) -> App:
     from assent.events.log import EventLog
-    from assent.redaction import Redactor
     from assent.runtime.runtime import Runtime
 
-    events = EventLog(redactor=Redactor(secrets_of(os.environ)))
+    events = EventLog(redactor=redactor)
     if records is not None:
         events.add_sink(records.events)
     runtime = Runtime(

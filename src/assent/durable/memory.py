@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from assent.errors import RunExists, RunHeld, UnknownRun
 from assent.ir.result import ProposalResult
 from assent.runtime.journal import Note, RunRecord, Taken
+
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder(Note).decode
 
 
 class MemoryJournal:
@@ -59,7 +64,8 @@ class MemoryRun:
     def note(self, note: Note) -> None:
         """Keep a note."""
         if self._kept.hold == self._hold:
-            self._kept.notes.append(note)
+            # A copy: whoever gets a result may change it later.
+            self._kept.notes.append(_decode(_encode(note)))
         else:
             self._lost = True
 

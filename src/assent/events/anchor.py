@@ -49,6 +49,7 @@ class Anchor:
         """
         with self._open(self.head_file(log_id), os.O_RDWR) as file:
             # Others may anchor the same log; whoever comes late with less must not set it back.
+            fcntl.flock(file, fcntl.LOCK_EX)
             known = _LINE.fullmatch(os.pread(file, _LENGTH, 0))
             if known is None or int(known[1]) < position:
                 os.pwrite(file, b"%020d %b\n" % (position, digest.encode()), 0)

@@ -13,6 +13,7 @@ from asyncio import get_running_loop
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
+from functools import cached_property
 from itertools import count, islice
 from time import time
 from typing import Protocol
@@ -53,7 +54,8 @@ class EventLog:
     ) -> None:
         """`keep` bounds what memory holds; sinks get everything. Without a `redactor` of its own the log
         takes out what looks like a secret; register others with `log.redactor.add_secret`."""
-        self.redactor = redactor if redactor is not None else Redactor()
+        if redactor is not None:
+            self.redactor = redactor
         self._ring: deque[Event] = deque(maxlen=keep)
         self._sinks: list[Outlet] = [Outlet(sink) for sink in sinks]
         self._leaving: list[Outlet] = []
@@ -63,6 +65,12 @@ class EventLog:
         self._flush_planned = False
         self._round: Round | None = None
         self._seq = count(1)
+
+    @cached_property
+    def redactor(self) -> Redactor:
+        """Takes secrets out of whatever leaves the log."""
+        # Made when first needed: its rules take longer to compile than a small run takes.
+        return Redactor()
 
     def append(
         self,

@@ -12,15 +12,20 @@ import hashlib
 import os
 import tempfile
 from collections.abc import Container, Mapping, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 
 import msgspec
 
 from assent.errors import CheckpointError, NotJson, ToolDeclarationError
 from assent.events.event import Event
+from assent.events.log import EventLog
 from assent.ir.json_value import JsonValue, copy_json
+from assent.ir.proposal import new_id
 from assent.ir.tool_spec import ToolSchema
+from assent.policy.engine import PolicySet
+from assent.state.store import StateStore
+from assent.tools.registry import Registry
 from assent.tools.tool import Tool
 
 FORMAT = 1
@@ -38,6 +43,60 @@ class Checkpoint(msgspec.Struct, frozen=True, kw_only=True):
     policies: Sequence[str] = ()
     """Names only: a rule or function cannot be trusted out of a file."""
     metadata: dict[str, JsonValue] = {}
+
+
+def take(
+    state: StateStore,
+    events: EventLog,
+    tools: Registry,
+    policies: PolicySet,
+    metadata: Mapping[str, JsonValue],
+) -> Checkpoint:
+    """What a runtime made of these remembers, now."""
+    return Checkpoint(
+        id=new_id(),
+        created=datetime.now(UTC),
+        state=state.snapshot(),
+        tenants={t: state.scoped(t).snapshot() for t in state.tenants()},
+        events=list(events),
+        tools=tools.schemas(),
+        policies=policies.names(),
+        metadata=copy_json(dict(metadata), "metadata"),
+    )
+
+
+def put_back(
+    checkpoint: Checkpoint,
+    origin: str,
+    state: StateStore,
+    events: EventLog,
+    tools: Registry,
+    policies: PolicySet,
+) -> None:
+    """Make them hold what the checkpoint holds. `origin` names it in messages.
+
+    Raises:
+        CheckpointError: it holds what cannot be restored, or names a policy that is not there; nothing has
+            changed then.
+    """
+    missing = [name for name in checkpoint.policies if name not in policies.names()]
+    if missing:
+        names = ", ".join(f"'{n}'" for n in missing)
+        raise CheckpointError(
+            f"The checkpoint was taken under policies that this runtime does not have: {names}. "
+            "Add them with add_policy() before restoring."
+        )
+    added = restorable(checkpoint, tools, origin)
+    named = {schema.name for schema in checkpoint.tools}
+    for name in tools.names():
+        while name not in named and name in tools:
+            tools.remove(name)
+    for made in added:
+        tools.add(made)
+    state.replace_all(checkpoint.state)
+    for tenant in {*checkpoint.tenants, *state.tenants()}:
+        state.scoped(tenant).replace_all(checkpoint.tenants.get(tenant, {}))
+    events.replace(checkpoint.events)
 
 
 class _File(msgspec.Struct, frozen=True, kw_only=True):

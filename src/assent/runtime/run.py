@@ -28,42 +28,31 @@ from assent.ir.result import (
     ProposalResult,
     Waiting,
 )
-from assent.policy.budget import Allowance, CostBudget
+from assent.policy.budget import Allowance
 from assent.policy.gate import Gate
+from assent.runtime.account import (
+    added,
+    description,
+    ending,
+    failed_actions,
+    first_problem,
+    outcome_of,
+    steps_of,
+)
 from assent.runtime.calls import words_of
 from assent.runtime.execution import Execution
-from assent.runtime.journal import (
-    Beginning,
-    Choice,
-    Decision,
-    Journal,
-    Replaced,
-    Replay,
-    RunJournal,
-    RunRecord,
-    Taken,
-    parse_key,
-)
+from assent.runtime.journal import Choice, Decision, Journal, RunRecord, Taken, parse_key
+from assent.runtime.keeping import Keeping, Request
 from assent.runtime.ledger import RunInfo
-from assent.runtime.notes import HoldLost, Notes
-from assent.runtime.replan import FailedAction, ReplanCallback, ReplanConfig, ReplanContext
-from assent.runtime.resume import (
-    IN_FLIGHT,
-    beginning_of,
-    decisions,
-    names_in_flight,
-    proposal_of,
-    restore,
-)
+from assent.runtime.notes import HoldLost
+from assent.runtime.replan import ReplanCallback, ReplanConfig, ReplanContext
+from assent.runtime.resume import IN_FLIGHT, proposal_of
 from assent.runtime.schedule import Schedule, Scheduler
-from assent.runtime.scope import Scope
 from assent.runtime.services import Services
-from assent.runtime.trajectory import Trajectory, TrajectoryOutcome, TrajectoryStep, reward_of
+from assent.runtime.trajectory import Trajectory, TrajectoryOutcome
 from assent.runtime.undo import undo
 from assent.verify.report import Report
 
-_LISTED_ACTIONS = 1000
-"""A longer plan is logged by its size alone."""
 _TOLD_REASONS = 20
 
 
@@ -75,13 +64,6 @@ class Settings(NamedTuple):
     replan: ReplanCallback | None
     replan_config: ReplanConfig
     journal: Journal | None = None
-
-
-class Request(NamedTuple):
-    """On whose behalf a run is made, and how far it may go: kept with it."""
-
-    scope: Scope | None = None
-    budget: CostBudget | None = None
 
 
 class Run:
@@ -110,10 +92,7 @@ class Run:
         self._waiting: list[Waiting] = []
         self._attempt = 0
         self._execution: Execution | None = None
-        self._request = request
-        self._journal: RunJournal | None = None
-        self._replay = Replay()
-        self._beginning = Beginning()
+        self._kept = Keeping(settings.journal, info, request, services.state)
 
     async def execute(self, proposal: Proposal, *, must_succeed: bool = False) -> ProposalResult:
         """Run the proposal, and ask for others while it fails and replans are left.
@@ -125,13 +104,9 @@ class Run:
         except HoldLost as lost:
             raise lost.error from None
         except BaseException:
-            if self._journal is not None:
-                self._journal.release()
+            self._kept.release()
             raise
-        self._services.events.flush()
-        await self._keep(result)
-        await self._services.events.settle()
-        return result
+        return await self._end(result)
 
     async def resume(self, taken: Taken, decide: Mapping[str, Decision | Choice]) -> ProposalResult:
         """Go on with a run that was broken off, or say what it waits for.
@@ -139,34 +114,29 @@ class Run:
         Raises:
             UsageError: a decision is about nothing that is in flight; nothing has changed then.
         """
-        record, self._journal, self._replay = taken.record, taken.journal, Replay(taken.notes)
-        try:
-            names = names_in_flight(record, self._replay)
-            decided = decisions(decide, names, record.run_id)
-            for note in decided:
-                self._journal.note(note)
-                self._replay.fold(note)
-            await self._journal.settle()
-        except BaseException:
-            self._journal.release()
-            raise
-        called = {key: name for name, key in names.items()}
+        record = taken.record
+        called, decided = await self._kept.take_up(taken, decide)
+        in_flight = self._kept.replay.in_flight
         self.emit(
             "run_resumed",
             record.proposal.id,
             {
-                "completed": len(self._replay.ended),
-                "unknown": [called[key] for key in self._replay.in_flight],
-                "decided": {called[d.key]: d.decision.choice for d in decided},
+                "completed": len(self._kept.replay.ended),
+                "unknown": [called[key] for key in in_flight],
+                "decided": {called[note.key]: note.decision.choice for note in decided},
             },
         )
-        state = self._services.state.scoped(self._info.tenant)
-        self._beginning = record.beginning
-        restore(record.beginning, state)
-        if not self._replay.in_flight:
-            return await self.execute(record.proposal, must_succeed=record.must_succeed)
-        result = self._wait(record, called)
-        await self._keep(result)
+        if in_flight:
+            return await self._end(self._wait(record, called))
+        return await self.execute(record.proposal, must_succeed=record.must_succeed)
+
+    async def _end(self, result: ProposalResult) -> ProposalResult:
+        """Have everything on disk. That it cannot be kept how a run ended does not change how it ended."""
+        self._services.events.flush()
+        try:
+            await self._kept.end(result)
+        except StorageError as error:
+            self._say_not_kept("journal", result.proposal_id, error)
         await self._services.events.settle()
         return result
 
@@ -177,13 +147,10 @@ class Run:
         rejections: list[str] = []
         gave_up = False
         while not gave_up:
-            known = self._replay.plans.get(self._attempt + 1)
+            known = self._kept.next_plan(self._attempt + 1)
             if known is not None:
-                # It was brought before the run was broken off.
                 asked = known.asked
                 answer: Proposal | None = known.proposal
-                self._beginning = known.beginning
-                restore(known.beginning, self._services.state.scoped(self._info.tenant))
             elif self._wants_replan(result) and asked < self._settings.replan_config.max_replans:
                 asked += 1
                 answer, gave_up = await self._ask(proposal, result, asked, rejections)
@@ -205,57 +172,21 @@ class Run:
         self._keep_trajectory(proposal, result, exhausted)
         return result
 
-    # Keeping
-
-    async def _open(
-        self, proposal: Proposal, graph: Graph, must_succeed: bool, asked: int
-    ) -> tuple[Notes | None, bool]:
-        """The notes of a plan about to run, and whether they go on from earlier ones."""
-        store = self._settings.journal
-        if self._journal is None and store is None:
-            return None, False
-        info = self._info
-        if self._journal is None:
-            assert store is not None
-            self._beginning = beginning_of(graph, self._services.state, info.tenant)
-            record = RunRecord(
-                run_id=info.run_id,
-                trace_id=info.trace_id,
-                proposal=proposal,
-                scope=self._request.scope,
-                budget=self._request.budget,
-                must_succeed=must_succeed,
-                beginning=self._beginning,
-            )
-            self._journal = await store.begin(record)
-        elif asked:
-            self._beginning = beginning_of(graph, self._services.state, info.tenant)
-            self._journal.note(Replaced(self._attempt, asked, proposal, self._beginning))
-        goes_on = any(parse_key(key)[0] == self._attempt for key in self._replay.ended)
-        return Notes(self._journal, self._replay, self._allowance), goes_on
-
-    async def _keep(self, result: ProposalResult) -> None:
-        """Let the journal know how it ended. That it cannot be told does not change how it ended."""
-        if self._journal is None:
-            return
-        try:
-            await self._journal.end(result)
-        except StorageError as error:
-            self._say_not_kept("journal", result.proposal_id, error)
-
     def _say_not_kept(self, what: str, proposal_id: str, error: BaseException) -> None:
         words = f"{type(error).__name__}: {words_of(error)}"
         self.emit("sink_failed", proposal_id, {"sink": what, "error": words})
 
     def _wait(self, record: RunRecord, called: Mapping[str, str]) -> ProposalResult:
         """How far the run has come, and what a person has to decide before it goes on."""
-        self._attempt = max(self._replay.plans, default=0)
-        proposal = proposal_of(record, self._replay, self._attempt)
+        replay = self._kept.replay
+        self._attempt = max(replay.plans, default=0)
+        proposal = proposal_of(record, replay, self._attempt)
         graph = Graph(proposal.actions, self._gate.footprint if self._gate.touches else None)
-        assert self._journal is not None
         x = Execution(self._services, proposal, graph, self._gate, self._info, self._allowance, self._attempt)
-        Notes(self._journal, self._replay, self._allowance).attach(x)
-        for key in self._replay.in_flight:
+        notes = self._kept.notes(self._allowance)
+        assert notes is not None
+        notes.attach(x)
+        for key in replay.in_flight:
             plan, i, is_undo = parse_key(key)
             if plan == self._attempt and not is_undo:
                 x.wait(i, IN_FLIGHT)
@@ -267,7 +198,7 @@ class Run:
                 x.leave(i)
         # What was done is in the journal; in memory nothing is half done while the run waits.
         self._services.state.undo(x.unit)
-        count = len(self._replay.in_flight)
+        count = len(replay.in_flight)
         words = "an action whose outcome is" if count == 1 else f"{count} actions whose outcomes are"
         return self._close(x, "waiting", f"waits for a decision about {words} not known")
 
@@ -275,16 +206,20 @@ class Run:
 
     async def _once(self, proposal: Proposal, must_succeed: bool, *, asked: int = 0) -> ProposalResult:
         graph = Graph(proposal.actions, self._gate.footprint if self._gate.touches else None)
-        notes, goes_on = await self._open(proposal, graph, must_succeed, asked)
+        if asked:
+            self._kept.replace(self._attempt, asked, proposal, graph)
+        else:
+            await self._kept.open(proposal, graph, must_succeed)
+        notes = self._kept.notes(self._allowance)
         x = Execution(
             self._services, proposal, graph, self._gate, self._info, self._allowance, self._attempt, notes
         )
         self._execution = x
-        if not goes_on:
-            x.emit("proposal_received", data=_description(proposal, graph, self._services.events.has_sinks))
+        if not self._kept.has_begun(self._attempt):
+            x.emit("proposal_received", data=description(proposal, graph, self._services.events.has_sinks))
         if notes is not None:
-            if not self._replay.is_empty:
-                x.count_versions_from(self._beginning)
+            if not self._kept.replay.is_empty:
+                x.count_versions_from(self._kept.beginning)
             notes.attach(x)
         refusal = self._gate.refusal(len(proposal.actions))
         reasons = [f.message for f in graph.faults] or ([refusal] if refusal else [])
@@ -298,7 +233,7 @@ class Run:
             )
             if must_succeed and any(x.status[i] != "succeeded" for i in graph.order):
                 stop = x.stop
-                x.abort(stop.error if stop is not None else _first_problem(x))
+                x.abort(stop.error if stop is not None else first_problem(x))
             if x.stop is not None and x.stop.kind == "aborted":
                 undone = await undo(x)
                 self._compensations += undone.compensations
@@ -320,7 +255,7 @@ class Run:
             x.emit("proposal_ended", data={"outcome": "aborted", "error": "the run broke off"})
             self._services.events.flush()
             raise
-        return self._close(x, _outcome(x), x.stop.error if x.stop is not None else None)
+        return self._close(x, outcome_of(x), x.stop.error if x.stop is not None else None)
 
     def _refuse(self, x: Execution, reasons: Sequence[str]) -> ProposalResult:
         # Told once in full; an action is told what concerns it, or a plan of ten thousand would say each
@@ -340,7 +275,7 @@ class Run:
 
     def _close(self, x: Execution, outcome: Outcome, error: str | None) -> ProposalResult:
         results = x.results[: x.size]
-        self._cost = _added(self._cost, x)
+        self._cost = added(self._cost, x)
         # Of every attempt: a plan that works does not make an earlier effect any less unknown.
         self._waiting += [
             Waiting(kind="unknown_outcome", action_id=r.action_id, reason=r.error or "")
@@ -360,7 +295,7 @@ class Run:
             irreversible=self._irreversible,
             compensations=self._compensations,
         )
-        x.emit("proposal_ended", data={"source": x.proposal.source, **_ending(result)})
+        x.emit("proposal_ended", data={"source": x.proposal.source, **ending(result)})
         return result
 
     # Replanning
@@ -383,7 +318,7 @@ class Run:
         assert self._execution is not None
         if config.delay_ms > 0:
             await asyncio.sleep(config.delay_ms / 1000)
-        failed = _failed_actions(self._execution)
+        failed = failed_actions(self._execution)
         self.emit("replan_attempted", original.id, {"attempt": asked, "failed_count": len(failed)})
         context = ReplanContext(
             proposal_id=original.id,
@@ -456,19 +391,6 @@ class Run:
         outcome: TrajectoryOutcome = "replan_exhausted" if exhausted else "failed"
         if result.succeeded:
             outcome = "replan_success" if self._attempt else "success"
-        steps = [
-            TrajectoryStep(
-                kind=f"action_{r.status}",
-                action_id=r.action_id,
-                tool=x.actions[i].tool,
-                error=r.error,
-                duration_ms=r.duration_ms,
-                state_before=x.before.get(i, {}),
-                state_after=r.state_changes,
-                reward=reward_of(r.status),
-            )
-            for i, r in enumerate(result.results)
-        ]
         try:
             store.append(
                 Trajectory(
@@ -479,92 +401,10 @@ class Run:
                     timestamp=datetime.now(UTC),
                     duration_ms=(perf_counter() - self._info.started) * 1000,
                     attempts=self._attempt + 1,
-                    steps=steps,
+                    steps=steps_of(x, result),
                 )
             )
         except KeyboardInterrupt:
             raise
         except BaseException as error:
             self._say_not_kept(type(store).__name__, original.id, error)
-
-
-def _description(proposal: Proposal, graph: Graph, in_full: bool) -> dict[str, JsonValue]:
-    """What was proposed. In full only for a log that outlives the process, where the plan may be gone."""
-    data: dict[str, JsonValue] = {"source": proposal.source, "action_count": len(proposal.actions)}
-    if in_full and len(proposal.actions) <= _LISTED_ACTIONS:
-        data["actions"] = [
-            {
-                "id": a.id,
-                "type": a.type,
-                "tool": a.tool,
-                "depends_on": [proposal.actions[p].id for p in graph.explicit[i]],
-            }
-            for i, a in enumerate(proposal.actions)
-        ]
-        data["order"] = graph.ids(graph.order)
-    return data
-
-
-def _ending(result: ProposalResult) -> dict[str, JsonValue]:
-    data: dict[str, JsonValue] = {"outcome": result.outcome, "cost": msgspec.to_builtins(result.cost)}
-    if result.error is not None:
-        data["error"] = result.error
-    if result.irreversible:
-        data["irreversible"] = list(result.irreversible)
-    if result.compensations:
-        data["compensations"] = msgspec.to_builtins(result.compensations)
-    if result.waiting:
-        data["waiting"] = msgspec.to_builtins(result.waiting)
-    return data
-
-
-def _outcome(x: Execution) -> Outcome:
-    if x.stop is not None and (
-        x.stop.kind == "aborted" or any(x.status[i] != "succeeded" for i in x.graph.order)
-    ):
-        return x.stop.kind
-    return "succeeded" if all(x.status[i] == "succeeded" for i in x.graph.order) else "partial"
-
-
-def _first_problem(x: Execution) -> str:
-    for i in x.graph.order:
-        if x.status[i] != "succeeded":
-            result = x.results[i]
-            return f"action '{x.actions[i].id}' did not succeed: {result.error if result else 'it never ran'}"
-    return "the plan did not succeed"
-
-
-def _failed_actions(x: Execution) -> Sequence[FailedAction]:
-    return [
-        FailedAction(action_id=a.id, tool=a.tool, error=r.error or "", parameters=a.parameters)
-        for a, r in zip(x.actions, x.results[: x.size], strict=False)
-        if r is not None and r.status in ("failed", "unknown", "rejected")
-    ]
-
-
-def _added(cost: CostSummary, x: Execution) -> CostSummary:
-    """`cost` and what this attempt cost, compensations included."""
-    executed = rejected = skipped = 0
-    duration_ms = 0.0
-    for i, result in enumerate(x.results):
-        if result is None or (result.status == "skipped" and i in x.graph.targets):
-            continue
-        if i not in x.graph.targets:
-            # A compensation's own time is counted where it ran, behind the plan's actions.
-            duration_ms += result.duration_ms or 0.0
-        if i >= x.size:
-            continue
-        if result.status in ("succeeded", "failed", "unknown"):
-            executed += 1
-        elif result.status == "rejected":
-            rejected += 1
-        else:
-            skipped += 1
-    return CostSummary(
-        tool_calls=cost.tool_calls + x.tool_calls,
-        actions_executed=cost.actions_executed + executed,
-        actions_rejected=cost.actions_rejected + rejected,
-        actions_skipped=cost.actions_skipped + skipped,
-        total_duration_ms=cost.total_duration_ms + duration_ms,
-        retries=cost.retries + x.retries,
-    )

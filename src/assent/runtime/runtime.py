@@ -14,11 +14,9 @@ import threading
 import time
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from contextvars import ContextVar
-from datetime import UTC, datetime
 from typing import Any
 
-from assent.errors import CheckpointError, UnknownSession, UsageError
+from assent.errors import UnknownSession, UsageError
 from assent.events.log import EventLog
 from assent.ir.codec import decode_proposal
 from assent.ir.json_value import JsonValue, copy_json
@@ -37,13 +35,14 @@ from assent.runtime.guards.idempotency import AnswerBook
 from assent.runtime.guards.rate_limit import RateLimiter
 from assent.runtime.guards.result_cache import ResultCache
 from assent.runtime.journal import Choice, Decision, Journal, Replay
+from assent.runtime.keeping import Request
 from assent.runtime.ledger import RunInfo
 from assent.runtime.replan import MAX_ACTIONS, ReplanCallback, ReplanConfig
-from assent.runtime.run import Request, Run, Settings
+from assent.runtime.run import Run, Settings
 from assent.runtime.schedule import Schedule
 from assent.runtime.scope import Scope
 from assent.runtime.services import Services
-from assent.runtime.sync import run_sync
+from assent.runtime.sync import Turns
 from assent.runtime.trajectory import TrajectoryStore
 from assent.runtime.workers import Workers
 from assent.state.memory import MemoryState
@@ -56,9 +55,6 @@ from assent.verify.verify import verify
 
 ProposalLike = Proposal | str | bytes | dict[str, Any]
 PolicyLike = Rule | PolicyCallable | tuple[str, Rule | PolicyCallable]
-
-_SYNC_RUNS: ContextVar[tuple[int, ...]] = ContextVar("assent_sync_runs", default=())
-"""Ids of the runtimes in whose `execute_sync` this code runs, also in the threads of their tools."""
 
 
 class Runtime:
@@ -119,7 +115,7 @@ class Runtime:
         )
         self._settings = Settings(schedule, max_concurrency, replan, replan_config or ReplanConfig(), journal)
         self._sessions: dict[str, PolicySet] = {}
-        self._sync_turn = threading.Lock()
+        self._turns = Turns()
         self._running = 0
         self._thread = 0
         for item in tools:
@@ -275,27 +271,12 @@ class Runtime:
             UsageError: this thread has an event loop running, or serves a tool of this very runtime; await
                 `execute` there.
         """
-        return self._sync(
+        return self._turns.run(
             "execute",
             lambda: self.execute(
                 proposal, session=session, scope=scope, cancel=cancel, run_id=run_id, budget=budget
             ),
         )
-
-    def _sync(self, name: str, start: Callable[[], Coroutine[Any, Any, ProposalResult]]) -> ProposalResult:
-        _refuse_inside_loop(f"{name}_sync", name)
-        around = _SYNC_RUNS.get()
-        if id(self) in around:
-            raise UsageError(
-                f"A tool called {name}_sync of the runtime that runs it, and would wait for itself for ever. "
-                f"Make the tool async, and use `await rt.{name}(...)` there."
-            )
-        with self._sync_turn:
-            token = _SYNC_RUNS.set((*around, id(self)))
-            try:
-                return run_sync(start())
-            finally:
-                _SYNC_RUNS.reset(token)
 
     async def resume(
         self,
@@ -350,7 +331,7 @@ class Runtime:
         cancel: Cancel | None = None,
     ) -> ProposalResult:
         """`resume` for people without an event loop; raises what `execute_sync` raises, too."""
-        return self._sync(
+        return self._turns.run(
             "resume", lambda: self.resume(run_id, decide=decide, session=session, cancel=cancel)
         )
 
@@ -470,16 +451,7 @@ class Runtime:
         Raises:
             CheckpointError: the file cannot be written.
         """
-        made = Checkpoint(
-            id=new_id(),
-            created=datetime.now(UTC),
-            state=self.state.snapshot(),
-            tenants={t: self.state.scoped(t).snapshot() for t in self.state.tenants()},
-            events=list(self.events),
-            tools=self.tools.schemas(),
-            policies=self.policies.names(),
-            metadata=copy_json(dict(metadata or {}), "metadata"),
-        )
+        made = checkpoints.take(self.state, self.events, self.tools, self.policies, metadata or {})
         if path is not None:
             checkpoints.save(made, path)
         self.events.append("checkpoint_saved", data={"id": made.id})
@@ -499,25 +471,8 @@ class Runtime:
         loaded = source if isinstance(source, Checkpoint) else checkpoints.load(source)
         if self._running:
             raise UsageError("Cannot restore while a proposal is running. Wait for it, or cancel it first.")
-        missing = [name for name in loaded.policies if name not in self.policies.names()]
-        if missing:
-            names = ", ".join(f"'{n}'" for n in missing)
-            raise CheckpointError(
-                f"The checkpoint was taken under policies that this runtime does not have: {names}. "
-                "Add them with add_policy() before restoring."
-            )
         origin = "The checkpoint" if isinstance(source, Checkpoint) else f"Checkpoint {os.fspath(source)}"
-        added = checkpoints.restorable(loaded, self.tools, origin)
-        named = {schema.name for schema in loaded.tools}
-        for name in self.tools.names():
-            while name not in named and name in self.tools:
-                self.tools.remove(name)
-        for made in added:
-            self.tools.add(made)
-        self.state.replace_all(loaded.state)
-        for tenant in {*loaded.tenants, *self.state.tenants()}:
-            self.state.scoped(tenant).replace_all(loaded.tenants.get(tenant, {}))
-        self.events.replace(loaded.events)
+        checkpoints.put_back(loaded, origin, self.state, self.events, self.tools, self.policies)
         self._services.answers.clear()
         self._services.cache.clear()
         return loaded
@@ -529,16 +484,6 @@ def _not_run(proposal_id: str, outcome: Outcome, error: str) -> ProposalResult:
 
 def _tenant(scope: Scope | None) -> str | None:
     return scope.tenant if scope is not None else None
-
-
-def _refuse_inside_loop(name: str, instead: str) -> None:
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return
-    raise UsageError(
-        f"{name} cannot be used inside a running event loop. Use `await rt.{instead}(...)` there."
-    )
 
 
 async def _passing_on_cancellation(run: Coroutine[Any, Any, ProposalResult]) -> ProposalResult:

@@ -9,12 +9,17 @@ from __future__ import annotations
 import asyncio
 import signal
 import threading
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
+from contextvars import ContextVar
 from typing import Any, TypeVar
+
+from assent.errors import UsageError
 
 T = TypeVar("T")
 
 _GRACE_S = 1.0
+_HELD: ContextVar[tuple[int, ...]] = ContextVar("assent_turns_held", default=())
+"""Ids of the turns that are held around this code, also in the threads of tools."""
 
 
 def run_sync(main: Coroutine[Any, Any, T]) -> T:
@@ -55,3 +60,40 @@ def _end_tasks(loop: asyncio.AbstractEventLoop) -> None:
         if not task.done():
             # It was told twice. Saying at exit that it never ended helps nobody.
             task._log_destroy_pending = False  # type: ignore[attr-defined]
+
+
+class Turns:
+    """Runs for callers without an event loop, one at a time, whatever thread they come from."""
+
+    def __init__(self) -> None:
+        self._turn = threading.Lock()
+
+    def run(self, name: str, start: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """Start and wait. `name` is the method that would be awaited where there is an event loop.
+
+        Raises:
+            UsageError: this thread has an event loop running, or serves a tool of a run that holds the turn.
+        """
+        _refuse_inside_loop(name)
+        around = _HELD.get()
+        if id(self) in around:
+            raise UsageError(
+                f"A tool called {name}_sync of the runtime that runs it, and would wait for itself for ever. "
+                f"Make the tool async, and use `await rt.{name}(...)` there."
+            )
+        with self._turn:
+            token = _HELD.set((*around, id(self)))
+            try:
+                return run_sync(start())
+            finally:
+                _HELD.reset(token)
+
+
+def _refuse_inside_loop(name: str) -> None:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return
+    raise UsageError(
+        f"{name}_sync cannot be used inside a running event loop. Use `await rt.{name}(...)` there."
+    )

@@ -2,8 +2,17 @@
 
 from assent.testing.clock import FakeClock
 from assent.testing.event_store import event_store_suite
+from assent.testing.journal import journal_suite
 from assent.testing.plan import action, proposal
 from assent.testing.recording_tool import RecordingTool
 from assent.testing.state_store import state_store_suite
 
-__all__ = ["FakeClock", "RecordingTool", "action", "event_store_suite", "proposal", "state_store_suite"]
+__all__ = [
+    "FakeClock",
+    "RecordingTool",
+    "action",
+    "event_store_suite",
+    "journal_suite",
+    "proposal",
+    "state_store_suite",
+]

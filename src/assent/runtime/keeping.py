@@ -1,0 +1,143 @@
+"""A run's side of the journal: opened with the first plan, told of every later one, closed with the result.
+
+Keep true:
+1. Without a journal nothing here costs anything.
+2. A run that cannot go on is let go of, so that somebody else can take it up at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from assent.ir.graph import Graph
+from assent.ir.proposal import Proposal
+from assent.ir.result import ProposalResult
+from assent.policy.budget import Allowance, CostBudget
+from assent.runtime.journal import (
+    Beginning,
+    Choice,
+    Decided,
+    Decision,
+    Journal,
+    Replaced,
+    Replay,
+    RunJournal,
+    RunRecord,
+    Taken,
+    parse_key,
+)
+from assent.runtime.ledger import RunInfo
+from assent.runtime.notes import Notes
+from assent.runtime.resume import beginning_of, decisions, names_in_flight, restore
+from assent.runtime.scope import Scope
+from assent.state.store import StateStore
+
+
+class Request(NamedTuple):
+    """On whose behalf a run is made, and how far it may go: kept with it."""
+
+    scope: Scope | None = None
+    budget: CostBudget | None = None
+
+
+class Keeping:
+    """What is kept of one run, if anything is."""
+
+    def __init__(self, store: Journal | None, info: RunInfo, request: Request, state: StateStore) -> None:
+        self._store = store
+        self._info = info
+        self._request = request
+        self._state = state
+        self._journal: RunJournal | None = None
+        self.replay = Replay()
+        """What is known of the time before the run was taken up again."""
+        self.beginning = Beginning()
+        """What the plan that runs now found of the state."""
+
+    async def take_up(
+        self, taken: Taken, decide: Mapping[str, Decision | Choice]
+    ) -> tuple[dict[str, str], list[Decided]]:
+        """Go on from an earlier process: what is in flight (names by key), and what was decided of it.
+
+        Raises:
+            UsageError: a decision is about nothing that is in flight; nothing has changed then.
+        """
+        record, journal = taken.record, taken.journal
+        self._journal = journal
+        self.replay = Replay(taken.notes)
+        self.beginning = record.beginning
+        try:
+            names = names_in_flight(record, self.replay)
+            decided = decisions(decide, names, record.run_id)
+            for note in decided:
+                journal.note(note)
+                self.replay.fold(note)
+            await journal.settle()
+        except BaseException:
+            journal.release()
+            raise
+        self._restore()
+        return {key: name for name, key in names.items()}, decided
+
+    def _restore(self) -> None:
+        restore(self.beginning, self._state.scoped(self._info.tenant))
+
+    def next_plan(self, number: int) -> Replaced | None:
+        """The plan that was brought in before the run was broken off, if there was one of that number."""
+        known = self.replay.plans.get(number)
+        if known is not None:
+            self.beginning = known.beginning
+            self._restore()
+        return known
+
+    async def open(self, proposal: Proposal, graph: Graph, must_succeed: bool) -> None:
+        """The first plan is about to run; nothing is to be done if it has before.
+
+        Raises:
+            RunExists: there is a run of this id.
+            StorageError: it cannot be kept.
+        """
+        if self._journal is None and self._store is not None:
+            info = self._info
+            self.beginning = beginning_of(graph, self._state, info.tenant)
+            self._journal = await self._store.begin(
+                RunRecord(
+                    run_id=info.run_id,
+                    trace_id=info.trace_id,
+                    proposal=proposal,
+                    scope=self._request.scope,
+                    budget=self._request.budget,
+                    must_succeed=must_succeed,
+                    beginning=self.beginning,
+                )
+            )
+
+    def replace(self, number: int, asked: int, proposal: Proposal, graph: Graph) -> None:
+        """A replan has brought another plan, the `number`th of the run after being asked so often."""
+        if self._journal is not None:
+            self.beginning = beginning_of(graph, self._state, self._info.tenant)
+            self._journal.note(Replaced(number, asked, proposal, self.beginning))
+
+    def notes(self, allowance: Allowance) -> Notes | None:
+        """What a plan notes as it goes."""
+        return None if self._journal is None else Notes(self._journal, self.replay, allowance)
+
+    def has_begun(self, number: int) -> bool:
+        """Whether something of that plan had ended before the run was broken off."""
+        return any(parse_key(key)[0] == number for key in self.replay.ended)
+
+    async def end(self, result: ProposalResult) -> None:
+        """Keep how it ended.
+
+        Raises:
+            StorageError: that cannot be kept.
+            RunHeld: the run is another's by now.
+        """
+        if self._journal is not None:
+            await self._journal.end(result)
+
+    def release(self) -> None:
+        """Let go of a run that has not ended."""
+        if self._journal is not None:
+            self._journal.release()
