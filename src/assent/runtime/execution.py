@@ -156,6 +156,10 @@ class Execution(Ledger):
         assert result is not None
         return result
 
+    def was_undone(self, owner: int) -> bool:
+        """Whether its compensation had ended before the run was broken off."""
+        return self._notes is not None and self._notes.knows_undo(self.plan, owner)
+
     async def _until_hard_cancel(self, i: int, waiting: Coroutine[Any, Any, None]) -> None:
         if self._cancel is None:
             await waiting

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from assent.ir.graph import Graph
+from assent.ir.json_value import JsonValue
 from assent.ir.proposal import Proposal
 from assent.ir.result import ProposalResult
 from assent.policy.budget import Allowance, CostBudget
@@ -39,6 +40,8 @@ class Request(NamedTuple):
 
     scope: Scope | None = None
     budget: CostBudget | None = None
+    said: Mapping[str, JsonValue] = {}
+    """What the log says of the scope."""
 
 
 class Keeping:

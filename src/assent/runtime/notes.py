@@ -160,6 +160,10 @@ class Notes:
             failure = AttemptFailed(DECIDED_FAILED, retry=False)
             x.fail(i, action, failure, self._replay.attempts.get(key_of(x.plan, i), 1), tool, x.now())
 
+    def knows_undo(self, plan: int, owner: int) -> bool:
+        """Whether it is noted how the compensation of `owner` went."""
+        return undo_key_of(plan, owner) in self._replay.ended
+
     def recall_undo(self, x: Execution, i: int, owner: int) -> bool:
         """Take over how the compensation of `owner` went, if it has ended or was decided."""
         key = undo_key_of(x.plan, owner)

@@ -92,6 +92,7 @@ class Run:
         self._waiting: list[Waiting] = []
         self._attempt = 0
         self._execution: Execution | None = None
+        self._request = request
         self._kept = Keeping(settings.journal, info, request, services.state)
 
     async def execute(self, proposal: Proposal, *, must_succeed: bool = False) -> ProposalResult:
@@ -216,6 +217,8 @@ class Run:
         )
         self._execution = x
         if not self._kept.has_begun(self._attempt):
+            if self._request.said and not self._attempt:
+                self.emit("session_scope", proposal.id, dict(self._request.said))
             x.emit("proposal_received", data=description(proposal, graph, self._services.events.has_sinks))
         if notes is not None:
             if not self._kept.replay.is_empty:

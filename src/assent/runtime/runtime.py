@@ -19,7 +19,7 @@ from typing import Any
 from assent.errors import UnknownSession, UsageError
 from assent.events.log import EventLog
 from assent.ir.codec import decode_proposal
-from assent.ir.json_value import JsonValue, copy_json
+from assent.ir.json_value import JsonValue
 from assent.ir.proposal import Proposal, new_id
 from assent.ir.result import Outcome, ProposalResult
 from assent.ir.tool_spec import ToolSchema
@@ -40,7 +40,7 @@ from assent.runtime.ledger import RunInfo
 from assent.runtime.replan import MAX_ACTIONS, ReplanCallback, ReplanConfig
 from assent.runtime.run import Run, Settings
 from assent.runtime.schedule import Schedule
-from assent.runtime.scope import Scope
+from assent.runtime.scope import Scope, scope_data
 from assent.runtime.services import Services
 from assent.runtime.sync import Turns
 from assent.runtime.trajectory import TrajectoryStore
@@ -252,7 +252,6 @@ class Runtime:
         decoded = decode_proposal(proposal)
         with self._at_work():
             run = self._run(session, scope, cancel, run_id, budget)
-            self._log_scope(run, decoded, scope)
             return await _passing_on_cancellation(Run.execute(run, decoded))
 
     def execute_sync(
@@ -367,7 +366,6 @@ class Runtime:
             proposal = proposals[scored.index]
             with self._at_work():
                 run = self._run(session, scope, cancel, None, None, replans=False)
-                self._log_scope(run, proposal, scope)
                 result = await _passing_on_cancellation(Run.execute(run, proposal, must_succeed=True))
             if feedback is not None:
                 feedback.record(result, proposal)
@@ -411,20 +409,8 @@ class Runtime:
             ),
             Allowance(self._budget(budget)),
             lambda p: self.verify(p, session=session, scope=scope, budget=budget, max_actions=MAX_ACTIONS),
-            Request(scope, budget),
+            Request(scope, budget, scope_data(scope)),
         )
-
-    def _log_scope(self, run: Run, proposal: Proposal, scope: Scope | None) -> None:
-        if scope is None or scope == Scope():
-            return
-        data: dict[str, JsonValue] = {}
-        if scope.caller_id is not None:
-            data["caller_id"] = scope.caller_id
-        if scope.tenant is not None:
-            data["tenant"] = scope.tenant
-        if scope.claims:
-            data["claims"] = copy_json(scope.claims, "scope.claims")
-        run.emit("session_scope", proposal.id, data)
 
     @contextmanager
     def _at_work(self) -> Iterator[None]:

@@ -80,14 +80,18 @@ async def _compensate(x: Execution, i: int) -> CompensationResult:
         name = f"{owner.id}.compensation"
         action = Action(id=name, tool=compensation.tool, parameters=compensation.parameters)
         data = {"tool": action.tool}
-    x.emit("compensation_started", owner.id, data=data)
+    is_over = x.was_undone(i)
+    if not is_over:
+        x.emit("compensation_started", owner.id, data=data)
     result = await x.run_aside(action, i)
     if target is not None:
         x.status[target] = result.status
         x.results[target] = result
     if result.status == "succeeded":
-        x.emit("compensation_succeeded", owner.id, data=data)
+        if not is_over:
+            x.emit("compensation_succeeded", owner.id, data=data)
         return CompensationResult(action_id=owner.id, status="succeeded")
-    x.emit("compensation_failed", owner.id, data={**data, "error": result.error})
+    if not is_over:
+        x.emit("compensation_failed", owner.id, data={**data, "error": result.error})
     status = "failed" if result.status == "skipped" else result.status
     return CompensationResult(action_id=owner.id, status=status, error=result.error)  # type: ignore[arg-type]

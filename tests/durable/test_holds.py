@@ -1,0 +1,287 @@
+"""A run has one holder: real processes that want the same run, freeze, die, or are taken for another."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from assent import Runtime, open_database, tool
+from assent.durable.lease import Holder, holder, is_dead
+from assent.durable.sql import SqlJournal
+from assent.errors import RunHeld
+from assent.runtime.journal import RunRecord, Taken
+from assent.testing import action, proposal
+from tests.durable.runs import Runs, act, end, gate, until
+from tests.storage import children
+
+
+@pytest.fixture
+def runs(tmp_path: Path, database_url: str) -> Iterator[Runs]:
+    made = Runs(tmp_path, database_url)
+    yield made
+    made.close()
+
+
+def test_of_two_who_resume_at_the_same_instant_one_goes_on(runs: Runs) -> None:
+    """Five times: the other exits with 2 and names the process; what must happen once happens once."""
+    process = runs.run(act("a"), gate("g", "a"), act("b", "g"))
+    runs.entered("g")
+    process.kill()
+    runs.say("g")
+    rounds = ["r"]
+    for n in range(1, 5):
+        # More runs that look the same, without a process for each.
+        rounds.append(f"r{n}")
+        for table, columns in (
+            (
+                "runs",
+                "proposal_id, source, actions, status, begun, hold, holder, held_until, context, record",
+            ),
+            ("journal", "number, note"),
+        ):
+            runs.sql(
+                f"INSERT INTO {table} (run_id, {columns}) SELECT 'r{n}', {columns} FROM {table} "
+                "WHERE run_id = 'r'"
+            )
+
+    for n, run_id in enumerate(rounds):
+        before = len(runs.effects())
+        pair = [runs.start("resume", run_id, "--json", RUNS_BARRIER=f"go-{n}") for _ in range(2)]
+        until(lambda: all((runs.folder / f"ready-{p.pid}").exists() for p in pair))
+        runs.say(f"go-{n}")
+        codes = {p.pid: end(p) for p in pair}
+
+        effects = runs.effects()[before:]
+        assert effects == ["b"], codes
+        winner = next(pid for pid, (code, _, _) in codes.items() if code == 0)
+        assert json.loads(codes[winner][1])["outcome"] == "succeeded"
+        (other,) = [done for pid, done in codes.items() if pid != winner]
+        if other[0] == 0:
+            # It came when the winner was through, and was shown the result.
+            assert json.loads(other[1])["outcome"] == "succeeded"
+        else:
+            assert other[0] == 2
+            assert f"process {winner}" in json.loads(other[1])["error"]["message"]
+    assert runs.effects().count("a") == 1
+
+
+def test_a_run_that_somebody_is_at_work_on_is_left_alone(runs: Runs) -> None:
+    process = runs.run(act("a"), gate("g", "a"), act("b", "g"))
+    runs.entered("g")
+
+    code, out, err = runs.assent("resume", "r")
+    listed = runs.assent("runs", "--json")[1]
+
+    assert (code, out) == (2, "")
+    assert f"Run 'r' is being worked on by process {process.pid}." in err
+    (seconds,) = re.findall(r"its hold ends in (\d+) s", err)
+    assert 15 <= int(seconds) <= 30
+    (row,) = json.loads(listed)["runs"]
+    assert (row["status"], row["holder"]) == ("running", f"process {process.pid}")
+    runs.say("g")
+    assert end(process)[0] == 0
+    assert runs.effects() == ["a", "b"]
+
+
+def test_a_process_that_froze_and_lost_its_run_does_nothing_more(runs: Runs) -> None:
+    undo = {"type": "tool", "tool": "safe", "parameters": {"name": "undo-a"}}
+    frozen = runs.run(act("a", compensation=undo), gate("g", "a"), act("b", "g"))
+    runs.entered("g")
+    os.kill(frozen.pid, signal.SIGSTOP)
+
+    assert runs.assent("resume", "r")[0] == 2, "it is alive, and its hold has not ended"
+    runs.end_lease()
+    runs.say("g")
+    code, out, _ = runs.assent("resume", "r", "--json")
+    assert (code, json.loads(out)["outcome"]) == (0, "succeeded")
+    assert runs.effects() == ["a", "b"]
+
+    os.kill(frozen.pid, signal.SIGCONT)
+    code, out, err = end(frozen)
+
+    assert (code, out) == (2, "")
+    assert "Run 'r' has been taken over by another process, so this one does nothing more." in err
+    assert runs.effects() == ["a", "b"]
+    assert json.loads(runs.assent("runs", "show", "r", "--json")[1])["status"] == "succeeded"
+    assert runs.assent("log", "verify")[0] == 0
+
+
+def test_a_process_that_froze_and_lost_its_run_takes_nothing_back(runs: Runs) -> None:
+    """It wakes up to a failure and would abort: what it would take back is another's success now."""
+    undo = {"type": "tool", "tool": "safe", "parameters": {"name": "undo-a"}}
+    frozen = runs.run(act("a", compensation=undo), gate("g", "a"), act("b", "g"))
+    runs.entered("g")
+    os.kill(frozen.pid, signal.SIGSTOP)
+    runs.end_lease()
+    runs.say("g")
+    assert runs.assent("resume", "r")[0] == 0
+    runs.say("g", "fail")
+
+    os.kill(frozen.pid, signal.SIGCONT)
+    code, _, err = end(frozen)
+
+    assert runs.effects() == ["a", "b"]
+    assert code == 2
+    assert "has been taken over" in err
+
+
+def test_the_run_of_a_killed_process_can_be_resumed_at_once(runs: Runs) -> None:
+    """Also while nobody has taken note of its death, as that of a child whose parent sleeps."""
+    process = runs.run(act("a"), gate("g", "a"), act("b", "g"))
+    runs.entered("g")
+    os.kill(process.pid, signal.SIGKILL)
+    runs.say("g")
+
+    code, _, err = runs.assent("resume", "r")
+
+    assert code == 0, err
+    assert runs.effects() == ["a", "b"]
+
+
+FREEZING = """
+import asyncio, os, sys
+from assent import Runtime, SqlJournal, open_database, tool
+from assent.errors import RunHeld
+
+@tool(risk="read_only")
+async def wait() -> str:
+    print("waiting", flush=True)
+    await asyncio.get_running_loop().run_in_executor(None, sys.stdin.readline)
+    return "waited"
+
+@tool
+async def act() -> None:
+    print("acted", flush=True)
+
+journal = SqlJournal(open_database(sys.argv[1]), lease_s=0.6)
+runtime = Runtime(tools=[wait, act], journal=journal)
+plan = {"actions": [{"id": "w", "tool": "wait"}, {"id": "a", "tool": "act", "dependencies": ["w"]}]}
+try:
+    print(runtime.execute_sync(plan, run_id="r").outcome, flush=True)
+except RunHeld as error:
+    print(error, flush=True)
+"""
+
+
+async def test_a_hold_is_renewed_while_its_process_lives_and_ends_by_itself_when_it_freezes(
+    database_url: str,
+) -> None:
+    """By the real clock, with a hold of little more than half a second."""
+    acted: list[str] = []
+
+    @tool(risk="read_only")
+    def wait() -> str:
+        return "waited"
+
+    @tool
+    def act() -> None:
+        acted.append("here")
+
+    child = children.start(FREEZING, database_url)
+    with open_database(database_url) as database:
+        journal = SqlJournal(database)
+        runtime = Runtime(tools=[wait, act], journal=journal)
+        try:
+            assert children.hear(child) == "waiting"
+            time.sleep(1.3)
+            with pytest.raises(RunHeld):
+                await runtime.resume("r")
+
+            os.kill(child.pid, signal.SIGSTOP)
+            time.sleep(0.7)
+            result = await runtime.resume("r")
+            os.kill(child.pid, signal.SIGCONT)
+            children.tell(child, "go on")
+
+            assert result.succeeded
+            assert acted == ["here"]
+            assert "has been taken over by another process" in children.hear(child)
+        finally:
+            os.kill(child.pid, signal.SIGCONT)
+            child.communicate(timeout=30)
+            journal.close()
+
+
+# Who is dead, and who only looks so
+
+PLAN = proposal(action("a", "t"))
+
+
+async def _held_by(url: str, **changes: Any) -> SqlJournal:
+    """A run that is held by this process, as changed."""
+    journal = SqlJournal(open_database(url))
+    await journal.begin(RunRecord(run_id="r", trace_id="0", proposal=PLAN))
+    rows = journal.database.read(lambda t: t.execute("SELECT holder FROM runs"))
+    changed = json.dumps({**json.loads(rows[0][0]), **changes})
+    journal.database.write(lambda t: t.execute("UPDATE runs SET holder = ?", (changed,))).result(30)
+    return journal
+
+
+def _shut(journal: SqlJournal) -> None:
+    journal.close()
+    journal.database.close()
+
+
+async def test_a_holder_on_another_machine_is_waited_for(database_url: str) -> None:
+    journal = await _held_by(database_url, host="elsewhere", pid=1, started="0")
+
+    with pytest.raises(RunHeld, match=r"process 1 on elsewhere\. .* its hold ends in (29|30) s"):
+        await journal.take("r")
+    assert journal.find("r").holder == "process 1 on elsewhere"
+
+    journal.database.write(lambda t: t.execute("UPDATE runs SET held_until = ?", (t.now() - 1,))).result(30)
+    assert journal.find("r").status == "interrupted"
+    assert isinstance(await journal.take("r"), Taken)
+    _shut(journal)
+
+
+@pytest.mark.parametrize(
+    ("changes", "dead"),
+    [
+        ({}, False),
+        ({"started": "1"}, True),
+        ({"pid": 2**22 + 1}, True),
+        ({"boot": "another start of this machine"}, True),
+        ({"space": "pid:[1]", "pid": 2**22 + 1}, False),
+        ({"boot": ""}, False),
+        ({"host": "elsewhere", "pid": 2**22 + 1}, False),
+    ],
+    ids=["itself", "number used again", "gone", "before a restart", "in a container", "unsaid", "elsewhere"],
+)
+async def test_only_who_is_surely_dead_holds_nothing(
+    tmp_path: Path, changes: dict[str, Any], dead: bool
+) -> None:
+    journal = await _held_by(str(tmp_path / "assent.db"), **changes)
+
+    assert journal.find("r").status == ("interrupted" if dead else "running")
+    if dead:
+        assert isinstance(await journal.take("r"), Taken)
+    else:
+        with pytest.raises(RunHeld):
+            await journal.take("r")
+    _shut(journal)
+
+
+def test_a_dead_process_that_nobody_has_buried_is_dead() -> None:
+    child = children.start("input()")
+    alive = _holder_of(child.pid)
+    assert not is_dead(alive)
+
+    child.kill()
+
+    until(lambda: is_dead(alive))
+    child.communicate()
+
+
+def _holder_of(pid: int) -> Holder:
+    here = holder("")
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return Holder(here.host, pid, here.boot, here.space, fields[19], "")
