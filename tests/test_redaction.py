@@ -77,6 +77,8 @@ IN_TEXT = [
     ("token: {}", "a81fc9d2"),
     ("secret = '{}'", "x"),
     ("the api key: {}", "abcdef"),
+    ("password=>{}", "hunter2"),
+    ("İstanbul password={} İzmir", "hunter2"),
     ("api_key_2 = {}", "abcdef"),
     ('config["password"] = "{}"', "hunter2"),
     ("deploy --password {} --verbose", "hunter2xyz"),
@@ -121,6 +123,7 @@ ORDINARY = [
     REDACTED,
     f"password={REDACTED} --token {REDACTED} and Bearer {REDACTED}",
     f'"password": "{REDACTED}" Authorization: Bearer {REDACTED}',
+    f"password=>{REDACTED} secret:={REDACTED}",
 ]
 
 SECRET_NAMES = """password passwd passphrase pwd secret client_secret clientSecret token access_token
@@ -303,6 +306,10 @@ def test_two_secrets_that_were_keys_remain_two_entries() -> None:
     shown = redactor.value({"hunter2aaa": 1, "hunter2bbb": 2, REDACTED: 3, "d": 4})
 
     assert shown == {REDACTED: 1, f"{REDACTED} 2": 2, f"{REDACTED} 3": 3, "d": 4}
+
+
+def test_a_key_that_names_a_secret_only_once_it_is_redacted_hides_its_value_at_once() -> None:
+    assert Redactor(["HUNTERXYZ"]).value({"HUNTERXYZtoken": "x"}) == {f"{REDACTED}token": REDACTED}
 
 
 @pytest.mark.parametrize("wrap", [lambda inner: [inner], lambda inner: {"k": inner}])

@@ -9,7 +9,8 @@ A page is tried in an empty folder, from top to bottom, as a reader would follow
     ```toml                must be a policy file
     ```json                must be JSON
 
-A page that says `$DATABASE_URL` finds an empty Postgres database there. `<!-- not run -->` on the line before a block leaves it out. In what is printed a line `...` stands for any
+A page that says `$DATABASE_URL` finds an empty Postgres database there.
+`<!-- not run -->` on the line before a block leaves it out. In what is printed a line `...` stands for any
 lines and `...` inside a line for any text; times, ids, moments and the width of gaps are not compared.
 A command's stdout is compared, or its stderr if it wrote nothing else: on a terminal progress wipes itself.
 """
@@ -37,6 +38,8 @@ NOT_RUN = "<!-- not run -->"
 _FENCE = re.compile(r"^```(?P<language>\w*)(?: title=(?P<title>\S+))?$")
 _MASKS = (
     (re.compile(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:\.\d+)?(?:Z| UTC)?"), "MOMENT"),
+    (re.compile(r"\b\d{4}-\d\d-\d\d \(UTC\)"), "DAY"),
+    (re.compile(r"\b\d\d:\d\d:\d\d\.\d{3}\b"), "MOMENT"),
     (re.compile(r"\b(?:[0-9a-f]{32}|[0-9a-f]{16}|[0-9a-f]{12})\b"), "ID"),
     (re.compile(r"[+<]?\d[\d,]*(?:\.\d+)? (?:ms|s|min)\b"), "TIME"),
     (re.compile(r"(?<=_ms\":) ?[\d.e-]+"), "TIME"),
@@ -147,11 +150,17 @@ class Trial:
         Raises:
             AssertionError: the page promises something that does not happen; names the line.
         """
-        for block in blocks_of(self._text):
-            if block.is_skipped:
-                continue
-            self._try(block)
-        self._check_all_output_is_shown("the end")
+        # As for a program that lies in the folder: blocks may import the files of the page.
+        sys.path.insert(0, str(self._folder))
+        try:
+            for block in blocks_of(self._text):
+                if not block.is_skipped:
+                    self._try(block)
+            self._check_all_output_is_shown("the end")
+        finally:
+            sys.path.remove(str(self._folder))
+            for title in filter(None, (block.title for block in blocks_of(self._text))):
+                sys.modules.pop(title.removesuffix(".py"), None)
 
     def _try(self, block: Block) -> None:
         place = f"{self._name}:{block.line}"
@@ -228,9 +237,10 @@ def environment(folder: Path) -> dict[str, str]:
     programs = folder / ".bin"
     if not programs.exists():
         programs.mkdir()
-        script = programs / "assent"
-        script.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m assent.cli.main "$@"\n')
-        script.chmod(0o755)
+        for name, arguments in (("assent", " -m assent.cli.main"), ("python", "")):
+            script = programs / name
+            script.write_text(f'#!/bin/sh\nexec "{sys.executable}"{arguments} "$@"\n')
+            script.chmod(0o755)
     foreign = ("COLUMNS", "ASSENT_DB", "ASSENT_DEBUG", "FORCE_COLOR")
     kept = {k: v for k, v in os.environ.items() if k not in foreign}
     return {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+import sys
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -64,6 +65,23 @@ def test_the_readme_shows_the_demo_as_it_is(tmp_path: Path) -> None:
     assert texts_of(DOCS / "images" / "demo.svg") == texts_of(tmp_path / "demo.svg"), (
         "the picture is out of date: run `make demo` and copy examples/out/trip.svg to docs/images/demo.svg"
     )
+
+
+def test_the_readme_shows_the_killed_run_as_it_is(tmp_path: Path) -> None:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    [excerpt] = [b.text for b in blocks_of(readme) if b.language == "text" and b.text.startswith("$ assent")]
+
+    done = subprocess.run(
+        [sys.executable, "examples/durable/demo.py"],
+        cwd=ROOT,
+        env=environment(tmp_path),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+    compare(f"...\n{excerpt}...", done.stdout, "README.md")
 
 
 def test_hardly_any_block_is_left_out() -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import signal
+import sqlite3
 import subprocess
 import sys
 import time
@@ -12,6 +14,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+from assent.storage.location import sqlite_path
 from tests.events.intruder import Intruder
 
 PATIENCE_S = 60.0
@@ -125,14 +128,36 @@ class Runs:
         draft.write_text(word)
         draft.rename(self.folder / gate)
 
-    def entered(self, gate: str) -> None:
-        """Wait until somebody stands at a gate."""
+    def entered(self, gate: str, *, noted: int) -> None:
+        """Wait until somebody stands at a gate, and that many notes are on disk."""
         until(lambda: (self.folder / f"{gate}-entered").exists())
+        until(lambda: self.sql("SELECT count(*) FROM journal")[0][0] >= noted)
 
     def sql(self, statement: str, *values: Any) -> list[tuple[Any, ...]]:
         """Past all code of ours."""
         with closing(Intruder(self.url)) as intruder:
             return intruder.sql(statement, values)
+
+    def freeze(self, process: subprocess.Popen[bytes]) -> None:
+        """Stop a process where it stands, but not within a transaction: that would stop everybody else."""
+        while True:
+            time.sleep(0.05)
+            os.kill(process.pid, signal.SIGSTOP)
+            until(lambda: Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()[0] == "T")
+            if self._is_quiet():
+                return
+            os.kill(process.pid, signal.SIGCONT)
+
+    def _is_quiet(self) -> bool:
+        if self.url.startswith("postgres"):
+            busy = "SELECT 1 FROM pg_stat_activity WHERE left(application_name, 6) = ? AND state <> 'idle'"
+            return not self.sql(busy, "assent")
+        with closing(sqlite3.connect(sqlite_path(self.url), timeout=0)) as connection:
+            try:
+                connection.execute("BEGIN IMMEDIATE")
+            except sqlite3.OperationalError:
+                return False
+            return True
 
     def end_lease(self) -> None:
         """As if the time of every hold were over."""

@@ -33,7 +33,7 @@ def runs(tmp_path: Path, database_url: str) -> Iterator[Runs]:
 def test_of_two_who_resume_at_the_same_instant_one_goes_on(runs: Runs) -> None:
     """Five times: the other exits with 2 and names the process; what must happen once happens once."""
     process = runs.run(act("a"), gate("g", "a"), act("b", "g"))
-    runs.entered("g")
+    runs.entered("g", noted=2)
     process.kill()
     runs.say("g")
     rounds = ["r"]
@@ -75,7 +75,7 @@ def test_of_two_who_resume_at_the_same_instant_one_goes_on(runs: Runs) -> None:
 
 def test_a_run_that_somebody_is_at_work_on_is_left_alone(runs: Runs) -> None:
     process = runs.run(act("a"), gate("g", "a"), act("b", "g"))
-    runs.entered("g")
+    runs.entered("g", noted=2)
 
     code, out, err = runs.assent("resume", "r")
     listed = runs.assent("runs", "--json")[1]
@@ -94,8 +94,8 @@ def test_a_run_that_somebody_is_at_work_on_is_left_alone(runs: Runs) -> None:
 def test_a_process_that_froze_and_lost_its_run_does_nothing_more(runs: Runs) -> None:
     undo = {"type": "tool", "tool": "safe", "parameters": {"name": "undo-a"}}
     frozen = runs.run(act("a", compensation=undo), gate("g", "a"), act("b", "g"))
-    runs.entered("g")
-    os.kill(frozen.pid, signal.SIGSTOP)
+    runs.entered("g", noted=2)
+    runs.freeze(frozen)
 
     assert runs.assent("resume", "r")[0] == 2, "it is alive, and its hold has not ended"
     runs.end_lease()
@@ -111,6 +111,9 @@ def test_a_process_that_froze_and_lost_its_run_does_nothing_more(runs: Runs) -> 
     assert "Run 'r' has been taken over by another process, so this one does nothing more." in err
     assert runs.effects() == ["a", "b"]
     assert json.loads(runs.assent("runs", "show", "r", "--json")[1])["status"] == "succeeded"
+    story = json.loads(runs.assent("explain", "r", "--json")[1])
+    print(*story["story"], sep="\n")
+    assert story["proposals"][-1]["outcome"] == "succeeded", "who lost the run has no say in how it ended"
     assert runs.assent("log", "verify")[0] == 0
 
 
@@ -118,8 +121,8 @@ def test_a_process_that_froze_and_lost_its_run_takes_nothing_back(runs: Runs) ->
     """It wakes up to a failure and would abort: what it would take back is another's success now."""
     undo = {"type": "tool", "tool": "safe", "parameters": {"name": "undo-a"}}
     frozen = runs.run(act("a", compensation=undo), gate("g", "a"), act("b", "g"))
-    runs.entered("g")
-    os.kill(frozen.pid, signal.SIGSTOP)
+    runs.entered("g", noted=2)
+    runs.freeze(frozen)
     runs.end_lease()
     runs.say("g")
     assert runs.assent("resume", "r")[0] == 0
@@ -136,7 +139,7 @@ def test_a_process_that_froze_and_lost_its_run_takes_nothing_back(runs: Runs) ->
 def test_the_run_of_a_killed_process_can_be_resumed_at_once(runs: Runs) -> None:
     """Also while nobody has taken note of its death, as that of a child whose parent sleeps."""
     process = runs.run(act("a"), gate("g", "a"), act("b", "g"))
-    runs.entered("g")
+    runs.entered("g", noted=2)
     os.kill(process.pid, signal.SIGKILL)
     runs.say("g")
 

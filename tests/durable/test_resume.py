@@ -12,7 +12,7 @@ from assent import CostBudget, ReplanConfig, Runtime, Scope, ToolContext, tool
 from assent.durable.memory import MemoryJournal
 from assent.errors import RunHeld, UnknownRun, UsageError
 from assent.ir.result import ProposalResult
-from assent.runtime.journal import Decision, Ended, Note
+from assent.runtime.journal import Beginning, Decision, Ended, Note, Replaced, RunRecord, Started
 from assent.testing import action, proposal
 
 
@@ -439,3 +439,114 @@ async def test_an_assumed_version_still_means_what_it_meant() -> None:
 
     assert result["b"].status == "rejected"
     assert world.effects == ["a"]
+
+
+async def test_what_is_decided_counts_towards_the_budget() -> None:
+    world, journal = World(), MemoryJournal()
+    budget = CostBudget(max_tool_calls=2)
+    plan = PLANS["a budget"]()
+    await die_in(world, journal, plan, "n1", budget=budget)
+
+    result = await runtime(world, journal, budget=budget).resume("r", decide={"n1": "done"})
+
+    assert result.outcome == "budget"
+    assert [r.status for r in result.results] == ["succeeded", "succeeded", "skipped", "skipped", "skipped"]
+    assert world.effects == ["n0", "n1"]
+    assert result.cost.tool_calls == 2
+
+
+async def test_a_run_waits_only_for_what_can_be_decided() -> None:
+    """What ended as unknown has ended: it is told with the result, not asked about."""
+    world, journal = World(), MemoryJournal()
+
+    @tool
+    async def lost() -> None:
+        """Nobody knows."""
+        raise TimeoutError("no answer")
+
+    plan = proposal(
+        action("l", "lost", failure_behavior="skip"),
+        action("w", type="state_write", parameters={"key": "k"}),
+        action("u", "unsafe", parameters={"name": "u"}, dependencies=["w"]),
+    )
+    world.hang_in = "u"
+    tools = [lost, *world.tools()]
+    task = asyncio.create_task(Runtime(tools=tools, journal=journal).execute(plan, run_id="r"))
+    await world.hanging.wait()
+    journal.lose_holders()
+    world.hang_in = None
+    rt = Runtime(tools=tools, journal=journal)
+
+    waiting = await rt.resume("r")
+    result = await rt.resume("r", decide={w.action_id: "done" for w in waiting.waiting})
+
+    assert [w.action_id for w in waiting.waiting] == ["u"]
+    assert waiting["l"].status == "unknown"
+    assert result.outcome == "partial"
+    assert [w.action_id for w in result.waiting] == ["l"]
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_actions_of_two_plans_that_share_an_id_can_both_be_decided() -> None:
+    """Two plans of one run, both with an `a` in flight: the newest has the name, the older its key."""
+    first = proposal(action("a", "unsafe", parameters={"name": "first"}))
+    second = proposal(action("a", "unsafe", parameters={"name": "second"}))
+    world, journal = World(), MemoryJournal()
+    held = await journal.begin(RunRecord(run_id="r", trace_id="0" * 32, proposal=first))
+    for note in (Started("0-0", 1), Replaced(1, 1, second, Beginning()), Started("1-0", 1)):
+        held.note(note)
+    journal.lose_holders()
+    rt = runtime(world, journal, replan=lambda _: second, replan_config=ReplanConfig(max_replans=1))
+
+    waiting = await rt.resume("r")
+    result = await rt.resume("r", decide={"0-0": "fail", "a": "done"})
+
+    assert {w.action_id for w in waiting.waiting} == {"a", "0-0"}
+    assert result.succeeded
+    assert world.effects == []
+
+
+@pytest.mark.parametrize("compensation", ["unsafe", "safe"])
+async def test_a_process_that_lost_its_run_takes_nothing_back(compensation: str) -> None:
+    """It fails after another has finished: what it would take back is a success by then."""
+    world, journal = World(), MemoryJournal()
+    falls = asyncio.Event()
+
+    @tool(risk="read_only")
+    async def gate() -> str:
+        """Hold, and fall."""
+        if falls.is_set():
+            return "open"
+        world.hanging.set()
+        await falls.wait()
+        raise ValueError("it fell")
+
+    plan = proposal(
+        action(
+            "k",
+            "book",
+            parameters={"name": "k"},
+            compensation={"type": "tool", "tool": compensation, "parameters": {"name": "undo k"}},
+        ),
+        action("g", "gate", dependencies=["k"]),
+    )
+
+    def fresh() -> Runtime:
+        return Runtime(tools=[gate, *world.tools()], journal=journal)
+
+    frozen_runtime = fresh()
+    frozen = asyncio.create_task(frozen_runtime.execute(plan, run_id="r"))
+    await world.hanging.wait()
+    journal.lose_holders()
+    taken = await journal.take("r")
+    assert not isinstance(taken, ProposalResult)
+
+    falls.set()
+
+    with pytest.raises(RunHeld):
+        await frozen
+    assert world.effects == ["k"]
+    assert frozen_runtime.events.query(kind="proposal_ended") == [], "it has no say in how the run ended"
+    taken.journal.release()
+    assert (await fresh().resume("r")).succeeded

@@ -131,3 +131,31 @@ def test_the_trip_books_and_cancels_in_the_outside_world(tmp_path: Path) -> None
     assert result["state"] == json.loads((trip / "state.json").read_text())
     events = [json.loads(line)["event"] for line in ledger.read_text().splitlines()]
     assert events == ["flight booked", "hotel booked", "hotel cancelled", "flight cancelled"]
+
+
+def test_the_durable_demo_is_killed_and_charges_the_card_once(tmp_path: Path) -> None:
+    done = _python(EXAMPLES / "durable" / "demo.py", cwd=tmp_path)
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "✗ " not in done.stdout
+    assert done.stdout.count("\nKilled\n") == 2
+    assert "Looking outside: no charge. So it is to retry." in done.stdout
+    assert "Looking outside: charged 240 (order-2-0-1). So it is done." in done.stdout
+    assert "records checked: nothing was changed." in done.stdout
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_durable_demo_fails_when_the_card_is_charged_twice(tmp_path: Path) -> None:
+    """Its checks check: a charge that lies about being repeatable is repeated, and noticed."""
+    folder = tmp_path / "durable"
+    shutil.copytree(EXAMPLES / "durable", folder, ignore=shutil.ignore_patterns("__pycache__"))
+    tools = folder / "tools.py"
+    honest = tools.read_text(encoding="utf-8")
+    lying = honest.replace("@tool\ndef charge_card", "@tool(idempotent=True)\ndef charge_card")
+    assert lying != honest
+    tools.write_text(lying, encoding="utf-8")
+
+    done = _python(folder / "demo.py", cwd=tmp_path)
+
+    assert done.returncode == 1
+    assert "✗ order-2: the card was charged once" in done.stdout

@@ -96,9 +96,9 @@ def read_file(path: str) -> bytes:
 
 
 def is_file(path: str) -> bool:
-    """Whether that names something that could be read as a file; anything with a folder in it does."""
+    """Whether that is meant as a file: there is one, or it is written as only files are."""
     try:
-        return "/" in path or Path(path).exists()
+        return "/" in path or path.endswith(".jsonl") or Path(path).exists()
     except (OSError, ValueError):
         return False
 

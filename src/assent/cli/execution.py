@@ -48,10 +48,11 @@ def carry_out(output: Output, app: App, proposal: Proposal, start: Start, told: 
     history = History()
     plan = output.without_secrets(proposal)
     history.plan(plan)
-    layers = _layers(app, proposal)
+    layers = output.without_secrets(_layers(app, proposal))
     reword = str if told.has_tools else say_no_tools
     result, stopped_by = run_sync(_watched(app, start, history, layers, told.title, output, reword))
-    final = app.runtime.state.snapshot()
+    # Nothing happened here: it had ended in another process, and its state went with that one.
+    final = app.runtime.state.snapshot() if app.runtime.events.counts() else None
     if not told.has_tools:
         result = say_no_tools_in_result(result)
     result = output.without_secrets(result)
@@ -88,12 +89,12 @@ def exit_code(outcome: str) -> int:
     return _EXIT.get(outcome, 1)
 
 
-def _layers(app: App, proposal: Proposal) -> Sequence[Sequence[str]]:
+def _layers(app: App, proposal: Proposal) -> list[list[str]]:
     """The layers as the runtime will see them, with what policies add; none if the plan will be refused."""
     from assent.ir.graph import Graph
 
     if len(app.runtime.policies):
-        return app.runtime.verify(proposal).execution_levels
+        return [list(level) for level in app.runtime.verify(proposal).execution_levels]
     graph = Graph(proposal.actions)
     return [graph.ids(layer) for layer in graph.layers]
 

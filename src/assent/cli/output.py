@@ -112,11 +112,14 @@ class Output:
         except OSError as error:
             self._lose(error)
 
-    def show_json(self, value: Any) -> None:
-        """Print one JSON object: over several lines for a person, on one line for a program."""
+    def show_json(self, value: Any, *, is_declaration: bool = False) -> None:
+        """Print one JSON object: over several lines for a person, on one line for a program.
+
+        A declaration says what a `password` looks like, and holds none: it is shown as it is.
+        """
         import msgspec
 
-        shown = self.redactor.value(msgspec.to_builtins(value))
+        shown = value if is_declaration else self.redactor.value(msgspec.to_builtins(value))
         self.write(to_json(shown, indent=self._out.isatty()) + "\n")
 
     def write(self, text: str) -> None:

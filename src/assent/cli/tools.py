@@ -22,7 +22,7 @@ def tools(output: Output, file: str, as_json: bool) -> int:
 
     schemas = [tool.schema for tool in load_tools(file)]
     if as_json:
-        output.show_json({"tools": schemas})
+        output.show_json({"tools": schemas}, is_declaration=True)
     else:
         from assent.render.report import tool_lines
 

@@ -84,12 +84,16 @@ def proposal_of(record: RunRecord, replay: Replay, plan: int) -> Proposal:
 
 
 def names_in_flight(record: RunRecord, replay: Replay) -> dict[str, str]:
-    """What a person calls each thing in flight, with its key."""
-    names = {}
-    for key in replay.in_flight:
+    """What a person calls each thing in flight, with its key: the id that stands in the plan.
+
+    Plans of one run may share ids. The newest has them; of an older one the key itself is the name.
+    """
+    names: dict[str, str] = {}
+    for key in sorted(replay.in_flight, key=lambda key: -parse_key(key)[0]):
         plan, position, is_undo = parse_key(key)
         name = proposal_of(record, replay, plan).actions[position].id
-        names[f"{name}.compensation" if is_undo else name] = key
+        name = f"{name}.compensation" if is_undo else name
+        names[key if name in names else name] = key
     return names
 
 

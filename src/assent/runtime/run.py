@@ -191,9 +191,9 @@ class Run:
             plan, i, is_undo = parse_key(key)
             if plan == self._attempt and not is_undo:
                 x.wait(i, IN_FLIGHT)
-            else:
-                waiting = Waiting(kind="unknown_outcome", action_id=called[key], reason=IN_FLIGHT)
-                self._waiting.append(waiting)
+            self._waiting.append(
+                Waiting(kind="unknown_outcome", action_id=called[key], reason=IN_FLIGHT)
+            )
         for i in range(x.size):
             if x.results[i] is None:
                 x.leave(i)
@@ -249,6 +249,10 @@ class Run:
             for target in graph.targets:
                 if x.results[target] is None:
                     x.skip(target, "kept as a compensation; it was not needed")
+        except HoldLost:
+            # What became of the actions is for whoever has the run now to say, also in the log.
+            self._services.state.undo(x.unit)
+            raise
         except BaseException:
             # Our own fault, or the process is going down: leave no half-written state and no open span.
             self._services.state.undo(x.unit)
@@ -279,12 +283,14 @@ class Run:
     def _close(self, x: Execution, outcome: Outcome, error: str | None) -> ProposalResult:
         results = x.results[: x.size]
         self._cost = added(self._cost, x)
-        # Of every attempt: a plan that works does not make an earlier effect any less unknown.
-        self._waiting += [
-            Waiting(kind="unknown_outcome", action_id=r.action_id, reason=r.error or "")
-            for r in results
-            if r is not None and r.status == "unknown"
-        ]
+        if outcome != "waiting":
+            # Of every attempt: a plan that works does not make an earlier effect any less unknown. What a run
+            # waits for is only what can be decided.
+            self._waiting += [
+                Waiting(kind="unknown_outcome", action_id=r.action_id, reason=r.error or "")
+                for r in results
+                if r is not None and r.status == "unknown"
+            ]
         info = self._info
         result = ProposalResult(
             proposal_id=x.proposal.id,
