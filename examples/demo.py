@@ -46,7 +46,8 @@ def assent(*arguments: str, show: bool = True) -> tuple[int, str]:
         print(f"\n$ assent {shlex.join(arguments)}", flush=True)
     done = subprocess.run(
         [sys.executable, "-m", "assent.cli.main", *arguments],
-        env={**os.environ, "TRIP_LEDGER": str(LEDGER)},
+        # Kept with the rest of the demo, not among your own runs.
+        env={**os.environ, "TRIP_LEDGER": str(LEDGER), "ASSENT_DB": str(OUT / "demo.db")},
         stdout=None if show else subprocess.PIPE,
         stderr=None if show else subprocess.DEVNULL,
         text=True,

@@ -105,11 +105,13 @@ def environment(**extra: str) -> dict[str, str]:
 def assent(tmp_path: Path) -> Assent:
     """Run a command in an empty folder and wait for its end."""
 
-    def run(*arguments: str | Path, stdin: str | bytes = "", **env: str) -> Done:
+    def run(
+        *arguments: str | Path, stdin: str | bytes = "", cwd: Path = tmp_path, **env: str
+    ) -> Done:
         done = subprocess.run(
             command(*arguments),
             input=stdin if isinstance(stdin, bytes) else stdin.encode(),
-            cwd=tmp_path,
+            cwd=cwd,
             env=environment(**env),
             capture_output=True,
             timeout=60,

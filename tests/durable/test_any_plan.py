@@ -150,7 +150,14 @@ def test_broken_off_anywhere_a_plan_ends_as_it_would_have_ended(schedule: str) -
 
     for_many_cases(check, CASES)
     tally.require(
-        {"succeeded": 0.15, "partial": 0.1, "aborted": 0.15, "asked": 0.1, "went_on": 0.4, "compensated": 0.03}
+        {
+            "succeeded": 0.15,
+            "partial": 0.1,
+            "aborted": 0.15,
+            "asked": 0.1,
+            "went_on": 0.4,
+            "compensated": 0.03,
+        }
     )
 
 

@@ -25,6 +25,7 @@ from assent.ir.proposal import Proposal
 from assent.ir.result import ActionResult, ProposalResult, Status
 from assent.runtime.journal import (
     CHOICES,
+    Aborted,
     Beginning,
     Decided,
     Decision,
@@ -94,7 +95,9 @@ async def test_databases(sql_place: SqlPlace, check: Any) -> None:
 
 # Any notes at all
 
-TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=8) | st.sampled_from(["\0", "a\0b", "'?%s"])
+TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=8) | st.sampled_from(
+    ["\0", "a\0b", "'?%s"]
+)
 NUMBERS = (
     st.integers(-(10**30), 10**30)
     | st.sampled_from([10**300, 2**64, -(2**63) - 1])
@@ -108,7 +111,9 @@ VALUES = st.recursive(
 OBJECTS = st.dictionaries(TEXTS, VALUES, max_size=3)
 COUNTS = st.integers(0, 2**40)
 KEYS = st.builds("{}-{}{}".format, st.integers(0, 9), COUNTS, st.sampled_from(["", "-undo"]))
-MOMENTS = st.datetimes(datetime(1970, 1, 1), datetime(2200, 1, 1)).map(lambda m: m.replace(tzinfo=UTC, fold=0))
+MOMENTS = st.datetimes(datetime(1970, 1, 1), datetime(2200, 1, 1)).map(
+    lambda m: m.replace(tzinfo=UTC, fold=0)
+)
 RESULTS = st.builds(
     ActionResult,
     action_id=TEXTS,
@@ -136,6 +141,7 @@ NOTES: st.SearchStrategy[Note] = st.one_of(
     st.builds(Started, KEYS, COUNTS),
     st.builds(Tried, KEYS, COUNTS),
     st.builds(Ended, KEYS, RESULTS, TALLIES, st.booleans()),
+    st.builds(Aborted, COUNTS, TEXTS),
     st.builds(Replaced, COUNTS, COUNTS, PLANS, BEGINNINGS),
     st.builds(Decided, KEYS, st.builds(Decision, choice=st.sampled_from(CHOICES), output=VALUES)),
 )
@@ -150,9 +156,7 @@ def _check_any_notes(place: Any, count: int) -> None:
     @given(st.lists(NOTES, max_size=6), st.integers(0, 6), PLANS, BEGINNINGS)
     def check(notes: list[Note], settled: int, plan: Proposal, beginning: Beginning) -> None:
         async def go() -> Taken | ProposalResult:
-            record = RunRecord(
-                run_id=f"r{next(numbers)}", trace_id="0", proposal=plan, beginning=beginning
-            )
+            record = RunRecord(run_id=f"r{next(numbers)}", trace_id="0", proposal=plan, beginning=beginning)
             held = await journal.begin(record)
             for note in notes[:settled]:
                 held.note(note)

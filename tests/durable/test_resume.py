@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from assent import CostBudget, ReplanConfig, Runtime, Scope, ToolContext, tool
-from assent.durable.memory import MemoryJournal
-from assent.errors import RunHeld, UnknownRun, UsageError
+from assent.durable.memory import MemoryJournal, MemoryRun
+from assent.errors import RunHeld, StorageFull, UnknownRun, UsageError
 from assent.ir.result import ProposalResult
-from assent.runtime.journal import Beginning, Decision, Ended, Note, Replaced, RunRecord, Started
+from assent.runtime.journal import Beginning, Decision, Ended, Note, Replaced, RunRecord, Started, Taken
 from assent.testing import action, proposal
 
 
@@ -266,6 +266,97 @@ async def test_an_unknown_run_is_named() -> None:
 async def test_without_a_journal_there_is_nothing_to_resume() -> None:
     with pytest.raises(UsageError, match="journal="):
         await Runtime().resume("r")
+
+
+# A journal that cannot be written
+
+
+class FullJournal(MemoryJournal):
+    """Has space for so many notes."""
+
+    space = 10**9
+
+    async def begin(self, record: RunRecord) -> MemoryRun:
+        return self._limit(await super().begin(record))
+
+    async def take(self, run_id: str) -> Taken | ProposalResult:
+        taken = await super().take(run_id)
+        if isinstance(taken, Taken):
+            self._limit(taken.journal)
+        return taken
+
+    def _limit(self, run: Any) -> Any:
+        keep, settle = run.note, run.settle
+        failed: list[bool] = []
+
+        def note(note: Note) -> None:
+            if self.space > 0:
+                self.space -= 1
+                keep(note)
+            else:
+                failed.append(True)
+
+        async def limited() -> None:
+            await settle()
+            if failed:
+                failed.clear()
+                raise StorageFull("the journal", "has no space left", "Free some.")
+
+        run.note, run.settle = note, limited
+        return run
+
+
+BOOK_AND_PAY = proposal(
+    action(
+        "k",
+        "book",
+        parameters={"name": "k"},
+        compensation={"type": "tool", "tool": "safe", "parameters": {"name": "undo k"}},
+    ),
+    action("pay", "unsafe", parameters={"name": "pay"}, dependencies=["k"]),
+)
+
+
+async def test_what_cannot_be_noted_beforehand_is_not_done_and_nothing_is_taken_back() -> None:
+    """Otherwise the run, resumed when there is space, would pay for a booking that was cancelled."""
+    world, journal = World(), FullJournal()
+    journal.space = 2
+
+    result = await runtime(world, journal).execute(BOOK_AND_PAY, run_id="r")
+
+    assert result.outcome == "canceled"
+    assert "cannot be noted beforehand: The database the journal has no space left" in (result.error or "")
+    assert result["pay"].status == "skipped"
+    assert world.effects == ["k"]
+    journal.space = 100
+    journal.lose_holders()
+    assert (await runtime(world, journal).resume("r")).succeeded
+    assert world.effects == ["k", "pay"]
+
+
+@pytest.mark.parametrize("space", range(9))
+async def test_wherever_the_space_ends_the_world_is_whole_after_resuming(space: int) -> None:
+    """The last action fails: either everything is taken back, or, told to retry, it is all done over."""
+    world, journal = World(), FullJournal()
+    plan = proposal(
+        *BOOK_AND_PAY.actions, action("f", "broken", parameters={"name": "f"}, dependencies=["pay"])
+    )
+    journal.space = space
+    first = await runtime(world, journal).execute(plan, run_id="r")
+    assert first.outcome == ("aborted" if "undo k" in world.effects else "canceled")
+    journal.space = 100
+    journal.lose_holders()
+
+    result = await runtime(world, journal).resume("r")
+    while result.outcome == "waiting":
+        happened = {w.action_id: "fail" if w.action_id == "f" else "done" for w in result.waiting}
+        result = await runtime(world, journal).resume("r", decide=happened)
+
+    assert result.outcome == "aborted"
+    assert world.effects.count("k") == 1
+    assert world.effects.count("pay") == 1
+    assert world.effects.count("undo k") >= 1
+    assert world.effects[-1] == "undo k"
 
 
 # Every place where a run can be broken off
@@ -550,3 +641,33 @@ async def test_a_process_that_lost_its_run_takes_nothing_back(compensation: str)
     assert frozen_runtime.events.query(kind="proposal_ended") == [], "it has no say in how the run ended"
     taken.journal.release()
     assert (await fresh().resume("r")).succeeded
+
+
+async def test_what_could_not_be_noted_was_not_started_and_nobody_is_asked_about_it() -> None:
+    """The journal fails for a moment, before an unsafe call; what it could not keep then it keeps later."""
+
+    class Failing(MemoryJournal):
+        async def begin(self, record: RunRecord) -> MemoryRun:
+            held = await super().begin(record)
+            settle = held.settle
+
+            async def fail_once() -> None:
+                if isinstance(self._runs["r"].notes[-1], Started) and self._runs["r"].notes[-1].key == "0-1":
+                    raise StorageFull("x.db", "has no space left to grow", "Free some.")
+                await settle()
+
+            held.settle = fail_once  # type: ignore[method-assign]
+            return held
+
+    world, journal = World(), Failing()
+    plan = proposal(
+        action("a", "unsafe", parameters={"name": "a"}),
+        action("b", "unsafe", parameters={"name": "b"}, dependencies=["a"]),
+    )
+
+    stopped = await runtime(world, journal).execute(plan, run_id="r")
+    assert (stopped.outcome, world.effects) == ("canceled", ["a"])
+    result = await runtime(world, journal).resume("r")
+
+    assert result.succeeded
+    assert world.effects == ["a", "b"]

@@ -140,9 +140,7 @@ def open_app(
         records = None
         if db != NOWHERE:
             context = set_up_of(tools=tools, policies=policies, schedule=schedule)
-            records = stack.enter_context(
-                open_records(db, create=create, context=context, redactor=redactor)
-            )
+            records = stack.enter_context(open_records(db, create=create, context=context, redactor=redactor))
         app = _build(found, values, rules, schedule, records, redactor)
         stack.callback(app.close)
         if log is not None:

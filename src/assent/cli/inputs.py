@@ -17,7 +17,7 @@ run_argument = click.argument("run", metavar="RUN")
 db_option = click.option(
     "--db",
     metavar="URL",
-    help="Where runs and events are kept: a file, or postgresql://HOST/NAME; 'none' for nowhere."
+    help="Where runs and events are kept: a file, or postgresql://HOST/NAME (`assent run` also knows 'none')."
     " Default: ASSENT_DB, or the .assent folder of the project, or your data folder.",
 )
 

@@ -74,8 +74,9 @@ def resume(
 
         async def start(cancel: Cancel) -> ProposalResult:
             result = await app.runtime.resume(summary.run_id, decide=decisions, cancel=cancel)
-            if not app.runtime.events.query(kind="run_resumed"):
-                # It had ended, and nothing was done: the state to show is the one that it left.
+            if app.records is not None and not app.runtime.events.query(kind="run_resumed"):
+                # It had ended, and nothing was done: what may be shown of it, and the state that it left.
+                result = app.records.journal.shown(summary.run_id) or result
                 app.runtime.state.replace_all(state_after(record, result))
             return result
 

@@ -98,9 +98,10 @@ def show(output: Output, run: str, db: str | None, as_json: bool) -> int:
     with open_records(db) as records:
         summary = records.journal.find(run)
         proposal = output.without_secrets(records.journal.record(summary.run_id).proposal)
-        kept = records.journal.result(summary.run_id)
+        kept = records.journal.shown(summary.run_id)
         result = output.without_secrets(kept) if kept is not None else None
         history = History()
+        history.run_id = summary.run_id  # Also where no event is left that says so.
         history.plan(proposal)
         for event in records.events.scan(run=summary.run_id):
             history.take(event)

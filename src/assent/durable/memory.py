@@ -74,7 +74,7 @@ class MemoryRun:
         if self._lost or self._kept.hold != self._hold:
             raise RunHeld(f"Run '{self._kept.record.run_id}' has been taken over.")
 
-    async def end(self, result: ProposalResult) -> None:
+    async def end(self, result: ProposalResult, shown: ProposalResult | None = None) -> None:
         """Keep how the run ended, and let go of it."""
         await self.settle()
         self._kept.result = result

@@ -50,7 +50,8 @@ MIGRATIONS = Migrations(
                 held_until DOUBLE PRECISION NOT NULL,
                 context TEXT NOT NULL,
                 record TEXT NOT NULL,
-                result TEXT
+                result TEXT,
+                shown TEXT
             )""",
             "CREATE INDEX runs_by_time ON runs (begun)",
             """CREATE TABLE journal (
@@ -245,9 +246,11 @@ class SqlJournal:
             raise UnknownRun(f"There is no run '{run_id}' in {self.database.name}. See: assent runs")
         return _decode_record(rows[0][0])
 
-    def result(self, run_id: str) -> ProposalResult | None:
-        """How a run ended, if it has. Private: not for showing as it is."""
-        rows = self.database.read(lambda t: t.execute("SELECT result FROM runs WHERE run_id = ?", (run_id,)))
+    def shown(self, run_id: str) -> ProposalResult | None:
+        """How a run ended, if it has, without the secrets that its process knew."""
+        rows = self.database.read(
+            lambda t: t.execute("SELECT coalesce(shown, result) FROM runs WHERE run_id = ?", (run_id,))
+        )
         return _decode_result(rows[0][0]) if rows and rows[0][0] is not None else None
 
     def notes(self, run_id: str) -> Sequence[Note]:
@@ -347,10 +350,11 @@ class _SqlRun:
         """Wait until every note so far is on disk."""
         await asyncio.wrap_future(self._submit(self._write_notes))
 
-    async def end(self, result: ProposalResult) -> None:
+    async def end(self, result: ProposalResult, shown: ProposalResult | None = None) -> None:
         """Keep how the run ended, and let go of it."""
         self._over = True
         body = _encode(result).decode()
+        may_show = _encode(shown).decode() if shown is not None else None
         is_final = result.outcome not in RESUMABLE
 
         def work(t: Transaction) -> None:
@@ -359,9 +363,9 @@ class _SqlRun:
             else:
                 self._write_notes(t)
             t.execute(
-                "UPDATE runs SET status = ?, ended = ?, result = ?, holder = NULL, held_until = 0"
+                "UPDATE runs SET status = ?, ended = ?, result = ?, shown = ?, holder = NULL, held_until = 0"
                 " WHERE run_id = ?",
-                (result.outcome, t.now(), body, self.run_id),
+                (result.outcome, t.now(), body, may_show, self.run_id),
             )
 
         await asyncio.wrap_future(self._submit(work))

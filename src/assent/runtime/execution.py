@@ -25,7 +25,7 @@ from assent.ir.graph import Graph
 from assent.ir.json_value import JsonValue, copy_json, json_equal, show_json
 from assent.ir.proposal import Proposal
 from assent.ir.references import MissingPath, Reference, resolve
-from assent.ir.result import ActionResult
+from assent.ir.result import CANCELED_PREFIX, ActionResult
 from assent.policy.budget import Allowance
 from assent.policy.gate import Gate
 from assent.runtime.calls import (
@@ -40,7 +40,7 @@ from assent.runtime.calls import (
 from assent.runtime.guards.idempotency import Answer, AnswerPage, CallKey, call_key
 from assent.runtime.journal import Beginning, key_of, undo_key_of
 from assent.runtime.ledger import NOTHING, Ledger, RunInfo, Stop
-from assent.runtime.notes import HoldLost, Notes
+from assent.runtime.notes import HoldLost, Notes, NotNoted
 from assent.runtime.resume import VersionsThen
 from assent.state.store import ReadOnly
 from assent.tools.context import Cancel, ToolContext
@@ -431,6 +431,9 @@ class Execution(Ledger):
                     output = checked_output(tool, answer)
             except (KeyboardInterrupt, HoldLost):
                 raise
+            except NotNoted as error:
+                self._stop_unnoted(i, action, str(error), number, tool, key, first)
+                return
             except BaseException as error:
                 self.tool_calls += attempt.begun and not called
                 called = called or attempt.begun
@@ -524,6 +527,26 @@ class Execution(Ledger):
             self.write(action, name, value)
             changes[name] = value
         return changes
+
+    def _stop_unnoted(
+        self,
+        i: int,
+        action: Action,
+        error: str,
+        attempts: int,
+        tool: Tool | None,
+        key: CallKey | None,
+        started: float,
+    ) -> None:
+        """The call could not be noted beforehand, so it was not made, and the plan does not go on. That is no
+        failure of the action: when there is a journal again, the run can be resumed."""
+        if i >= self.size:
+            self._give_up(i, action, AttemptFailed(error, retry=False), attempts, tool, key, started)
+            return
+        self._release(key)
+        self.stop_canceled(error)
+        if self.results[i] is None:
+            self.skip(i, f"{CANCELED_PREFIX}{error}")
 
     def _give_up(
         self,

@@ -27,7 +27,7 @@ from assent.runtime.scope import Scope
 Choice = Literal["done", "retry", "fail"]
 CHOICES: tuple[Choice, ...] = ("done", "retry", "fail")
 
-DECIDED_FAILED = "it was in flight when the process died, and was decided to have failed"
+DECIDED_FAILED = "it was in flight when the run was broken off, and was decided to have failed"
 
 
 class Decision(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -108,6 +108,13 @@ class Replaced(_Note, frozen=True, tag="replaced"):
     beginning: Beginning
 
 
+class Aborted(_Note, frozen=True, tag="aborted"):
+    """A plan is about to be taken back: whatever else happens, nothing more of it is started."""
+
+    plan: int
+    error: str
+
+
 class Decided(_Note, frozen=True, tag="decided"):
     """A person has decided what became of something in flight."""
 
@@ -115,7 +122,7 @@ class Decided(_Note, frozen=True, tag="decided"):
     decision: Decision
 
 
-Note = Started | Tried | Ended | Replaced | Decided
+Note = Started | Tried | Ended | Replaced | Aborted | Decided
 
 
 class RunJournal(Protocol):
@@ -137,9 +144,10 @@ class RunJournal(Protocol):
         """
         ...
 
-    async def end(self, result: ProposalResult) -> None:
-        """Keep how the run ended, and let go of it. What waits for a person, or was canceled, can be taken
-        up again; otherwise the notes are no longer needed.
+    async def end(self, result: ProposalResult, shown: ProposalResult | None = None) -> None:
+        """Keep how the run ended, and let go of it. What waits for a person, or was canceled, can be taken up
+        again; otherwise the notes are no longer needed. `shown` is the result as it may be shown, where
+        there are secrets in it.
 
         Raises:
             StorageError, RunHeld: as `settle`.
@@ -195,6 +203,8 @@ class Replay:
         self.decided: dict[str, Decision] = {}
         """Decisions that something is done or has failed, and is to end so."""
         self.plans: dict[int, Replaced] = {}
+        self.aborted: dict[int, str] = {}
+        """Why a plan is being taken back, by its number."""
         self.tallies: dict[int, Tally] = {}
         """What each plan of the run has used up."""
         self.tally = Tally()
@@ -219,6 +229,8 @@ class Replay:
                 self.tally = self.tallies[parse_key(note.key)[0]] = note.tally
             case Replaced():
                 self.plans[note.plan] = note
+            case Aborted():
+                self.aborted[note.plan] = note.error
             case Decided():
                 attempt = self.in_flight.pop(note.key, 1)
                 if note.decision.choice == "retry":

@@ -10,11 +10,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
+import msgspec
+
 from assent.ir.graph import Graph
 from assent.ir.json_value import JsonValue
 from assent.ir.proposal import Proposal
 from assent.ir.result import ProposalResult
 from assent.policy.budget import Allowance, CostBudget
+from assent.redaction import Redactor
 from assent.runtime.journal import (
     Beginning,
     Choice,
@@ -130,15 +133,18 @@ class Keeping:
         """Whether something of that plan had ended before the run was broken off."""
         return any(parse_key(key)[0] == number for key in self.replay.ended)
 
-    async def end(self, result: ProposalResult) -> None:
-        """Keep how it ended.
+    async def end(self, result: ProposalResult, redactor: Redactor) -> None:
+        """Keep how it ended; and without the secrets that only this process knows, for whoever shows it.
 
         Raises:
             StorageError: that cannot be kept.
             RunHeld: the run is another's by now.
         """
         if self._journal is not None:
-            await self._journal.end(result)
+            plain = msgspec.to_builtins(result)
+            redacted = redactor.value(plain)
+            shown = None if redacted is plain else msgspec.convert(redacted, ProposalResult)
+            await self._journal.end(result, shown)
 
     def release(self) -> None:
         """Let go of a run that has not ended."""

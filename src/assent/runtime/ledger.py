@@ -288,9 +288,14 @@ class Ledger:
 
     # Stopping
 
+    @property
+    def is_aborted(self) -> bool:
+        """Whether the plan is to be taken back."""
+        return self.stop is not None and self.stop.kind == "aborted"
+
     def abort(self, error: str) -> None:
         """Start nothing more, and undo what was done."""
-        if self.stop is None or self.stop.kind != "aborted":
+        if not self.is_aborted:
             self.stop = Stop("aborted", error, "the plan was aborted")
 
     def stop_canceled(self, reason: str) -> None:

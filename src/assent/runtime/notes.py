@@ -16,10 +16,12 @@ import msgspec
 
 from assent.errors import RunError, StorageError
 from assent.ir.references import MissingPath, resolve
+from assent.ir.result import CANCELED_PREFIX
 from assent.runtime.calls import AttemptFailed
 from assent.runtime.guards.idempotency import Answer, call_key
 from assent.runtime.journal import (
     DECIDED_FAILED,
+    Aborted,
     Decision,
     Ended,
     Replay,
@@ -31,6 +33,7 @@ from assent.runtime.journal import (
     parse_key,
     undo_key_of,
 )
+from assent.runtime.ledger import Stop
 from assent.validator import deduplicates
 
 if TYPE_CHECKING:
@@ -44,6 +47,10 @@ class HoldLost(Exception):
     def __init__(self, error: RunError) -> None:
         self.error = error
         super().__init__(str(error))
+
+
+class NotNoted(Exception):
+    """The journal cannot be written, so what was to be noted beforehand must not be done."""
 
 
 class Notes:
@@ -60,6 +67,8 @@ class Notes:
         self._x = x
         self._recall()
         x.on_end = self._ended
+        if x.plan in self._replay.aborted:
+            x.abort(self._replay.aborted[x.plan])
         for key, decision in self._replay.decided.items():
             plan, i, is_undo = parse_key(key)
             if plan == x.plan and not is_undo:
@@ -71,7 +80,7 @@ class Notes:
         """A tool that must not be called twice is about to be entered.
 
         Raises:
-            AttemptFailed: that could not be noted, so the tool must not be entered.
+            NotNoted: the tool must not be entered.
             HoldLost: the run is no longer ours.
         """
         self._x.services.events.flush()
@@ -79,9 +88,31 @@ class Notes:
         try:
             await self._journal.settle()
         except StorageError as error:
-            raise AttemptFailed(
-                f"not started, because that could not be noted beforehand: {error}", retry=False
-            ) from error
+            # The journal may yet get it to disk, and must not say then that something is in flight.
+            self.tried(i, attempt - 1)
+            raise NotNoted(f"not started, because that cannot be noted beforehand: {error}") from error
+        except RunError as error:
+            raise HoldLost(error) from error
+
+    async def about_to_abort(self) -> None:
+        """The plan is about to be taken back. Where that cannot be noted nothing is: a run that goes on later
+        would go on as if it all still stood.
+
+        Raises:
+            HoldLost: the run is no longer ours.
+        """
+        x = self._x
+        assert x.stop is not None
+        if x.plan in self._replay.aborted:
+            return
+        self._journal.note(Aborted(x.plan, x.stop.error))
+        try:
+            await self._journal.settle()
+        except StorageError as error:
+            words = (
+                f"{CANCELED_PREFIX}nothing was taken back, because that cannot be noted beforehand: {error}"
+            )
+            x.stop = Stop("canceled", f"{words} ({x.stop.error})", words)
         except RunError as error:
             raise HoldLost(error) from error
 

@@ -26,7 +26,7 @@ from assent.runtime.journal import (
 )
 from assent.state.store import Namespace, StateStore
 
-IN_FLIGHT = "it was in flight when the process died, so it is not known whether it took effect"
+IN_FLIGHT = "it was in flight when the run was broken off, so it is not known whether it took effect"
 
 
 def beginning_of(graph: Graph, store: StateStore, tenant: str | None) -> Beginning:

@@ -135,7 +135,7 @@ class Run:
         """Have everything on disk. That it cannot be kept how a run ended does not change how it ended."""
         self._services.events.flush()
         try:
-            await self._kept.end(result)
+            await self._kept.end(result, self._services.events.redactor)
         except StorageError as error:
             self._say_not_kept("journal", result.proposal_id, error)
         await self._services.events.settle()
@@ -191,9 +191,7 @@ class Run:
             plan, i, is_undo = parse_key(key)
             if plan == self._attempt and not is_undo:
                 x.wait(i, IN_FLIGHT)
-            self._waiting.append(
-                Waiting(kind="unknown_outcome", action_id=called[key], reason=IN_FLIGHT)
-            )
+            self._waiting.append(Waiting(kind="unknown_outcome", action_id=called[key], reason=IN_FLIGHT))
         for i in range(x.size):
             if x.results[i] is None:
                 x.leave(i)
@@ -237,7 +235,9 @@ class Run:
             if must_succeed and any(x.status[i] != "succeeded" for i in graph.order):
                 stop = x.stop
                 x.abort(stop.error if stop is not None else first_problem(x))
-            if x.stop is not None and x.stop.kind == "aborted":
+            if notes is not None and x.is_aborted:
+                await notes.about_to_abort()
+            if x.is_aborted:
                 undone = await undo(x)
                 self._compensations += undone.compensations
                 self._irreversible += undone.irreversible

@@ -135,7 +135,7 @@ class PostgresLink:
 
     def _words(self, error: Exception) -> str:
         """What the driver says, in one line and without a password."""
-        words = " ".join(str(error).split()).rstrip(".")
+        words = " ".join(str(error).split()).rstrip(".?")
         for secret in _secrets_in(self._url):
             words = words.replace(secret, "[redacted]")
         return words[:300]

@@ -32,6 +32,7 @@ from assent.ir.result import (
 )
 from assent.policy.budget import CostBudget
 from assent.runtime.journal import (
+    Aborted,
     Beginning,
     Decided,
     Decision,
@@ -94,6 +95,7 @@ _NOTES: Sequence[Note] = (
     Started("1-0-undo", 1),
     Decided("1-0-undo", Decision(choice="done", output=AWKWARD)),
     Decided("1-1", Decision(choice="retry")),
+    Aborted(1, "é\0"),
 )
 
 

@@ -1,0 +1,542 @@
+"""What is kept of runs, as a person finds it again: `runs`, `log`, `explain RUN`, `resume`, and where it is kept."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sqlite3
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from assent.app.app import App, open_app
+from assent.durable.memory import MemoryJournal
+from assent.runtime.sync import run_sync
+from assent.storage.location import open_database
+from assent.tools.context import Cancel
+
+Assent = Callable[..., Any]
+Plan = Callable[..., Path]
+Start = Callable[..., subprocess.Popen[bytes]]
+
+LOOK = {"id": "a", "tool": "look", "parameters": {"what": "gold"}}
+FAIL = {"id": "f", "tool": "fail", "parameters": {"text": "it is broken"}}
+MARK = {"id": "m", "tool": "mark", "parameters": {"file": "trace"}}
+
+
+def _execute(app: App, run_id: str, *actions: dict[str, Any], **more: Any) -> None:
+    app.runtime.execute_sync(
+        {"id": f"p-{run_id}", "source": "planner", "actions": list(actions)}, run_id=run_id, **more
+    )
+
+
+@pytest.fixture
+def kept(tmp_path: Path, tools: Path) -> Path:
+    """Where three runs are kept: one that succeeded, one that failed, one that was canceled."""
+    path = tmp_path / "kept.db"
+    with open_app(tools=str(tools), db=str(path)) as app:
+        _execute(app, "red-1", LOOK, {"id": "w", "type": "state_write", "parameters": {"key": "k"}})
+        _execute(app, "red-2", FAIL)
+        cancel = Cancel()
+        cancel.cancel("enough")
+        _execute(app, "blue", LOOK, cancel=cancel)
+    return path
+
+
+def _break_off(app: App, run_id: str, *actions: dict[str, Any], keep: int) -> None:
+    """A run of which only the first notes are left, as after the death of its process."""
+    assert app.records is not None
+    memory = MemoryJournal()
+    rt = app.runtime
+    rt.events.remove_sink(app.records.events)
+    rt._settings = rt._settings._replace(journal=memory)
+    _execute(app, run_id, *actions)
+    kept = memory._runs[run_id]
+
+    async def copy() -> None:
+        assert app.records is not None
+        held = await app.records.journal.begin(kept.record)
+        for note in kept.notes[:keep]:
+            held.note(note)
+        held.release()
+
+    run_sync(copy())
+
+
+@pytest.fixture
+def interrupted(tmp_path: Path, tools: Path) -> Path:
+    """A run that died while `m` was in flight; what it marked is not there."""
+    path = tmp_path / "broken.db"
+    after = {"id": "z", "tool": "mark", "parameters": {"file": "after"}, "dependencies": ["m"]}
+    here = Path.cwd()
+    os.chdir(tmp_path)
+    try:
+        with open_app(tools=str(tools), db=str(path)) as app:
+            _break_off(app, "night-7", MARK, after, keep=1)
+    finally:
+        os.chdir(here)
+    (tmp_path / "trace").unlink()
+    (tmp_path / "after").unlink()
+    return path
+
+
+# Where runs are kept
+
+
+def _run_ids(path: Path) -> list[str]:
+    if not path.exists():
+        return []
+    with sqlite3.connect(path) as connection:
+        return [row[0] for row in connection.execute("SELECT run_id FROM runs ORDER BY begun")]
+
+
+def test_an_id_is_used_once(assent: Assent, plan: Plan, tools: Path, tmp_path: Path) -> None:
+    arguments = ("run", plan(MARK), "--tools", tools, "--db", "my.db", "--run-id", "nightly")
+
+    first, second = assent(*arguments), assent(*arguments, "--json")
+
+    assert first.code == 0
+    assert "story: assent explain nightly" in first.out
+    assert second.code == 2
+    assert second.json["error"]["code"] == "run.exists"
+    assert "assent resume nightly" in second.json["error"]["message"]
+    assert (tmp_path / "trace").read_text() == "marked\n"
+    assert _run_ids(tmp_path / "my.db") == ["nightly"]
+
+
+@pytest.mark.parametrize("run_id", ["", "a\x1b[31mb", "x" * 201])
+def test_an_id_that_cannot_be_shown_is_refused_before_anything_runs(
+    assent: Assent, plan: Plan, tools: Path, tmp_path: Path, run_id: str
+) -> None:
+    done = assent("run", plan(MARK), "--tools", tools, "--db", "my.db", "--run-id", run_id)
+
+    if run_id:
+        assert done.code == 2
+        assert "cannot be the id of a run" in done.err
+        assert not (tmp_path / "trace").exists()
+    else:
+        assert done.code == 0, "an empty one is none"
+    assert "\x1b" not in done.out + done.err
+
+
+def test_a_run_can_be_kept_nowhere(assent: Assent, plan: Plan, tools: Path, tmp_path: Path) -> None:
+    done = assent(
+        "run", plan(FAIL), "--tools", tools, "--db", "none", "--run-id", "x\x1b", XDG_DATA_HOME=str(tmp_path)
+    )
+
+    assert done.code == 1
+    assert "run it with --log FILE.jsonl" in done.out
+    assert "\x1b" not in done.out + done.err
+    assert not list(tmp_path.rglob("*.db"))
+
+
+def test_where_runs_are_kept_by_default(assent: Assent, plan: Plan, tmp_path: Path) -> None:
+    """The option, then ASSENT_DB, then the project's folder, then one's own; looking makes nothing."""
+    write = plan({"id": "w", "type": "state_write", "parameters": {"key": "k"}})
+    share = tmp_path / "share"
+    own = {"XDG_DATA_HOME": str(share)}
+
+    nothing = assent("runs", **own)
+    assert nothing.code == 2
+    assert "does not exist. Nothing has been recorded there yet" in nothing.err
+    assert not share.exists()
+
+    assert assent("run", write, "--run-id", "r1", **own).code == 0
+    project = tmp_path / ".assent"
+    project.mkdir()
+    assert assent("run", write, "--run-id", "r2", **own).code == 0
+    assert assent("run", write, "--run-id", "r3", **own, ASSENT_DB="named.db").code == 0
+    assert assent("run", write, "--run-id", "r4", "--db", "given.db", **own, ASSENT_DB="named.db").code == 0
+
+    assert _run_ids(share / "assent" / "assent.db") == ["r1"]
+    assert _run_ids(project / "data" / "assent.db") == ["r2"]
+    assert _run_ids(tmp_path / "named.db") == ["r3"]
+    assert _run_ids(tmp_path / "given.db") == ["r4"]
+    assert [r["run_id"] for r in assent("runs", "--json", **own).json["runs"]] == ["r2"]
+
+
+def test_the_project_is_found_from_a_folder_in_it(assent: Assent, kept: Path, tmp_path: Path) -> None:
+    (tmp_path / ".assent" / "data").mkdir(parents=True)
+    kept.rename(tmp_path / ".assent" / "data" / "assent.db")
+    deep = tmp_path / "a" / "b"
+    deep.mkdir(parents=True)
+
+    done = assent("runs", cwd=deep)
+
+    assert done.code == 0
+    assert "red-1" in done.out
+
+
+def test_runs_can_be_kept_on_a_server(assent: Assent, plan: Plan, tools: Path, postgres_url: str) -> None:
+    ran = assent("run", plan(MARK), "--tools", tools, "--db", postgres_url, "--run-id", "r")
+    listed = assent("runs", "--db", postgres_url, "--json")
+    told = assent("explain", "r", ASSENT_DB=postgres_url)
+    verified = assent("log", "verify", "--db", postgres_url)
+
+    assert [ran.code, listed.code, told.code, verified.code] == [0, 0, 0, 0]
+    assert listed.json["runs"][0]["status"] == "succeeded"
+    assert "It succeeded" in told.out
+
+
+def test_a_server_that_is_not_there_is_told_without_the_password(
+    assent: Assent, plan: Plan, tools: Path, tmp_path: Path
+) -> None:
+    url = "postgresql://me:hunter2hunter2@127.0.0.1:1/assent"
+
+    for arguments in (
+        ("run", plan(MARK), "--tools", tools),
+        ("resume", "r"),
+        ("runs", "--json"),
+        ("log",),
+        ("explain", "r"),
+    ):
+        done = assent(*arguments, "--db", url)
+
+        assert done.code == 2
+        assert "127.0.0.1" in done.out + done.err
+        assert "hunter2hunter2" not in done.out + done.err
+        assert "Traceback" not in done.err
+    assert not (tmp_path / "trace").exists()
+
+
+# runs
+
+
+def test_runs_are_listed(assent: Assent, kept: Path) -> None:
+    table = assent("runs", "--db", kept)
+    newest = assent("runs", "list", "--db", kept, "--limit", "1", "--json")
+    aborted = assent("runs", "--db", kept, "--status", "aborted", "--json")
+    none = assent("runs", "--db", kept, "--status", "waiting")
+
+    lines = table.out.splitlines()
+    assert [line.split()[0] for line in lines] == ["run", "blue", "red-2", "red-1"]
+    assert "✗ aborted" in lines[2]
+    assert "planner" in lines[2]
+    assert [r["run_id"] for r in newest.json["runs"]] == ["blue"]
+    assert newest.json["runs"][0]["status"] == "canceled"
+    assert set(newest.json["runs"][0]) == {
+        "run_id",
+        "proposal_id",
+        "source",
+        "tenant",
+        "actions",
+        "status",
+        "begun",
+        "ended",
+        "holder",
+    }
+    assert [r["run_id"] for r in aborted.json["runs"]] == ["red-2"]
+    assert (none.code, none.out) == (0, "")
+    assert "No run in" in none.err
+    assert assent("runs", "--db", kept, "--status", "odd").code == 2
+    assert assent("runs", "--db", kept, "--limit", "0").code == 2
+
+
+def test_a_run_is_shown(assent: Assent, kept: Path, interrupted: Path) -> None:
+    plain = assent("runs", "show", "red-2", "--db", kept)
+    data = assent("runs", "show", "red-1", "--db", kept, "--json").json
+    broken = assent("runs", "show", "night", "--db", interrupted)
+    unknown = assent("runs", "show", "green", "--db", kept)
+    several = assent("runs", "show", "red", "--db", kept)
+
+    assert plain.code == 0
+    assert "✗ aborted" in plain.out
+    assert "it is broken" in plain.out
+    assert (data["status"], data["result"]["outcome"], data["holder"]) == ("succeeded", "succeeded", None)
+    assert [r["action_id"] for r in data["result"]["results"]] == ["a", "w"]
+    assert "interrupted" in broken.out
+    assert "assent resume night-7" in broken.out
+    assert (unknown.code, several.code) == (2, 2)
+    assert "There is no run 'green'" in unknown.err
+    assert "Several runs begin with 'red': 'red-2', 'red-1'" in several.err
+
+
+# log
+
+
+def test_the_log_shows_a_run(assent: Assent, kept: Path) -> None:
+    newest = assent("log", "--db", kept)
+    one = assent("log", "show", "red-2", "--db", kept, "--json").json["events"]
+    unknown = assent("log", "show", "green", "--db", kept)
+
+    assert newest.code == 0
+    assert "canceled" in newest.out
+    assert {e["run_id"] for e in one} == {"red-2"}
+    assert [e["kind"] for e in one][0] == "proposal_received"
+    assert [e["kind"] for e in one][-1] == "proposal_ended"
+    assert unknown.code == 2
+
+
+def test_the_log_can_be_searched(assent: Assent, kept: Path) -> None:
+    def found(*filters: str) -> list[dict[str, Any]]:
+        done = assent("log", "query", *filters, "--db", kept, "--json")
+        assert done.code == 0, done.err
+        events: list[dict[str, Any]] = done.json["events"]
+        return events
+
+    every = found()
+    trace = every[0]["trace_id"]
+    assert {e["run_id"] for e in every} == {"red-1", "red-2", "blue"}
+    assert {e["kind"] for e in found("--kind", "action_failed", "--kind", "state_changed")} == {
+        "action_failed",
+        "state_changed",
+    }
+    assert {e["run_id"] for e in found("--run", "bl")} == {"blue"}
+    assert {e["trace_id"] for e in found("--trace", trace)} == {trace}
+    assert {e["proposal_id"] for e in found("--proposal", "p-red-2")} == {"p-red-2"}
+    assert {e["action_id"] for e in found("--action", "f")} == {"f"}
+    assert {e["data"]["tool"] for e in found("--tool", "fail")} == {"fail"}
+    assert found("--tenant", "acme") == []
+    assert found("--until", "2020-01-01") == []
+    assert found("--since", "1h") == every
+    assert found("--limit", "2") == every[-2:]
+    assert found("--run", "red-1", "--kind", "action_failed") == []
+
+
+def test_what_is_no_moment_or_run_is_told(assent: Assent, kept: Path) -> None:
+    moment = assent("log", "query", "--since", "yesterday", "--db", kept)
+    run = assent("log", "query", "--run", "green", "--db", kept)
+    limited = assent("log", "query", "--limit", "1", "--db", kept)
+
+    assert moment.code == 2
+    assert "is no moment" in moment.err
+    assert run.code == 2
+    assert "green" in run.err
+    assert "Only the newest 1 are shown" in limited.err
+
+
+def test_the_end_of_the_log_is_shown(assent: Assent, kept: Path) -> None:
+    two = assent("log", "tail", "-n", "2", "--db", kept, "--json")
+    none = assent("log", "tail", "-n", "0", "--db", kept)
+
+    events = [json.loads(line) for line in two.out.splitlines()]
+    assert [e["kind"] for e in events][-1] == "proposal_ended"
+    assert len(events) == 2
+    assert (none.code, none.out) == (0, "")
+
+
+def test_the_log_is_followed_until_ctrl_c(start: Start, kept: Path, tools: Path) -> None:
+    follower = start("log", "tail", "-n", "1", "--follow", "--json", "--db", kept)
+    assert follower.stdout is not None
+    first = json.loads(follower.stdout.readline())
+
+    with open_app(tools=str(tools), db=str(kept)) as app:
+        _execute(app, "later", LOOK)
+    kinds = []
+    while not kinds or kinds[-1] != "proposal_ended":
+        event = json.loads(follower.stdout.readline())
+        assert event["run_id"] == "later"
+        kinds.append(event["kind"])
+    follower.send_signal(signal.SIGINT)
+    out, err = follower.communicate(timeout=30)
+
+    assert first["run_id"] == "blue"
+    assert kinds[0] == "proposal_received"
+    assert follower.returncode == 130
+    assert out == b""
+    assert b"Traceback" not in err
+
+
+def test_the_log_is_exported_and_read_back(assent: Assent, kept: Path, tmp_path: Path) -> None:
+    whole = assent("log", "export", "--db", kept)
+    part = assent("log", "export", "--db", kept, "--run", "red-2", "-o", "part.jsonl")
+    told = assent("explain", "part.jsonl")
+    nowhere = assent("log", "export", "--db", kept, "-o", "missing/part.jsonl")
+
+    events = [json.loads(line) for line in whole.out.splitlines()]
+    assert {e["run_id"] for e in events} == {"red-1", "red-2", "blue"}
+    assert part.out == ""
+    assert "written to part.jsonl" in part.err
+    assert told.code == 0
+    assert "It was aborted: action 'f' failed: it is broken" in told.out
+    assert nowhere.code == 2
+    assert not list(tmp_path.glob(".*.part"))
+
+
+def test_a_changed_record_is_named(assent: Assent, kept: Path, tmp_path: Path) -> None:
+    fine = assent("log", "verify", "--db", kept)
+    as_json = assent("log", "verify", "--db", kept, "--json")
+    with sqlite3.connect(kept) as connection:
+        connection.execute("UPDATE events SET kind = 'action_succeeded' WHERE kind = 'action_failed'")
+        (position,) = connection.execute(
+            "SELECT position FROM events WHERE run_id = 'red-2' AND kind = 'action_succeeded'"
+        ).fetchone()
+
+    changed = assent("log", "verify", "--db", kept)
+    found = assent("log", "verify", "--db", kept, "--json")
+
+    assert fine.code == 0
+    assert "nothing was changed" in fine.out
+    assert as_json.json["valid"] is True
+    assert changed.code == 1
+    assert "edited" in changed.out
+    assert str(position) in changed.out
+    assert found.code == 1
+    assert [f["position"] for f in found.json["findings"]] == [position]
+
+
+def test_old_records_are_dropped_on_purpose(assent: Assent, kept: Path) -> None:
+    nothing = assent("log", "prune", "--before", "1d", "--db", kept)
+    some = assent("log", "prune", "--before", "2100-01-01", "--db", kept, "--json")
+    verified = assent("log", "verify", "--db", kept)
+    missing = assent("log", "prune", "--db", kept)
+
+    assert "Nothing is that old." in nothing.out
+    assert some.json["dropped"] > 5
+    assert verified.code == 0
+    assert "dropped on purpose" in verified.out
+    assert missing.code == 2
+
+
+def test_costs_are_added_up_by_source(assent: Assent, kept: Path) -> None:
+    plain = assent("log", "costs", "--db", kept)
+    data = assent("log", "costs", "--db", kept, "--json").json
+
+    assert plain.out.startswith("planner")
+    assert "3 runs, 2 tool calls" in plain.out
+    assert data["agents"]["planner"]["runs"] == 3
+
+
+# explain
+
+
+def test_a_run_is_told_by_its_id(assent: Assent, kept: Path, interrupted: Path) -> None:
+    whole = assent("explain", "red-2", "--db", kept)
+    prefix = assent("explain", "bl", "--db", kept, "--json")
+    unknown = assent("explain", "green", "--db", kept)
+    several = assent("explain", "red", "--db", kept)
+
+    assert "It was aborted" in whole.out
+    assert prefix.json["run_id"] == "blue"
+    assert (unknown.code, several.code) == (2, 2)
+    assert "There is no run 'green'" in unknown.err
+    assert "Nor is there a file of that name" in unknown.err
+    assert "Several runs begin with 'red'" in several.err
+
+
+# resume
+
+
+def _resume(assent: Assent, interrupted: Path, *arguments: str | Path) -> Any:
+    return assent("resume", "night-7", "--db", interrupted, *arguments)
+
+
+def test_a_run_waits_for_a_decision_and_then_goes_on(
+    assent: Assent, interrupted: Path, tmp_path: Path
+) -> None:
+    waits = _resume(assent, interrupted)
+    again = _resume(assent, interrupted, "--json")
+    decided = _resume(assent, interrupted, "--decide", 'm=done:{"k": "=done:"}', "--json")
+    ended = _resume(assent, interrupted, "--json")
+    too_late = _resume(assent, interrupted, "--decide", "m=retry")
+
+    assert waits.code == 4
+    assert "assent resume night-7 --decide m=done" in waits.out
+    assert again.code == 4
+    assert [w["action_id"] for w in again.json["waiting"]] == ["m"]
+    assert decided.code == 0
+    assert decided.json["results"][0]["output"] == {"k": "=done:"}
+    assert (tmp_path / "after").read_text() == "marked\n"
+    assert not (tmp_path / "trace").exists(), "it was said to be done"
+    assert ended.code == 0
+    assert ended.json["results"] == decided.json["results"]
+    assert (decided.json["state"], ended.json["state"]) == ({}, None)
+    assert too_late.code == 2
+    assert "has ended" in too_late.err
+
+
+@pytest.mark.parametrize(
+    ("choice", "code", "traces"), [("retry", 0, ["after", "trace"]), ("fail", 1, [])], ids=["retry", "fail"]
+)
+def test_other_decisions(
+    assent: Assent, interrupted: Path, tmp_path: Path, choice: str, code: int, traces: list[str]
+) -> None:
+    done = _resume(assent, interrupted, "--decide", f"m={choice}")
+
+    assert done.code == code
+    assert [n for n in ("after", "trace") if (tmp_path / n).exists()] == traces
+
+
+def test_a_decision_that_means_nothing_changes_nothing(assent: Assent, interrupted: Path) -> None:
+    for said in ("m", "m=", "=done", "m=maybe", "m=retry:5", "m=done:{", "m=done:", "x=done", "m=DONE"):
+        done = _resume(assent, interrupted, "--decide", said)
+
+        assert done.code == 2, said
+        assert done.out == ""
+        assert "Traceback" not in done.err
+        if said == "x=done":
+            assert "does not wait for a decision about 'x'. It waits for 'm'." in done.err
+    with open_database(str(interrupted)) as database:
+        rows = database.read(lambda t: t.execute("SELECT count(*) FROM journal"))
+    assert rows == [(1,)]
+
+
+def test_other_tools_and_changed_tools(assent: Assent, interrupted: Path, tools: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other.py"
+    other.write_text(tools.read_text().replace('"marked"', '"marked otherwise"'))
+    tools.write_text(tools.read_text() + "\n# changed\n")
+
+    changed = _resume(assent, interrupted)
+    done = _resume(assent, interrupted, "--tools", other, "--decide", "m=retry", "--json")
+
+    assert f"Note: {tools} is not what it was when the run began." in changed.err
+    assert done.code == 0
+    assert "Note:" not in done.err
+    assert done.json["results"][0]["output"] == "marked otherwise"
+
+
+def test_tools_that_are_gone_are_told_and_the_run_stays(
+    assent: Assent, interrupted: Path, tools: Path
+) -> None:
+    text = tools.read_text()
+    tools.unlink()
+
+    gone = _resume(assent, interrupted)
+    tools.write_text(text)
+
+    assert gone.code == 2
+    assert "tools.py" in gone.err
+    assert _resume(assent, interrupted, "--decide", "m=done").code == 0
+
+
+def test_an_unknown_run_cannot_be_resumed(assent: Assent, kept: Path, tmp_path: Path) -> None:
+    unknown = assent("resume", "green", "--db", kept)
+    nothing = assent("resume", "green", "--db", "new.db", "--json")
+
+    assert unknown.code == 2
+    assert "There is no run 'green'" in unknown.err
+    assert nothing.code == 2
+    assert nothing.json["error"]["code"] == "storage.unavailable"
+    assert not (tmp_path / "new.db").exists()
+
+
+def test_a_canceled_run_is_resumed(assent: Assent, kept: Path) -> None:
+    done = assent("resume", "blue", "--db", kept, "--json")
+
+    assert done.code == 0
+    assert done.json["results"][0]["output"] == "found gold"
+
+
+def test_ctrl_c_leaves_a_run_that_can_be_resumed(
+    start: Start, assent: Assent, plan: Plan, tools: Path, tmp_path: Path
+) -> None:
+    path = plan(MARK, {"id": "s", "tool": "wait", "parameters": {"seconds": 60}, "dependencies": ["m"]})
+    process = start("run", path, "--tools", tools, "--db", "my.db", "--run-id", "r")
+    while not (tmp_path / "trace").exists():
+        time.sleep(0.01)
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=30)
+    tools.write_text(tools.read_text().replace("asyncio.sleep(seconds)", "asyncio.sleep(0)"))
+
+    done = assent("resume", "r", "--db", "my.db", "--json")
+
+    assert process.returncode == 130
+    assert done.code == 0, done.err
+    assert (tmp_path / "trace").read_text() == "marked\n"
+
+
