@@ -34,6 +34,7 @@ DISK = Path(os.environ["RUNS_DISK"])
 @tool(risk="read_only")
 def fill() -> str:
     """Leave no space on the disk, once."""
+    time.sleep(0.3)  # What went before is to be on disk.
     size = 0 if (HERE / "filled").exists() else 4096
     (HERE / "filled").touch()
     with (DISK / "ballast").open("ab", buffering=0) as file:
