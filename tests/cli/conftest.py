@@ -6,7 +6,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -105,9 +105,7 @@ def environment(**extra: str) -> dict[str, str]:
 def assent(tmp_path: Path) -> Assent:
     """Run a command in an empty folder and wait for its end."""
 
-    def run(
-        *arguments: str | Path, stdin: str | bytes = "", cwd: Path = tmp_path, **env: str
-    ) -> Done:
+    def run(*arguments: str | Path, stdin: str | bytes = "", cwd: Path = tmp_path, **env: str) -> Done:
         done = subprocess.run(
             command(*arguments),
             input=stdin if isinstance(stdin, bytes) else stdin.encode(),
@@ -118,6 +116,43 @@ def assent(tmp_path: Path) -> Assent:
             check=False,
         )
         return Done(done.returncode, done.stdout.decode(), done.stderr.decode())
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def warm() -> Iterator[subprocess.Popen[str]]:
+    """See `tests/cli/warm.py`."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tests.cli.warm"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        cwd=ROOT,
+        env=environment(),
+    )
+    yield process
+    process.communicate(timeout=30)
+
+
+@pytest.fixture
+def quick(tmp_path: Path, warm: subprocess.Popen[str]) -> Assent:
+    """As `assent`, for commands of which it does not matter how they are started."""
+
+    def run(*arguments: str | Path, cwd: Path = tmp_path, **env: str) -> Done:
+        streams = {name: tmp_path / f".{name}" for name in ("out", "err")}
+        asked = {
+            "arguments": [*map(str, arguments)],
+            "cwd": str(cwd),
+            "env": environment(**env),
+            **{name: str(path) for name, path in streams.items()},
+        }
+        assert warm.stdin is not None
+        assert warm.stdout is not None
+        warm.stdin.write(json.dumps(asked) + "\n")
+        warm.stdin.flush()
+        code = int(warm.stdout.readline())
+        return Done(code, *(path.read_text() for path in streams.values()))
 
     return run
 

@@ -1,4 +1,4 @@
-"""What is kept of runs, as a person finds it again: `runs`, `log`, `explain RUN`, `resume`, and where it is kept."""
+"""What is kept of runs, as a person finds it again: `runs`, `log`, `explain RUN`, `resume`, and where it is."""
 
 from __future__ import annotations
 
@@ -95,10 +95,10 @@ def _run_ids(path: Path) -> list[str]:
         return [row[0] for row in connection.execute("SELECT run_id FROM runs ORDER BY begun")]
 
 
-def test_an_id_is_used_once(assent: Assent, plan: Plan, tools: Path, tmp_path: Path) -> None:
+def test_an_id_is_used_once(quick: Assent, plan: Plan, tools: Path, tmp_path: Path) -> None:
     arguments = ("run", plan(MARK), "--tools", tools, "--db", "my.db", "--run-id", "nightly")
 
-    first, second = assent(*arguments), assent(*arguments, "--json")
+    first, second = quick(*arguments), quick(*arguments, "--json")
 
     assert first.code == 0
     assert "story: assent explain nightly" in first.out
@@ -111,9 +111,9 @@ def test_an_id_is_used_once(assent: Assent, plan: Plan, tools: Path, tmp_path: P
 
 @pytest.mark.parametrize("run_id", ["", "a\x1b[31mb", "x" * 201])
 def test_an_id_that_cannot_be_shown_is_refused_before_anything_runs(
-    assent: Assent, plan: Plan, tools: Path, tmp_path: Path, run_id: str
+    quick: Assent, plan: Plan, tools: Path, tmp_path: Path, run_id: str
 ) -> None:
-    done = assent("run", plan(MARK), "--tools", tools, "--db", "my.db", "--run-id", run_id)
+    done = quick("run", plan(MARK), "--tools", tools, "--db", "my.db", "--run-id", run_id)
 
     if run_id:
         assert done.code == 2
@@ -124,8 +124,8 @@ def test_an_id_that_cannot_be_shown_is_refused_before_anything_runs(
     assert "\x1b" not in done.out + done.err
 
 
-def test_a_run_can_be_kept_nowhere(assent: Assent, plan: Plan, tools: Path, tmp_path: Path) -> None:
-    done = assent(
+def test_a_run_can_be_kept_nowhere(quick: Assent, plan: Plan, tools: Path, tmp_path: Path) -> None:
+    done = quick(
         "run", plan(FAIL), "--tools", tools, "--db", "none", "--run-id", "x\x1b", XDG_DATA_HOME=str(tmp_path)
     )
 
@@ -135,48 +135,48 @@ def test_a_run_can_be_kept_nowhere(assent: Assent, plan: Plan, tools: Path, tmp_
     assert not list(tmp_path.rglob("*.db"))
 
 
-def test_where_runs_are_kept_by_default(assent: Assent, plan: Plan, tmp_path: Path) -> None:
+def test_where_runs_are_kept_by_default(quick: Assent, plan: Plan, tmp_path: Path) -> None:
     """The option, then ASSENT_DB, then the project's folder, then one's own; looking makes nothing."""
     write = plan({"id": "w", "type": "state_write", "parameters": {"key": "k"}})
     share = tmp_path / "share"
     own = {"XDG_DATA_HOME": str(share)}
 
-    nothing = assent("runs", **own)
+    nothing = quick("runs", **own)
     assert nothing.code == 2
     assert "does not exist. Nothing has been recorded there yet" in nothing.err
     assert not share.exists()
 
-    assert assent("run", write, "--run-id", "r1", **own).code == 0
+    assert quick("run", write, "--run-id", "r1", **own).code == 0
     project = tmp_path / ".assent"
     project.mkdir()
-    assert assent("run", write, "--run-id", "r2", **own).code == 0
-    assert assent("run", write, "--run-id", "r3", **own, ASSENT_DB="named.db").code == 0
-    assert assent("run", write, "--run-id", "r4", "--db", "given.db", **own, ASSENT_DB="named.db").code == 0
+    assert quick("run", write, "--run-id", "r2", **own).code == 0
+    assert quick("run", write, "--run-id", "r3", **own, ASSENT_DB="named.db").code == 0
+    assert quick("run", write, "--run-id", "r4", "--db", "given.db", **own, ASSENT_DB="named.db").code == 0
 
     assert _run_ids(share / "assent" / "assent.db") == ["r1"]
     assert _run_ids(project / "data" / "assent.db") == ["r2"]
     assert _run_ids(tmp_path / "named.db") == ["r3"]
     assert _run_ids(tmp_path / "given.db") == ["r4"]
-    assert [r["run_id"] for r in assent("runs", "--json", **own).json["runs"]] == ["r2"]
+    assert [r["run_id"] for r in quick("runs", "--json", **own).json["runs"]] == ["r2"]
 
 
-def test_the_project_is_found_from_a_folder_in_it(assent: Assent, kept: Path, tmp_path: Path) -> None:
+def test_the_project_is_found_from_a_folder_in_it(quick: Assent, kept: Path, tmp_path: Path) -> None:
     (tmp_path / ".assent" / "data").mkdir(parents=True)
     kept.rename(tmp_path / ".assent" / "data" / "assent.db")
     deep = tmp_path / "a" / "b"
     deep.mkdir(parents=True)
 
-    done = assent("runs", cwd=deep)
+    done = quick("runs", cwd=deep)
 
     assert done.code == 0
     assert "red-1" in done.out
 
 
-def test_runs_can_be_kept_on_a_server(assent: Assent, plan: Plan, tools: Path, postgres_url: str) -> None:
-    ran = assent("run", plan(MARK), "--tools", tools, "--db", postgres_url, "--run-id", "r")
-    listed = assent("runs", "--db", postgres_url, "--json")
-    told = assent("explain", "r", ASSENT_DB=postgres_url)
-    verified = assent("log", "verify", "--db", postgres_url)
+def test_runs_can_be_kept_on_a_server(quick: Assent, plan: Plan, tools: Path, postgres_url: str) -> None:
+    ran = quick("run", plan(MARK), "--tools", tools, "--db", postgres_url, "--run-id", "r")
+    listed = quick("runs", "--db", postgres_url, "--json")
+    told = quick("explain", "r", ASSENT_DB=postgres_url)
+    verified = quick("log", "verify", "--db", postgres_url)
 
     assert [ran.code, listed.code, told.code, verified.code] == [0, 0, 0, 0]
     assert listed.json["runs"][0]["status"] == "succeeded"
@@ -184,7 +184,7 @@ def test_runs_can_be_kept_on_a_server(assent: Assent, plan: Plan, tools: Path, p
 
 
 def test_a_server_that_is_not_there_is_told_without_the_password(
-    assent: Assent, plan: Plan, tools: Path, tmp_path: Path
+    quick: Assent, plan: Plan, tools: Path, tmp_path: Path
 ) -> None:
     url = "postgresql://me:hunter2hunter2@127.0.0.1:1/assent"
 
@@ -195,7 +195,7 @@ def test_a_server_that_is_not_there_is_told_without_the_password(
         ("log",),
         ("explain", "r"),
     ):
-        done = assent(*arguments, "--db", url)
+        done = quick(*arguments, "--db", url)
 
         assert done.code == 2
         assert "127.0.0.1" in done.out + done.err
@@ -207,11 +207,11 @@ def test_a_server_that_is_not_there_is_told_without_the_password(
 # runs
 
 
-def test_runs_are_listed(assent: Assent, kept: Path) -> None:
-    table = assent("runs", "--db", kept)
-    newest = assent("runs", "list", "--db", kept, "--limit", "1", "--json")
-    aborted = assent("runs", "--db", kept, "--status", "aborted", "--json")
-    none = assent("runs", "--db", kept, "--status", "waiting")
+def test_runs_are_listed(quick: Assent, kept: Path) -> None:
+    table = quick("runs", "--db", kept)
+    newest = quick("runs", "list", "--db", kept, "--limit", "1", "--json")
+    aborted = quick("runs", "--db", kept, "--status", "aborted", "--json")
+    none = quick("runs", "--db", kept, "--status", "waiting")
 
     lines = table.out.splitlines()
     assert [line.split()[0] for line in lines] == ["run", "blue", "red-2", "red-1"]
@@ -233,16 +233,16 @@ def test_runs_are_listed(assent: Assent, kept: Path) -> None:
     assert [r["run_id"] for r in aborted.json["runs"]] == ["red-2"]
     assert (none.code, none.out) == (0, "")
     assert "No run in" in none.err
-    assert assent("runs", "--db", kept, "--status", "odd").code == 2
-    assert assent("runs", "--db", kept, "--limit", "0").code == 2
+    assert quick("runs", "--db", kept, "--status", "odd").code == 2
+    assert quick("runs", "--db", kept, "--limit", "0").code == 2
 
 
-def test_a_run_is_shown(assent: Assent, kept: Path, interrupted: Path) -> None:
-    plain = assent("runs", "show", "red-2", "--db", kept)
-    data = assent("runs", "show", "red-1", "--db", kept, "--json").json
-    broken = assent("runs", "show", "night", "--db", interrupted)
-    unknown = assent("runs", "show", "green", "--db", kept)
-    several = assent("runs", "show", "red", "--db", kept)
+def test_a_run_is_shown(quick: Assent, kept: Path, interrupted: Path) -> None:
+    plain = quick("runs", "show", "red-2", "--db", kept)
+    data = quick("runs", "show", "red-1", "--db", kept, "--json").json
+    broken = quick("runs", "show", "night", "--db", interrupted)
+    unknown = quick("runs", "show", "green", "--db", kept)
+    several = quick("runs", "show", "red", "--db", kept)
 
     assert plain.code == 0
     assert "✗ aborted" in plain.out
@@ -259,22 +259,21 @@ def test_a_run_is_shown(assent: Assent, kept: Path, interrupted: Path) -> None:
 # log
 
 
-def test_the_log_shows_a_run(assent: Assent, kept: Path) -> None:
-    newest = assent("log", "--db", kept)
-    one = assent("log", "show", "red-2", "--db", kept, "--json").json["events"]
-    unknown = assent("log", "show", "green", "--db", kept)
+def test_the_log_shows_a_run(quick: Assent, kept: Path) -> None:
+    newest = quick("log", "--db", kept)
+    one = quick("log", "show", "red-2", "--db", kept, "--json").json["events"]
+    unknown = quick("log", "show", "green", "--db", kept)
 
     assert newest.code == 0
     assert "canceled" in newest.out
     assert {e["run_id"] for e in one} == {"red-2"}
-    assert [e["kind"] for e in one][0] == "proposal_received"
-    assert [e["kind"] for e in one][-1] == "proposal_ended"
+    assert (one[0]["kind"], one[-1]["kind"]) == ("proposal_received", "proposal_ended")
     assert unknown.code == 2
 
 
-def test_the_log_can_be_searched(assent: Assent, kept: Path) -> None:
+def test_the_log_can_be_searched(quick: Assent, kept: Path) -> None:
     def found(*filters: str) -> list[dict[str, Any]]:
-        done = assent("log", "query", *filters, "--db", kept, "--json")
+        done = quick("log", "query", *filters, "--db", kept, "--json")
         assert done.code == 0, done.err
         events: list[dict[str, Any]] = done.json["events"]
         return events
@@ -298,10 +297,10 @@ def test_the_log_can_be_searched(assent: Assent, kept: Path) -> None:
     assert found("--run", "red-1", "--kind", "action_failed") == []
 
 
-def test_what_is_no_moment_or_run_is_told(assent: Assent, kept: Path) -> None:
-    moment = assent("log", "query", "--since", "yesterday", "--db", kept)
-    run = assent("log", "query", "--run", "green", "--db", kept)
-    limited = assent("log", "query", "--limit", "1", "--db", kept)
+def test_what_is_no_moment_or_run_is_told(quick: Assent, kept: Path) -> None:
+    moment = quick("log", "query", "--since", "yesterday", "--db", kept)
+    run = quick("log", "query", "--run", "green", "--db", kept)
+    limited = quick("log", "query", "--limit", "1", "--db", kept)
 
     assert moment.code == 2
     assert "is no moment" in moment.err
@@ -310,9 +309,9 @@ def test_what_is_no_moment_or_run_is_told(assent: Assent, kept: Path) -> None:
     assert "Only the newest 1 are shown" in limited.err
 
 
-def test_the_end_of_the_log_is_shown(assent: Assent, kept: Path) -> None:
-    two = assent("log", "tail", "-n", "2", "--db", kept, "--json")
-    none = assent("log", "tail", "-n", "0", "--db", kept)
+def test_the_end_of_the_log_is_shown(quick: Assent, kept: Path) -> None:
+    two = quick("log", "tail", "-n", "2", "--db", kept, "--json")
+    none = quick("log", "tail", "-n", "0", "--db", kept)
 
     events = [json.loads(line) for line in two.out.splitlines()]
     assert [e["kind"] for e in events][-1] == "proposal_ended"
@@ -342,11 +341,11 @@ def test_the_log_is_followed_until_ctrl_c(start: Start, kept: Path, tools: Path)
     assert b"Traceback" not in err
 
 
-def test_the_log_is_exported_and_read_back(assent: Assent, kept: Path, tmp_path: Path) -> None:
-    whole = assent("log", "export", "--db", kept)
-    part = assent("log", "export", "--db", kept, "--run", "red-2", "-o", "part.jsonl")
-    told = assent("explain", "part.jsonl")
-    nowhere = assent("log", "export", "--db", kept, "-o", "missing/part.jsonl")
+def test_the_log_is_exported_and_read_back(quick: Assent, kept: Path, tmp_path: Path) -> None:
+    whole = quick("log", "export", "--db", kept)
+    part = quick("log", "export", "--db", kept, "--run", "red-2", "-o", "part.jsonl")
+    told = quick("explain", "part.jsonl")
+    nowhere = quick("log", "export", "--db", kept, "-o", "missing/part.jsonl")
 
     events = [json.loads(line) for line in whole.out.splitlines()]
     assert {e["run_id"] for e in events} == {"red-1", "red-2", "blue"}
@@ -358,17 +357,17 @@ def test_the_log_is_exported_and_read_back(assent: Assent, kept: Path, tmp_path:
     assert not list(tmp_path.glob(".*.part"))
 
 
-def test_a_changed_record_is_named(assent: Assent, kept: Path, tmp_path: Path) -> None:
-    fine = assent("log", "verify", "--db", kept)
-    as_json = assent("log", "verify", "--db", kept, "--json")
+def test_a_changed_record_is_named(quick: Assent, kept: Path, tmp_path: Path) -> None:
+    fine = quick("log", "verify", "--db", kept)
+    as_json = quick("log", "verify", "--db", kept, "--json")
     with sqlite3.connect(kept) as connection:
         connection.execute("UPDATE events SET kind = 'action_succeeded' WHERE kind = 'action_failed'")
         (position,) = connection.execute(
             "SELECT position FROM events WHERE run_id = 'red-2' AND kind = 'action_succeeded'"
         ).fetchone()
 
-    changed = assent("log", "verify", "--db", kept)
-    found = assent("log", "verify", "--db", kept, "--json")
+    changed = quick("log", "verify", "--db", kept)
+    found = quick("log", "verify", "--db", kept, "--json")
 
     assert fine.code == 0
     assert "nothing was changed" in fine.out
@@ -380,11 +379,11 @@ def test_a_changed_record_is_named(assent: Assent, kept: Path, tmp_path: Path) -
     assert [f["position"] for f in found.json["findings"]] == [position]
 
 
-def test_old_records_are_dropped_on_purpose(assent: Assent, kept: Path) -> None:
-    nothing = assent("log", "prune", "--before", "1d", "--db", kept)
-    some = assent("log", "prune", "--before", "2100-01-01", "--db", kept, "--json")
-    verified = assent("log", "verify", "--db", kept)
-    missing = assent("log", "prune", "--db", kept)
+def test_old_records_are_dropped_on_purpose(quick: Assent, kept: Path) -> None:
+    nothing = quick("log", "prune", "--before", "1d", "--db", kept)
+    some = quick("log", "prune", "--before", "2100-01-01", "--db", kept, "--json")
+    verified = quick("log", "verify", "--db", kept)
+    missing = quick("log", "prune", "--db", kept)
 
     assert "Nothing is that old." in nothing.out
     assert some.json["dropped"] > 5
@@ -393,9 +392,9 @@ def test_old_records_are_dropped_on_purpose(assent: Assent, kept: Path) -> None:
     assert missing.code == 2
 
 
-def test_costs_are_added_up_by_source(assent: Assent, kept: Path) -> None:
-    plain = assent("log", "costs", "--db", kept)
-    data = assent("log", "costs", "--db", kept, "--json").json
+def test_costs_are_added_up_by_source(quick: Assent, kept: Path) -> None:
+    plain = quick("log", "costs", "--db", kept)
+    data = quick("log", "costs", "--db", kept, "--json").json
 
     assert plain.out.startswith("planner")
     assert "3 runs, 2 tool calls" in plain.out
@@ -405,11 +404,11 @@ def test_costs_are_added_up_by_source(assent: Assent, kept: Path) -> None:
 # explain
 
 
-def test_a_run_is_told_by_its_id(assent: Assent, kept: Path, interrupted: Path) -> None:
-    whole = assent("explain", "red-2", "--db", kept)
-    prefix = assent("explain", "bl", "--db", kept, "--json")
-    unknown = assent("explain", "green", "--db", kept)
-    several = assent("explain", "red", "--db", kept)
+def test_a_run_is_told_by_its_id(quick: Assent, kept: Path, interrupted: Path) -> None:
+    whole = quick("explain", "red-2", "--db", kept)
+    prefix = quick("explain", "bl", "--db", kept, "--json")
+    unknown = quick("explain", "green", "--db", kept)
+    several = quick("explain", "red", "--db", kept)
 
     assert "It was aborted" in whole.out
     assert prefix.json["run_id"] == "blue"
@@ -422,18 +421,18 @@ def test_a_run_is_told_by_its_id(assent: Assent, kept: Path, interrupted: Path) 
 # resume
 
 
-def _resume(assent: Assent, interrupted: Path, *arguments: str | Path) -> Any:
-    return assent("resume", "night-7", "--db", interrupted, *arguments)
+def _resume(quick: Assent, interrupted: Path, *arguments: str | Path) -> Any:
+    return quick("resume", "night-7", "--db", interrupted, *arguments)
 
 
 def test_a_run_waits_for_a_decision_and_then_goes_on(
-    assent: Assent, interrupted: Path, tmp_path: Path
+    quick: Assent, interrupted: Path, tmp_path: Path
 ) -> None:
-    waits = _resume(assent, interrupted)
-    again = _resume(assent, interrupted, "--json")
-    decided = _resume(assent, interrupted, "--decide", 'm=done:{"k": "=done:"}', "--json")
-    ended = _resume(assent, interrupted, "--json")
-    too_late = _resume(assent, interrupted, "--decide", "m=retry")
+    waits = _resume(quick, interrupted)
+    again = _resume(quick, interrupted, "--json")
+    decided = _resume(quick, interrupted, "--decide", 'm=done:{"k": "=done:"}', "--json")
+    ended = _resume(quick, interrupted, "--json")
+    too_late = _resume(quick, interrupted, "--decide", "m=retry")
 
     assert waits.code == 4
     assert "assent resume night-7 --decide m=done" in waits.out
@@ -454,17 +453,17 @@ def test_a_run_waits_for_a_decision_and_then_goes_on(
     ("choice", "code", "traces"), [("retry", 0, ["after", "trace"]), ("fail", 1, [])], ids=["retry", "fail"]
 )
 def test_other_decisions(
-    assent: Assent, interrupted: Path, tmp_path: Path, choice: str, code: int, traces: list[str]
+    quick: Assent, interrupted: Path, tmp_path: Path, choice: str, code: int, traces: list[str]
 ) -> None:
-    done = _resume(assent, interrupted, "--decide", f"m={choice}")
+    done = _resume(quick, interrupted, "--decide", f"m={choice}")
 
     assert done.code == code
     assert [n for n in ("after", "trace") if (tmp_path / n).exists()] == traces
 
 
-def test_a_decision_that_means_nothing_changes_nothing(assent: Assent, interrupted: Path) -> None:
+def test_a_decision_that_means_nothing_changes_nothing(quick: Assent, interrupted: Path) -> None:
     for said in ("m", "m=", "=done", "m=maybe", "m=retry:5", "m=done:{", "m=done:", "x=done", "m=DONE"):
-        done = _resume(assent, interrupted, "--decide", said)
+        done = _resume(quick, interrupted, "--decide", said)
 
         assert done.code == 2, said
         assert done.out == ""
@@ -476,13 +475,13 @@ def test_a_decision_that_means_nothing_changes_nothing(assent: Assent, interrupt
     assert rows == [(1,)]
 
 
-def test_other_tools_and_changed_tools(assent: Assent, interrupted: Path, tools: Path, tmp_path: Path) -> None:
+def test_other_tools_and_changed_tools(quick: Assent, interrupted: Path, tools: Path, tmp_path: Path) -> None:
     other = tmp_path / "other.py"
     other.write_text(tools.read_text().replace('"marked"', '"marked otherwise"'))
     tools.write_text(tools.read_text() + "\n# changed\n")
 
-    changed = _resume(assent, interrupted)
-    done = _resume(assent, interrupted, "--tools", other, "--decide", "m=retry", "--json")
+    changed = _resume(quick, interrupted)
+    done = _resume(quick, interrupted, "--tools", other, "--decide", "m=retry", "--json")
 
     assert f"Note: {tools} is not what it was when the run began." in changed.err
     assert done.code == 0
@@ -491,22 +490,22 @@ def test_other_tools_and_changed_tools(assent: Assent, interrupted: Path, tools:
 
 
 def test_tools_that_are_gone_are_told_and_the_run_stays(
-    assent: Assent, interrupted: Path, tools: Path
+    quick: Assent, interrupted: Path, tools: Path
 ) -> None:
     text = tools.read_text()
     tools.unlink()
 
-    gone = _resume(assent, interrupted)
+    gone = _resume(quick, interrupted)
     tools.write_text(text)
 
     assert gone.code == 2
     assert "tools.py" in gone.err
-    assert _resume(assent, interrupted, "--decide", "m=done").code == 0
+    assert _resume(quick, interrupted, "--decide", "m=done").code == 0
 
 
-def test_an_unknown_run_cannot_be_resumed(assent: Assent, kept: Path, tmp_path: Path) -> None:
-    unknown = assent("resume", "green", "--db", kept)
-    nothing = assent("resume", "green", "--db", "new.db", "--json")
+def test_an_unknown_run_cannot_be_resumed(quick: Assent, kept: Path, tmp_path: Path) -> None:
+    unknown = quick("resume", "green", "--db", kept)
+    nothing = quick("resume", "green", "--db", "new.db", "--json")
 
     assert unknown.code == 2
     assert "There is no run 'green'" in unknown.err
@@ -515,15 +514,15 @@ def test_an_unknown_run_cannot_be_resumed(assent: Assent, kept: Path, tmp_path: 
     assert not (tmp_path / "new.db").exists()
 
 
-def test_a_canceled_run_is_resumed(assent: Assent, kept: Path) -> None:
-    done = assent("resume", "blue", "--db", kept, "--json")
+def test_a_canceled_run_is_resumed(quick: Assent, kept: Path) -> None:
+    done = quick("resume", "blue", "--db", kept, "--json")
 
     assert done.code == 0
     assert done.json["results"][0]["output"] == "found gold"
 
 
 def test_ctrl_c_leaves_a_run_that_can_be_resumed(
-    start: Start, assent: Assent, plan: Plan, tools: Path, tmp_path: Path
+    start: Start, quick: Assent, plan: Plan, tools: Path, tmp_path: Path
 ) -> None:
     path = plan(MARK, {"id": "s", "tool": "wait", "parameters": {"seconds": 60}, "dependencies": ["m"]})
     process = start("run", path, "--tools", tools, "--db", "my.db", "--run-id", "r")
@@ -533,10 +532,8 @@ def test_ctrl_c_leaves_a_run_that_can_be_resumed(
     process.communicate(timeout=30)
     tools.write_text(tools.read_text().replace("asyncio.sleep(seconds)", "asyncio.sleep(0)"))
 
-    done = assent("resume", "r", "--db", "my.db", "--json")
+    done = quick("resume", "r", "--db", "my.db", "--json")
 
     assert process.returncode == 130
     assert done.code == 0, done.err
     assert (tmp_path / "trace").read_text() == "marked\n"
-
-

@@ -1,4 +1,4 @@
-"""Secrets are kept where they are needed to go on, and shown nowhere; what steers a terminal is shown, not obeyed."""
+"""Secrets are kept where a run needs them to go on, and shown nowhere; what steers a terminal is not obeyed."""
 
 from __future__ import annotations
 
@@ -56,7 +56,13 @@ ACTIONS: list[dict[str, Any]] = [
         "dependencies": ["in"],
     },
     {"id": f"go {SHAPED}", "tool": "hold", "parameters": {"note": OURS}, "dependencies": ["w"]},
-    {"id": "out", "tool": "leak", "parameters": {"note": OURS}, "dependencies": ["w"], "failure_behavior": "skip"},
+    {
+        "id": "out",
+        "tool": "leak",
+        "parameters": {"note": OURS},
+        "dependencies": ["w"],
+        "failure_behavior": "skip",
+    },
 ]
 
 
@@ -73,17 +79,19 @@ def secretive(tmp_path: Path) -> Path:
 
 
 def test_a_secret_is_shown_nowhere_and_given_back_unchanged(
-    assent: Assent, tmp_path: Path, secretive: Path, monkeypatch: pytest.MonkeyPatch
+    quick: Assent, tmp_path: Path, secretive: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     import json
 
     plan = tmp_path / "plan.json"
     plan.write_text(
-        json.dumps({"id": f"p {SHAPED}", "source": f"agent {SHAPED}", "context": {"k": OURS}, "actions": ACTIONS})
+        json.dumps(
+            {"id": f"p {SHAPED}", "source": f"agent {SHAPED}", "context": {"k": OURS}, "actions": ACTIONS}
+        )
     )
 
     ran = [
-        assent(
+        quick(
             "run", plan, "--tools", secretive, "--db", "my.db", "--run-id", name,
             "--log", "log.jsonl", "--svg", "p.svg", *as_json, **ENVIRONMENT,
         )
@@ -92,6 +100,7 @@ def test_a_secret_is_shown_nowhere_and_given_back_unchanged(
     assert [done.code for done in ran] == [1, 1], ran
     for done in ran:
         _free(done.out + done.err, "run")
+    assert "go [redacted]  hold" in ran[0].out, "it is shown, without its secret"
     for name in ("log.jsonl", "p.svg"):
         _free((tmp_path / name).read_text(), name)
     for arguments in (
@@ -109,7 +118,7 @@ def test_a_secret_is_shown_nowhere_and_given_back_unchanged(
         ("explain", "r1"),
         ("explain", "r1", "--json"),
     ):
-        done = assent(*arguments, "--db", "my.db", **ENVIRONMENT)
+        done = quick(*arguments, "--db", "my.db", **ENVIRONMENT)
         assert done.code in (0, 1), done
         _free(done.out + done.err, " ".join(arguments))
 
@@ -136,20 +145,20 @@ def test_a_secret_is_shown_nowhere_and_given_back_unchanged(
 
 
 def test_a_run_that_waits_shows_no_secret_either(
-    assent: Assent, plan: Plan, tmp_path: Path, secretive: Path
+    quick: Assent, plan: Plan, tmp_path: Path, secretive: Path
 ) -> None:
     """Its notes hold what it takes to go on, and go on with it."""
     secretive.write_text(
-        TOOLS.replace('"""Must not happen twice."""', "import os\n    os._exit(9) if not os.environ.get('GO') else 0")
+        TOOLS.replace(
+            '"""Must not happen twice."""', "import os\n    os._exit(9) if not os.environ.get('GO') else 0"
+        )
     )
     path = plan(*ACTIONS[:3])
-    died = assent("run", path, "--tools", secretive, "--db", "my.db", "--run-id", "r", **ENVIRONMENT)
-    waits = assent("resume", "r", "--db", "my.db", **ENVIRONMENT)
-    shown = assent("runs", "show", "r", "--db", "my.db", "--json", **ENVIRONMENT)
+    died = quick("run", path, "--tools", secretive, "--db", "my.db", "--run-id", "r", **ENVIRONMENT)
+    waits = quick("resume", "r", "--db", "my.db", **ENVIRONMENT)
+    shown = quick("runs", "show", "r", "--db", "my.db", "--json", **ENVIRONMENT)
     name = f"go {SHAPED}"
-    done = assent(
-        "resume", "r", "--db", "my.db", "--decide", f"{name}=retry", "--json", **ENVIRONMENT, GO="1"
-    )
+    done = quick("resume", "r", "--db", "my.db", "--decide", f"{name}=retry", "--json", **ENVIRONMENT, GO="1")
 
     assert [died.code, waits.code, shown.code, done.code] == [9, 4, 0, 0], (waits, done)
     for told in (died, waits, shown, done):
@@ -162,7 +171,7 @@ def test_a_run_that_waits_shows_no_secret_either(
 STEERING = "\x1b[31mred\x07\u202e\x9b5m"
 
 
-def test_what_steers_a_terminal_is_shown_not_obeyed(assent: Assent, plan: Plan, tmp_path: Path) -> None:
+def test_what_steers_a_terminal_is_shown_not_obeyed(quick: Assent, plan: Plan, tmp_path: Path) -> None:
     tools = tmp_path / "tools.py"
     tools.write_text(
         "from assent import ToolError, tool\n"
@@ -176,7 +185,7 @@ def test_what_steers_a_terminal_is_shown_not_obeyed(assent: Assent, plan: Plan, 
         {"id": "f", "tool": "fall", "failure_behavior": "skip"},
     )
 
-    told = [assent("run", path, "--tools", tools, "--db", "my.db", "--run-id", "r")]
+    told = [quick("run", path, "--tools", tools, "--db", "my.db", "--run-id", "r")]
     for arguments in (
         ("runs",),
         ("runs", "show", "r"),
@@ -190,7 +199,7 @@ def test_what_steers_a_terminal_is_shown_not_obeyed(assent: Assent, plan: Plan, 
         ("resume", f"r{STEERING}"),
         ("log", "show", f"r{STEERING}"),
     ):
-        told.append(assent(*arguments, "--db", "my.db"))
+        told.append(quick(*arguments, "--db", "my.db"))
 
     for done in told:
         assert done.code in (0, 1, 2)

@@ -1,4 +1,4 @@
-"""Runs in processes of their own, whose tools wait for files to appear and leave lines when they take effect."""
+"""Runs in processes of their own, with tools that wait for files and leave a line when they take effect."""
 
 from __future__ import annotations
 

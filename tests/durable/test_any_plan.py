@@ -1,4 +1,4 @@
-"""Any plan, broken off anywhere: resumed, it ends as it would have ended, and nothing that ended is done again."""
+"""Any plan, broken off anywhere, ends as it would have ended, and nothing that had ended is done again."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.properties.world import World
 
 pytestmark = UNHURRIED
 
-CASES = 300
+CASES = 220
 
 
 class DurableWorld(World):
@@ -139,8 +139,8 @@ def test_broken_off_anywhere_a_plan_ends_as_it_would_have_ended(schedule: str) -
             again, result, asked = run(cut.resume(schedule, chance))
 
             where = f"after {number} of {len(notes)} notes"
-            _compare(result, expected, where)
-            known = kept.record.beginning.values.keys() | {k for k in again.state.snapshot()}
+            _compare(result, expected, where, is_serial=schedule == "levels")
+            known = kept.record.beginning.values.keys() | set(again.state.snapshot())
             there = {k: v for k, v in world.state.snapshot().items() if k in known or k not in case.state}
             assert exactly(again.state.snapshot()) == exactly(there), where
             assert not again.keys & cut.replay.ended.keys(), f"done again {where}"
@@ -161,8 +161,15 @@ def test_broken_off_anywhere_a_plan_ends_as_it_would_have_ended(schedule: str) -
     )
 
 
-def _compare(result: ProposalResult, expected: ProposalResult, where: str) -> None:
+def _compare(result: ProposalResult, expected: ProposalResult, where: str, *, is_serial: bool) -> None:
     assert result.outcome == expected.outcome, f"{where}: {result.error}"
     if result.outcome != "aborted":
-        # How far an aborted plan came hangs on what ran at the same time; what it leaves does not.
         assert _comparable(result) == _comparable(expected), where
+    elif is_serial:
+        # What ran at the same time as a failure may or may not have come to an end; what took effect did not
+        # run at the same time.
+        assert _taken_back(result) == _taken_back(expected), where
+
+
+def _taken_back(result: ProposalResult) -> Any:
+    return [(c.action_id, c.status, c.error) for c in result.compensations], list(result.irreversible)

@@ -1,4 +1,4 @@
-"""A database that fails while a run goes on, or before: nothing unsafe begins unnoted, and the result is told."""
+"""A database that fails before or while a run goes on: nothing unsafe begins unnoted, the result is told."""
 
 from __future__ import annotations
 
@@ -266,7 +266,8 @@ os.setgroups([])
 os.setgid(65534)
 os.setuid(65534)
 print("now", flush=True)
-print([main([*c, "--db", url]) for c in commands], main(["log", "prune", "--before", "2100-01-01", "--db", url]))
+writing = ["log", "prune", "--before", "2100-01-01"]
+print([main([*c, "--db", url]) for c in commands], main([*writing, "--db", url]))
 """
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import re
 import signal
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -55,7 +55,8 @@ def test_of_two_who_resume_at_the_same_instant_one_goes_on(runs: Runs) -> None:
     for n, run_id in enumerate(rounds):
         before = len(runs.effects())
         pair = [runs.start("resume", run_id, "--json", RUNS_BARRIER=f"go-{n}") for _ in range(2)]
-        until(lambda: all((runs.folder / f"ready-{p.pid}").exists() for p in pair))
+        for each in pair:
+            until((runs.folder / f"ready-{each.pid}").exists)
         runs.say(f"go-{n}")
         codes = {p.pid: end(p) for p in pair}
 
@@ -194,12 +195,12 @@ async def test_a_hold_is_renewed_while_its_process_lives_and_ends_by_itself_when
         runtime = Runtime(tools=[wait, act], journal=journal)
         try:
             assert children.hear(child) == "waiting"
-            time.sleep(1.3)
+            await asyncio.sleep(1.3)
             with pytest.raises(RunHeld):
                 await runtime.resume("r")
 
             os.kill(child.pid, signal.SIGSTOP)
-            time.sleep(0.7)
+            await asyncio.sleep(0.7)
             result = await runtime.resume("r")
             os.kill(child.pid, signal.SIGCONT)
             children.tell(child, "go on")

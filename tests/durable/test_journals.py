@@ -184,7 +184,7 @@ def test_any_notes_come_back_from_memory() -> None:
 
 
 def test_any_notes_come_back_from_a_database(sql_place: SqlPlace) -> None:
-    _check_any_notes(sql_place, 60)
+    _check_any_notes(sql_place, 40)
 
 
 # Only in a database

@@ -149,8 +149,6 @@ class Execution(Ledger):
         if self._notes is not None and self._notes.recall_undo(self, i, owner):
             waiting = None
         else:
-            if self._notes is not None:
-                await self._notes.before_taking_back()
             waiting = self._proceed(i, action)
         if waiting is not None:
             await self._until_hard_cancel(i, waiting)

@@ -116,19 +116,6 @@ class Notes:
         except RunError as error:
             raise HoldLost(error) from error
 
-    async def before_taking_back(self) -> None:
-        """Something is about to be taken back, perhaps by a tool that needs no note of its own.
-
-        Raises:
-            HoldLost: the run is no longer ours, and what was done in it is another's success.
-        """
-        try:
-            await self._journal.settle()
-        except StorageError:
-            return  # Whoever must not be called twice finds out by itself.
-        except RunError as error:
-            raise HoldLost(error) from error
-
     def tried(self, i: int, attempt: int) -> None:
         """An attempt is over, and another will follow."""
         self._journal.note(Tried(self._x.key(i), attempt))
