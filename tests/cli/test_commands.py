@@ -294,7 +294,8 @@ def test_a_tools_file_may_import_its_neighbours(assent: Assent, tmp_path: Path) 
 
 def test_a_parameter_called_password_keeps_its_schema(assent: Assent, tmp_path: Path) -> None:
     (tmp_path / "kit.py").write_text(
-        'from assent import tool\n@tool\ndef log_in(user: str, password: str) -> str:\n    """Log in."""\n    return user\n'
+        "from assent import tool\n"
+        '@tool\ndef log_in(user: str, password: str) -> str:\n    """Log in."""\n    return user\n'
     )
 
     done = assent("tools", "--tools", tmp_path / "kit.py", "--json")

@@ -1,4 +1,4 @@
-"""What is kept of runs, as a person finds it again: `runs`, `log`, `explain RUN`, `resume`, and where it is."""
+"""What is kept of runs, as a person finds it again: `runs`, `log`, `explain RUN`, `resume`, and where."""
 
 from __future__ import annotations
 

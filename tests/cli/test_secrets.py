@@ -1,4 +1,4 @@
-"""Secrets are kept where a run needs them to go on, and shown nowhere; what steers a terminal is not obeyed."""
+"""Secrets are kept where a run needs them to go on, and shown nowhere; nothing shown steers a terminal."""
 
 from __future__ import annotations
 

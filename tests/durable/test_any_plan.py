@@ -19,7 +19,7 @@ from tests.properties.world import World
 
 pytestmark = UNHURRIED
 
-CASES = 220
+CASES = 500
 
 
 class DurableWorld(World):

@@ -254,6 +254,19 @@ def test_a_newer_database_is_left_alone_by_every_command(one_run: Runs) -> None:
     assert one_run.sql("SELECT count(*) FROM runs") == [(40,)]
 
 
+def test_a_run_that_was_changed_by_hand_is_told(one_run: Runs) -> None:
+    one_run.sql("UPDATE runs SET record = ? WHERE run_id = 'r'", '{"password": "hunter2hunter2"}')
+    one_run.sql("UPDATE runs SET result = ? WHERE run_id = 'r1'", '{"outcome": "hunter2hunter2')
+
+    for command in (("resume", "r"), ("runs", "show", "r"), ("resume", "r1"), ("runs", "show", "r1")):
+        code, out, err = one_run.assent(*command)
+
+        assert (code, out) == (2, "")
+        assert "holds a run that cannot be read" in err
+        assert "hunter2" not in err
+    assert one_run.assent("runs")[0] == 0
+
+
 AS_SOMEBODY_ELSE = """
 import os, sys
 from assent.cli.main import main

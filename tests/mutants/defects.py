@@ -20,6 +20,7 @@ class Defect(NamedTuple):
 _RUNTIME = ("tests/runtime", "tests/properties", "tests/faults")
 _GRAPH = ("tests/ir", "tests/properties", "tests/runtime")
 _VERIFY = ("tests/verify", "tests/properties")
+_DURABLE = ("tests/durable", "tests/storage", "tests/events")
 _STATE = ("tests/state", "tests/properties", "tests/runtime")
 
 DEFECTS: tuple[Defect, ...] = (
@@ -52,8 +53,8 @@ DEFECTS: tuple[Defect, ...] = (
     Defect(
         "dataflow forgets readers before a write",
         "ir/graph.py",
-        'found += [Conflict(r, i, key, "read_write") for r in since]',
-        "pass",
+        'found += [new(Conflict, (r, i, key, "read_write")) for r in readers.pop(key)]',
+        "readers.pop(key)",
         _GRAPH,
     ),
     Defect(
@@ -160,8 +161,8 @@ DEFECTS: tuple[Defect, ...] = (
     Defect(
         "tenants share one namespace",
         "state/memory.py",
-        "        if tenant is None:\n            return self\n        if tenant not in",
-        "        return self\n        if tenant not in",
+        "        if tenant is None:\n            return self\n        found",
+        "        return self\n        found",
         _STATE,
     ),
     # Gates
@@ -253,7 +254,7 @@ DEFECTS: tuple[Defect, ...] = (
     Defect(
         "effects of an earlier answer are not written",
         "runtime/execution.py",
-        "self.succeed(i, action, copy_json(answer.output), 0.0, self._effects(action, {}), cached=True)",
+        "self.succeed(i, action, copy_json(answer.output), 0.0, self.effects(action, {}), cached=True)",
         "self.succeed(i, action, copy_json(answer.output), 0.0, {}, cached=True)",
         ("tests/runtime",),
     ),
@@ -368,9 +369,9 @@ DEFECTS: tuple[Defect, ...] = (
     # Events
     Defect(
         "a failing sink ends the run",
-        "events/log.py",
-        "            except BaseException as error:\n",
-        "            except ZeroDivisionError as error:\n",
+        "events/sink.py",
+        "        except BaseException as error:\n            return self._lose(len(events), error)",
+        "        except ZeroDivisionError as error:\n            return self._lose(len(events), error)",
         ("tests/events", "tests/runtime"),
     ),
     Defect(
@@ -388,5 +389,104 @@ DEFECTS: tuple[Defect, ...] = (
         "        if ahead:\n            return _ADMITTED\n"
         "        found: list[Rejection] = []\n        if self._cap",
         _VERIFY,
+    ),
+    # Durability
+    Defect(
+        "a call begins before its note is on disk",
+        "runtime/notes.py",
+        """        self._journal.note(Started(self._x.key(i), attempt))
+        try:
+            await self._journal.settle()""",
+        """        self._journal.note(Started(self._x.key(i), attempt))
+        try:
+            pass""",
+        _DURABLE,
+    ),
+    Defect(
+        "an unsafe call is not noted beforehand",
+        "runtime/execution.py",
+        "notes = self._notes if tool is not None and not tool.schema.repeatable else None",
+        "notes = None",
+        _DURABLE,
+    ),
+    Defect(
+        "events are not handed over before an effect",
+        "runtime/notes.py",
+        "        self._x.services.events.flush()\n        self._journal.note(Started",
+        "        self._journal.note(Started",
+        _DURABLE,
+    ),
+    Defect(
+        "what ended is done again",
+        "runtime/execution.py",
+        "if self._notes is not None and self.results[i] is not None:",
+        "if False:",
+        _DURABLE,
+    ),
+    Defect(
+        "what is read back does not change the state",
+        "runtime/notes.py",
+        "            x.write(action, name, value)",
+        "            pass",
+        _DURABLE,
+    ),
+    Defect(
+        "a compensation that ended is done again",
+        "runtime/notes.py",
+        """        ended = self._replay.ended.get(key)
+        if ended is not None:""",
+        """        ended = self._replay.ended.get(key)
+        if ended is not None and False:""",
+        _DURABLE,
+    ),
+    Defect(
+        "an abort is not noted before the taking back",
+        "runtime/run.py",
+        "                await notes.about_to_abort()",
+        "                pass",
+        _DURABLE,
+    ),
+    Defect(
+        "whoever lost a run can still note",
+        "durable/sql.py",
+        "if not found or found[0][0] != self._hold:",
+        "if not found:",
+        _DURABLE,
+    ),
+    Defect(
+        "a live holder is taken for dead",
+        "durable/lease.py",
+        "    return other.space == here.space and _started(other.pid) != other.started",
+        "    return other.space == here.space",
+        _DURABLE,
+    ),
+    Defect(
+        "one failed job takes the whole commit with it",
+        "storage/writer.py",
+        "if len(batch) == 1 or",
+        "if True or",
+        _DURABLE,
+    ),
+    Defect(
+        "a record does not vouch for its kind",
+        "events/chain.py",
+        "def columns_of(row: Row) -> bytes:",
+        "def columns_of(row: Row) -> bytes:\n    row = row._replace(kind='')",
+        _DURABLE,
+    ),
+    Defect(
+        "the head is never kept outside",
+        "events/anchor.py",
+        "    def advance(self, log_id: str, position: int, digest: str) -> None:",
+        "    def advance(self, log_id: str, position: int, digest: str) -> None:\n        return\n\n"
+        "    def _advance(self, log_id: str, position: int, digest: str) -> None:",
+        _DURABLE,
+    ),
+    Defect(
+        "sinks get secrets",
+        "events/log.py",
+        "shown = list(self._shown(events))",
+        "shown = list(events)",
+        ("tests/events", "tests/cli"),
     ),
 )

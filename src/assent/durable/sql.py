@@ -17,13 +17,13 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
-from typing import Any
+from typing import Any, TypeVar
 from weakref import WeakSet
 
 import msgspec
 
 from assent.durable.lease import LEASE_S, Holder, holder, is_dead
-from assent.errors import RunExists, RunHeld, StorageError, UnknownRun, UsageError
+from assent.errors import RunExists, RunHeld, StorageDamaged, StorageError, UnknownRun, UsageError
 from assent.ir.json_value import JsonValue
 from assent.ir.result import Outcome, ProposalResult
 from assent.redaction import Redactor
@@ -31,6 +31,8 @@ from assent.runtime.journal import Note, RunRecord, Taken
 from assent.storage.database import Database
 from assent.storage.migrate import Migrations, migrate
 from assent.storage.transaction import Rows, Transaction, Value, searchable
+
+T = TypeVar("T")
 
 MIGRATIONS = Migrations(
     "runs",
@@ -186,12 +188,12 @@ class SqlJournal:
 
         taken = await asyncio.wrap_future(self.database.write(work))
         if isinstance(taken, str):
-            return _decode_result(taken)
+            return self._read(_decode_result, taken)
         hold, record, notes = taken
         number = notes[-1][0] if notes else 0
         return Taken(
-            record=_decode_record(record),
-            notes=[_decode_note(note) for _, note in notes],
+            record=self._read(_decode_record, record),
+            notes=[self._read(_decode_note, note) for _, note in notes],
             journal=self._hold(_SqlRun(self.database, run_id, hold, number, self._lease_s)),
         )
 
@@ -244,27 +246,38 @@ class SqlJournal:
         rows = self.database.read(lambda t: t.execute("SELECT record FROM runs WHERE run_id = ?", (run_id,)))
         if not rows:
             raise UnknownRun(f"There is no run '{run_id}' in {self.database.name}. See: assent runs")
-        return _decode_record(rows[0][0])
+        return self._read(_decode_record, rows[0][0])
 
     def shown(self, run_id: str) -> ProposalResult | None:
         """How a run ended, if it has, without the secrets that its process knew."""
         rows = self.database.read(
             lambda t: t.execute("SELECT coalesce(shown, result) FROM runs WHERE run_id = ?", (run_id,))
         )
-        return _decode_result(rows[0][0]) if rows and rows[0][0] is not None else None
+        return self._read(_decode_result, rows[0][0]) if rows and rows[0][0] is not None else None
 
     def notes(self, run_id: str) -> Sequence[Note]:
         """What a run that has not ended noted so far. Private: not for showing as it is."""
         rows = self.database.read(
             lambda t: t.execute("SELECT note FROM journal WHERE run_id = ? ORDER BY number", (run_id,))
         )
-        return [_decode_note(note) for (note,) in rows]
+        return [self._read(_decode_note, note) for (note,) in rows]
 
     def close(self) -> None:
         """Renew nothing any more. The database stays open."""
         self._closed.set()
         if self._renewing is not None:
             self._renewing.join()
+
+    def _read(self, decode: Callable[[str], T], text: str) -> T:
+        try:
+            return decode(text)
+        except msgspec.DecodeError:
+            # Not what exactly is wrong: that could repeat a secret.
+            raise StorageDamaged(
+                self.database.name,
+                "holds a run that cannot be read",
+                "It was changed, or is of another version of Assent; look at it with that one.",
+            ) from None
 
     def _listed(self, text: str | None) -> str | None:
         """A text as it can be listed: without secrets, and such as a column can hold."""
