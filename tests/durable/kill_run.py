@@ -193,9 +193,7 @@ class KillRun:
         state: dict[str, int] = {}
         for action in self.plan["actions"]:
             state.update(action["expected_effects"])
-        # Killed after the end of the run, before that of the process: the result is shown again, and the
-        # state went with the process.
-        assert result["state"] in (state, None)
+        assert result["state"] == state
         with open_database(self.url) as database:
             events = SqlEvents(database)
             said = {

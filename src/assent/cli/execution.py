@@ -51,8 +51,7 @@ def carry_out(output: Output, app: App, proposal: Proposal, start: Start, told: 
     layers = output.without_secrets(_layers(app, proposal))
     reword = str if told.has_tools else say_no_tools
     result, stopped_by = run_sync(_watched(app, start, history, layers, told.title, output, reword))
-    # Nothing happened here: it had ended in another process, and its state went with that one.
-    final = app.runtime.state.snapshot() if app.runtime.events.counts() else None
+    final = app.runtime.state.snapshot()
     if not told.has_tools:
         result = say_no_tools_in_result(result)
     result = output.without_secrets(result)

@@ -46,7 +46,7 @@ def resume(
 
     What has ended is read back and not done again. What was in flight is repeated if its tool is read_only
     or idempotent; otherwise nobody knows whether it took effect, and the run waits until you say so with
-    --decide. A run that has ended is shown again, without the state: that went with its process.
+    --decide. A run that has ended is shown again.
 
     Exit codes: 0 succeeded, 1 did not succeed, 2 bad input, or another process is at work on it, 3 refused,
     4 waiting for a decision.

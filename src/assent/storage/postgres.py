@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 PATIENCE_S = 30.0
 """How long a server that is gone is waited for."""
 _CONNECT_S = 10
+_LOCK_S = 20
+_IDLE_S = 30
+"""How long a transaction may do nothing before the server ends it."""
 _SCHEMA = "assent"
 _LOCK = 0x617373656E74
 """Of the advisory lock under which tables change."""
@@ -118,6 +121,9 @@ class PostgresLink:
                             " at DOUBLE PRECISION NOT NULL)".encode()
                         )
             connection.execute(f"SET search_path TO {_SCHEMA}".encode())
+            # Whoever is frozen in the middle of a transaction must not stop the others for good.
+            connection.execute(f"SET lock_timeout TO '{_LOCK_S}s'".encode())
+            connection.execute(f"SET idle_in_transaction_session_timeout TO '{_IDLE_S}s'".encode())
             # What is not UTF-8 on the server would come back changed.
             connection.execute("SET client_encoding TO 'UTF8'")
         except driver.Error as error:

@@ -127,6 +127,7 @@ class SqliteLink:
                     "does not exist",
                     "Nothing has been recorded there yet; check --db and ASSENT_DB.",
                 )
+            self._file = self._identity()
             self._connection = self._open(writes)
         except sqlite3.Error as error:
             self.close()
@@ -182,6 +183,14 @@ class SqliteLink:
             connection.execute(f"PRAGMA application_id = {_OUR_ID}")
         return connection
 
+    def _identity(self) -> tuple[int, int] | None:
+        """Which file stands under the name, as the system counts them; None if there is none."""
+        try:
+            found = os.stat(self._path)
+        except OSError:
+            return None
+        return found.st_dev, found.st_ino
+
     def _use_wal(self, connection: sqlite3.Connection) -> None:
         # The change from another mode needs the file alone, and SQLite does not wait for that by itself.
         mode = _patiently(
@@ -199,6 +208,12 @@ class SqliteLink:
         connection = self._connection
         assert connection is not None
         if writes:
+            if self._identity() != self._file:
+                raise StorageUnavailable(
+                    self.name,
+                    "was moved, replaced or deleted while it was in use",
+                    "Put it back, or start again; what is written now would be lost.",
+                )
             wanted: Literal["FULL", "NORMAL"] = "FULL" if durable else "NORMAL"
             if wanted != self._synchronous:
                 connection.execute(f"PRAGMA synchronous = {wanted}")
