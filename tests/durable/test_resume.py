@@ -671,3 +671,56 @@ async def test_what_could_not_be_noted_was_not_started_and_nobody_is_asked_about
 
     assert result.succeeded
     assert world.effects == ["a", "b"]
+
+
+# What a person can get wrong
+
+
+async def test_a_run_does_not_go_on_without_the_tools_it_had() -> None:
+    """It would be rejected, aborted and taken back, for good, because a file was not named."""
+    world, journal = World(), MemoryJournal()
+    await die_in(world, journal, CHAIN, "c")
+    before = list(journal._runs["r"].notes)
+
+    with pytest.raises(UsageError, match="began with tools that are not here: 'safe', 'unsafe'"):
+        await Runtime(journal=journal).resume("r")
+
+    assert journal._runs["r"].notes == before
+    assert (await runtime(world, journal).resume("r")).succeeded
+
+
+async def test_done_without_an_output_that_others_use_is_not_taken() -> None:
+    world, journal = World(), MemoryJournal()
+    plan = proposal(
+        action("a", "unsafe", parameters={"name": "a"}),
+        action("b", "safe", parameters={"name": "$a.output.did"}, dependencies=["a"]),
+    )
+    await die_in(world, journal, plan, "a")
+    rt = runtime(world, journal)
+
+    waiting = (await rt.resume("r")).waiting
+    with pytest.raises(UsageError, match="'done' must say what it was: 'a=done:JSON'"):
+        await rt.resume("r", decide={"a": "done"})
+
+    assert [w.needs_output for w in waiting] == [True]
+    assert (await rt.resume("r", decide={"a": "retry"})).succeeded
+
+
+async def test_looking_at_a_run_that_waits_leaves_no_trace() -> None:
+    world, journal = World(), MemoryJournal()
+    await die_in(world, journal, proposal(action("a", "unsafe", parameters={"name": "a"})), "a")
+    rt = runtime(world, journal)
+    first = await rt.resume("r")
+    events = len(rt.events)
+
+    again = await rt.resume("r")
+
+    assert again == first
+    assert len(rt.events) == events
+    assert (await rt.resume("r", decide={"a": "done"})).succeeded
+
+
+@pytest.mark.parametrize("name", ["", 7])
+async def test_a_run_needs_a_name_or_none(name: Any) -> None:
+    with pytest.raises(UsageError, match="run_id is"):
+        await Runtime().execute(proposal(), run_id=name)

@@ -62,11 +62,26 @@ def database_url(named: str | None, environment: Mapping[str, str] | None = None
     return named or default_url(os.environ if environment is None else environment, Path.cwd())
 
 
+def database_files(named: str | None) -> dict[str, str | None]:
+    """The files of the database, by what they are to the person; nothing else may be written there."""
+    from assent.storage.location import sqlite_path
+
+    url = database_url(named)
+    if url == NOWHERE or url.startswith(("postgres://", "postgresql://")):
+        return {}
+    path = sqlite_path(url).resolve()
+    return {
+        "the database": str(path),
+        **{f"the database's {end}": f"{path}{end}" for end in ("-wal", "-shm")},
+    }
+
+
 @contextmanager
 def open_records(
     db: str | None,
     *,
     create: bool = False,
+    writes: bool = False,
     context: Mapping[str, JsonValue] | None = None,
     anchor: Path | None = None,
     redactor: Redactor | None = None,
@@ -75,10 +90,15 @@ def open_records(
 
     Raises:
         StorageError: it cannot be opened, or is not there and `create` is false.
+        UsageError: it is none, or of no known kind.
     """
+    from assent.errors import UsageError
     from assent.storage.location import open_database, user_folder
 
-    with open_database(database_url(db), create=create) as database:
+    url = database_url(db)
+    if url == NOWHERE:
+        raise UsageError("'none' keeps nothing, so there is nothing to look at; name a database.")
+    with open_database(url, create=create, read_only=not writes) as database:
         anchors = anchor or user_folder(os.environ) / "anchors"
         records = Records(database, context or {}, anchors, redactor)
         try:
@@ -138,9 +158,11 @@ def open_app(
         values = load_state(state) if state is not None else {}
         redactor = Redactor(secrets_of(os.environ))
         records = None
-        if db != NOWHERE:
+        if db != NOWHERE and database_url(db) != NOWHERE:
             context = set_up_of(tools=tools, policies=policies, schedule=schedule)
-            records = stack.enter_context(open_records(db, create=create, context=context, redactor=redactor))
+            records = stack.enter_context(
+                open_records(db, create=create, writes=True, context=context, redactor=redactor)
+            )
         app = _build(found, values, rules, schedule, records, redactor)
         stack.callback(app.close)
         if log is not None:

@@ -21,6 +21,23 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 _FOLLOW_S = 0.5
 
 
+def _known_kinds(
+    context: click.Context, parameter: click.Parameter, kinds: tuple[str, ...]
+) -> tuple[str, ...]:
+    """Refuse a kind that no event can have: an answer that is empty for a slip of the pen misleads."""
+    from difflib import get_close_matches
+
+    from assent.events.event import KINDS
+
+    for kind in kinds:
+        if kind not in KINDS and not kind.startswith(("turn_", "check_", "round_")):
+            near = get_close_matches(kind, KINDS, n=1, cutoff=0.0)
+            raise click.BadParameter(
+                f"No event is of the kind {kind!r}. Did you mean '{near[0]}'?", context, parameter
+            )
+    return kinds
+
+
 def filter_options(command: Command) -> Command:
     """Which events are meant."""
     for option in (
@@ -38,7 +55,11 @@ def filter_options(command: Command) -> Command:
         click.option("--trace", metavar="ID", help="Of this trace."),
         click.option("--run", metavar="ID", help="Of this run; the start of its id is enough."),
         click.option(
-            "--kind", metavar="KIND", multiple=True, help="Of this kind; may be given several times."
+            "--kind",
+            metavar="KIND",
+            multiple=True,
+            callback=_known_kinds,
+            help="Of this kind; may be given several times.",
         ),
     ):
         command = option(command)
@@ -61,6 +82,7 @@ def show(output: Output, run: str | None, db: str | None, as_json: bool) -> int:
     Exit codes: 0 shown, 2 there is no such run.
     """
     from assent.app.app import open_records
+    from assent.cli.wording import no_events
     from assent.errors import UnknownRun
 
     with open_records(db) as records:
@@ -73,7 +95,10 @@ def show(output: Output, run: str | None, db: str | None, as_json: bool) -> int:
             run = newest[0].run_id
         else:
             run = _run_id(records, run)
-        _print(output, records.events.query(run=run), as_json=as_json, with_runs=False)
+        found = records.events.query(run=run)
+    if not found:
+        raise no_events(run, db)
+    _print(output, found, as_json=as_json, with_runs=False)
     return 0
 
 
@@ -172,11 +197,13 @@ def export(
 
     What is recorded holds no secrets, and neither does this. Exit codes: 0 written, 2 bad input.
     """
-    from assent.app.app import open_records
-    from assent.app.files import write_lines
+    from assent.app.app import database_files, open_records
+    from assent.app.files import check_target, write_lines
     from assent.cli.output import to_json
     from assent.render.text import count
 
+    if target is not None:
+        check_target(target, "-o", database_files(db), instead="events.jsonl")
     with open_records(db) as records:
         run = _run_id(records, run) if run is not None else None
         events = records.events.scan(kind=kind or None, run=run, **filters)
@@ -229,13 +256,19 @@ def verify(output: Output, anchor: str | None, db: str | None, as_json: bool) ->
                 Text("  No head is kept outside this log, so records cut off its end would not be noticed.")
             )
         return 0
-    output.show(
-        Text(f"✗ {count(report.checked, 'record')} checked{dropped}: the log was changed.", style="bold red")
-    )
+    is_whole = not report.more and all(finding.kind == "unanchored" for finding in report.findings)
+    what = "the chain is whole, but its head cannot be checked" if is_whole else "the log was changed"
+    output.show(Text(f"✗ {count(report.checked, 'record')} checked{dropped}: {what}.", style="bold red"))
     for finding in report.findings:
         output.show(Text(f"  {finding.kind}: {clean(finding.message, 1000)}"))
     if report.more:
         output.show(Text(f"  … and {report.more:,} more"))
+    if not is_whole:
+        output.show(
+            Text(
+                "Compare with a backup or an export; keep this file as it is for whoever looks into it.",
+            )
+        )
     return 1
 
 
@@ -257,7 +290,7 @@ def prune(output: Output, before: float, db: str | None, as_json: bool) -> int:
     from assent.app.app import open_records
     from assent.render.text import count
 
-    with open_records(db) as records:
+    with open_records(db, writes=True) as records:
         segment = records.events.prune(before)
     if as_json:
         output.show_json({"dropped": segment.count if segment is not None else 0, "segment": segment})

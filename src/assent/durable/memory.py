@@ -36,7 +36,8 @@ class MemoryJournal:
             raise RunHeld(f"Run '{run_id}' is being worked on. Wait until it has ended.")
         kept.hold += 1
         kept.is_held = True
-        return Taken(record=kept.record, notes=list(kept.notes), journal=MemoryRun(kept))
+        waited = kept.result if kept.result is not None and kept.result.outcome == "waiting" else None
+        return Taken(record=kept.record, notes=list(kept.notes), journal=MemoryRun(kept), waited=waited)
 
     def lose_holders(self) -> None:
         """As if every process that holds a run had died."""

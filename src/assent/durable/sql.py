@@ -158,7 +158,7 @@ class SqlJournal:
         """Hold a run that was broken off; or how it ended, if it has."""
         me = holder(secrets.token_hex(4))
 
-        def work(t: Transaction) -> tuple[int, str, Rows] | str:
+        def work(t: Transaction) -> tuple[int, str, Rows, str | None] | str:
             # The row is locked by changing it: on Postgres a read would let two in.
             t.execute("UPDATE runs SET hold = hold WHERE run_id = ?", (run_id,))
             found = t.execute(
@@ -184,17 +184,18 @@ class SqlJournal:
                 (hold + 1, _encode(me).decode(), now + self._lease_s, run_id),
             )
             notes = t.execute("SELECT number, note FROM journal WHERE run_id = ? ORDER BY number", (run_id,))
-            return hold + 1, record, notes
+            return hold + 1, record, notes, result if status == "waiting" else None
 
         taken = await asyncio.wrap_future(self.database.write(work))
         if isinstance(taken, str):
             return self._read(_decode_result, taken)
-        hold, record, notes = taken
+        hold, record, notes, waited = taken
         number = notes[-1][0] if notes else 0
         return Taken(
             record=self._read(_decode_record, record),
             notes=[self._read(_decode_note, note) for _, note in notes],
             journal=self._hold(_SqlRun(self.database, run_id, hold, number, self._lease_s)),
+            waited=self._read(_decode_result, waited) if waited is not None else None,
         )
 
     def runs(self, *, status: str | None = None, limit: int = 50) -> list[RunSummary]:
@@ -212,6 +213,13 @@ class SqlJournal:
             return [s for s in listed if status is None or s.status == status][:limit]
 
         return self.database.read(work)
+
+    def prune(self, before: float) -> int:
+        """Forget the runs that ended for good before a moment, with what they were asked to do and their
+        results; returns how many. Those that can still be resumed stay. Waits for the disk."""
+        marks = ", ".join("?" * len(RESUMABLE))
+        work = f"DELETE FROM runs WHERE status NOT IN ({marks}) AND ended < ? RETURNING run_id"
+        return len(self.database.write(lambda t: t.execute(work, [*RESUMABLE, before])).result())
 
     def find(self, run_id: str) -> RunSummary:
         """The run whose id is, or begins with, `run_id`.

@@ -55,12 +55,14 @@ class CompensationResult(msgspec.Struct, frozen=True, kw_only=True):
     error: str | None = None
 
 
-class Waiting(msgspec.Struct, frozen=True, kw_only=True):
+class Waiting(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Something a person has to decide."""
 
     kind: Literal["approval", "unknown_outcome"]
     action_id: str
     reason: str
+    needs_output: bool = False
+    """Whether others refer to what the action answered, so that `done` must say what that was."""
 
 
 class ProposalResult(msgspec.Struct, frozen=True, kw_only=True):

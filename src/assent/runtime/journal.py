@@ -14,7 +14,7 @@ Keep true:
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 import msgspec
 
@@ -34,8 +34,8 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What a person says of an effect whose outcome is not known."""
 
     choice: Choice
-    output: JsonValue = None
-    """What the action answered, where it is `done` and others refer to its output."""
+    output: Any | msgspec.UnsetType = msgspec.UNSET
+    """What the action answered, as JSON. Needed where it is `done` and others refer to its output."""
 
 
 class Beginning(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -57,6 +57,8 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     budget: CostBudget | None = None
     must_succeed: bool = False
     beginning: Beginning = Beginning()
+    tools: Sequence[str] = ()
+    """Those that the plan names and the runtime had."""
 
 
 class _Note(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="note"):
@@ -106,6 +108,7 @@ class Replaced(_Note, frozen=True, tag="replaced"):
     asked: int
     proposal: Proposal
     beginning: Beginning
+    tools: Sequence[str] = ()
 
 
 class Aborted(_Note, frozen=True, tag="aborted"):
@@ -165,6 +168,8 @@ class Taken(msgspec.Struct, frozen=True, kw_only=True):
     record: RunRecord
     notes: Sequence[Note]
     journal: RunJournal
+    waited: ProposalResult | None = None
+    """What it was waiting for, if it was."""
 
 
 class Journal(Protocol):

@@ -17,7 +17,6 @@ from assent.ir.json_value import JsonValue
 from assent.ir.proposal import Proposal
 from assent.ir.result import ProposalResult
 from assent.policy.budget import Allowance, CostBudget
-from assent.redaction import Redactor
 from assent.runtime.journal import (
     Beginning,
     Choice,
@@ -33,9 +32,16 @@ from assent.runtime.journal import (
 )
 from assent.runtime.ledger import RunInfo
 from assent.runtime.notes import Notes
-from assent.runtime.resume import beginning_of, decisions, names_in_flight, restore
+from assent.runtime.resume import (
+    beginning_of,
+    check_tools,
+    decisions,
+    names_in_flight,
+    restore,
+    tools_of,
+)
 from assent.runtime.scope import Scope
-from assent.state.store import StateStore
+from assent.runtime.services import Services
 
 
 class Request(NamedTuple):
@@ -50,11 +56,13 @@ class Request(NamedTuple):
 class Keeping:
     """What is kept of one run, if anything is."""
 
-    def __init__(self, store: Journal | None, info: RunInfo, request: Request, state: StateStore) -> None:
+    def __init__(self, store: Journal | None, info: RunInfo, request: Request, services: Services) -> None:
         self._store = store
         self._info = info
         self._request = request
-        self._state = state
+        self._state = services.state
+        self._tools = services.tools
+        self._redactor = services.events.redactor if store is not None else None
         self._journal: RunJournal | None = None
         self.replay = Replay()
         """What is known of the time before the run was taken up again."""
@@ -67,15 +75,17 @@ class Keeping:
         """Go on from an earlier process: what is in flight (names by key), and what was decided of it.
 
         Raises:
-            UsageError: a decision is about nothing that is in flight; nothing has changed then.
+            UsageError: a decision is about nothing that is in flight, or a tool is missing; nothing has
+                changed then.
         """
         record, journal = taken.record, taken.journal
         self._journal = journal
         self.replay = Replay(taken.notes)
         self.beginning = record.beginning
         try:
+            check_tools(record, self.replay, self._tools)
             names = names_in_flight(record, self.replay)
-            decided = decisions(decide, names, record.run_id)
+            decided = decisions(decide, names, record, self.replay)
             for note in decided:
                 journal.note(note)
                 self.replay.fold(note)
@@ -116,6 +126,7 @@ class Keeping:
                     budget=self._request.budget,
                     must_succeed=must_succeed,
                     beginning=self.beginning,
+                    tools=tools_of(proposal, self._tools),
                 )
             )
 
@@ -123,7 +134,8 @@ class Keeping:
         """A replan has brought another plan, the `number`th of the run after being asked so often."""
         if self._journal is not None:
             self.beginning = beginning_of(graph, self._state, self._info.tenant)
-            self._journal.note(Replaced(number, asked, proposal, self.beginning))
+            tools = tools_of(proposal, self._tools)
+            self._journal.note(Replaced(number, asked, proposal, self.beginning, tools))
 
     def notes(self, allowance: Allowance) -> Notes | None:
         """What a plan notes as it goes."""
@@ -133,7 +145,7 @@ class Keeping:
         """Whether something of that plan had ended before the run was broken off."""
         return any(parse_key(key)[0] == number for key in self.replay.ended)
 
-    async def end(self, result: ProposalResult, redactor: Redactor) -> None:
+    async def end(self, result: ProposalResult) -> None:
         """Keep how it ended; and without the secrets that only this process knows, for whoever shows it.
 
         Raises:
@@ -142,7 +154,7 @@ class Keeping:
         """
         if self._journal is not None:
             plain = msgspec.to_builtins(result)
-            redacted = redactor.value(plain)
+            redacted = self._redactor.value(plain) if self._redactor is not None else plain
             shown = None if redacted is plain else msgspec.convert(redacted, ProposalResult)
             await self._journal.end(result, shown)
 

@@ -191,7 +191,13 @@ class Notes:
             self._allowance.actions += 1
             self._allowance.tool_calls += 1
         if decision.choice == "done":
-            x.succeed(i, action, decision.output, x.now(), x.effects(action, {}))
+            x.succeed(
+                i,
+                action,
+                None if decision.output is msgspec.UNSET else decision.output,
+                x.now(),
+                x.effects(action, {}),
+            )
         else:
             failure = AttemptFailed(DECIDED_FAILED, retry=False)
             x.fail(i, action, failure, self._replay.attempts.get(key_of(x.plan, i), 1), tool, x.now())

@@ -7,12 +7,16 @@ Keep true:
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
+
+import msgspec
 
 from assent.errors import UsageError
+from assent.ir.action import ToolCompensation
 from assent.ir.graph import ANY_KEY, Graph
 from assent.ir.json_value import JsonValue, copy_json
 from assent.ir.proposal import Proposal
+from assent.ir.references import find_references
 from assent.ir.result import ProposalResult
 from assent.runtime.journal import (
     CHOICES,
@@ -97,11 +101,48 @@ def names_in_flight(record: RunRecord, replay: Replay) -> dict[str, str]:
     return names
 
 
-def decisions(given: Mapping[str, Decision | Choice], names: Mapping[str, str], run_id: str) -> list[Decided]:
+def tools_of(proposal: Proposal, known: Container[str]) -> list[str]:
+    """The tools that a plan may call, as far as they are known."""
+    named = {a.tool for a in proposal.actions if a.tool is not None}
+    named |= {a.compensation.tool for a in proposal.actions if isinstance(a.compensation, ToolCompensation)}
+    return sorted(name for name in named if name in known)
+
+
+def check_tools(record: RunRecord, replay: Replay, known: Container[str]) -> None:
+    """A run goes on only with the tools that it had: without one it would fail for no fault of its own.
+
+    Raises:
+        UsageError: one is missing.
+    """
+    had = {*record.tools, *(name for plan in replay.plans.values() for name in plan.tools)}
+    missing = sorted(name for name in had if name not in known)
+    if missing:
+        names = ", ".join(f"'{name}'" for name in missing[:5]) + (", ..." if len(missing) > 5 else "")
+        raise UsageError(
+            f"Run '{record.run_id}' began with tools that are not here: {names}. Nothing has changed. "
+            "Resume it where they are; on the command line: --tools FILE.py."
+        )
+
+
+def needs_output(proposal: Proposal, action_id: str) -> bool:
+    """Whether something in the plan refers to what the action answered."""
+    for action in proposal.actions:
+        given: list[JsonValue] = [action.parameters] if action.references else []
+        if isinstance(action.compensation, ToolCompensation):
+            given.append(action.compensation.parameters)
+        if any(r.action_id == action_id for value in given for r in find_references(value)):
+            return True
+    return False
+
+
+def decisions(
+    given: Mapping[str, Decision | Choice], names: Mapping[str, str], record: RunRecord, replay: Replay
+) -> list[Decided]:
     """What is to be noted of a person's decisions.
 
     Raises:
-        UsageError: one is of something that is not in flight, or says nothing that is known.
+        UsageError: one is of something that is not in flight, says nothing that is known, or leaves out an
+            output that others refer to.
     """
     found = []
     for name, said in given.items():
@@ -111,8 +152,19 @@ def decisions(given: Mapping[str, Decision | Choice], names: Mapping[str, str], 
         if name not in names:
             waiting = ", ".join(f"'{n}'" for n in names) or "nothing"
             raise UsageError(
-                f"Run '{run_id}' does not wait for a decision about '{name}'. It waits for {waiting}."
+                f"Run '{record.run_id}' does not wait for a decision about '{name}'. It waits for {waiting}."
             )
-        output = copy_json(decision.output, f"the output of '{name}'")
-        found.append(Decided(names[name], Decision(choice=decision.choice, output=output)))
+        plan, position, is_undo = parse_key(names[name])
+        proposal = proposal_of(record, replay, plan)
+        if decision.output is not msgspec.UNSET:
+            decision = Decision(
+                choice=decision.choice, output=copy_json(decision.output, f"the output of '{name}'")
+            )
+        elif decision.choice == "done" and not is_undo:
+            if needs_output(proposal, proposal.actions[position].id):
+                raise UsageError(
+                    f"Others use what '{name}' answered, so 'done' must say what it was: '{name}=done:JSON'; "
+                    'in programs Decision(choice="done", output=...).'
+                )
+        found.append(Decided(names[name], decision))
     return found

@@ -46,7 +46,7 @@ from assent.runtime.keeping import Keeping, Request
 from assent.runtime.ledger import RunInfo
 from assent.runtime.notes import HoldLost
 from assent.runtime.replan import ReplanCallback, ReplanConfig, ReplanContext
-from assent.runtime.resume import IN_FLIGHT, proposal_of
+from assent.runtime.resume import IN_FLIGHT, needs_output, proposal_of
 from assent.runtime.schedule import Schedule, Scheduler
 from assent.runtime.services import Services
 from assent.runtime.trajectory import Trajectory, TrajectoryOutcome
@@ -93,7 +93,7 @@ class Run:
         self._attempt = 0
         self._execution: Execution | None = None
         self._request = request
-        self._kept = Keeping(settings.journal, info, request, services.state)
+        self._kept = Keeping(settings.journal, info, request, services)
 
     async def execute(self, proposal: Proposal, *, must_succeed: bool = False) -> ProposalResult:
         """Run the proposal, and ask for others while it fails and replans are left.
@@ -118,6 +118,10 @@ class Run:
         record = taken.record
         called, decided = await self._kept.take_up(taken, decide)
         in_flight = self._kept.replay.in_flight
+        if in_flight and not decided and taken.waited is not None:
+            # Somebody only looked: nothing has happened that the log would have to tell.
+            await self._kept.end(taken.waited)
+            return taken.waited
         self.emit(
             "run_resumed",
             record.proposal.id,
@@ -135,7 +139,7 @@ class Run:
         """Have everything on disk. That it cannot be kept how a run ended does not change how it ended."""
         self._services.events.flush()
         try:
-            await self._kept.end(result, self._services.events.redactor)
+            await self._kept.end(result)
         except StorageError as error:
             self._say_not_kept("journal", result.proposal_id, error)
         await self._services.events.settle()
@@ -191,7 +195,15 @@ class Run:
             plan, i, is_undo = parse_key(key)
             if plan == self._attempt and not is_undo:
                 x.wait(i, IN_FLIGHT)
-            self._waiting.append(Waiting(kind="unknown_outcome", action_id=called[key], reason=IN_FLIGHT))
+            owner = proposal_of(record, replay, plan)
+            self._waiting.append(
+                Waiting(
+                    kind="unknown_outcome",
+                    action_id=called[key],
+                    reason=IN_FLIGHT,
+                    needs_output=not is_undo and needs_output(owner, owner.actions[i].id),
+                )
+            )
         for i in range(x.size):
             if x.results[i] is None:
                 x.leave(i)

@@ -395,6 +395,8 @@ class Runtime:
         trace_id: str | None = None,
         elapsed_ms: float = 0.0,
     ) -> Run:
+        if run_id is not None and (type(run_id) is not str or not run_id):
+            raise UsageError(f"run_id is {run_id!r}; name the run with a text, or leave it out.")
         settings = self._settings if replans else self._settings._replace(replan=None)
         return Run(
             self._services,

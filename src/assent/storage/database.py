@@ -25,13 +25,14 @@ T = TypeVar("T")
 class Database:
     """One file or one server, shared by all stores of a process. Safe to use from any thread."""
 
-    def __init__(self, connect: Callable[[bool], Link]) -> None:
+    def __init__(self, connect: Callable[[bool], Link], *, read_only: bool = False) -> None:
         """`connect` makes a link; it is told whether that is for writing."""
         self._connect = connect
-        link = connect(True)
+        self.read_only = read_only
+        link = connect(not read_only)
         self.name = link.name
-        self._writer = Writer(link)
-        self._reader: Link | None = None
+        self._writer = None if read_only else Writer(link)
+        self._reader: Link | None = link if read_only else None
         self._reading = threading.Lock()
         self._pid = os.getpid()
         self._closed = False
@@ -43,6 +44,8 @@ class Database:
         but its statements. Without `durable` a loss of power may undo it; the death of the process may not.
         """
         self._check()
+        if self._writer is None:
+            raise UsageError(f"The database {self.name} was opened for reading only. Open it for writing.")
         return self._writer.submit(work, durable)
 
     def read(self, work: Callable[[Transaction], T]) -> T:
@@ -81,10 +84,12 @@ class Database:
         if self._closed or os.getpid() != self._pid:
             return
         self._closed = True
-        self._writer.close()
         with self._reading:
             if self._reader is not None:
                 self._reader.close()
+        if self._writer is not None:
+            # Last, because only whoever may write can tidy up: SQLite then leaves one file, not three.
+            self._writer.close()
 
     def __enter__(self) -> Database:
         return self

@@ -49,10 +49,11 @@ def user_folder(environment: Mapping[str, str]) -> Path:
     return (Path(home) if home else Path.home()) / ".local" / "share" / "assent"
 
 
-def open_database(url: str, *, create: bool = True) -> Database:
+def open_database(url: str, *, create: bool = True, read_only: bool = False) -> Database:
     """The database behind a URL: `postgresql://...`, `sqlite:///FILE`, or just the path of a file.
 
     With `create` a file that is not there is made, private to its owner, in a private folder.
+    With `read_only` nothing is made or changed, and no right to write is needed.
 
     Raises:
         StorageError: it cannot be opened; says why and what to do.
@@ -61,7 +62,7 @@ def open_database(url: str, *, create: bool = True) -> Database:
     if url.startswith(_POSTGRES):
         from assent.storage.postgres import PostgresLink
 
-        return Database(lambda writes: PostgresLink(url, writes=writes))
+        return Database(lambda writes: PostgresLink(url, writes=writes), read_only=read_only)
     path = sqlite_path(url)
 
     def connect(writes: bool) -> Link:
@@ -69,7 +70,7 @@ def open_database(url: str, *, create: bool = True) -> Database:
 
         return SqliteLink(path, writes=writes, create=create and writes)
 
-    return Database(connect)
+    return Database(connect, read_only=read_only)
 
 
 def sqlite_path(url: str) -> Path:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from assent.errors import StorageNewer
+from assent.errors import StorageNewer, StorageUnavailable
 from assent.storage.database import Database
 from assent.storage.transaction import Transaction
 
@@ -61,4 +61,10 @@ def migrate(database: Database, wanted: Migrations) -> None:
     # Looked at first, so that whoever only reads needs no right to write.
     if database.read(lambda t: t.has_table(_REGISTER) and look(t) == newest):
         return
+    if database.read_only:
+        raise StorageUnavailable(
+            database.name,
+            f"holds no {wanted.part} tables that this version can read",
+            "Nothing has been recorded there yet, or only by an older version: use it for a run first.",
+        )
     database.write(take).result()

@@ -162,13 +162,9 @@ class SqliteLink:
     def _open(self, writes: bool) -> sqlite3.Connection:
         if self._path.is_dir():
             raise StorageUnavailable(self.name, "is a folder", "Name a file in it, such as assent.db.")
-        uri = self._path.absolute().as_uri()
-        connection = self._connection = sqlite3.connect(
-            f"{uri}?mode=rw", uri=True, timeout=self._timeout_s, isolation_level=None, check_same_thread=False
-        )
         if not writes:
-            connection.execute("PRAGMA query_only = 1")
-            return connection
+            return self._open_to_read()
+        connection = self._connect("mode=rw")
         # On one view of it: another process may be making the file ours at this moment.
         connection.execute("BEGIN")
         owner = connection.execute("PRAGMA application_id").fetchone()[0]
@@ -181,6 +177,31 @@ class SqliteLink:
         self._use_wal(connection)
         if owner != _OUR_ID:
             connection.execute(f"PRAGMA application_id = {_OUR_ID}")
+        return connection
+
+    def _connect(self, how: str) -> sqlite3.Connection:
+        self._connection = sqlite3.connect(
+            f"{self._path.absolute().as_uri()}?{how}",
+            uri=True,
+            timeout=self._timeout_s,
+            isolation_level=None,
+            check_same_thread=False,
+        )
+        return self._connection
+
+    def _open_to_read(self) -> sqlite3.Connection:
+        connection = self._connect("mode=ro")
+        try:
+            connection.execute("SELECT 1 FROM sqlite_master").fetchone()
+        except sqlite3.OperationalError as error:
+            name = getattr(error, "sqlite_errorname", "")
+            log = self._path.with_name(f"{self._path.name}-wal")
+            if not name.startswith(("SQLITE_CANTOPEN", "SQLITE_READONLY")) or log.exists():
+                raise
+            # Nobody writes it, and we may not make the files that readers and writers share.
+            connection.close()
+            connection = self._connect("mode=ro&immutable=1")
+            connection.execute("SELECT 1 FROM sqlite_master").fetchone()
         return connection
 
     def _identity(self) -> tuple[int, int] | None:
