@@ -18,6 +18,7 @@ TRIP = Path(__file__).resolve().parent / "trip"
 OUT = Path(__file__).resolve().parent / "out"
 LEDGER = OUT / "ledger.jsonl"
 LOG = OUT / "run.jsonl"
+DATABASE = OUT / "demo.db"
 PICTURE = OUT / "trip.svg"
 BOOKED_AND_CANCELLED = [
     "flight booked F-TP553",
@@ -47,7 +48,7 @@ def assent(*arguments: str, show: bool = True) -> tuple[int, str]:
     done = subprocess.run(
         [sys.executable, "-m", "assent.cli.main", *arguments],
         # Kept with the rest of the demo, not among your own runs.
-        env={**os.environ, "TRIP_LEDGER": str(LEDGER), "ASSENT_DB": str(OUT / "demo.db")},
+        env={**os.environ, "TRIP_LEDGER": str(LEDGER), "ASSENT_DB": str(DATABASE)},
         stdout=None if show else subprocess.PIPE,
         stderr=None if show else subprocess.DEVNULL,
         text=True,
@@ -89,6 +90,7 @@ def main() -> int:
     before = json.loads((TRIP / "state.json").read_text(encoding="utf-8"))
     plan, short = near(TRIP / "plan.json"), near(TRIP / "short-plan.json")
     checks: list[tuple[str, bool]] = []
+    print(f"$ export ASSENT_DB={shlex.quote(near(DATABASE))}", flush=True)
 
     say(
         "A plan is data. Before it runs, Assent says what would be refused: here a policy denies the upgrade."

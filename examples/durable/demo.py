@@ -19,14 +19,21 @@ from tempfile import TemporaryDirectory
 HERE = Path(__file__).resolve().parent
 
 
+def near(path: Path) -> str:
+    """A path as one would type it from here."""
+    relative = os.path.relpath(path)
+    return str(path) if relative.startswith("..") else relative
+
+
 class Shop:
     """The commands that a person would type, and the world that they change."""
 
     def __init__(self, folder: Path) -> None:
         self.world = folder / "world.txt"
+        self.database = folder / "runs.db"
         self._environment = {
             **os.environ,
-            "ASSENT_DB": str(folder / "runs.db"),
+            "ASSENT_DB": str(self.database),
             "XDG_DATA_HOME": str(folder / "share"),
             "DURABLE_WORLD": str(self.world),
         }
@@ -78,6 +85,10 @@ def main() -> int:
     """Show everything, then say whether it was as intended."""
     with TemporaryDirectory() as folder:
         shop = Shop(Path(folder))
+        print(
+            f"$ export ASSENT_DB={shlex.quote(near(shop.database))}  # Removed when this demo ends.",
+            flush=True,
+        )
         say("An order is run, and its process killed right before the card is charged.")
         checks = shop.order("order-1", "before")
 

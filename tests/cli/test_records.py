@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from assent import EventLog, Runtime, SqlEvents, SqlJournal
 from assent.app.app import App, open_app
 from assent.durable.memory import MemoryJournal
 from assent.runtime.sync import run_sync
@@ -115,13 +116,61 @@ def test_an_id_that_cannot_be_shown_is_refused_before_anything_runs(
 ) -> None:
     done = quick("run", plan(MARK), "--tools", tools, "--db", "my.db", "--run-id", run_id)
 
-    if run_id:
-        assert done.code == 2
-        assert "cannot be the id of a run" in done.err
-        assert not (tmp_path / "trace").exists()
-    else:
-        assert done.code == 0, "an empty one is none"
+    assert done.code == 2
+    assert ("cannot be the id of a run" if run_id else "'--run-id': it is empty") in done.err
+    assert not (tmp_path / "trace").exists()
     assert "\x1b" not in done.out + done.err
+
+
+@pytest.mark.parametrize(
+    ("db", "words"),
+    [
+        ("", "'--db': it is empty"),
+        ("none", "'none' keeps nothing, so there is nothing to look at; name a database."),
+    ],
+)
+def test_nothing_can_be_looked_for_nowhere(quick: Assent, db: str, words: str) -> None:
+    for command in (("runs",), ("log", "query"), ("explain", "x"), ("resume", "x")):
+        done = quick(*command, "--db", db)
+
+        assert (done.code, done.out) == (2, "")
+        assert words in done.err
+    if db:
+        assert words in quick("runs", ASSENT_DB=db).err
+
+
+def test_a_database_of_a_program_that_keeps_only_one_of_the_two_is_looked_at(
+    quick: Assent, tmp_path: Path
+) -> None:
+    plan = {"actions": [{"id": "w", "type": "state_write", "parameters": {"key": "k"}}]}
+    with open_database(str(tmp_path / "events.db")) as database:
+        Runtime(events=EventLog(sinks=[SqlEvents(database)])).execute_sync(plan, run_id="r1")
+    with open_database(str(tmp_path / "runs.db")) as database:
+        Runtime(journal=SqlJournal(database)).execute_sync(plan, run_id="r2")
+
+    assert "It succeeded" in quick("explain", "r1", "--db", "events.db").out
+    assert "action_succeeded" in quick("log", "query", "--run", "r1", "--db", "events.db", "--json").out
+    assert "✓ succeeded" in quick("runs", "show", "r2", "--db", "runs.db").out
+
+
+def test_what_is_written_is_not_written_over_the_database(
+    quick: Assent, kept: Path, plan: Plan, tools: Path, tmp_path: Path
+) -> None:
+    before = kept.read_bytes()
+    (tmp_path / "link").symlink_to(kept)
+    for arguments in (
+        ("log", "export", "-o", "link", "--db", kept),
+        ("log", "export", "-o", f"{kept}-wal", "--db", f"sqlite://{kept}"),
+        ("run", plan(MARK), "--tools", tools, "--svg", kept, "--db", "kept.db"),
+        ("run", plan(MARK), "--tools", tools, "--log", "new.db", "--db", "new.db"),
+    ):
+        done = quick(*arguments)
+
+        assert done.code == 2
+        assert "would write over the database" in done.err
+    assert kept.read_bytes() == before
+    assert not (tmp_path / "trace").exists()
+    assert not (tmp_path / "new.db").exists()
 
 
 def test_a_run_can_be_kept_nowhere(quick: Assent, plan: Plan, tools: Path, tmp_path: Path) -> None:
@@ -249,8 +298,9 @@ def test_a_run_is_shown(quick: Assent, kept: Path, interrupted: Path) -> None:
     assert "it is broken" in plain.out
     assert (data["status"], data["result"]["outcome"], data["holder"]) == ("succeeded", "succeeded", None)
     assert [r["action_id"] for r in data["result"]["results"]] == ["a", "w"]
-    assert "interrupted" in broken.out
-    assert "assent resume night-7" in broken.out
+    assert "? interrupted  run night-7" in broken.out
+    assert "running" not in broken.out
+    assert f"To go on where it stood:\n  assent resume night-7 --db {interrupted}\n" in broken.out
     assert (unknown.code, several.code) == (2, 2)
     assert "There is no run 'green'" in unknown.err
     assert "Several runs begin with 'red': 'red-2', 'red-1'" in several.err
@@ -392,6 +442,33 @@ def test_old_records_are_dropped_on_purpose(quick: Assent, kept: Path) -> None:
     assert missing.code == 2
 
 
+def test_old_runs_are_dropped_and_those_that_can_be_resumed_stay(quick: Assent, kept: Path) -> None:
+    nothing = quick("runs", "prune", "--before", "1d", "--db", kept)
+    some = quick("runs", "prune", "--before", "2100-01-01", "--db", kept, "--json")
+    left = quick("runs", "--db", kept, "--json")
+
+    assert (nothing.code, nothing.out) == (0, "No run ended before that.\n")
+    assert some.json == {"dropped": 2}
+    assert [run["run_id"] for run in left.json["runs"]] == ["blue"], "it was canceled, so it can be resumed"
+
+
+def test_a_log_whose_anchor_is_gone_is_not_called_changed(quick: Assent, kept: Path, tmp_path: Path) -> None:
+    done = quick("log", "verify", "--db", kept, "--anchor", tmp_path / "elsewhere")
+
+    assert done.code == 1
+    assert "records checked: the chain is whole, but its head cannot be checked." in done.out
+    assert "Compare with a backup" not in done.out
+
+
+def test_a_kind_that_no_event_has_is_a_slip_of_the_pen(quick: Assent, kept: Path) -> None:
+    for command in ("query", "tail", "export"):
+        done = quick("log", command, "--kind", "action_failde", "--db", kept)
+
+        assert done.code == 2
+        assert "Did you mean 'action_failed'?" in done.err
+    assert quick("log", "query", "--kind", "turn_began", "--db", kept).code == 0
+
+
 def test_costs_are_added_up_by_source(quick: Assent, kept: Path) -> None:
     plain = quick("log", "costs", "--db", kept)
     data = quick("log", "costs", "--db", kept, "--json").json
@@ -414,8 +491,20 @@ def test_a_run_is_told_by_its_id(quick: Assent, kept: Path, interrupted: Path) -
     assert prefix.json["run_id"] == "blue"
     assert (unknown.code, several.code) == (2, 2)
     assert "There is no run 'green'" in unknown.err
-    assert "Nor is there a file of that name" in unknown.err
+    assert unknown.err.startswith("Error: No file is called 'green'. There is no run 'green' in ")
+    assert unknown.err.endswith(". See: assent runs\n")
     assert "Several runs begin with 'red'" in several.err
+
+
+def test_a_run_without_events_is_not_told_as_one_in_which_nothing_happened(
+    quick: Assent, interrupted: Path
+) -> None:
+    for command in (("explain",), ("log", "show")):
+        done = quick(*command, "night", "--db", interrupted)
+
+        assert (done.code, done.out) == (2, "")
+        assert "Run 'night-7' is kept, but none of its events are" in done.err
+        assert f"See: assent runs show night-7 --db {interrupted}\n" in done.err
 
 
 # resume
@@ -435,7 +524,8 @@ def test_a_run_waits_for_a_decision_and_then_goes_on(
     too_late = _resume(quick, interrupted, "--decide", "m=retry")
 
     assert waits.code == 4
-    assert "assent resume night-7 --decide m=done" in waits.out
+    assert f"assent resume night-7 --db {interrupted} --decide m=CHOICE" in waits.out
+    assert f"story: assent explain night-7 --db {interrupted}\n" in waits.out
     assert again.code == 4
     assert [w["action_id"] for w in again.json["waiting"]] == ["m"]
     assert decided.code == 0
@@ -470,6 +560,9 @@ def test_a_decision_that_means_nothing_changes_nothing(quick: Assent, interrupte
         assert "Traceback" not in done.err
         if said == "x=done":
             assert "does not wait for a decision about 'x'. It waits for 'm'." in done.err
+    twice = _resume(quick, interrupted, "--decide", "m=done", "--decide", "m=done", "--decide", "m=retry")
+    assert twice.code == 2
+    assert "two things about 'm'" in twice.err
     with open_database(str(interrupted)) as database:
         rows = database.read(lambda t: t.execute("SELECT count(*) FROM journal"))
     assert rows == [(1,)]
@@ -529,11 +622,12 @@ def test_ctrl_c_leaves_a_run_that_can_be_resumed(
     while not (tmp_path / "trace").exists():
         time.sleep(0.01)
     process.send_signal(signal.SIGINT)
-    process.communicate(timeout=30)
+    out, _ = process.communicate(timeout=30)
     tools.write_text(tools.read_text().replace("asyncio.sleep(seconds)", "asyncio.sleep(0)"))
 
     done = quick("resume", "r", "--db", "my.db", "--json")
 
     assert process.returncode == 130
+    assert b"\n  go on: assent resume r --db my.db\n" in out
     assert done.code == 0, done.err
     assert (tmp_path / "trace").read_text() == "marked\n"

@@ -43,6 +43,7 @@ def test_the_demo_shows_everything_and_finds_it_as_intended(tmp_path: Path) -> N
         "book_flight was taken back with cancel_flight",
         '"kind": "state_rollback"',
         "examples/out/trip.svg",
+        "$ export ASSENT_DB=examples/out/demo.db\n",
     ):
         assert words in done.stdout, words
     assert (folder / "out" / "trip.svg").read_text(encoding="utf-8").startswith("<svg")
@@ -139,6 +140,7 @@ def test_the_durable_demo_is_killed_and_charges_the_card_once(tmp_path: Path) ->
     assert done.returncode == 0, done.stdout + done.stderr
     assert "✗ " not in done.stdout
     assert done.stdout.count("\nKilled\n") == 2
+    assert done.stdout.startswith("$ export ASSENT_DB=/")
     assert "Looking outside: no charge. So it is to retry." in done.stdout
     assert "Looking outside: charged 240 (order-2-0-1). So it is done." in done.stdout
     assert "records checked: nothing was changed." in done.stdout

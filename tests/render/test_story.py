@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from assent.events.event import Event
+from assent.render.advice import advise
 from assent.render.history import History, split_runs
 from assent.render.story import tell, together
 
@@ -167,6 +168,24 @@ def test_unknown_outcomes_and_failed_compensations_come_first(make_events: MakeE
     assert "taking it back with cancel failed: line is dead" in story
     assert "a thread goes on" in story
     assert "Settle 'send'" not in story, "said once is enough"
+
+
+def test_what_waits_is_asked_about_and_not_decided_beforehand(make_events: MakeEvents) -> None:
+    def waits(*names: str) -> History:
+        waiting = [{"kind": "unknown_outcome", "action_id": n, "reason": "?"} for n in names]
+        waiting[0]["needs_output"] = True  # type: ignore[assignment]
+        unknown = [("action_unknown", name, {"error": "?"}) for name in names]
+        ended = ("proposal_ended", None, {"outcome": "waiting", "waiting": waiting})
+        return History.of(make_events(*unknown, ended))
+
+    _, one, used, *_ = advise(waits("pay"), db="my runs.db")
+    _, many, *_ = advise(waits("pay", "send"), db="postgresql://me:hush@host/db")
+
+    assert one.sentence.startswith("Then say of it what became of it: done (it took effect), retry ")
+    assert one.command == "assent resume run1 --db 'my runs.db' --decide pay=CHOICE"
+    assert used.sentence == ("Others use what 'pay' answered: say done:JSON, such as 'pay=done:{\"id\": 5}'.")
+    assert many.sentence.startswith("Then say of each what became of it")
+    assert many.command == "assent resume run1 --db URL --decide pay=CHOICE --decide send=CHOICE"
 
 
 def test_a_cached_and_a_deduplicated_answer_are_told_apart(make_events: MakeEvents) -> None:

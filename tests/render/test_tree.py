@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from io import StringIO
 
 import msgspec
@@ -12,8 +13,11 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from assent.events.event import Event
+from assent.render.advice import advise
 from assent.render.history import History, Step, Undoing
 from assent.render.tree import draw_tree, fit
+
+MakeEvents = Callable[..., list[Event]]
 
 LAYERS = [["look", "extra"], ["book", "mail", "after"], ["pay"]]
 
@@ -98,6 +102,33 @@ def test_a_step_that_is_about_to_be_retried_says_when_and_why(aborted: list[Even
     text = "\n".join(_drawn(History.of(aborted[:5]), LAYERS))
 
     assert "↻ look   find    retrying              attempt 2 after 100 ms: busy" in text
+
+
+def test_an_interrupted_run_does_not_look_as_if_it_ran(aborted: list[Event]) -> None:
+    history = History.of(aborted[:9])
+    history.break_off()
+
+    lines = _drawn(history, LAYERS)
+
+    assert lines[0].startswith("? interrupted  p1  1 of 6 actions, 3 layers")
+    assert "? book   book    in flight" in "\n".join(lines)
+    assert [a.sentence for a in advise(history)] == ["Its process is gone. To go on where it stood:"]
+
+
+def test_the_time_in_which_nobody_was_at_work_counts_for_no_step(make_events: MakeEvents) -> None:
+    events = make_events(
+        ("proposal_received", None, {}),
+        ("action_executing", "a", {"attempt": 1}),
+        ("run_resumed", None, {"completed": 0}),
+        ("action_executing", "a", {"attempt": 1}),
+        ("action_succeeded", "a", {}),
+    )
+    late = [msgspec.structs.replace(e, time=e.time + 3600 * (e.seq > 2)) for e in events]
+
+    [part] = History.of(late).parts.values()
+
+    assert part.steps["a"].duration_ms == pytest.approx(100)
+    assert part.steps["a"].began_at == 4
 
 
 def test_trouble_is_shown_before_success_where_not_everything_fits() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -32,7 +33,10 @@ NOWHERE = "none"
 
 
 class Records:
-    """What is kept of runs: their events, and what it takes to resume them."""
+    """What is kept of runs: their events, and what it takes to resume them.
+
+    A program may keep only one of the two, so each is opened when it is asked for.
+    """
 
     def __init__(
         self,
@@ -41,17 +45,45 @@ class Records:
         anchor: Path,
         redactor: Redactor | None = None,
     ) -> None:
-        from assent.durable.sql import SqlJournal
+        self.database = database
+        self._context = context
+        self._anchor = anchor
+        self._redactor = redactor
+
+    @cached_property
+    def events(self) -> SqlEvents:
+        """What happened."""
         from assent.events.anchor import Anchor
         from assent.events.sql import SqlEvents
 
-        self.database = database
-        self.events: SqlEvents = SqlEvents(database, anchor=Anchor(anchor))
-        self.journal: SqlJournal = SqlJournal(database, context=context, redactor=redactor)
+        return SqlEvents(self.database, anchor=Anchor(self._anchor))
+
+    @cached_property
+    def journal(self) -> SqlJournal:
+        """The runs, and what it takes to resume them."""
+        from assent.durable.sql import SqlJournal
+
+        return SqlJournal(self.database, context=self._context, redactor=self._redactor)
+
+    def run_id(self, given: str) -> str:
+        """The whole id of a run; one that only the log knows must be given whole.
+
+        Raises:
+            UnknownRun: there is none, or several begin so.
+        """
+        from assent.errors import StorageUnavailable, UnknownRun
+
+        try:
+            return self.journal.find(given).run_id
+        except (UnknownRun, StorageUnavailable):
+            if self.events.query(run=given, limit=1):
+                return given
+            raise
 
     def close(self) -> None:
         """Finish what is being written, and let go."""
-        self.journal.close()
+        if "journal" in self.__dict__:
+            self.journal.close()
         self.database.close()
 
 
@@ -69,9 +101,9 @@ def database_files(named: str | None) -> dict[str, str | None]:
     url = database_url(named)
     if url == NOWHERE or url.startswith(("postgres://", "postgresql://")):
         return {}
-    path = sqlite_path(url).resolve()
+    path = os.path.realpath(sqlite_path(url))  # SQLite keeps its other files beside that one.
     return {
-        "the database": str(path),
+        "the database": path,
         **{f"the database's {end}": f"{path}{end}" for end in ("-wal", "-shm")},
     }
 

@@ -34,6 +34,8 @@ class Told(NamedTuple):
     has_tools: bool
     log: str | None = None
     svg: str | None = None
+    db: str | None = None
+    """As the person named it."""
 
 
 def carry_out(output: Output, app: App, proposal: Proposal, start: Start, told: Told) -> int:
@@ -79,7 +81,7 @@ def carry_out(output: Output, app: App, proposal: Proposal, start: Start, told: 
     width = output.result_console().width
     output.show(draw_tree(history, layers, title=told.title, max_lines=_LINES, width=width))
     is_kept = app.records is not None
-    output.show(*_summary(result, plan, history, log=told.log, svg=svg, is_kept=is_kept))
+    output.show(*_summary(result, plan, history, told=told._replace(svg=svg), is_kept=is_kept))
     return code
 
 
@@ -150,8 +152,7 @@ def _summary(
     proposal: Proposal,
     history: History,
     *,
-    log: str | None,
-    svg: str | None,
+    told: Told,
     is_kept: bool,
 ) -> Iterator[Text]:
     """What a person wants to know after the tree: how it ended, what it cost, what is left to do."""
@@ -159,7 +160,7 @@ def _summary(
 
     from rich.text import Text
 
-    from assent.render.advice import advise
+    from assent.render.advice import advise, db_words
     from assent.render.history import why
     from assent.render.marks import outcome_mark
     from assent.render.text import clean, count, duration, value
@@ -189,17 +190,20 @@ def _summary(
         yield Text(f"  state: {count(len(changes) - 20, 'more key')} changed")
     if result.outcome == "aborted":
         yield Text("  state: as it was before the run")
-    for advice in advise(history):
+    for advice in advise(history, db=told.db):
         if advice.is_urgent:
             yield Text(f"  now: {advice.sentence}", style="bold yellow")
             if advice.command:
                 yield Text(f"       {advice.command}")
-    if svg is not None:
-        yield Text(f"  picture: {clean(svg)}")
+    if told.svg is not None:
+        yield Text(f"  picture: {clean(told.svg)}")
     if is_kept:
-        yield Text(f"  story: assent explain {clean(shlex.quote(result.run_id))}")
-    elif log is not None:
-        yield Text(f"  story: assent explain {clean(shlex.quote(log))}")
+        named = f"{clean(shlex.quote(result.run_id))}{db_words(told.db)}"
+        if result.outcome == "canceled":
+            yield Text(f"  go on: assent resume {named}")
+        yield Text(f"  story: assent explain {named}")
+    elif told.log is not None:
+        yield Text(f"  story: assent explain {clean(shlex.quote(told.log))}")
     elif not result.succeeded:
         yield Text("  story: run it with --log FILE.jsonl, then: assent explain FILE.jsonl")
 

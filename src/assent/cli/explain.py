@@ -46,26 +46,28 @@ def explain(output: Output, run: str, run_id: str | None, db: str | None, as_jso
         file = ""
     history = History.of(chosen)
     if as_json:
-        output.show_json(_as_data(history, file, runs or [history.run_id or ""], damaged))
+        output.show_json(_as_data(history, file, db, runs or [history.run_id or ""], damaged))
     else:
         from assent.render.story import tell_history
 
-        output.show(*tell_history(history, log=file))
+        output.show(*tell_history(history, log=file, db=db))
     return 0
 
 
 def _from_store(run: str, db: str | None) -> list[Event]:
     from assent.app.app import open_records
+    from assent.cli.wording import no_events
     from assent.errors import UnknownRun
 
     with open_records(db) as records:
         try:
-            name = records.journal.find(run).run_id
+            name = records.run_id(run)
         except UnknownRun as error:
-            name = run
-            if not records.events.query(run=run, limit=1):
-                raise UnknownRun(f"{error} Nor is there a file of that name.") from None
-        return records.events.query(run=name)
+            raise UnknownRun(f"No file is called '{run}'. {error}") from None
+        found = records.events.query(run=name)
+    if not found:
+        raise no_events(name, db)
+    return found
 
 
 def _from_file(
@@ -108,7 +110,9 @@ def _choose(runs: Sequence[str], wanted: str | None) -> str | None:
     return near[0] if len(near) == 1 else None
 
 
-def _as_data(history: History, file: str, runs: Sequence[str], damaged: Sequence[int]) -> dict[str, Any]:
+def _as_data(
+    history: History, file: str, db: str | None, runs: Sequence[str], damaged: Sequence[int]
+) -> dict[str, Any]:
     """The same story for programs: every step as the log tells it, and the sentences."""
     from dataclasses import asdict
 
@@ -128,8 +132,8 @@ def _as_data(history: History, file: str, runs: Sequence[str], damaged: Sequence
             }
             for part in history.parts.values()
         ],
-        "story": [line.plain for line in tell_history(history, log=file)],
-        "next": [advice._asdict() for advice in advise(history, file)],
+        "story": [line.plain for line in tell_history(history, log=file, db=db)],
+        "next": [advice._asdict() for advice in advise(history, file, db)],
         "runs": list(runs),
         "damaged_lines": list(damaged),
     }

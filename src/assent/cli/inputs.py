@@ -14,9 +14,19 @@ plan_argument = click.argument("plan", metavar="PLAN")
 json_option = click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON object.")
 
 run_argument = click.argument("run", metavar="RUN")
+
+
+def not_empty(context: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
+    """Refuse a name that is given and empty: it is a variable that was not set, and no wish for a default."""
+    if value is not None and not value.strip():
+        raise click.BadParameter("it is empty. Name one, or leave the option out.", context, parameter)
+    return value
+
+
 db_option = click.option(
     "--db",
     metavar="URL",
+    callback=not_empty,
     help="Where runs and events are kept: a file, or postgresql://HOST/NAME (`assent run` also knows 'none')."
     " Default: ASSENT_DB, or the .assent folder of the project, or your data folder.",
 )

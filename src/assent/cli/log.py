@@ -94,7 +94,7 @@ def show(output: Output, run: str | None, db: str | None, as_json: bool) -> int:
                 )
             run = newest[0].run_id
         else:
-            run = _run_id(records, run)
+            run = records.run_id(run)
         found = records.events.query(run=run)
     if not found:
         raise no_events(run, db)
@@ -127,7 +127,7 @@ def query(
     from assent.app.app import open_records
 
     with open_records(db) as records:
-        run = _run_id(records, run) if run is not None else None
+        run = records.run_id(run) if run is not None else None
         found = records.events.query(kind=kind or None, run=run, limit=limit, newest=True, **filters)
     _print(output, reversed(found), as_json=as_json, with_runs=run is None)
     if len(found) == limit:
@@ -164,7 +164,7 @@ def tail(
     from assent.app.app import open_records
 
     with open_records(db) as records:
-        run = _run_id(records, run) if run is not None else None
+        run = records.run_id(run) if run is not None else None
         position = records.events.last_position()
         wanted = {"kind": kind or None, "run": run, **filters}
         found = records.events.query(limit=lines, newest=True, **wanted) if lines else []
@@ -205,7 +205,7 @@ def export(
     if target is not None:
         check_target(target, "-o", database_files(db), instead="events.jsonl")
     with open_records(db) as records:
-        run = _run_id(records, run) if run is not None else None
+        run = records.run_id(run) if run is not None else None
         events = records.events.scan(kind=kind or None, run=run, **filters)
         lines = (to_json(event) + "\n" for event in events)
         if target is None:
@@ -329,19 +329,6 @@ def costs(output: Output, db: str | None, as_json: bool) -> int:
         ]
         output.show(Text(f"{clean(name, 40):24}  {', '.join(facts)}"))
     return 0
-
-
-def _run_id(records: Any, given: str) -> str:
-    """The whole id of a run; one that only the log knows must be given whole."""
-    from assent.errors import UnknownRun
-
-    try:
-        found: str = records.journal.find(given).run_id
-    except UnknownRun:
-        if records.events.query(run=given, limit=1):
-            return given
-        raise
-    return found
 
 
 def _print(

@@ -49,14 +49,14 @@ def resume(
     --decide. A run that has ended is shown again.
 
     Exit codes: 0 succeeded, 1 did not succeed, 2 bad input, or another process is at work on it, 3 refused,
-    4 waiting for a decision.
+    4 waiting for a decision, 130 after Ctrl-C.
     """
     output.claim()
     from assent.app.app import digest_of, open_app, open_records
     from assent.cli.execution import Told, carry_out
     from assent.runtime.resume import state_after
 
-    decisions = dict(_decision(text) for text in decide)
+    decisions = _decisions(decide)
     with open_records(db) as records:
         summary = records.journal.find(run)
         record = records.journal.record(summary.run_id)
@@ -80,12 +80,22 @@ def resume(
                 app.runtime.state.replace_all(state_after(record, result))
             return result
 
-        told = Told(f"run {summary.run_id}", as_json, has_tools=tools is not None)
+        told = Told(f"run {summary.run_id}", as_json, has_tools=tools is not None, db=db)
         return carry_out(output, app, record.proposal, start, told)
 
 
 def _text(value: JsonValue) -> str | None:
     return value if isinstance(value, str) else None
+
+
+def _decisions(given: Sequence[str]) -> dict[str, Decision]:
+    from assent.errors import UsageError
+
+    decisions: dict[str, Decision] = {}
+    for name, decision in map(_decision, given):
+        if decisions.setdefault(name, decision) != decision:
+            raise UsageError(f"--decide says two things about '{name}'. Say one; nothing was decided.")
+    return decisions
 
 
 def _decision(text: str) -> tuple[str, Decision]:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Literal
 
 import click
 
-from assent.cli.inputs import db_option, json_option, plan_argument, runtime_options
+from assent.cli.inputs import db_option, json_option, not_empty, plan_argument, runtime_options
 from assent.cli.output import Output
 
 if TYPE_CHECKING:
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 @click.option(
     "--run-id",
     metavar="ID",
+    callback=not_empty,
     help="What to call the run, for `assent resume`. Default: one is made up and shown.",
 )
 @db_option
@@ -51,16 +52,18 @@ def run(
 
     The run is kept in a database: if this process dies, `assent resume ID` goes on where it stood.
 
-    Exit codes: 0 succeeded, 1 ran and did not succeed, 2 bad input, 3 refused, 4 waiting for a person.
+    Exit codes: 0 succeeded, 1 ran and did not succeed, 2 bad input, 3 refused, 4 waiting for a person,
+    130 after Ctrl-C.
     """
     output.claim()
-    from assent.app.app import open_app
+    from assent.app.app import database_files, open_app
     from assent.app.files import check_log, check_target, check_writable, load_plan
     from assent.cli.execution import Told, carry_out
     from assent.ir.proposal import new_id
 
     proposal = load_plan(plan)
     inputs = {"the plan": plan, "the state": state, "the tools": tools, "the policies": policies}
+    inputs |= database_files(db)
     if log is not None:
         check_target(log, "--log", inputs, instead="run.jsonl")
         check_log(log)
@@ -77,5 +80,5 @@ def run(
         def start(cancel: Cancel) -> Awaitable[ProposalResult]:
             return app.runtime.execute(proposal, cancel=cancel, run_id=name)
 
-        told = Told(title, as_json, has_tools=tools is not None, log=log, svg=svg)
+        told = Told(title, as_json, has_tools=tools is not None, log=log, svg=svg, db=db)
         return carry_out(output, app, proposal, start, told)

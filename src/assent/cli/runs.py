@@ -1,4 +1,4 @@
-"""`assent runs`: which runs there were, how each stands, what to do about it."""
+"""`assent runs`: which runs there were, how each stands, what to do about it; old ones dropped."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from assent.cli.inputs import Subject, db_option, json_option, run_argument
+from assent.cli.inputs import Moment, Subject, db_option, json_option, run_argument
 from assent.cli.output import Output
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ _STATES = (
 )
 
 
-@click.group(cls=Subject, short_help="List runs, and show one.")
+@click.group(cls=Subject, short_help="List runs, show one, drop old ones.")
 def runs() -> None:
     """Which runs there were. Without a command: the newest of them."""
 
@@ -86,9 +86,12 @@ def show(output: Output, run: str, db: str | None, as_json: bool) -> int:
 
     Exit codes: 0 shown, 2 there is no such run.
     """
+    from contextlib import suppress
+
     from rich.text import Text
 
     from assent.app.app import open_records
+    from assent.errors import StorageUnavailable
     from assent.ir.graph import Graph
     from assent.render.advice import advise
     from assent.render.history import History
@@ -103,13 +106,16 @@ def show(output: Output, run: str, db: str | None, as_json: bool) -> int:
         history = History()
         history.run_id = summary.run_id  # Also where no event is left that says so.
         history.plan(proposal)
-        for event in records.events.scan(run=summary.run_id):
-            history.take(event)
+        with suppress(StorageUnavailable):  # A program may keep runs and no events.
+            for event in records.events.scan(run=summary.run_id):
+                history.take(event)
     if result is not None and history.last is not None and summary.status not in ("running", "interrupted"):
         history.settle(result)
+    if summary.status == "interrupted":
+        history.break_off()
     if as_json:
         output.show_json(
-            {**_as_data(summary), "result": result, "next": [a._asdict() for a in advise(history)]}
+            {**_as_data(summary), "result": result, "next": [a._asdict() for a in advise(history, db=db)]}
         )
         return 0
     graph = Graph(proposal.actions)
@@ -121,10 +127,41 @@ def show(output: Output, run: str, db: str | None, as_json: bool) -> int:
     output.show(Text.assemble((f"{look.sign} {look.word}", look.style), f"  {', '.join(facts)}"))
     width = output.result_console().width
     output.show(draw_tree(history, layers, title=title, max_lines=150, width=width))
-    for advice in advise(history):
+    for advice in advise(history, db=db):
         output.show(Text(advice.sentence))
         if advice.command:
             output.show(Text(f"  {advice.command}"))
+    return 0
+
+
+@runs.command(short_help="Drop old runs that have ended.")
+@click.option(
+    "--before",
+    type=Moment(),
+    metavar="WHEN",
+    required=True,
+    help="Ended before: a date, or 90d for 90 days ago.",
+)
+@db_option
+@json_option
+@click.pass_obj
+def prune(output: Output, before: float, db: str | None, as_json: bool) -> int:
+    """Drop runs that ended for good before WHEN, with their plans and results. Runs that can be resumed stay;
+    so do events, which `assent log prune` drops.
+
+    Exit codes: 0 done, also if there was nothing to drop, 2 bad input.
+    """
+    from rich.text import Text
+
+    from assent.app.app import open_records
+    from assent.render.text import count
+
+    with open_records(db, writes=True) as records:
+        dropped = records.journal.prune(before)
+    if as_json:
+        output.show_json({"dropped": dropped})
+    else:
+        output.show(Text(f"{count(dropped, 'run')} dropped." if dropped else "No run ended before that."))
     return 0
 
 
@@ -133,8 +170,6 @@ def _look(status: str) -> Any:
 
     if status == "running":
         return MARKS["executing"]
-    if status == "interrupted":
-        return MARKS["unknown"]._replace(word="interrupted")
     return outcome_mark(status)
 
 

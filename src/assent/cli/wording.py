@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from assent.errors import InputError
     from assent.ir.result import ProposalResult
     from assent.verify.report import Report
 
@@ -41,4 +42,15 @@ def say_no_tools_in_result(result: ProposalResult) -> ProposalResult:
             found if found.error is None else replace(found, error=say_no_tools(found.error))
             for found in result.results
         ],
+    )
+
+
+def no_events(run: str, db: str | None) -> InputError:
+    """What is said of a run that is kept, and of which nothing can be told."""
+    from assent.errors import InputError
+    from assent.render.advice import db_words, name_words
+
+    return InputError(
+        f"Run '{run}' is kept, but none of its events are: they were pruned, or its process died before the "
+        f"first was on disk. See: assent runs show {name_words(run)}{db_words(db)}"
     )

@@ -48,10 +48,9 @@ def holder(token: str) -> Holder:
 def is_dead(other: Holder) -> bool:
     """Whether that process is surely gone. False where it cannot be known from here."""
     here = holder("")
-    if other.host != here.host or not other.boot:
+    if other.host != here.host or not other.boot or other.boot != here.boot:
+        # Another start of the machine may be another machine of the same name. Its hold will run out.
         return False
-    if other.boot != here.boot:
-        return True
     return other.space == here.space and _started(other.pid) != other.started
 
 

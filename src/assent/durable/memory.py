@@ -70,6 +70,9 @@ class MemoryRun:
         else:
             self._lost = True
 
+    def flush(self) -> None:
+        """Nothing is held back here."""
+
     async def settle(self) -> None:
         """Say so if somebody else has the run now."""
         if self._lost or self._kept.hold != self._hold:

@@ -17,6 +17,7 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
+from functools import partial
 from typing import Any, TypeVar
 from weakref import WeakSet
 
@@ -30,7 +31,7 @@ from assent.redaction import Redactor
 from assent.runtime.journal import Note, RunRecord, Taken
 from assent.storage.database import Database
 from assent.storage.migrate import Migrations, migrate
-from assent.storage.transaction import Rows, Transaction, Value, searchable
+from assent.storage.transaction import Transaction, Value, searchable
 
 T = TypeVar("T")
 
@@ -117,6 +118,7 @@ class SqlJournal:
         self._redactor = redactor if redactor is not None else Redactor()
         self._lease_s = lease_s
         self._held: WeakSet[_SqlRun] = WeakSet()
+        self._holding = threading.Lock()
         self._renewing: threading.Thread | None = None
         self._closed = threading.Event()
 
@@ -137,7 +139,7 @@ class SqlJournal:
             _encode(record).decode(),
         ]
 
-        def work(t: Transaction) -> None:
+        def work(t: Transaction) -> _SqlRun:
             now = t.now()
             kept = t.execute(
                 "INSERT INTO runs (run_id, proposal_id, source, tenant, actions, status, holder, context,"
@@ -150,15 +152,15 @@ class SqlJournal:
                     f"There is a run '{record.run_id}' already. Go on with it "
                     f"(assent resume {record.run_id}), or choose another id."
                 )
+            return _SqlRun(self.database, record.run_id, 1, 0, self._lease_s)
 
-        await asyncio.wrap_future(self.database.write(work))
-        return self._hold(_SqlRun(self.database, record.run_id, 1, 0, self._lease_s))
+        return self._hold(await _or_let_go(self.database.write(work)))
 
     async def take(self, run_id: str) -> Taken | ProposalResult:
         """Hold a run that was broken off; or how it ended, if it has."""
         me = holder(secrets.token_hex(4))
 
-        def work(t: Transaction) -> tuple[int, str, Rows, str | None] | str:
+        def work(t: Transaction) -> Taken | str:
             # The row is locked by changing it: on Postgres a read would let two in.
             t.execute("UPDATE runs SET hold = hold WHERE run_id = ?", (run_id,))
             found = t.execute(
@@ -172,31 +174,33 @@ class SqlJournal:
                 assert isinstance(result, str)
                 return result
             now = t.now()
-            other = msgspec.json.decode(held_by, type=Holder) if held_by is not None else None
+            other = _holder(held_by)
             if other is not None and now < held_until and not is_dead(other):
                 raise RunHeld(
                     f"Run '{run_id}' is being worked on by {other.words}. Wait until it has ended; if that "
                     f"process is gone, its hold ends in {held_until - now:.0f} s."
                 )
+            notes = t.execute("SELECT number, note FROM journal WHERE run_id = ? ORDER BY number", (run_id,))
+            # Read before anything is changed: what cannot be read is left as it is.
+            taken = Taken(
+                record=self._read(_decode_record, record),
+                notes=[self._read(_decode_note, note) for _, note in notes],
+                journal=_SqlRun(self.database, run_id, hold + 1, notes[-1][0] if notes else 0, self._lease_s),
+                waited=self._read(_decode_result, result) if status == "waiting" else None,
+            )
             t.execute(
                 "UPDATE runs SET status = 'running', hold = ?, holder = ?, held_until = ?, ended = NULL"
                 " WHERE run_id = ?",
                 (hold + 1, _encode(me).decode(), now + self._lease_s, run_id),
             )
-            notes = t.execute("SELECT number, note FROM journal WHERE run_id = ? ORDER BY number", (run_id,))
-            return hold + 1, record, notes, result if status == "waiting" else None
+            return taken
 
-        taken = await asyncio.wrap_future(self.database.write(work))
+        taken = await _or_let_go(self.database.write(work))
         if isinstance(taken, str):
             return self._read(_decode_result, taken)
-        hold, record, notes, waited = taken
-        number = notes[-1][0] if notes else 0
-        return Taken(
-            record=self._read(_decode_record, record),
-            notes=[self._read(_decode_note, note) for _, note in notes],
-            journal=self._hold(_SqlRun(self.database, run_id, hold, number, self._lease_s)),
-            waited=self._read(_decode_result, waited) if waited is not None else None,
-        )
+        assert isinstance(taken.journal, _SqlRun)
+        self._hold(taken.journal)
+        return taken
 
     def runs(self, *, status: str | None = None, limit: int = 50) -> list[RunSummary]:
         """The newest runs, newest first."""
@@ -292,7 +296,8 @@ class SqlJournal:
         return text if text is None else searchable(self._redactor.text(text))
 
     def _hold(self, run: _SqlRun) -> _SqlRun:
-        self._held.add(run)
+        with self._holding:
+            self._held.add(run)
         if self._renewing is None:
             # A thread, because a tool may keep the event loop busy for longer than a hold lasts.
             self._renewing = threading.Thread(target=self._renew, name="assent-lease", daemon=True)
@@ -301,7 +306,9 @@ class SqlJournal:
 
     def _renew(self) -> None:
         while not self._closed.wait(self._lease_s / 3):
-            for run in list(self._held):
+            with self._holding:
+                held = list(self._held)
+            for run in held:
                 with suppress(UsageError):
                     run.renew()
 
@@ -319,22 +326,18 @@ class _SqlRun:
         """Up to which number the notes are on disk."""
         self._new: deque[tuple[int, str]] = deque()
         """Those that are not. What could not be written is tried again with the next, before it."""
-        self._flush_planned = False
         self._over = False
 
     def note(self, note: Note) -> None:
-        """Keep a note; several made in one turn of the event loop go to disk together."""
+        """Keep a note, in memory until `flush` or `settle`."""
         self._number += 1
         # Encoded here and now: whoever gets a result may change it later.
         self._new.append((self._number, _encode(note).decode()))
-        if not self._flush_planned:
-            self._flush_planned = True
-            asyncio.get_running_loop().call_soon(self._flush)
 
-    def _flush(self) -> None:
-        self._flush_planned = False
-        if self._new:
-            self._submit(self._write_notes)
+    def flush(self) -> None:
+        """Hand over what was noted."""
+        if self._new and not self._over:
+            self._submit(partial(self._write_notes, self._number))
 
     def _submit(self, work: Callable[[Transaction], None]) -> Future[None]:
         def held(t: Transaction) -> None:
@@ -343,10 +346,11 @@ class _SqlRun:
 
         return self._database.write(held)
 
-    def _write_notes(self, t: Transaction) -> None:
-        # Others in this commit may have written some of them.
+    def _write_notes(self, last: int, t: Transaction) -> None:
+        # Others in this commit may have written some of them. Not those that came later: what they tell of
+        # may not have been recorded yet.
         written = t.shared.get(self, self._kept)
-        rows = [(self.run_id, number, note) for number, note in list(self._new) if number > written]
+        rows = [(self.run_id, n, note) for n, note in list(self._new) if written < n <= last]
         if rows:
             t.insert("journal", ("run_id", "number", "note"), rows)
             t.shared[self] = rows[-1][1]
@@ -369,7 +373,7 @@ class _SqlRun:
 
     async def settle(self) -> None:
         """Wait until every note so far is on disk."""
-        await asyncio.wrap_future(self._submit(self._write_notes))
+        await asyncio.wrap_future(self._submit(partial(self._write_notes, self._number)))
 
     async def end(self, result: ProposalResult, shown: ProposalResult | None = None) -> None:
         """Keep how the run ended, and let go of it."""
@@ -382,7 +386,7 @@ class _SqlRun:
             if is_final:
                 t.execute("DELETE FROM journal WHERE run_id = ?", (self.run_id,))
             else:
-                self._write_notes(t)
+                self._write_notes(self._number, t)
             t.execute(
                 "UPDATE runs SET status = ?, ended = ?, result = ?, shown = ?, holder = NULL, held_until = 0"
                 " WHERE run_id = ?",
@@ -396,7 +400,7 @@ class _SqlRun:
         self._over = True
 
         def work(t: Transaction) -> None:
-            self._write_notes(t)
+            self._write_notes(self._number, t)
             t.execute("UPDATE runs SET holder = NULL, held_until = 0 WHERE run_id = ?", (self.run_id,))
 
         with suppress(StorageError, UsageError):
@@ -413,6 +417,23 @@ class _SqlRun:
             self._submit(work)
 
 
+async def _or_let_go(taking: Future[T]) -> T:
+    """Wait for a hold. If nobody waits for it any more when it comes, it is let go of."""
+    try:
+        return await asyncio.wrap_future(taking)
+    except asyncio.CancelledError:
+        taking.add_done_callback(_let_go)
+        raise
+
+
+def _let_go(taking: Future[Any]) -> None:
+    if taking.exception() is None:
+        taken = taking.result()
+        run = taken.journal if isinstance(taken, Taken) else taken
+        if isinstance(run, _SqlRun):
+            run.release()
+
+
 def _check_id(run_id: str) -> None:
     if not run_id or len(run_id) > 200 or not run_id.isprintable() or run_id != run_id.strip():
         raise UsageError(
@@ -427,9 +448,17 @@ def _where_status(status: str | None) -> tuple[str, list[Value]]:
     return " WHERE status = ?", ["running" if status == "interrupted" else status]
 
 
+def _holder(text: str | None) -> Holder | None:
+    """Who holds a run; somebody unknown where that cannot be read."""
+    try:
+        return msgspec.json.decode(text, type=Holder) if text is not None else None
+    except msgspec.DecodeError:
+        return Holder("?", 0)
+
+
 def _summary(row: tuple[Any, ...], now: float) -> RunSummary:
     run_id, proposal_id, source, tenant, actions, status, begun, ended, held_by, held_until, context = row
-    other = msgspec.json.decode(held_by, type=Holder) if held_by is not None else None
+    other = _holder(held_by)
     if status == "running" and (other is None or now >= held_until or is_dead(other)):
         status, other = "interrupted", None
     return RunSummary(

@@ -27,35 +27,59 @@ class Advice(NamedTuple):
     """Something outside may be wrong, and only a person can look."""
 
 
-def advise(history: History, log: str = "") -> list[Advice]:
-    """What to do next, the urgent first."""
+def advise(history: History, log: str = "", db: str | None = None) -> list[Advice]:
+    """What to do next, the urgent first.
+
+    Args:
+        log: The file that the events come from.
+        db: The database as the person named it; None if nobody did, because then it is found again.
+    """
     part = history.last
+    place = db_words(db)
     if part is None:
         return [
             Advice(
                 "There is nothing to go on from; run a plan with a log.",
-                f"assent run PLAN.json {_OPTIONS} --log run.jsonl",
+                f"assent run PLAN.json {_OPTIONS} --log run.jsonl{place}",
             )
         ]
-    return [*_by_hand(part), *_decide(history, part), *_mend(part), *_go_on(history, part, log)]
+    resume = f"assent resume {name_words(history.run_id or 'RUN')}{place}"
+    return [*_by_hand(part), *_decide(part, resume), *_mend(part), *_go_on(part, log, place, resume)]
 
 
-def _decide(history: History, part: Part) -> Iterator[Advice]:
+def name_words(name: str) -> str:
+    """The id of a run, or a file, as it can be typed."""
+    return shlex.quote(clean(name))
+
+
+def db_words(db: str | None) -> str:
+    """The option that names the same database again; a password is not repeated."""
+    if db is None:
+        return ""
+    who = db.partition("://")[2].rpartition("@")[0]
+    is_secret = db.startswith("postgres") and (":" in who or "password" in db.lower())
+    return f" --db {'URL' if is_secret else shlex.quote(clean(db))}"
+
+
+def _decide(part: Part, resume: str) -> Iterator[Advice]:
     """What a run that waits has to be told."""
     if part.outcome != "waiting":
         return
     unknown = [action_id for kind, action_id, _ in part.waiting if kind == "unknown_outcome"]
     if unknown:
-        given = " ".join(f"--decide {shlex.quote(f'{clean(name)}=done')}" for name in unknown[:20])
+        given = " ".join(f"--decide {shlex.quote(f'{clean(name)}=CHOICE')}" for name in unknown[:20])
         yield Advice(
-            f"Then say of {'each' if len(unknown) > 1 else 'it'} whether it is done, to retry, or to fail:",
-            f"{_resume(history)} {given}",
+            f"Then say of {'each' if len(unknown) > 1 else 'it'} what became of it: done (it took effect), "
+            "retry (do it again) or fail (it did not, and shall not):",
+            f"{resume} {given}",
             is_urgent=True,
         )
-
-
-def _resume(history: History) -> str:
-    return f"assent resume {shlex.quote(clean(history.run_id or 'RUN'))}"
+    used = [name for name in unknown if name in part.needs_output]
+    if used:
+        such = shlex.quote(f'{clean(used[0], 60)}=done:{{"id": 5}}')
+        yield Advice(
+            f"Others use what {listing(used)} answered: say done:JSON, such as {such}.", is_urgent=True
+        )
 
 
 def _by_hand(part: Part) -> Iterator[Advice]:
@@ -101,8 +125,9 @@ def _mend(part: Part) -> Iterator[Advice]:
         )
 
 
-def _go_on(history: History, part: Part, log: str) -> Iterator[Advice]:
-    again = f"assent run PLAN.json {_OPTIONS} --log {shlex.quote(clean(log)) if log else 'run.jsonl'}"
+def _go_on(part: Part, log: str, place: str, resume: str) -> Iterator[Advice]:
+    target = name_words(log) if log else "run.jsonl"
+    again = f"assent run PLAN.json {_OPTIONS} --log {target}{place}"
     match part.outcome:
         case "succeeded":
             yield Advice(
@@ -119,7 +144,7 @@ def _go_on(history: History, part: Part, log: str) -> Iterator[Advice]:
         case "partial":
             yield Advice("What succeeded stays. Make a plan of the rest, or run this one again:", again)
         case "canceled":
-            yield Advice("What had been done stays. To go on where it stopped:", _resume(history))
+            yield Advice("What had been done stays. To go on where it stopped:", resume)
         case "budget":
             yield Advice(
                 "The budget was spent; raise it, or make the plan smaller. What had been done stays."
@@ -128,14 +153,16 @@ def _go_on(history: History, part: Part, log: str) -> Iterator[Advice]:
             yield Advice("Nothing ran, so nothing has to be undone.")
         case "waiting":
             yield Advice("The run goes on when everything above is decided.")
+        case "interrupted":
+            yield Advice("Its process is gone. To go on where it stood:", resume)
         case None:
             running = [s.id for s in part.steps.values() if s.status in ("executing", "retrying")]
             if running:
                 yield Advice(f"If it no longer runs: {listing(running)} may or may not have taken effect.")
-            yield Advice("If its process is gone, go on where it stood:", _resume(history))
+            yield Advice("If its process is gone, go on where it stood:", resume)
             yield Advice(
                 "If it still runs, ask again later.",
-                f"assent explain {shlex.quote(clean(log))}" if log else "",
+                f"assent explain {name_words(log)}" if log else "",
             )
         case _:
             yield Advice("To run the plan again:", again)

@@ -22,6 +22,9 @@ from assent.render.text import count_actions
 
 TERMINAL = frozenset({"succeeded", "failed", "rejected", "skipped", "canceled", "unknown"})
 
+INTERRUPTED = "interrupted"
+"""In the place of an outcome: the process is gone, and nobody has gone on with the run."""
+
 
 @dataclass(slots=True)
 class Retry:
@@ -95,7 +98,7 @@ class Step:
     @property
     def is_stuck(self) -> bool:
         """Whether taking it back was tried and did not work."""
-        return self.undoing is not None and self.undoing.status not in ("succeeded", "executing")
+        return self.undoing is not None and self.undoing.status not in ("succeeded", "executing", "in_flight")
 
 
 @dataclass(slots=True)
@@ -116,6 +119,8 @@ class Part:
     irreversible: list[str] = field(default_factory=list)
     waiting: list[tuple[str, str, str]] = field(default_factory=list)
     """(kind, action id, reason)"""
+    needs_output: list[str] = field(default_factory=list)
+    """Of those that wait: ids whose output others refer to."""
     compensated: list[str] = field(default_factory=list)
     """Ids in the order in which taking them back began."""
     taking_back: str | None = None
@@ -219,6 +224,18 @@ class History:
             step.undoing = step.undoing or Undoing("")
             step.undoing.status, step.undoing.error = undone.status, undone.error
 
+    def break_off(self) -> None:
+        """Know that nobody is at work on the run any more; no event says so, the dead cannot."""
+        if self.last is not None:
+            # Also where it had waited before: that it was taken up again may be lost with the process.
+            self.last.outcome, self.last.error, self.last.waiting = INTERRUPTED, None, []
+        for part in self.parts.values():
+            for step in part.steps.values():
+                if step.status in ("executing", "retrying"):
+                    step.status = "in_flight"
+                if step.undoing is not None and step.undoing.status == "executing":
+                    step.undoing.status = "in_flight"
+
     @property
     def last(self) -> Part | None:
         """The newest proposal of the run."""
@@ -253,7 +270,11 @@ class History:
             for part in self.parts.values():
                 # How it ended does not count: it goes on.
                 part.outcome = part.error = part.ended = None
-                part.waiting = []
+                part.waiting, part.needs_output = [], []
+                for step in part.steps.values():
+                    if step.status not in TERMINAL or step.status == "unknown":
+                        # What it takes from here on does not count the time in which nobody was at work.
+                        step.started = step.began_at = None
         elif kind.startswith("replan_"):
             errors = "; ".join(_texts(data.get("errors")))
             self.replans.append((kind, _text(data, "error") or errors or _text(data, "reason") or ""))
@@ -291,6 +312,11 @@ class History:
             part.waiting = [
                 (_text(w, "kind") or "", _text(w, "action_id") or "", _text(w, "reason") or "")
                 for w in _dicts(data.get("waiting"))
+            ]
+            part.needs_output = [
+                _text(w, "action_id") or ""
+                for w in _dicts(data.get("waiting"))
+                if w.get("needs_output") is True
             ]
             self._mark_rolled_back(part)
 

@@ -32,6 +32,7 @@ MARKS: dict[str, Mark] = {
     "skipped": Mark("–", "skipped", "dim", "#57606a", "#eaeef2"),
     "canceled": Mark("■", "canceled", "yellow", "#7d4e00", "#fff8c5"),
     "unknown": Mark("?", "unknown", "bold yellow", "#7d4e00", "#fff1c2"),
+    "in_flight": Mark("?", "in flight", "bold yellow", "#7d4e00", "#fff1c2"),
     "rolled_back": Mark("↶", "rolled back", "blue", "#3b4a9c", "#e8ecff"),
     "stays_done": Mark("!", "stays done", "bold red", "#a40e26", "#ffebe9"),
 }
@@ -44,6 +45,7 @@ OUTCOMES: dict[str, Mark] = {
     "canceled": MARKS["canceled"],
     "budget": Mark("■", "out of budget", "yellow", "#7d4e00", "#fff8c5"),
     "waiting": Mark("?", "waiting for a person", "bold yellow", "#7d4e00", "#fff1c2"),
+    "interrupted": Mark("?", "interrupted", "bold yellow", "#7d4e00", "#fff1c2"),
 }
 
 _OTHER = Mark("?", "", "dim", "#57606a", "#f6f8fa")

@@ -37,16 +37,17 @@ _LONG = 300
 """Longest text that is quoted."""
 
 
-def tell(events: Iterable[Event], *, log: str = "") -> list[Text]:
+def tell(events: Iterable[Event], *, log: str = "", db: str | None = None) -> list[Text]:
     """One run as a story, a line each; the events of other runs must have been left out.
 
     Args:
         log: The file the events come from, for the commands at the end.
+        db: The database that the person named, for the same.
     """
-    return tell_history(History.of(events), log=log)
+    return tell_history(History.of(events), log=log, db=db)
 
 
-def tell_history(history: History, *, log: str = "") -> list[Text]:
+def tell_history(history: History, *, log: str = "", db: str | None = None) -> list[Text]:
     """The same, from events that were put together before."""
     lines: list[Text] = []
     if not history.events and not history.parts:
@@ -61,7 +62,7 @@ def tell_history(history: History, *, log: str = "") -> list[Text]:
         lines += _section("What was undone", _undone(part))
         lines += _section("What could not be undone", _stuck(part))
     lines += _section("Replanning", _replans(history))
-    lines += _section("What to do next", _next(history, log))
+    lines += _section("What to do next", _next(history, log, db))
     return lines
 
 
@@ -314,8 +315,8 @@ def _replans(history: History) -> Iterator[Text]:
         yield Text(f"  {words.get(kind, clean(kind, 40))}{why}")
 
 
-def _next(history: History, log: str) -> Iterator[Text]:
-    for advice in advise(history, log):
+def _next(history: History, log: str, db: str | None) -> Iterator[Text]:
+    for advice in advise(history, log, db):
         yield Text(f"  - {advice.sentence}", style="bold yellow" if advice.is_urgent else "")
         if advice.command:
             yield Text(f"      {advice.command}", style="bold")

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from rich.text import Text
 from rich.tree import Tree
 
-from assent.render.history import History, Part, Step
+from assent.render.history import INTERRUPTED, History, Part, Step
 from assent.render.marks import MARKS, mark, outcome_mark
 from assent.render.text import clean, columns, count, count_actions, duration, value, wrap
 
@@ -24,6 +24,7 @@ _URGENCY = {
     "retrying": 0,
     "failed": 1,
     "unknown": 1,
+    "in_flight": 1,
     "stays_done": 1,
     "rejected": 2,
     "canceled": 3,
@@ -149,7 +150,7 @@ def _head(part: Part, layers: Sequence[Sequence[Step]], title: str, now: float |
     # A plan that was refused has actions, and no layers.
     facts = [count_actions(part.action_count or scheduled, 0 if part.outcome == "refused" else scheduled)]
     facts += [count(len(layers), "layer")] if layers else []
-    if part.outcome is None:
+    if part.outcome in (None, INTERRUPTED):
         done = sum(1 for layer in layers for step in layer if step.ended is not None)
         facts[0] = f"{done:,} of {facts[0]}"
     end = part.ended or now

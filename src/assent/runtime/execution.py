@@ -149,12 +149,19 @@ class Execution(Ledger):
         if self._notes is not None and self._notes.recall_undo(self, i, owner):
             waiting = None
         else:
+            if self._notes is not None:
+                await self._notes.about_to_take_back()
             waiting = self._proceed(i, action)
         if waiting is not None:
             await self._until_hard_cancel(i, waiting)
         result = self.results[i]
         assert result is not None
         return result
+
+    def note_admitted(self, action: Action) -> None:
+        """Let policies that count know of an action that passed every gate."""
+        if self._gate.touches:
+            self._gate.note_admitted(action)
 
     def was_undone(self, owner: int) -> bool:
         """Whether its compensation had ended before the run was broken off."""
@@ -169,6 +176,7 @@ class Execution(Ledger):
         stop = asyncio.Event()
         stopping = loop.create_task(stop.wait())
         unsubscribe = self._cancel.on_hard(lambda: loop.call_soon_threadsafe(stop.set))
+        lost: BaseException | None = None
         try:
             await asyncio.wait((task, stopping), return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -176,7 +184,11 @@ class Execution(Ledger):
             stopping.cancel()
             if not task.done():
                 await stop_tasks([task])
-            self.leave_behind(i)
+            lost = task.exception() if task.done() and not task.cancelled() else None
+            if lost is None:
+                self.leave_behind(i)
+        if lost is not None:
+            raise lost
 
     def _proceed(self, i: int, action: Action) -> Coroutine[Any, Any, None] | None:
         """Resolve references, pass the gates, and make the first attempt as far as it needs no waiting."""
@@ -217,7 +229,9 @@ class Execution(Ledger):
             self._release(key)
             return None
         if tool is None or (
-            tool.is_direct and action.timeout_ms is None and (self._notes is None or tool.schema.repeatable)
+            tool.is_direct
+            and action.timeout_ms is None
+            and (self._notes is None or (tool.schema.repeatable and not self._notes.attempts_made(i)))
         ):
             return self._attempt_now(i, action, tool, key, now, span_id)
         return self._attempts(i, action, tool, key)
@@ -406,9 +420,14 @@ class Execution(Ledger):
     ) -> None:
         """Attempts, until one succeeds or none is left; `failure` is that of a first one already made."""
         first = self.now()
-        notes = self._notes if tool is not None and not tool.schema.repeatable else None
+        notes = self._notes
+        is_unsafe = tool is not None and not tool.schema.repeatable
         number = (notes.attempts_made(i) if notes is not None else 0) if failure is None else 1
         called = failure is not None
+        if notes is not None and failure is not None:
+            notes.tried(i, 1)
+        elif failure is None and number:
+            self.retries += 1  # Those before were made by a process that is gone.
         while True:
             if failure is not None and not await self._wait_before(i, action, number + 1, failure):
                 self._give_up(i, action, failure, number, tool, key, first)
@@ -417,7 +436,7 @@ class Execution(Ledger):
             started = self.now()
             self.note("action_executing", i, _attempt_words(action, number))
             changes: dict[str, JsonValue] = {}
-            before = None if notes is None else partial(notes.about_to_call, i, number)
+            before = partial(notes.about_to_call, i, number) if notes is not None and is_unsafe else None
             attempt = Attempt(self.run.tenant, self.services.workers, self.services.limiter, before)
             try:
                 if tool is None:

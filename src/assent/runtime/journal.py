@@ -73,13 +73,6 @@ class Started(_Note, frozen=True, tag="started"):
     attempt: int
 
 
-class Tried(_Note, frozen=True, tag="tried"):
-    """An attempt is over without an output; nothing is in flight."""
-
-    key: str
-    attempt: int
-
-
 class Tally(msgspec.Struct, frozen=True, omit_defaults=True):
     """What has been used up so far: calls and retries by this plan, the rest by the whole run."""
 
@@ -88,6 +81,14 @@ class Tally(msgspec.Struct, frozen=True, omit_defaults=True):
     elapsed_ms: float = 0.0
     tokens: int = 0
     cost: float = 0.0
+
+
+class Tried(_Note, frozen=True, tag="tried"):
+    """An attempt is over without an output; nothing is in flight."""
+
+    key: str
+    attempt: int
+    tally: Tally = Tally()
 
 
 class Ended(_Note, frozen=True, tag="ended"):
@@ -111,6 +112,14 @@ class Replaced(_Note, frozen=True, tag="replaced"):
     tools: Sequence[str] = ()
 
 
+class Asked(_Note, frozen=True, tag="asked"):
+    """A replan was asked for, and its answer could not be used."""
+
+    asked: int
+    """How often, in this run."""
+    rejection: str
+
+
 class Aborted(_Note, frozen=True, tag="aborted"):
     """A plan is about to be taken back: whatever else happens, nothing more of it is started."""
 
@@ -125,7 +134,7 @@ class Decided(_Note, frozen=True, tag="decided"):
     decision: Decision
 
 
-Note = Started | Tried | Ended | Replaced | Aborted | Decided
+Note = Started | Tried | Ended | Asked | Replaced | Aborted | Decided
 
 
 class RunJournal(Protocol):
@@ -135,7 +144,11 @@ class RunJournal(Protocol):
     """
 
     def note(self, note: Note) -> None:
-        """Keep a note. It may take a moment until it is on disk; notes never overtake each other."""
+        """Keep a note, in memory at first; notes never overtake each other."""
+        ...
+
+    def flush(self) -> None:
+        """Hand over what was noted so far. It may take a moment until it is on disk."""
         ...
 
     async def settle(self) -> None:
@@ -208,6 +221,10 @@ class Replay:
         self.decided: dict[str, Decision] = {}
         """Decisions that something is done or has failed, and is to end so."""
         self.plans: dict[int, Replaced] = {}
+        self.overwritten: frozenset[str] = frozenset()
+        """Keys that others have written since the run was broken off: theirs is the newer word."""
+        self.asked = 0
+        self.rejections: list[str] = []
         self.aborted: dict[int, str] = {}
         """Why a plan is being taken back, by its number."""
         self.tallies: dict[int, Tally] = {}
@@ -227,11 +244,16 @@ class Replay:
             case Tried():
                 self.in_flight.pop(note.key, None)
                 self.attempts[note.key] = note.attempt
+                if note.tally != Tally():
+                    self.tally = self.tallies[parse_key(note.key)[0]] = note.tally
             case Ended():
                 self.in_flight.pop(note.key, None)
                 self.decided.pop(note.key, None)
                 self.ended[note.key] = note
                 self.tally = self.tallies[parse_key(note.key)[0]] = note.tally
+            case Asked():
+                self.asked = note.asked
+                self.rejections.append(note.rejection)
             case Replaced():
                 self.plans[note.plan] = note
             case Aborted():

@@ -23,6 +23,7 @@ from assent.runtime.journal import (
     Decided,
     Decision,
     Journal,
+    Note,
     Replaced,
     Replay,
     RunJournal,
@@ -38,6 +39,7 @@ from assent.runtime.resume import (
     decisions,
     names_in_flight,
     restore,
+    take_back_left,
     tools_of,
 )
 from assent.runtime.scope import Scope
@@ -93,11 +95,26 @@ class Keeping:
         except BaseException:
             journal.release()
             raise
-        self._restore()
+        self._settle_state(record)
         return {key: name for name, key in names.items()}, decided
 
     def _restore(self) -> None:
         restore(self.beginning, self._state.scoped(self._info.tenant))
+
+    def _settle_state(self, record: RunRecord) -> None:
+        """Let the state be what the run found, where it still holds what the run left there."""
+        found = dict(record.beginning.values)
+        for plan in self.replay.plans.values():
+            found = {**plan.beginning.values, **found}
+        left = {k: v for ended in self.replay.ended.values() for k, v in ended.result.state_changes.items()}
+        state = self._state.scoped(self._info.tenant)
+        self.replay.overwritten = take_back_left(found, left, state)
+        self._restore()
+
+    def note(self, note: Note) -> None:
+        """Note something about the run as a whole."""
+        if self._journal is not None:
+            self._journal.note(note)
 
     def next_plan(self, number: int) -> Replaced | None:
         """The plan that was brought in before the run was broken off, if there was one of that number."""

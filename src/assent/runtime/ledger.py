@@ -47,6 +47,16 @@ def _suffix(i: int) -> str:
     return _SUFFIXES[i]
 
 
+def _say_nothing(
+    kind: str,
+    action_id: str | None = None,
+    span_id: str | None = None,
+    data: dict[str, JsonValue] = NOTHING,
+    at: float = 0.0,
+) -> None:
+    """Stands in for a recorder."""
+
+
 class Stop(NamedTuple):
     """Why nothing more is started."""
 
@@ -120,6 +130,11 @@ class Ledger:
         self.span_id = self._span_prefix + "ffffffff"
         self._stamp = datetime.now(UTC)
         self._stamped = self.now()
+
+    def mute(self) -> None:
+        """Record nothing more: the run is another's."""
+        self.record = _say_nothing
+        self.on_end = None
 
     def now(self) -> float:
         """Seconds since the epoch, by a clock that never runs backwards."""

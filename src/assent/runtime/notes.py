@@ -9,6 +9,8 @@ Keep true:
 
 from __future__ import annotations
 
+import asyncio
+from contextlib import suppress
 from time import perf_counter
 from typing import TYPE_CHECKING
 
@@ -24,6 +26,7 @@ from assent.runtime.journal import (
     Aborted,
     Decision,
     Ended,
+    Note,
     Replay,
     RunJournal,
     Started,
@@ -60,6 +63,7 @@ class Notes:
         self._journal = journal
         self._replay = replay
         self._allowance = allowance
+        self._flush_planned = False
         self._x: Execution
 
     def attach(self, x: Execution) -> None:
@@ -86,12 +90,30 @@ class Notes:
         self._x.services.events.flush()
         self._journal.note(Started(self._x.key(i), attempt))
         try:
-            await self._journal.settle()
+            await self._settle()
         except StorageError as error:
             # The journal may yet get it to disk, and must not say then that something is in flight.
             self.tried(i, attempt - 1)
             raise NotNoted(f"not started, because that cannot be noted beforehand: {error}") from error
+        except asyncio.CancelledError:
+            self.tried(i, attempt - 1)
+            raise
+
+    async def about_to_take_back(self) -> None:
+        """A compensation is about to run, perhaps by a tool that needs no note.
+
+        Raises:
+            HoldLost: the run is no longer ours, and neither is what was done in it.
+        """
+        with suppress(StorageError):  # Whoever must not be called twice finds out by itself.
+            await self._settle()
+
+    async def _settle(self) -> None:
+        try:
+            await self._journal.settle()
         except RunError as error:
+            # Whatever is recorded from now on would be told of a run that is another's.
+            self._x.mute()
             raise HoldLost(error) from error
 
     async def about_to_abort(self) -> None:
@@ -107,31 +129,42 @@ class Notes:
             return
         self._journal.note(Aborted(x.plan, x.stop.error))
         try:
-            await self._journal.settle()
+            await self._settle()
         except StorageError as error:
             words = (
                 f"{CANCELED_PREFIX}nothing was taken back, because that cannot be noted beforehand: {error}"
             )
             x.stop = Stop("canceled", f"{words} ({x.stop.error})", words)
-        except RunError as error:
-            raise HoldLost(error) from error
 
     def tried(self, i: int, attempt: int) -> None:
         """An attempt is over, and another will follow."""
-        self._journal.note(Tried(self._x.key(i), attempt))
+        self._note(Tried(self._x.key(i), attempt, self._tally()))
 
     def _ended(self, i: int) -> None:
-        x = self._x
-        result = x.results[i]
+        result = self._x.results[i]
         assert result is not None
-        tally = Tally(
-            tool_calls=x.tool_calls,
-            retries=x.retries,
-            elapsed_ms=(perf_counter() - x.run.started) * 1000,
+        self._note(Ended(self._x.key(i), result, self._tally(), i in self._x.answered))
+
+    def _tally(self) -> Tally:
+        return Tally(
+            tool_calls=self._x.tool_calls,
+            retries=self._x.retries,
+            elapsed_ms=(perf_counter() - self._x.run.started) * 1000,
             tokens=self._allowance.tokens,
             cost=self._allowance.cost,
         )
-        self._journal.note(Ended(x.key(i), result, tally, i in x.answered))
+
+    def _note(self, note: Note) -> None:
+        self._journal.note(note)
+        if not self._flush_planned:
+            self._flush_planned = True
+            asyncio.get_running_loop().call_soon(self._flush)
+
+    def _flush(self) -> None:
+        self._flush_planned = False
+        # First what was recorded: no note is on disk before the events that tell of the same.
+        self._x.services.events.flush()
+        self._journal.flush()
 
     # After a restart
 
@@ -159,6 +192,8 @@ class Notes:
         x.status[i] = result.status
         x.results[i] = result
         x.note("action_replayed", i, {"status": result.status})
+        if result.status != "rejected":
+            x.note_admitted(action)
         if result.status != "rejected" and not ended.answered:
             self._allowance.actions += 1
             self._allowance.tool_calls += action.type == "tool_call"
@@ -167,7 +202,8 @@ class Notes:
             return
         x.finished.append(i)
         for name, value in result.state_changes.items():
-            x.write(action, name, value)
+            if name not in self._replay.overwritten:
+                x.write(action, name, value)
         if ended.answered:
             x.answered.add(i)
         elif deduplicates(action, x.tools[i]):

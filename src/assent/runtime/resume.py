@@ -14,7 +14,7 @@ import msgspec
 from assent.errors import UsageError
 from assent.ir.action import ToolCompensation
 from assent.ir.graph import ANY_KEY, Graph
-from assent.ir.json_value import JsonValue, copy_json
+from assent.ir.json_value import JsonValue, copy_json, json_equal
 from assent.ir.proposal import Proposal
 from assent.ir.references import find_references
 from assent.ir.result import ProposalResult
@@ -52,6 +52,30 @@ def restore(beginning: Beginning, state: Namespace) -> None:
     for key, value in beginning.values.items():
         if not state.exists(key):
             state.set(key, value)
+
+
+def take_back_left(
+    found: Mapping[str, JsonValue], left: Mapping[str, JsonValue], state: Namespace
+) -> frozenset[str]:
+    """Put back what a run found wherever the state still holds what the run left; returns the keys that hold
+    something else by now, which others have written since.
+
+    So a run that goes on in a state that has been kept undoes to where it began, and not to where it stopped.
+    """
+    others = set()
+    for key, last in left.items():
+        if not state.exists(key):
+            continue
+        now = state.get(key)
+        if key in found and json_equal(now, found[key]):
+            continue
+        if not json_equal(now, last):
+            others.add(key)
+        elif key in found:
+            state.set(key, found[key])
+        else:
+            state.delete(key)
+    return frozenset(others)
 
 
 def state_after(record: RunRecord, result: ProposalResult) -> dict[str, JsonValue]:

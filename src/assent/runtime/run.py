@@ -22,6 +22,7 @@ from assent.ir.graph import Graph
 from assent.ir.json_value import JsonValue
 from assent.ir.proposal import Proposal
 from assent.ir.result import (
+    CANCELED_PREFIX,
     CompensationResult,
     CostSummary,
     Outcome,
@@ -41,9 +42,9 @@ from assent.runtime.account import (
 )
 from assent.runtime.calls import words_of
 from assent.runtime.execution import Execution
-from assent.runtime.journal import Choice, Decision, Journal, RunRecord, Taken, parse_key
+from assent.runtime.journal import Asked, Choice, Decision, Journal, RunRecord, Taken, parse_key
 from assent.runtime.keeping import Keeping, Request
-from assent.runtime.ledger import RunInfo
+from assent.runtime.ledger import RunInfo, Stop
 from assent.runtime.notes import HoldLost
 from assent.runtime.replan import ReplanCallback, ReplanConfig, ReplanContext
 from assent.runtime.resume import IN_FLIGHT, needs_output, proposal_of
@@ -141,6 +142,7 @@ class Run:
         try:
             await self._kept.end(result)
         except StorageError as error:
+            self._kept.release()
             self._say_not_kept("journal", result.proposal_id, error)
         await self._services.events.settle()
         return result
@@ -148,8 +150,8 @@ class Run:
     async def _all(self, proposal: Proposal, must_succeed: bool) -> ProposalResult:
         """Run the plan and those that replace it."""
         result = await self._once(proposal, must_succeed)
-        asked = 0
-        rejections: list[str] = []
+        asked = self._kept.replay.asked
+        rejections = list(self._kept.replay.rejections)
         gave_up = False
         while not gave_up:
             known = self._kept.next_plan(self._attempt + 1)
@@ -250,9 +252,15 @@ class Run:
             if notes is not None and x.is_aborted:
                 await notes.about_to_abort()
             if x.is_aborted:
+                why = x.stop.error if x.stop is not None else ""
                 undone = await undo(x)
                 self._compensations += undone.compensations
                 self._irreversible += undone.irreversible
+                if notes is not None and self._is_stopped and undone.is_incomplete:
+                    # What is not taken back yet is, when the run goes on.
+                    reason = self._info.cancel.reason if self._info.cancel is not None else ""
+                    error = f"{CANCELED_PREFIX}{reason}, while it was being taken back ({why})"
+                    x.stop = Stop("canceled", error, error)
             else:
                 self._services.state.commit(x.unit)
                 self._services.answers.adopt(x.page)
@@ -321,6 +329,11 @@ class Run:
 
     # Replanning
 
+    @property
+    def _is_stopped(self) -> bool:
+        """Whether somebody wants everything to stop, at once."""
+        return self._info.cancel is not None and self._info.cancel.hard
+
     def _wants_replan(self, result: ProposalResult) -> bool:
         if self._settings.replan is None or self._settings.replan_config.max_replans <= 0:
             return False
@@ -378,6 +391,7 @@ class Run:
             problems = [str(error)]
         if problems:
             rejections.append("; ".join(problems))
+            self._kept.note(Asked(asked, rejections[-1]))
             self.emit("replan_rejected", original.id, {"attempt": asked, "errors": problems})
             return None, False
         self.emit(

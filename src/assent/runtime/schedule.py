@@ -107,6 +107,8 @@ class Scheduler:
                     # In a task of its own, so that a hard cancel can leave it behind.
                     self._launch(i, waiting)
                     await self._until_ended(all_of_them=True)
+                    if self._broken is not None:
+                        return
                     continue
                 await waiting
                 self._notice_cancellation()
@@ -135,8 +137,8 @@ class Scheduler:
                 after[p].append(i)
         ready = [(rank[i], i) for i in graph.order if not waits[i]]
         heapify(ready)
-        while ready or self._running:
-            while ready and len(self._running) < self._max:
+        while (ready or self._running) and self._broken is None:
+            while ready and len(self._running) < self._max and self._broken is None:
                 _, i = heappop(ready)
                 waiting = self._x.start(i)
                 if waiting is None:

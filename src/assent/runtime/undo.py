@@ -23,6 +23,11 @@ class Undone(msgspec.Struct, frozen=True, kw_only=True):
     compensations: list[CompensationResult]
     irreversible: list[str]
 
+    @property
+    def is_incomplete(self) -> bool:
+        """Whether something could not be taken back."""
+        return any(c.status != "succeeded" for c in self.compensations)
+
 
 async def undo(x: Execution) -> Undone:
     """Take back everything the execution did, as far as it can be."""
