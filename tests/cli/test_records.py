@@ -559,7 +559,7 @@ def test_a_decision_that_means_nothing_changes_nothing(quick: Assent, interrupte
         assert done.out == ""
         assert "Traceback" not in done.err
         if said == "x=done":
-            assert "does not wait for a decision about 'x'. It waits for 'm'." in done.err
+            assert "does not wait for a decision about 'x'. It waits for 'm' (0-0)." in done.err
     twice = _resume(quick, interrupted, "--decide", "m=done", "--decide", "m=done", "--decide", "m=retry")
     assert twice.code == 2
     assert "two things about 'm'" in twice.err

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from assent import EventLog, Runtime, SqlEvents, SqlJournal, ToolContext, open_database, tool
@@ -36,3 +38,35 @@ async def test_an_effect_never_precedes_its_own_record(database_url: str, schedu
 
     assert result.succeeded
     assert unrecorded == []
+
+
+async def test_nothing_is_left_of_the_notes_of_a_run_that_has_ended(database_url: str) -> None:
+    """They hold values as they are, secrets included."""
+    with open_database(database_url) as database:
+        journal = SqlJournal(database)
+
+        @tool
+        def thread(n: int) -> int:
+            """In a thread."""
+            return n
+
+        rt = Runtime(tools=[thread], journal=journal)
+        plan = proposal(
+            *(action(f"w{k}", type="state_write", parameters={"key": "k", "value": k}) for k in range(50)),
+            action("t", "thread", parameters={"n": 1}),
+        )
+
+        result = await rt.execute(plan)
+        await database_is_quiet(journal)
+        left = database.read(lambda t: t.execute("SELECT count(*) FROM journal"))
+        journal.close()
+
+    assert result.succeeded
+    assert left == [(0,)]
+
+
+async def database_is_quiet(journal: SqlJournal) -> None:
+    """Everything that was planned or handed over is done."""
+    for _ in range(3):
+        await asyncio.sleep(0)
+    await asyncio.wrap_future(journal.database.write(lambda t: None))

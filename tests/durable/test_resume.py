@@ -24,6 +24,7 @@ class World:
         self.keys: list[str] = []
         self.hang_in: str | None = None
         self.hanging = asyncio.Event()
+        self.wake = asyncio.Event()
 
     def tools(self) -> list[Any]:
         async def act(name: str, context: ToolContext) -> dict[str, str]:
@@ -31,7 +32,7 @@ class World:
             self.keys.append(context.idempotency_key)
             if name == self.hang_in:
                 self.hanging.set()
-                await asyncio.Event().wait()
+                await self.wake.wait()
             return {"did": name}
 
         @tool
@@ -724,3 +725,152 @@ async def test_looking_at_a_run_that_waits_leaves_no_trace() -> None:
 async def test_a_run_needs_a_name_or_none(name: Any) -> None:
     with pytest.raises(UsageError, match="run_id is"):
         await Runtime().execute(proposal(), run_id=name)
+
+
+# A state that has been kept
+
+
+async def _canceled(rt: Runtime, world: World, plan: Any) -> None:
+    """Run a plan until it hangs in `c`, and cancel it there; what it did so far stays."""
+    from assent import Cancel
+
+    cancel = Cancel()
+    world.hang_in = "c"
+    task = asyncio.create_task(rt.execute(plan, run_id="r", cancel=cancel))
+    await world.hanging.wait()
+    cancel.cancel("stop", hard=True)
+    assert (await task).outcome == "canceled"
+    world.hang_in = None
+
+
+COUNTED = proposal(
+    action("a", "unsafe", parameters={"name": "a"}, expected_effects={"n": 1, "new": 1}),
+    action("c", "safe", parameters={"name": "c"}, dependencies=["a"]),
+    action("f", "broken", parameters={"name": "f"}, dependencies=["c"]),
+)
+
+
+async def test_a_canceled_run_that_is_resumed_and_aborts_leaves_the_state_as_it_was_before_it_began() -> None:
+    world, journal = World(), MemoryJournal()
+    rt = runtime(world, journal, state={"n": 0})
+    await _canceled(rt, world, COUNTED)
+    assert rt.state.snapshot() == {"n": 1, "new": 1}
+
+    result = await rt.resume("r")
+
+    assert result.outcome == "aborted"
+    assert rt.state.snapshot() == {"n": 0}
+
+
+async def test_what_others_wrote_while_a_run_was_broken_off_stays() -> None:
+    world, journal = World(), MemoryJournal()
+    rt = runtime(world, journal, state={"n": 0})
+    await _canceled(rt, world, proposal(*COUNTED.actions[:2]))
+    rt.state.set("n", 42)
+
+    result = await rt.resume("r")
+
+    assert result.succeeded
+    assert rt.state.snapshot() == {"n": 42, "new": 1}
+
+
+# Being stopped while something is taken back
+
+
+async def test_a_run_that_is_stopped_while_it_is_taken_back_goes_on_taking_back() -> None:
+    from assent import Cancel
+
+    world, journal = World(), MemoryJournal()
+    plan = proposal(
+        *(
+            action(
+                name,
+                "book",
+                parameters={"name": name},
+                compensation={"type": "tool", "tool": "safe", "parameters": {"name": f"undo {name}"}},
+            )
+            for name in ("k1", "k2")
+        ),
+        action("f", "broken", parameters={"name": "f"}, dependencies=["k1", "k2"]),
+    )
+    cancel = Cancel()
+    world.hang_in = "undo k2"
+    task = asyncio.create_task(runtime(world, journal).execute(plan, run_id="r", cancel=cancel))
+    await world.hanging.wait()
+    cancel.cancel("stopped by SIGTERM", hard=True)
+    first = await task
+    world.hang_in = None
+
+    result = await runtime(world, journal).resume("r")
+
+    assert first.outcome == "canceled"
+    assert "while it was being taken back" in (first.error or "")
+    assert result.outcome == "aborted"
+    assert [c.status for c in result.compensations] == ["succeeded", "succeeded"]
+    assert world.effects == ["k1", "k2", "f", "undo k2", "undo k2", "undo k1"]
+
+
+async def test_a_process_that_loses_its_run_while_taking_back_stops_and_is_silent() -> None:
+    """Also under a Cancel, as on the command line, where each compensation has a task of its own."""
+    from assent import Cancel
+
+    world, journal = World(), MemoryJournal()
+    plan = proposal(
+        *(
+            action(
+                name,
+                "book",
+                parameters={"name": name},
+                compensation={"type": "tool", "tool": "safe", "parameters": {"name": f"undo {name}"}},
+            )
+            for name in ("k1", "k2")
+        ),
+        action("f", "broken", parameters={"name": "f"}, dependencies=["k1", "k2"]),
+    )
+    rt = runtime(world, journal)
+    world.hang_in = "undo k2"
+    frozen = asyncio.create_task(rt.execute(plan, run_id="r", cancel=Cancel()))
+    await world.hanging.wait()
+    journal.lose_holders()
+    world.hang_in = None
+    assert (await runtime(world, journal).resume("r")).outcome == "aborted"
+    effects, events = list(world.effects), len(rt.events)
+
+    world.wake.set()
+    with pytest.raises(RunHeld):
+        await frozen
+
+    assert world.effects == effects
+    said = [e.kind for e in list(rt.events)[events:]]
+    assert "proposal_ended" not in said
+    assert said.count("compensation_failed") == 0
+
+
+async def test_attempts_that_were_over_are_not_made_again() -> None:
+    calls: list[int] = []
+
+    @tool(risk="read_only")
+    async def look() -> None:
+        """Never sees anything."""
+        calls.append(1)
+        raise ValueError("nothing there")
+
+    journal = MemoryJournal()
+    plan = proposal(action("a", "look", failure_behavior="retry", max_retries=2))
+    whole = await Runtime(tools=[look], journal=journal).execute(plan, run_id="r")
+    record, notes = journal._runs["r"].record, journal._runs["r"].notes
+    assert whole.cost.retries == 2
+    assert len(calls) == 3
+
+    for cut in range(len(notes)):
+        again = MemoryJournal()
+        held = await again.begin(record)
+        for note in notes[:cut]:
+            held.note(note)
+        again.lose_holders()
+        calls.clear()
+
+        result = await Runtime(tools=[look], journal=again).resume("r")
+
+        assert len(calls) == 3 - cut
+        assert result.cost.retries == 2

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from assent import EventLog
+from assent.errors import StorageUnavailable
 from assent.events.anchor import Anchor
 from assent.events.sql import SqlEvents
 from assent.storage.location import open_database
@@ -197,3 +198,32 @@ async def test_a_folder_that_cannot_be_written_is_told_once_and_loses_no_event(
         log.append("turn_note")
         await log.settle()
         assert len(log.query(kind="sink_failed")) == 2, "a second outage is told again"
+
+
+@pytest.mark.parametrize("who", ["the same process", "another process"])
+def test_an_anchor_never_vouches_for_a_log_that_was_cut(
+    anchored: SqlEvents, anchor: Anchor, intruder: Intruder, database_url: str, who: str
+) -> None:
+    """Otherwise whoever cuts the end off only has to wait for the next run to grow past it."""
+    intruder.sql("DELETE FROM events WHERE position > 8")
+    intruder.sql("UPDATE events_head SET position = 8, digest = ?", (intruder.record(8)["digest"],))
+    with open_database(database_url) as database:
+        writer = anchored if who == "the same process" else SqlEvents(database, anchor=anchor)
+
+        told = writer.write(some_events(30, 60)).result()
+
+        assert "no longer holds the record that was anchored at position 20" in str(told)
+        assert not writer.verify().valid
+        assert writer.last_position() == 39
+
+
+def test_what_is_anchored_elsewhere_is_not_dropped_from_here(
+    anchored: SqlEvents, database_url: str, tmp_path: Path
+) -> None:
+    with open_database(database_url) as database:
+        stranger = SqlEvents(database, anchor=Anchor(tmp_path / "elsewhere"))
+
+        with pytest.raises(StorageUnavailable, match="anchored elsewhere"):
+            stranger.prune(before=2e9)
+
+    assert anchored.verify().valid

@@ -44,19 +44,21 @@ def carry_out(output: Output, app: App, proposal: Proposal, start: Start, told: 
     from assent.cli.wording import say_no_tools, say_no_tools_in_result
     from assent.errors import InputError
     from assent.render.history import History
+    from assent.runtime.shown import shown_ids, shown_proposal, shown_result
     from assent.runtime.sync import run_sync
 
     output.redactor = app.redactor
     history = History()
-    plan = output.without_secrets(proposal)
+    plan = shown_proposal(proposal, output.redactor)
+    names = shown_ids((a.id for a in proposal.actions), output.redactor)
     history.plan(plan)
-    layers = output.without_secrets(_layers(app, proposal))
+    layers = [[names[i] for i in layer] for layer in _layers(app, proposal)]
     reword = str if told.has_tools else say_no_tools
     result, stopped_by = run_sync(_watched(app, start, history, layers, told.title, output, reword))
     final = app.runtime.state.snapshot()
     if not told.has_tools:
         result = say_no_tools_in_result(result)
-    result = output.without_secrets(result)
+    result = shown_result(result, output.redactor)
     history.settle(result)
     code = 128 + stopped_by if stopped_by and not result.succeeded else exit_code(result.outcome)
     svg = told.svg

@@ -26,6 +26,7 @@ def graph(output: Output, plan: str, target: str, result_file: str | None) -> in
     from assent.ir.graph import Graph
     from assent.render.graph_svg import draw_graph
     from assent.render.text import clean
+    from assent.runtime.shown import shown_proposal, shown_result
 
     proposal = load_plan(plan)
     result = load_result(result_file) if result_file is not None else None
@@ -40,7 +41,9 @@ def graph(output: Output, plan: str, target: str, result_file: str | None) -> in
         return 3
     if result is not None and result.results and not {r.action_id for r in result.results} & names:
         output.talk("Note: the result belongs to another plan; none of its actions is in this one.")
-    drawing = draw_graph(proposal, result, title="standard input" if plan == "-" else plan)
+    shown = shown_proposal(proposal, output.redactor)
+    ended = shown_result(result, output.redactor) if result is not None else None
+    drawing = draw_graph(shown, ended, title="standard input" if plan == "-" else plan)
     if target == "-":
         output.write(drawing)
     else:

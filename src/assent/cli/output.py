@@ -14,14 +14,12 @@ from __future__ import annotations
 import os
 import sys
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, TextIO, TypeVar
+from typing import TYPE_CHECKING, Any, TextIO
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
     from assent.redaction import Redactor
-
-Shown = TypeVar("Shown")
 
 _PLAIN_WIDTH = 120
 """Columns where nobody says how many there are."""
@@ -75,14 +73,6 @@ class Output:
     def redactor(self, redactor: Redactor) -> None:
         self._redactor = redactor
 
-    def without_secrets(self, value: Shown) -> Shown:
-        """One of our structures as it may be shown: itself, if there is no secret in it."""
-        import msgspec
-
-        plain = msgspec.to_builtins(value)
-        shown = self.redactor.value(plain)
-        return value if shown is plain else msgspec.convert(shown, type(value))
-
     def claim(self) -> None:
         """Take stdout for results alone: whatever else prints, prints to stderr from now on."""
         if self._claimed:
@@ -104,9 +94,13 @@ class Output:
 
     def show(self, *items: RenderableType) -> None:
         """Print results for people."""
+        from rich.text import Text
+
         console = self.result_console()
         try:
             for item in items:
+                if isinstance(item, Text) and (text := self.redactor.text(item.plain)) != item.plain:
+                    item = Text(text)
                 console.print(item, soft_wrap=True)
             self._out.flush()
         except OSError as error:

@@ -97,12 +97,13 @@ def show(output: Output, run: str, db: str | None, as_json: bool) -> int:
     from assent.render.history import History
     from assent.render.text import clean, count
     from assent.render.tree import draw_tree
+    from assent.runtime.shown import shown_proposal, shown_result
 
     with open_records(db) as records:
         summary = records.journal.find(run)
-        proposal = output.without_secrets(records.journal.record(summary.run_id).proposal)
+        proposal = shown_proposal(records.journal.record(summary.run_id).proposal, output.redactor)
         kept = records.journal.shown(summary.run_id)
-        result = output.without_secrets(kept) if kept is not None else None
+        result = shown_result(kept, output.redactor) if kept is not None else None
         history = History()
         history.run_id = summary.run_id  # Also where no event is left that says so.
         history.plan(proposal)

@@ -84,6 +84,8 @@ class SqlEvents:
         self._durable = durable
         self._anchor = anchor
         self._anchor_error: Exception | None = None
+        self._seen: tuple[int, str] | None = None
+        """The newest record that we anchored."""
         migrate(database, _migrations())
 
     # Writing
@@ -118,6 +120,7 @@ class SqlEvents:
 
     def _append(self, t: Transaction, batch: Sequence[Encoded]) -> None:
         head = self._locked_head(t)
+        may_advance = self._anchor is not None and self._still_holds(self._anchor, head, t)
         position, digest = head.position, head.digest
         stored: list[tuple[Any, ...]] = []
         for row, columns, data in batch:
@@ -126,11 +129,13 @@ class SqlEvents:
             stored.append((position, *row, prev, digest))
         t.insert("events", _COLUMNS, stored)
         # Before the first head is kept outside, so that a head that is missing later is missed.
-        anchored = head.anchored or self._keep_outside(head.log_id, head.position, head.digest)
+        anchored = head.anchored or (
+            may_advance and self._keep_outside(head.log_id, head.position, head.digest)
+        )
         t.execute(
             "UPDATE events_head SET position = ?, digest = ?, anchored = ?", (position, digest, int(anchored))
         )
-        if self._anchor is not None:
+        if may_advance:
             t.after_commit(partial(self._committed, head.log_id, position, digest))
 
     def _locked_head(self, t: Transaction) -> Head:
@@ -143,8 +148,35 @@ class SqlEvents:
             )
         return head
 
+    def _still_holds(self, anchor: Anchor, head: Head, t: Transaction) -> bool:
+        """Whether the log still holds the record that is anchored. If not, the anchor stays put: moved
+        on, it would vouch for what somebody put in its place."""
+        seen = self._seen
+        if seen is None:
+            outside = anchor.read(head.log_id)
+            if outside.position is None:
+                return True
+            seen = outside.position, outside.digest
+        position, digest = seen
+        found: list[tuple[Any, ...]] = [(head.digest,)] if position == head.position else []
+        if position < head.position:
+            found = t.execute("SELECT digest FROM events WHERE position = ?", (position,)) or t.execute(
+                # Dropped on purpose, as far as the segment says; `verify` checks that.
+                "SELECT ? FROM events_segments WHERE last_position >= ?",
+                (digest, position),
+            )
+        if found and found[0][0] == digest:
+            return True
+        self._anchor_error = StorageDamaged(
+            self._database.name,
+            f"no longer holds the record that was anchored at position {position}, so the anchor stays",
+            "Somebody has changed it: look with `assent log verify`.",
+        )
+        return False
+
     def _committed(self, log_id: str, position: int, digest: str) -> None:
-        self._keep_outside(log_id, position, digest)
+        if self._keep_outside(log_id, position, digest):
+            self._seen = position, digest
 
     def _keep_outside(self, log_id: str, position: int, digest: str) -> bool:
         if self._anchor is None:
@@ -176,6 +208,12 @@ class SqlEvents:
 
     def _close_segment(self, before: float, t: Transaction) -> Segment | None:
         head = self._locked_head(t)
+        if head.anchored and (self._anchor is None or self._anchor.read(head.log_id).position is None):
+            raise StorageUnavailable(
+                self._database.name,
+                "has the head of its log anchored elsewhere, so nothing can be dropped from here",
+                "Prune it where that anchor is; else what is dropped on purpose would look like a removal.",
+            )
         found = t.execute(
             "SELECT position FROM events WHERE time + 0 >= ? ORDER BY position LIMIT 1", (float(before),)
         )

@@ -10,8 +10,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-import msgspec
-
 from assent.ir.graph import Graph
 from assent.ir.json_value import JsonValue
 from assent.ir.proposal import Proposal
@@ -44,6 +42,7 @@ from assent.runtime.resume import (
 )
 from assent.runtime.scope import Scope
 from assent.runtime.services import Services
+from assent.runtime.shown import shown_result
 
 
 class Request(NamedTuple):
@@ -170,10 +169,8 @@ class Keeping:
             RunHeld: the run is another's by now.
         """
         if self._journal is not None:
-            plain = msgspec.to_builtins(result)
-            redacted = self._redactor.value(plain) if self._redactor is not None else plain
-            shown = None if redacted is plain else msgspec.convert(redacted, ProposalResult)
-            await self._journal.end(result, shown)
+            shown = shown_result(result, self._redactor) if self._redactor is not None else result
+            await self._journal.end(result, None if shown is result else shown)
 
     def release(self) -> None:
         """Let go of a run that has not ended."""

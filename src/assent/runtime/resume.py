@@ -173,8 +173,11 @@ def decisions(
         decision = Decision(choice=said) if isinstance(said, str) else said
         if decision.choice not in CHOICES:
             raise UsageError(f"'{decision.choice}' decides nothing about '{name}'. Say done, retry or fail.")
+        if name not in names and name in names.values():
+            # A key can always be written, whatever the plan calls its actions.
+            name = next(n for n, key in names.items() if key == name)
         if name not in names:
-            waiting = ", ".join(f"'{n}'" for n in names) or "nothing"
+            waiting = ", ".join(f"'{n}' ({key})" for n, key in names.items()) or "nothing"
             raise UsageError(
                 f"Run '{record.run_id}' does not wait for a decision about '{name}'. It waits for {waiting}."
             )
