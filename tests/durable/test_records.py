@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
+import time
 
 import pytest
 
 from assent import EventLog, Runtime, SqlEvents, SqlJournal, ToolContext, open_database, tool
+from assent.runtime.journal import Ended, key_of
 from assent.testing import action, proposal
 
 
@@ -70,3 +74,52 @@ async def database_is_quiet(journal: SqlJournal) -> None:
     for _ in range(3):
         await asyncio.sleep(0)
     await asyncio.wrap_future(journal.database.write(lambda t: None))
+
+
+CHAIN = """
+import sys
+from assent import EventLog, Runtime, SqlEvents, SqlJournal, open_database, tool
+
+@tool(idempotent=True, cheap=True)
+def put(x: int) -> int:
+    "Instant."
+    return x
+
+with open_database(sys.argv[1]) as database:
+    rt = Runtime(tools=[put], journal=SqlJournal(database), events=EventLog(sinks=[SqlEvents(database)]))
+    print("go", flush=True)
+    rt.execute_sync(
+        {"actions": [
+            {"id": f"a{i}", "tool": "put", "parameters": {"x": i}, "dependencies": [f"a{i - 1}"] if i else []}
+            for i in range(20000)
+        ]},
+        run_id="r",
+    )
+"""
+
+
+def test_no_note_is_on_disk_before_the_events_that_tell_of_the_same(database_url: str) -> None:
+    """Else what ended would be read back, and the log would never have heard of it."""
+    child = subprocess.Popen([sys.executable, "-c", CHAIN, database_url], stdout=subprocess.PIPE)
+    assert child.stdout is not None
+    assert child.stdout.readline() == b"go\n"
+    with open_database(database_url) as database:
+        journal, events = SqlJournal(database), SqlEvents(database)
+        until = time.monotonic() + 60
+        while not _count(journal, "journal") and time.monotonic() < until:
+            time.sleep(0.01)
+        time.sleep(0.1)
+
+        child.kill()
+        child.communicate()
+
+        ended = {key_of(0, int((e.action_id or "a")[1:])) for e in events.scan(kind="action_succeeded")}
+        noted = {note.key for note in journal.notes("r") if isinstance(note, Ended)}
+    assert noted
+    assert noted <= ended
+
+
+def _count(journal: SqlJournal, table: str) -> int:
+    rows = journal.database.read(lambda t: t.execute(f"SELECT count(*) FROM {table}"))
+    count: int = rows[0][0]
+    return count
