@@ -6,13 +6,22 @@ test asks. Where it cannot be started the test fails with the reason: a skipped 
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
 
 from tests.servers.postgres import PostgresServer
+
+for _signal in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT):
+    # Whoever starts the tests in the background has these ignored, and every program that a test starts
+    # would ignore them too.
+    if signal.getsignal(_signal) is signal.SIG_IGN:
+        with suppress(ValueError):
+            signal.signal(_signal, signal.default_int_handler if _signal == signal.SIGINT else signal.SIG_DFL)
 
 # `make soak` is where new examples are looked for; there the property tests choose their own settings.
 settings.register_profile("steady", deadline=None, derandomize=True, database=None)
