@@ -253,7 +253,7 @@ DEFECTS: tuple[Defect, ...] = (
     ),
     Defect(
         "effects of an earlier answer are not written",
-        "runtime/execution.py",
+        "runtime/without_calls.py",
         "self.succeed(i, action, copy_json(answer.output), 0.0, self.effects(action, {}), cached=True)",
         "self.succeed(i, action, copy_json(answer.output), 0.0, {}, cached=True)",
         ("tests/runtime",),
@@ -396,7 +396,7 @@ DEFECTS: tuple[Defect, ...] = (
         "runtime/notes.py",
         """        self._journal.note(Started(self._x.key(i), attempt))
         try:
-            await self._journal.settle()""",
+            await self._settle()""",
         """        self._journal.note(Started(self._x.key(i), attempt))
         try:
             pass""",
@@ -405,8 +405,8 @@ DEFECTS: tuple[Defect, ...] = (
     Defect(
         "an unsafe call is not noted beforehand",
         "runtime/execution.py",
-        "notes = self._notes if tool is not None and not tool.schema.repeatable else None",
-        "notes = None",
+        "is_unsafe = tool is not None and not tool.schema.repeatable",
+        "is_unsafe = False",
         _DURABLE,
     ),
     Defect(
@@ -415,6 +415,34 @@ DEFECTS: tuple[Defect, ...] = (
         "        self._x.services.events.flush()\n        self._journal.note(Started",
         "        self._journal.note(Started",
         _DURABLE,
+    ),
+    Defect(
+        "notes run ahead of the log",
+        "runtime/notes.py",
+        "        self._x.services.events.flush()\n        self._journal.flush()",
+        "        self._journal.flush()",
+        ("tests/durable/test_records.py",),
+    ),
+    Defect(
+        "a process that lost its run goes on",
+        "runtime/execution.py",
+        "        if lost is not None:\n            raise lost",
+        "        if lost is not None:\n            self.leave_behind(i)",
+        _DURABLE,
+    ),
+    Defect(
+        "an anchor vouches for whatever is there",
+        "events/sql.py",
+        "        if found and found[0][0] == digest:\n            return True",
+        "        return True",
+        ("tests/events/test_anchor.py",),
+    ),
+    Defect(
+        "a resumed run undoes to where it stopped",
+        "runtime/keeping.py",
+        "        self.replay.overwritten = take_back_left(found, left, state)",
+        "        del found, left, state",
+        ("tests/durable/test_resume.py",),
     ),
     Defect(
         "what ended is done again",

@@ -6,8 +6,7 @@ neither a task nor a coroutine.
 
 Keep true:
 1. Gates come first: an earlier answer never walks around a policy.
-2. Only `write` changes the state, always under this proposal's unit, so that all of it can be undone.
-3. An attempt of unknown outcome is made again only if the tool says that it may be.
+2. An attempt of unknown outcome is made again only if the tool says that it may be.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ import msgspec
 
 from assent.ir.action import Action
 from assent.ir.graph import Graph
-from assent.ir.json_value import JsonValue, copy_json, json_equal, show_json
+from assent.ir.json_value import JsonValue, copy_json
 from assent.ir.proposal import Proposal
 from assent.ir.references import MissingPath, Reference, resolve
 from assent.ir.result import CANCELED_PREFIX, ActionResult
@@ -37,11 +36,12 @@ from assent.runtime.calls import (
     failure_of,
     stop_tasks,
 )
-from assent.runtime.guards.idempotency import Answer, AnswerPage, CallKey, call_key
+from assent.runtime.guards.idempotency import Answer, CallKey
 from assent.runtime.journal import Beginning, key_of, undo_key_of
-from assent.runtime.ledger import NOTHING, Ledger, RunInfo, Stop
+from assent.runtime.ledger import NOTHING, RunInfo, Stop
 from assent.runtime.notes import HoldLost, Notes, NotNoted
 from assent.runtime.resume import VersionsThen
+from assent.runtime.without_calls import WithoutCalls
 from assent.state.store import ReadOnly
 from assent.tools.context import Cancel, ToolContext
 from assent.tools.tool import Tool
@@ -54,7 +54,7 @@ RETRY_BASE_MS = 100
 RETRY_LONGEST_MS = 3_600_000
 
 
-class Execution(Ledger):
+class Execution(WithoutCalls):
     """A proposal while it runs."""
 
     __slots__ = (
@@ -65,19 +65,14 @@ class Execution(Ledger):
         "_gate",
         "_has_budget",
         "_judge",
-        "_learns",
         "_needs",
         "_notes",
         "_references",
         "_undo_keys",
         "_view",
-        "before",
-        "page",
         "plan",
         "retries",
-        "state",
         "tool_calls",
-        "unit",
     )
 
     def __init__(
@@ -95,11 +90,6 @@ class Execution(Ledger):
         super().__init__(services, proposal, graph, run, attempt)
         self.tool_calls = 0
         self.retries = 0
-        self.before: dict[int, dict[str, JsonValue]] = {}
-        """State before each action, kept only for trajectories."""
-        self.page = AnswerPage(services.answers)
-        self.state = services.state.scoped(run.tenant)
-        self.unit = services.state.begin(proposal.id)
         self._view = ReadOnly(self.state)
         self._gate = gate
         # Looked up once: each of these is asked for every action.
@@ -109,7 +99,6 @@ class Execution(Ledger):
         self._references = graph.references
         self._cancel = run.cancel
         self._has_budget = allowance.budget is not None
-        self._learns = services.trajectories is not None
         self._allowance = allowance
         self.plan = attempt
         self._notes = notes
@@ -213,20 +202,20 @@ class Execution(Ledger):
             self._gate.note_admitted(action)
         span_id = self.span_of(i)
         self.record("action_validated", action.id, span_id, NOTHING, now)
-        if self._learns:
+        if self.learns:
             self.keep_before(i)
         key: CallKey | None = None
         if tool is not None and not aside and (action.idempotent or tool.schema.cache_ttl_secs is not None):
-            key = self._key(action, tool)
+            key = self.call_key(action, tool)
             if key is not None:
-                if self._answered(i, action, tool, key, now):
+                if self.answered_from_memory(i, action, tool, key, now):
                     return None
                 if deduplicates(action, tool):
                     if self.page.is_in_flight(key):
                         return self._follow(i, action, tool, key)
                     self.page.begin(key)
         if self._has_budget and not aside and not self._reserve(i, is_tool_call=tool is not None):
-            self._release(key)
+            self.release(key)
             return None
         if tool is None or (
             tool.is_direct
@@ -256,69 +245,7 @@ class Execution(Ledger):
         self.skip(i, "cost budget exceeded")
         return False
 
-    # Actions on the state
-
-    def _state_output(self, action: Action, changes: dict[str, JsonValue]) -> JsonValue:
-        key = action.parameters["key"]
-        if action.type == "state_write":
-            value = action.parameters.get("value")
-            self.write(action, key, value)
-            changes[key] = value
-            return "written: " + key
-        actual = self.state.get(key)
-        if action.type == "state_read":
-            return actual
-        expected = action.parameters.get("expected")
-        if not json_equal(actual, expected):
-            raise AttemptFailed(
-                f"assertion failed: '{key}' is {show_json(actual)}, expected {show_json(expected)}"
-            )
-        return {"asserted": key, "value": actual}
-
-    def write(self, action: Action, key: str, value: JsonValue) -> None:
-        """Change the state, so that it can be undone."""
-        self.state.set(key, value, action_id=action.id, unit=self.unit)
-
-    def keep_before(self, i: int) -> None:
-        """Remember the state that the action finds, if somebody learns from it."""
-        if not self._learns or i >= self.size:
-            return
-        reads, writes = self.graph.touched[i]
-        keys = [
-            k for k in dict.fromkeys((*reads, *writes)) if not k.startswith("\0") and self.state.exists(k)
-        ]
-        self.before[i] = {k: self.state.get(k) for k in keys}
-
     # Earlier answers
-
-    def _key(self, action: Action, tool: Tool) -> CallKey | None:
-        if tool.schema.cache_ttl_secs is not None or deduplicates(action, tool):
-            return call_key(self.run.tenant, action)
-        return None
-
-    def _release(self, key: CallKey | None) -> None:
-        """The call in flight has come to nothing: whoever waits for it may try."""
-        if key is not None:
-            self.page.end(key, None)
-
-    def _answered(self, i: int, action: Action, tool: Tool, key: CallKey, now: float) -> bool:
-        """Answer from an earlier equal call, if there is one."""
-        if deduplicates(action, tool):
-            answer = self.page.get(key)
-            if answer is not None:
-                self._deduplicate(i, action, answer)
-                return True
-        if tool.schema.cache_ttl_secs is not None:
-            held_back = self.page.lasting.get(key)
-            cached = self.services.cache.get(key) if held_back is None else (copy_json(held_back[0]),)
-            if cached is not None:
-                self.succeed(i, action, cached[0], now, self.effects(action, {}), cached=True)
-                return True
-        return False
-
-    def _deduplicate(self, i: int, action: Action, answer: Answer) -> None:
-        self.note("action_deduplicated", i, {"of": answer.action_id})
-        self.succeed(i, action, copy_json(answer.output), 0.0, self.effects(action, {}), cached=True)
 
     async def _follow(self, i: int, action: Action, tool: Tool, key: CallKey) -> None:
         """Wait for an equal call in flight; run it ourselves if that one fails."""
@@ -335,13 +262,13 @@ class Execution(Ledger):
             return
         answer = self.page.get(key)
         if answer is not None:
-            self._deduplicate(i, action, answer)
+            self.deduplicate(i, action, answer)
             return
         self.page.begin(key)
         if not self._has_budget or self._reserve(i, is_tool_call=True):
             await self._attempts(i, action, tool, key)
         else:
-            self._release(key)
+            self.release(key)
 
     # Attempts
 
@@ -356,7 +283,7 @@ class Execution(Ledger):
         try:
             changes: dict[str, JsonValue] = {}
             if tool is None:
-                output = self._state_output(action, changes)
+                output = self.state_output(action, changes)
             else:
                 named = arguments(tool, action.parameters)
                 if tool.is_async:
@@ -399,7 +326,7 @@ class Execution(Ledger):
             raise
         except BaseException as error:
             if isinstance(error, asyncio.CancelledError) and _is_being_cancelled():
-                self._release(key)
+                self.release(key)
                 self.stopped(i, action, tool, begun=True)
                 return
             failure = failure_of(error)
@@ -440,7 +367,7 @@ class Execution(Ledger):
             attempt = Attempt(self.run.tenant, self.services.workers, self.services.limiter, before)
             try:
                 if tool is None:
-                    output = self._state_output(action, changes)
+                    output = self.state_output(action, changes)
                 else:
                     named = arguments(tool, action.parameters)
                     context = self._context(i, action, tool)
@@ -455,7 +382,7 @@ class Execution(Ledger):
                 self.tool_calls += attempt.begun and not called
                 called = called or attempt.begun
                 if isinstance(error, asyncio.CancelledError) and _is_being_cancelled():
-                    self._release(key)
+                    self.release(key)
                     self.stopped(i, action, tool, begun=attempt.begun, left_behind=attempt.left_behind)
                     return
                 failure = failure_of(error)
@@ -538,13 +465,6 @@ class Execution(Ledger):
                     self.page.lasting[key] = (copy_json(output), ttl_s)
         self.succeed(i, action, output, started, changes)
 
-    def effects(self, action: Action, changes: dict[str, JsonValue]) -> dict[str, JsonValue]:
-        """Write what the plan expects of the action; returns `changes` with it."""
-        for name, value in action.expected_effects.items():
-            self.write(action, name, value)
-            changes[name] = value
-        return changes
-
     def _stop_unnoted(
         self,
         i: int,
@@ -560,7 +480,7 @@ class Execution(Ledger):
         if i >= self.size:
             self._give_up(i, action, AttemptFailed(error, retry=False), attempts, tool, key, started)
             return
-        self._release(key)
+        self.release(key)
         self.stop_canceled(error)
         if self.results[i] is None:
             self.skip(i, f"{CANCELED_PREFIX}{error}")
@@ -575,7 +495,7 @@ class Execution(Ledger):
         key: CallKey | None,
         started: float,
     ) -> None:
-        self._release(key)
+        self.release(key)
         if self.results[i] is None:
             self.fail(i, action, failure, attempts, tool, started)
 
