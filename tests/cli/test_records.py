@@ -631,3 +631,23 @@ def test_ctrl_c_leaves_a_run_that_can_be_resumed(
     assert b"\n  go on: assent resume r --db my.db\n" in out
     assert done.code == 0, done.err
     assert (tmp_path / "trace").read_text() == "marked\n"
+
+
+def test_done_must_say_what_others_use(quick: Assent, tools: Path, tmp_path: Path) -> None:
+    path = tmp_path / "used.db"
+    after = {"id": "z", "tool": "mark", "parameters": {"file": "$m.output"}}
+    here = Path.cwd()
+    os.chdir(tmp_path)
+    try:
+        with open_app(tools=str(tools), db=str(path)) as app:
+            _break_off(app, "night-7", MARK, after, keep=1)
+    finally:
+        os.chdir(here)
+
+    refused = _resume(quick, path, "--decide", "m=done")
+    said = _resume(quick, path, "--decide", 'm=done:"other"')
+
+    assert refused.code == 2
+    assert "'done' must say what it was: 'm=done:JSON'" in refused.err
+    assert said.code == 0
+    assert (tmp_path / "other").exists()

@@ -109,8 +109,9 @@ def _decision(text: str) -> tuple[str, Decision]:
         raise UsageError(
             f"--decide {text!r} decides nothing. Write ACTION=done, ACTION=retry or ACTION=fail."
         )
-    answer = decode_json(output.encode(), f"the output of '{name}'") if colon else None
-    return name, Decision(choice=choice, output=answer)
+    if not colon:
+        return name, Decision(choice=choice)
+    return name, Decision(choice=choice, output=decode_json(output.encode(), f"the output of '{name}'"))
 
 
 def _split_output(text: str) -> tuple[str, str, str]:
