@@ -47,6 +47,7 @@ def _told(proposal: Proposal) -> tuple[str, str, list[Action]]:
 
 
 def _shown_action(action: Action, names: dict[str, str], redactor: Redactor) -> Action:
+    needs = [names.get(d, redactor.text(d)) for d in action.dependencies]
     return replace(
         action,
         id=names[action.id],
@@ -54,7 +55,7 @@ def _shown_action(action: Action, names: dict[str, str], redactor: Redactor) -> 
         parameters=redactor.value(action.parameters),
         expected_effects=redactor.value(action.expected_effects),
         metadata=redactor.value(action.metadata),
-        dependencies=[names.get(d, redactor.text(d)) for d in action.dependencies],
+        dependencies=action.dependencies if needs == list(action.dependencies) else needs,
     )
 
 
