@@ -776,26 +776,27 @@ async def test_what_others_wrote_while_a_run_was_broken_off_stays() -> None:
 
 # Being stopped while something is taken back
 
+TWICE_BOOKED = proposal(
+    *(
+        action(
+            name,
+            "book",
+            parameters={"name": name},
+            compensation={"type": "tool", "tool": "safe", "parameters": {"name": f"undo {name}"}},
+        )
+        for name in ("k1", "k2")
+    ),
+    action("f", "broken", parameters={"name": "f"}, dependencies=["k1", "k2"]),
+)
+
 
 async def test_a_run_that_is_stopped_while_it_is_taken_back_goes_on_taking_back() -> None:
     from assent import Cancel
 
     world, journal = World(), MemoryJournal()
-    plan = proposal(
-        *(
-            action(
-                name,
-                "book",
-                parameters={"name": name},
-                compensation={"type": "tool", "tool": "safe", "parameters": {"name": f"undo {name}"}},
-            )
-            for name in ("k1", "k2")
-        ),
-        action("f", "broken", parameters={"name": "f"}, dependencies=["k1", "k2"]),
-    )
     cancel = Cancel()
     world.hang_in = "undo k2"
-    task = asyncio.create_task(runtime(world, journal).execute(plan, run_id="r", cancel=cancel))
+    task = asyncio.create_task(runtime(world, journal).execute(TWICE_BOOKED, run_id="r", cancel=cancel))
     await world.hanging.wait()
     cancel.cancel("stopped by SIGTERM", hard=True)
     first = await task
@@ -815,21 +816,9 @@ async def test_a_process_that_loses_its_run_while_taking_back_stops_and_is_silen
     from assent import Cancel
 
     world, journal = World(), MemoryJournal()
-    plan = proposal(
-        *(
-            action(
-                name,
-                "book",
-                parameters={"name": name},
-                compensation={"type": "tool", "tool": "safe", "parameters": {"name": f"undo {name}"}},
-            )
-            for name in ("k1", "k2")
-        ),
-        action("f", "broken", parameters={"name": "f"}, dependencies=["k1", "k2"]),
-    )
     rt = runtime(world, journal)
     world.hang_in = "undo k2"
-    frozen = asyncio.create_task(rt.execute(plan, run_id="r", cancel=Cancel()))
+    frozen = asyncio.create_task(rt.execute(TWICE_BOOKED, run_id="r", cancel=Cancel()))
     await world.hanging.wait()
     journal.lose_holders()
     world.hang_in = None

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from assent.app.files import load_state, unusable
 from assent.app.tool_file import load_tools
@@ -20,10 +20,9 @@ if TYPE_CHECKING:
     from assent.ir.json_value import JsonValue
     from assent.redaction import Redactor
     from assent.runtime.runtime import Runtime
+    from assent.runtime.schedule import Schedule
     from assent.storage.database import Database
     from assent.tools.tool import Tool
-
-Schedule = Literal["levels", "dataflow"]
 
 SHORTEST_SECRET = 8
 """Of the environment: a variable that holds less may well hold a word that stands everywhere."""

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from assent.ir.json_value import JsonValue
     from assent.ir.result import ProposalResult
     from assent.runtime.journal import Decision
+    from assent.runtime.schedule import Schedule
     from assent.tools.context import Cancel
 
 
@@ -63,14 +64,14 @@ def resume(
     context = summary.context
     tools = tools or _text(context.get("tools"))
     policies = policies or _text(context.get("policies"))
-    schedule = "dataflow" if context.get("schedule") == "dataflow" else "levels"
+    schedule: Schedule = "dataflow" if context.get("schedule") == "dataflow" else "levels"
     if (
         tools is not None
         and tools == context.get("tools")
         and digest_of(tools) != context.get("tools_sha256")
     ):
         output.talk(f"Note: {tools} is not what it was when the run began.")
-    with open_app(tools=tools, policies=policies, schedule=schedule, db=db, create=False) as app:  # type: ignore[arg-type]
+    with open_app(tools=tools, policies=policies, schedule=schedule, db=db, create=False) as app:
 
         async def start(cancel: Cancel) -> ProposalResult:
             result = await app.runtime.resume(summary.run_id, decide=decisions, cancel=cancel)

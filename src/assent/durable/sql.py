@@ -168,7 +168,7 @@ class SqlJournal:
                 (run_id,),
             )
             if not found:
-                raise UnknownRun(f"There is no run '{run_id}' in {self.database.name}. See: assent runs")
+                raise self._unknown(run_id)
             status, hold, held_by, held_until, record, result = found[0]
             if status not in RESUMABLE:
                 assert isinstance(result, str)
@@ -245,7 +245,7 @@ class SqlJournal:
         if len(found) == 1:
             return found[0]
         if not found:
-            raise UnknownRun(f"There is no run '{run_id}' in {self.database.name}. See: assent runs")
+            raise self._unknown(run_id)
         some = ", ".join(f"'{s.run_id}'" for s in found[:5])
         raise UnknownRun(f"Several runs begin with '{run_id}': {some}. Write more of the id.")
 
@@ -257,7 +257,7 @@ class SqlJournal:
         """
         rows = self.database.read(lambda t: t.execute("SELECT record FROM runs WHERE run_id = ?", (run_id,)))
         if not rows:
-            raise UnknownRun(f"There is no run '{run_id}' in {self.database.name}. See: assent runs")
+            raise self._unknown(run_id)
         return self._read(_decode_record, rows[0][0])
 
     def shown(self, run_id: str) -> ProposalResult | None:
@@ -266,6 +266,9 @@ class SqlJournal:
             lambda t: t.execute("SELECT coalesce(shown, result) FROM runs WHERE run_id = ?", (run_id,))
         )
         return self._read(_decode_result, rows[0][0]) if rows and rows[0][0] is not None else None
+
+    def _unknown(self, run_id: str) -> UnknownRun:
+        return UnknownRun(f"There is no run '{run_id}' in {self.database.name}. See: assent runs")
 
     def notes(self, run_id: str) -> Sequence[Note]:
         """What a run that has not ended noted so far. Private: not for showing as it is."""

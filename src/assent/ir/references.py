@@ -9,7 +9,7 @@ Keep true:
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from assent.ir.json_value import JsonValue, show_json
@@ -105,14 +105,3 @@ def _inline(match: re.Match[str], lookup: Callable[[Reference], JsonValue]) -> s
         return match[0][1:]
     value = lookup(Reference(match["id"], match["path"]))
     return value if isinstance(value, str) else show_json(value)
-
-
-def from_outputs(outputs: Mapping[str, JsonValue]) -> Callable[[Reference], JsonValue]:
-    """A lookup over the outputs of actions that succeeded, by action id."""
-
-    def lookup(reference: Reference) -> JsonValue:
-        if reference.action_id not in outputs:
-            raise MissingPath(f"reference '{reference}' names an action that has no output")
-        return reference.lookup(outputs[reference.action_id])
-
-    return lookup

@@ -13,7 +13,7 @@ Keep true:
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Literal, Protocol
 
 import msgspec
@@ -284,7 +284,3 @@ def parse_key(key: str) -> tuple[int, int, bool]:
     """
     plan, position, *undo = key.split("-")
     return int(plan), int(position), bool(undo)
-
-
-Decisions = Mapping[str, Decision | Choice]
-"""By action id."""
