@@ -124,8 +124,42 @@ _PATHS = re.compile(
     r"|(?:.*_)(?:path|file|filename|folder|directory|dir))s?$"
 )
 _PROGRAMS = frozenset(
-    "sudo su doas ssh scp sftp rsync curl wget nc ncat telnet ftp rm shred dd mkfs mount umount kill pkill "
-    "killall reboot shutdown systemctl crontab chown docker podman kubectl terraform git-push npm pip".split()
+    [
+        "sudo",
+        "su",
+        "doas",
+        "ssh",
+        "scp",
+        "sftp",
+        "rsync",
+        "curl",
+        "wget",
+        "nc",
+        "ncat",
+        "telnet",
+        "ftp",
+        "rm",
+        "shred",
+        "dd",
+        "mkfs",
+        "mount",
+        "umount",
+        "kill",
+        "pkill",
+        "killall",
+        "reboot",
+        "shutdown",
+        "systemctl",
+        "crontab",
+        "chown",
+        "docker",
+        "podman",
+        "kubectl",
+        "terraform",
+        "git-push",
+        "npm",
+        "pip",
+    ]
 )
 _SEGMENT = re.compile(r"[\s;&|()`$<>]+")
 
