@@ -5,6 +5,7 @@
     │   ├── DecodeError       JSON that is malformed, or of the wrong shape
     │   ├── NotJson           a value that JSON cannot carry
     │   ├── PolicyFileError   a policy file with a key or value that means nothing
+    │   ├── TrustError        a folder that is not trusted, or whose trust cannot be told
     │   ├── ToolFileError     a file of tools that does not load
     │   └── CheckpointError   a checkpoint that is damaged or does not fit
     ├── StorageError          what is to be kept, or was kept, cannot be reached (CLI exit code 2)
@@ -80,11 +81,24 @@ class PolicyFileError(InputError):
 
     code = "input.policy_file"
 
-    def __init__(self, path: str, problem: str, *, key: str | None = None, fix: str = "") -> None:
+    def __init__(
+        self, path: str, problem: str, *, key: str | None = None, fix: str = "", what: str = "Policy file"
+    ) -> None:
         self.path = path
         self.key = key
         where = f"{path}, key '{key}'" if key else path
-        super().__init__(f"Policy file {where}: {problem}.{' ' + fix if fix else ''}")
+        super().__init__(f"{what} {where}: {problem}.{' ' + fix if fix else ''}")
+
+
+class TrustError(InputError):
+    """What a folder brings may not take effect: it is not trusted, or whether it is cannot be told."""
+
+    code = "input.trust"
+
+    def __init__(self, path: str, problem: str, fix: str) -> None:
+        self.path = path
+        """The folder, or the file that is in the way."""
+        super().__init__(f"{path} {problem}. {fix}")
 
 
 class ToolFileError(InputError):
@@ -217,13 +231,16 @@ class ToolDeclarationError(UsageError):
 
 
 class ApprovalDecided(UsageError):
-    """An approval that was decided otherwise before, or whose time is up. What was recorded stays."""
+    """An approval that was decided or taken back, whose time is up, or that is about something other than
+    what was seen. What was recorded stays."""
 
     code = "usage.approval_decided"
 
-    def __init__(self, approval: str, problem: str) -> None:
+    def __init__(
+        self, approval: str, problem: str, *, fix: str = "To be asked anew, run the action again."
+    ) -> None:
         self.approval = approval
-        super().__init__(f"Approval '{approval}' {problem}. Ask for a new one by running the action again.")
+        super().__init__(f"Approval '{approval}' {problem}. {fix}")
 
 
 class ToolError(AssentError):

@@ -31,6 +31,8 @@ from assent.ir.json_value import MAX_DEPTH, JsonValue
 REDACTED = "[redacted]"
 
 _SHORTEST, _SHORTEST_LINE = 6, 12
+_LONGEST, _MOST_TEXTS = 4096, 50
+"""Of what a tool answers as a secret."""
 _DEEPEST = MAX_DEPTH + 20
 """A value and what it is wrapped in. What lies deeper is not looked at, so it is not shown either."""
 _CACHED_LENGTH, _CACHED = 64, 4096
@@ -199,7 +201,12 @@ class Redactor:
         self._secrets = sorted(found.union(self._secrets), key=len, reverse=True)
         self._secret = re.compile("|".join(map(re.escape, self._secrets)))
         self._clean.clear()
-        self._plain.clear()
+
+    def add_secrets_in(self, value: JsonValue) -> None:
+        """From now on every text in `value` is a secret, except what is too short, or too long, to be one."""
+        for text in islice(_texts(value), _MOST_TEXTS):
+            if _SHORTEST_LINE <= len(text.strip()) <= _LONGEST:
+                self.add_secret(text)
 
     def text(self, text: str) -> str:
         """The text without secrets; the same one if it holds none.
@@ -297,3 +304,11 @@ def _remember(text: str, known: set[str]) -> None:
         if len(known) >= _CACHED:
             known.clear()
         known.add(text)
+
+
+def _texts(value: JsonValue) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict | list):
+        for item in value.values() if isinstance(value, dict) else value:
+            yield from _texts(item)

@@ -17,6 +17,7 @@ import msgspec
 
 from assent.errors import unknown_tool
 from assent.ir.action import OPERATORS, Action, Assumption, Precondition, ToolCompensation
+from assent.ir.graph import Graph
 from assent.ir.json_value import JsonValue, json_equal, show_json
 from assent.ir.references import has_references
 from assent.ir.tool_spec import STRICTNESS, Reversibility, ToolSchema
@@ -90,6 +91,11 @@ def shape_problems(action: Action, tool: ToolFacts | None, tools: Tools) -> list
     if compensation is None:
         if action.reversibility == "compensable":
             problems.append("it claims to be compensable but has no 'compensation'")
+        elif undo_of(action, tool) == "compensable":
+            problems.append(
+                f"tool '{action.tool}' is compensable, and the action has no 'compensation'; give it one, or "
+                "say that it is 'irreversible' here"
+            )
     elif isinstance(compensation, ToolCompensation):
         undo = tools.get(compensation.tool)
         if undo is None:
@@ -209,6 +215,20 @@ def undo_of(action: Action, tool: ToolFacts | None) -> Reversibility:
     if claimed is not None and STRICTNESS[claimed] > STRICTNESS[declared]:
         return claimed
     return declared
+
+
+def undo_action(graph: Graph, i: int) -> Action | None:
+    """What would take an action back, as the plan holds it; None if nothing would."""
+    action = graph.actions[i]
+    compensation = action.compensation
+    if compensation is None:
+        return None
+    if isinstance(compensation, ToolCompensation):
+        return Action(
+            id=f"{action.id}.compensation", tool=compensation.tool, parameters=compensation.parameters
+        )
+    target = graph.index.get(compensation.action_id)
+    return None if target is None else graph.actions[target]
 
 
 def deduplicates(action: Action, tool: ToolFacts | None) -> bool:

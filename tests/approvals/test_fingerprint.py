@@ -47,6 +47,8 @@ def test_the_order_of_keys_does_not_matter() -> None:
         {"tenant": "u"},
         {"folder": "t", "tenant": "/w"},
         {"policy_version": "8"},
+        {"compensation": {}},
+        {"compensation": {"tool": "fs.restore"}},
     ],
     ids=repr,
 )
@@ -54,6 +56,19 @@ def test_whatever_else_differs_makes_another(change: dict[str, Any]) -> None:
     assert fingerprint(**{**CALL, **change}) != fingerprint(**CALL)
 
 
+def test_a_compensation_is_part_of_it() -> None:
+    """It runs without another question, so whoever approves the one approves the other."""
+    undo: dict[str, Any] = {"tool": "fs.restore", "parameters": {"path": "/x", "mode": 1}}
+    turned = {"parameters": {"mode": 1, "path": "/x"}, "tool": "fs.restore"}
+    other = {**undo, "parameters": {"path": "/y", "mode": 1}}
+
+    assert fingerprint(**CALL, compensation=None) == fingerprint(**CALL)
+    assert fingerprint(**CALL, compensation=turned) == fingerprint(**CALL, compensation=undo)
+    assert fingerprint(**CALL, compensation=other) != fingerprint(**CALL, compensation=undo)
+
+
 def test_what_is_not_json_has_none() -> None:
     with pytest.raises(NotJson, match=r"parameters\.x"):
         fingerprint("t", {"x": math.nan}, folder=None, tenant=None, policy_version="1")
+    with pytest.raises(NotJson, match=r"compensation\.x"):
+        fingerprint("t", {}, folder=None, tenant=None, policy_version="1", compensation={"x": math.nan})

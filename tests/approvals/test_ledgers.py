@@ -6,9 +6,10 @@ from collections.abc import Callable
 
 import pytest
 
+from assent.approvals.approval import undecided
 from assent.approvals.ledger import ApprovalLedger
 from assent.approvals.memory import MemoryApprovals
-from assent.approvals.sql import SqlApprovals
+from assent.approvals.sql import SqlApprovals, has_approvals
 from assent.errors import StorageDamaged
 from assent.storage.location import open_database
 from assent.testing import FakeClock
@@ -59,16 +60,18 @@ with open_database(url) as database:
     for id in map(str.strip, sys.stdin):
         try:
             print(ledger.decide(id, decision, by=me).decided_by, flush=True)
-        except ApprovalDecided:
-            print("lost", flush=True)
+        except ApprovalDecided as refused:
+            print("refused, as it was decided by", str(refused).partition(" by ")[2].split()[0], flush=True)
 """
 
 
-def test_of_processes_that_decide_at_once_exactly_one_wins(database_url: str) -> None:
+@pytest.mark.parametrize("other", ["deny", "once"])
+def test_of_processes_that_decide_at_once_exactly_one_wins(database_url: str, other: str) -> None:
+    """Also if they say the same."""
     with open_database(database_url) as database:
         ledger = SqlApprovals(database, clock=FakeClock(START))
         children = {
-            me: start(DECIDER, database_url, me, how) for me, how in (("ann", "once"), ("bob", "deny"))
+            me: start(DECIDER, database_url, me, how) for me, how in (("ann", "once"), ("bob", other))
         }
         assert [hear(child) for child in children.values()] == ["ready", "ready"]
 
@@ -80,10 +83,50 @@ def test_of_processes_that_decide_at_once_exactly_one_wins(database_url: str) ->
 
             stored = ledger.get(f"q{number}")
             assert stored is not None
-            assert sorted(said.values()) == sorted([stored.decided_by, "lost"])
-            assert said[str(stored.decided_by)] == stored.decided_by
+            winner = str(stored.decided_by)
+            assert said.pop(winner) == winner
+            assert list(said.values()) == [f"refused, as it was decided by {winner}"]
         for child in children.values():
             child.communicate(timeout=PATIENCE_S)
+
+
+OLD_QUESTION = (
+    '{"id":"q1","run_id":"r1","action_id":"a1","tool":"fs.remove","parameters":{"p":1},"risk":"destructive",'
+    '"reversibility":"irreversible","preview":null,"fingerprint":"f","tenant":null,"folder":null,'
+    '"requested_at":1000.0,"expires_at":null,"decision":null,"reason":null,"decided_by":null,"decided_at":null}'
+)
+"""As the first version of the table's users wrote it."""
+
+
+def test_what_was_stored_before_there_were_more_fields_can_be_read(database_url: str) -> None:
+    with open_database(database_url) as database:
+        ledger = SqlApprovals(database, clock=FakeClock(START))
+        say(
+            database,
+            "INSERT INTO approvals (id, run_id, fingerprint, requested_at, asked, decision, decided_at,"
+            " answer, answered) VALUES ('q1', 'r1', 'f', 1000.0, ?, 'always', 1001.0, '[\"ann\",\"go\"]', 1)",
+            (OLD_QUESTION,),
+        )
+
+        found = ledger.standing("f")
+
+        assert found is not None
+        assert (found.decision, found.decided_by, found.reason) == ("always", "ann", "go")
+        assert (found.reasons, found.tier, found.agent) == ((), None, None)
+        assert (found.compensation, found.isolation, found.holds_until) == (None, "none", None)
+        assert ledger.request(undecided(found)) == found
+
+
+def test_whoever_only_reads_can_tell_that_nobody_has_asked(database_url: str) -> None:
+    with open_database(database_url) as database:
+        say(database, "CREATE TABLE other (n BIGINT)")
+        with open_database(database_url, create=False, read_only=True) as reader:
+            assert not has_approvals(reader)
+
+            SqlApprovals(database).request(approval())
+
+            assert has_approvals(reader)
+            assert SqlApprovals(reader).find("q") == approval()
 
 
 def test_an_approval_that_somebody_changed_by_hand_is_refused(database_url: str) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from assent.errors import PolicyFileError
-from assent.policy.loader import load_policies
+from assent.policy.loader import load_policies, parse_policies, read_document, read_policies
 from assent.policy.rule import (
     AllowToolParam,
     DenyKeyword,
@@ -119,7 +119,11 @@ HEAD = '[[rule]]\nname = "one"\nkind = "deny_tool"\n\n[[rule]]\nname = "two"\n'
     ("text", "key", "says"),
     [
         (HEAD + 'kind = "deny_tool"\ntol = "shell"', "rule[1].tol", "Did you mean 'tool'?"),
-        (HEAD + 'kind = "deny_tool"\nzzz = 1', "rule[1].zzz", "may have 'name', 'kind', 'tool', 'reason'"),
+        (
+            HEAD + 'kind = "deny_tool"\nzzz = 1',
+            "rule[1].zzz",
+            "A deny_tool rule may have 'name', 'kind', 'tool', ",
+        ),
         (HEAD + 'kind = "deny_tol"', "rule[1].kind", "Did you mean 'deny_tool'?"),
         (HEAD + 'kind = "qqq"', "rule[1].kind", "Choose one of 'deny_tool'"),
         (HEAD + "kind = 3", "rule[1].kind", "expected a text, got an integer"),
@@ -219,3 +223,49 @@ def test_a_file_that_cannot_be_opened_is_refused(tmp_path: Path) -> None:
 
     with pytest.raises(PolicyFileError, match="cannot be read"):
         load_policies(tmp_path)
+
+
+CASE = '[[case]]\nname = "c"\nanything = { goes = 1 }\n'
+
+
+def test_cases_beside_rules_are_let_through_as_they_stand(tmp_path: Path) -> None:
+    path = _file(tmp_path, '[[rule]]\nname = "x"\nkind = "deny_tool"\n' + CASE)
+
+    assert [name for name, _ in load_policies(path)] == ["x"]
+    assert read_document(path, path.read_bytes())["case"] == [{"name": "c", "anything": {"goes": 1}}]
+
+
+def test_a_file_of_cases_alone_may_stand_beside_one_of_rules(tmp_path: Path) -> None:
+    _file(tmp_path, CASE, "a.toml")
+    _file(tmp_path, '[[rule]]\nname = "x"\nkind = "deny_tool"\n', "b.toml")
+
+    assert [name for name, _ in load_policies(tmp_path)] == ["x"]
+
+
+@pytest.mark.parametrize(
+    ("text", "key", "says"),
+    [
+        (CASE, "case", "it holds cases, but there is no rule for them. Put the rules beside them."),
+        ("case = []", None, "it holds no rule"),
+        ("case = 1", "case", "it must be a list of tables. Begin each case with a line [[case]]."),
+        ('[case]\nname = "c"', "case", "Begin each case with a line [[case]]."),
+        ("rule = []\n" + CASE, "rule", "it holds no rule"),
+        ('[[cases]]\nname = "c"', "cases", "Did you mean 'case'?"),
+        ("zzz = 1", "zzz", "'zzz' is no key of the file. The file may have 'rule', 'case'."),
+    ],
+)
+def test_cases_are_no_way_round_the_strictness(tmp_path: Path, text: str, key: str | None, says: str) -> None:
+    with pytest.raises(PolicyFileError) as caught:
+        load_policies(_file(tmp_path, text))
+
+    assert caught.value.key == key
+    assert says in str(caught.value)
+
+
+def test_what_was_read_is_what_is_parsed(tmp_path: Path) -> None:
+    path = _file(tmp_path, '[[rule]]\nname = "before"\nkind = "deny_tool"\n')
+    files = read_policies(tmp_path)
+
+    path.write_text('[[rule]]\nname = "after"\nkind = "deny_tool"\n')
+
+    assert [name for name, _ in parse_policies(files)] == ["before"]

@@ -7,7 +7,14 @@ from pathlib import Path
 import pytest
 
 from assent.errors import AssentError, StorageUnavailable, UsageError
-from assent.storage.location import default_url, open_database, sqlite_path
+from assent.storage.location import (
+    config_folder,
+    default_url,
+    open_database,
+    project_folder,
+    project_folders,
+    sqlite_path,
+)
 from assent.storage.postgres import without_password
 
 # Where, when nobody says
@@ -49,6 +56,32 @@ def test_outside_any_project_it_is_the_persons_own(
     environment: dict[str, str], expected: str, tmp_path: Path
 ) -> None:
     assert default_url(environment, tmp_path) == expected
+
+
+@pytest.mark.parametrize(
+    ("environment", "expected"),
+    [
+        ({"HOME": "/h", "XDG_CONFIG_HOME": "/x"}, "/x/assent"),
+        ({"HOME": "/h", "XDG_DATA_HOME": "/x"}, "/h/.config/assent"),
+        ({"HOME": "/h", "XDG_CONFIG_HOME": ""}, "/h/.config/assent"),
+        ({"HOME": "/h", "XDG_CONFIG_HOME": "x"}, "/h/.config/assent"),
+    ],
+)
+def test_a_persons_settings_have_a_folder_of_their_own(environment: dict[str, str], expected: str) -> None:
+    assert config_folder(environment) == Path(expected)
+
+
+def test_every_project_above_is_found_the_nearest_first(tmp_path: Path) -> None:
+    inner = tmp_path / "outer" / "between" / "inner"
+    for folder in (inner, tmp_path / "outer"):
+        (folder / ".assent").mkdir(parents=True)
+    (tmp_path / "outer" / "between" / ".assent").write_text("a file is no project")
+
+    found = project_folders(inner / "not" / "yet")
+
+    assert found[:2] == [inner / ".assent", tmp_path / "outer" / ".assent"]
+    assert project_folder(inner / "not" / "yet") == found[0]
+    assert not [folder for folder in found[2:] if folder.is_relative_to(tmp_path)]
 
 
 def test_looking_makes_nothing(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from assent.app.files import load_state, unusable
 from assent.app.tool_file import load_tools
 
 if TYPE_CHECKING:
+    from assent.approvals.sql import SqlApprovals
     from assent.durable.sql import SqlJournal
     from assent.events.jsonl import JsonlSink
     from assent.events.sql import SqlEvents
@@ -63,6 +64,13 @@ class Records:
         from assent.durable.sql import SqlJournal
 
         return SqlJournal(self.database, context=self._context, redactor=self._redactor)
+
+    @cached_property
+    def approvals(self) -> SqlApprovals:
+        """What people were asked, and what they said."""
+        from assent.approvals.sql import SqlApprovals
+
+        return SqlApprovals(self.database)
 
     def run_id(self, given: str) -> str:
         """The whole id of a run; one that only the log knows must be given whole.

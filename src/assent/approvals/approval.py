@@ -3,13 +3,16 @@
 Keep true:
 1. What is shown is what will run: parameters stand here as they are, unredacted and uncut.
 2. The fingerprint depends on everything that the answer depends on, and on nothing else.
+3. An approval that was stored by an earlier version can still be read: a new field has a default.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
-from typing import Literal, get_args
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from math import isfinite
+from typing import Literal, assert_never
 
 import msgspec
 
@@ -17,8 +20,13 @@ from assent.errors import ApprovalDecided, UsageError
 from assent.ir.json_value import JsonValue, canonical_bytes, copy_json
 from assent.ir.tool_spec import Reversibility, Risk
 
-Decision = Literal["once", "always", "deny"]
-"""This one time; whenever the fingerprint is the same; not at all."""
+Decision = Literal["once", "always", "deny", "withdrawn"]
+"""This one time; whenever the fingerprint is the same; not at all; the run took its question back."""
+
+ANSWERS: tuple[Decision, ...] = ("once", "always", "deny")
+"""What a person can say."""
+
+_ANSWER_FIELDS = ("decision", "reason", "decided_by", "decided_at", "holds_until")
 
 
 class Approval(msgspec.Struct, frozen=True, kw_only=True):
@@ -33,6 +41,15 @@ class Approval(msgspec.Struct, frozen=True, kw_only=True):
     reversibility: Reversibility
     preview: str | None = None
     """What would change, as a diff or a text for people."""
+    compensation: dict[str, JsonValue] | None = None
+    """What would take it back. The answer covers that too: it runs without another question."""
+    reasons: Sequence[str] = ()
+    """Why it is asked, a sentence each: "policy 'x': ...". A tuple, whatever was handed in."""
+    tier: str | None = None
+    agent: str | None = None
+    """Who wants to do it."""
+    isolation: str = "none"
+    """What keeps the agent from answering by itself. With "none" nothing does."""
     fingerprint: str
     """From `fingerprint`: what an `always` is good for."""
     tenant: str | None = None
@@ -46,10 +63,20 @@ class Approval(msgspec.Struct, frozen=True, kw_only=True):
     decided_by: str | None = None
     """A person, as the terminal, API or page knows them."""
     decided_at: float | None = None
+    holds_until: float | None = None
+    """From then on an `always` is none any more. Without one it holds for good."""
+
+    def __post_init__(self) -> None:
+        # A decoder makes lists, a caller makes either: one kind, so that two approvals compare.
+        msgspec.structs.force_setattr(self, "reasons", tuple(self.reasons))
 
     def open_at(self, now: float) -> bool:
         """Whether it can be decided."""
         return self.decision is None and (self.expires_at is None or now < self.expires_at)
+
+    def stands_at(self, now: float) -> bool:
+        """Whether it is an `always` that still holds."""
+        return self.decision == "always" and (self.holds_until is None or now < self.holds_until)
 
 
 def fingerprint(
@@ -59,10 +86,12 @@ def fingerprint(
     folder: str | None,
     tenant: str | None,
     policy_version: str,
+    compensation: Mapping[str, JsonValue] | None = None,
 ) -> str:
     """What makes two calls the same in the eyes of whoever approves them, as SHA-256 in hex.
 
-    The order of keys does not matter; every value does, and so do folder, tenant and the policy's version.
+    The order of keys does not matter; every value does, and so do folder, tenant, the policy's version and,
+    where there is one, the compensation.
 
     >>> a = fingerprint("rm", {"p": 1, "q": 2}, folder="/w", tenant=None, policy_version="1")
     >>> a == fingerprint("rm", {"q": 2, "p": 1}, folder="/w", tenant=None, policy_version="1")
@@ -71,9 +100,12 @@ def fingerprint(
     False
 
     Raises:
-        NotJson: the parameters hold what JSON cannot carry.
+        NotJson: the parameters or the compensation hold what JSON cannot carry.
     """
     parts = [tool, copy_json(dict(parameters), "parameters"), folder, tenant, policy_version]
+    if compensation is not None:
+        # Only then: what was approved before there were any must keep its fingerprint.
+        parts.append(copy_json(dict(compensation), "compensation"))
     # As one JSON list: no two different calls can be spelled alike, whatever their texts hold.
     return hashlib.sha256(canonical_bytes(parts)).hexdigest()
 
@@ -83,11 +115,28 @@ def asked(approval: Approval) -> Approval:
 
     Raises:
         UsageError: it comes with a decision; only `decide` makes one.
-        NotJson: its parameters hold what JSON cannot carry.
+        NotJson: it holds what JSON cannot carry.
     """
-    if approval.decision is not None or approval.decided_at is not None or approval.decided_by is not None:
+    if any(getattr(approval, name) is not None for name in _ANSWER_FIELDS):
         raise UsageError(f"Approval '{approval.id}' comes with a decision. Request it, then decide() it.")
-    return msgspec.structs.replace(approval, parameters=copy_json(approval.parameters, "parameters"))
+    for name in approval.__struct_fields__:
+        if isinstance(value := getattr(approval, name), str | tuple):
+            copy_json(value, name)
+    return apart(approval)
+
+
+def apart(approval: Approval) -> Approval:
+    """A copy that shares nothing with the original that could be changed."""
+    return msgspec.structs.replace(
+        approval,
+        parameters=copy_json(approval.parameters, "parameters"),
+        compensation=copy_json(approval.compensation, "compensation"),
+    )
+
+
+def undecided(approval: Approval) -> Approval:
+    """The question alone."""
+    return msgspec.structs.replace(approval, **dict.fromkeys(_ANSWER_FIELDS))
 
 
 def asked_again(stored: Approval, approval: Approval) -> Approval:
@@ -96,37 +145,111 @@ def asked_again(stored: Approval, approval: Approval) -> Approval:
     Raises:
         UsageError: the id is that of another question.
     """
-    bare = msgspec.structs.replace(stored, decision=None, reason=None, decided_by=None, decided_at=None)
-    if canonical_bytes(bare) != canonical_bytes(approval):
+    if canonical_bytes(undecided(stored)) != canonical_bytes(approval):
         raise UsageError(
             f"Approval '{approval.id}' asks about something else already. Give it an id of its own."
         )
     return stored
 
 
-def checked_decision(decision: str) -> None:
-    """Returns if there is such a decision.
+def check_answer(
+    decision: str, *, by: str, reason: str | None, holds_until: float | None, now: float
+) -> None:
+    """Returns if a person can say that.
 
     Raises:
-        UsageError: there is none.
+        UsageError: there is no such answer, nobody gives it, or it does not hold as long as it says.
+        NotJson: a text that no encoding can carry.
     """
-    if decision not in get_args(Decision):
-        raise UsageError(f"'{decision}' is no decision. Use one of: {', '.join(get_args(Decision))}.")
+    if decision not in ANSWERS:
+        raise UsageError(f"'{decision}' is no decision. Use one of: {', '.join(ANSWERS)}.")
+    if not by.strip():
+        raise UsageError("A decision needs a name: say with `by` who decides.")
+    copy_json(by, "by")
+    copy_json(reason, "reason")
+    if holds_until is None:
+        return
+    if decision != "always":
+        raise UsageError(f"Only 'always' can hold until a moment. Leave holds_until out of '{decision}'.")
+    if not isfinite(holds_until) or holds_until <= now:
+        raise UsageError(
+            f"An approval cannot hold until {moment(holds_until)}: that has passed. Name a moment to come."
+        )
 
 
-def decided_before(stored: Approval, decision: Decision) -> Approval:
-    """The stored one, which can no longer be decided, if it says the same.
+def refusal(stored: Approval, *, now: float, fingerprint: str | None) -> ApprovalDecided:
+    """Why an approval cannot be decided now."""
+    if stored.decision is not None:
+        return ApprovalDecided(stored.id, f"was {how_decided(stored)}")
+    if not stored.open_at(now) and stored.expires_at is not None:
+        return ApprovalDecided(stored.id, f"expired on {moment(stored.expires_at)}")
+    assert fingerprint is not None
+    return ApprovalDecided(
+        stored.id,
+        f"is about other parameters than those you saw: its fingerprint is {stored.fingerprint[:16]}, "
+        f"yours is {fingerprint[:16]}",
+        fix="Look at it again before you decide: assent approvals show ID",
+    )
 
-    Raises:
-        ApprovalDecided: it says something else, or its time is up.
+
+def how_decided(approval: Approval) -> str:
+    """What was decided, by whom and when, in words that go on after "it was"; empty if nothing was.
+
+    >>> asks = {"id": "q", "run_id": "r", "action_id": "a", "tool": "rm", "requested_at": 0.0}
+    >>> asks |= {"risk": "destructive", "reversibility": "irreversible", "fingerprint": "f"}
+    >>> how_decided(Approval(**asks, decision="deny", decided_by="ann", decided_at=60.0, reason="not now"))
+    'denied by ann on 1970-01-01 00:01:00 UTC (not now)'
     """
-    if stored.decision == decision:
-        return stored
-    if stored.decision is None:
-        raise ApprovalDecided(stored.id, "has expired")
-    raise ApprovalDecided(stored.id, f"was decided as '{stored.decision}' by {stored.decided_by}")
+    match approval.decision:
+        case None:
+            return ""
+        case "once":
+            what = "approved for this one time"
+        case "always" if approval.holds_until is not None:
+            what = f"approved until {moment(approval.holds_until)}"
+        case "always":
+            what = "approved for good"
+        case "deny":
+            what = "denied"
+        case "withdrawn":
+            what = "withdrawn by its run"
+        case _:
+            assert_never(approval.decision)
+    by = f" by {approval.decided_by}" if approval.decided_by is not None else ""
+    on = f" on {moment(approval.decided_at)}" if approval.decided_at is not None else ""
+    why = f" ({approval.reason})" if approval.reason else ""
+    return f"{what}{by}{on}{why}"
+
+
+def moment(seconds: float) -> str:
+    """A moment for people; never raises, whatever a clock says.
+
+    >>> moment(60.0)
+    '1970-01-01 00:01:00 UTC'
+    """
+    try:
+        return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M:%S} UTC"
+    except (ValueError, OverflowError, OSError):
+        return f"{seconds:.0f} s after 1970"
 
 
 def unknown_approval(approval: str) -> UsageError:
     """For an id that nobody asked under."""
-    return UsageError(f"There is no approval '{approval}'. List those that wait with pending().")
+    return UsageError(f"There is no approval '{approval}'. See those that wait: assent approvals list")
+
+
+def only_one(found: Sequence[Approval], prefix: str) -> Approval:
+    """The approval that was found by the start of its id.
+
+    Raises:
+        UsageError: there is none, or there are several.
+    """
+    if not found:
+        raise unknown_approval(prefix)
+    if len(found) > 1:
+        some = ", ".join(f"'{one.id}'" for one in found[:5])
+        raise UsageError(
+            f"Several approvals begin with '{prefix}': {some}{', ...' if len(found) > 5 else ''}. "
+            "Write more of the id; see them with: assent approvals list --all"
+        )
+    return found[0]

@@ -12,7 +12,8 @@ class ApprovalLedger(Protocol):
 
     Promises:
     1. Deciding only records. Whoever owns the run sees it and goes on; nothing runs from here.
-    2. An answer is final. Of several given at once, also by several processes, exactly one counts.
+    2. An answer is final. Of several given at once, also by several processes, exactly one counts, and
+       everyone else is told so, also those who said the same.
     3. What is returned is on disk, and shares nothing with what was handed in.
     4. Parameters come back as they were given: whoever decides must see what will run.
     """
@@ -22,7 +23,7 @@ class ApprovalLedger(Protocol):
 
         Raises:
             UsageError: it brings a decision, or its id is that of another question.
-            NotJson: its parameters hold what JSON cannot carry.
+            NotJson: it holds what JSON cannot carry.
         """
         ...
 
@@ -30,12 +31,47 @@ class ApprovalLedger(Protocol):
         """The approval with that id."""
         ...
 
-    def decide(self, approval: str, decision: Decision, *, by: str, reason: str | None = None) -> Approval:
-        """Answer, and return what is recorded. Giving the same answer again changes nothing.
+    def find(self, prefix: str) -> Approval:
+        """The approval whose id is, or begins with, `prefix`.
 
         Raises:
-            ApprovalDecided: it was decided otherwise, or its time is up.
-            UsageError: there is no such approval, or no such decision.
+            UsageError: there is none, or there are several.
+        """
+        ...
+
+    def decide(
+        self,
+        approval: str,
+        decision: Decision,
+        *,
+        by: str,
+        reason: str | None = None,
+        holds_until: float | None = None,
+        fingerprint: str | None = None,
+    ) -> Approval:
+        """Answer, and return what is recorded.
+
+        Args:
+            holds_until: When an `always` ends; without one it holds for good.
+            fingerprint: Of what the person saw: the answer is for that and nothing else.
+
+        Raises:
+            ApprovalDecided: it was decided or withdrawn before, its time is up, or it is about something
+                else than what the person saw.
+            UsageError: there is no such approval, no such answer, nobody who gives it, or `holds_until` is
+                past or not of an `always`.
+            NotJson: `by` or `reason` is a text that no encoding can carry.
+        """
+        ...
+
+    def withdraw(self, approval: str, reason: str) -> Approval:
+        """Take a question back, also one whose time is up, and return what is recorded.
+
+        One that was decided or withdrawn before stays as it is. For the run that asked; a person denies.
+
+        Raises:
+            UsageError: there is no such approval.
+            NotJson: `reason` is a text that no encoding can carry.
         """
         ...
 
@@ -43,9 +79,14 @@ class ApprovalLedger(Protocol):
         """Those that can be decided now, the oldest first; of one run or tenant, or of all."""
         ...
 
-    def standing(self, fingerprint: str) -> Approval | None:
-        """The `always` that is in force for a fingerprint: the latest, unless a denial came after it.
+    def recent(self, limit: int, *, run: str | None = None) -> list[Approval]:
+        """At most `limit` of all, decided or not, what was asked last first; of one run, or of all."""
+        ...
 
-        The time in which a question could be answered does not limit how long its answer holds.
+    def standing(self, fingerprint: str) -> Approval | None:
+        """The `always` that is in force for a fingerprint: the latest, if it has not run out.
+
+        A denial ends it, and whatever ended never brings back an older one. The time in which a question
+        could be answered does not limit how long its answer holds.
         """
         ...

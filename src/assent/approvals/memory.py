@@ -11,10 +11,12 @@ from msgspec.structs import replace
 from assent.approvals.approval import (
     Approval,
     Decision,
+    apart,
     asked,
     asked_again,
-    checked_decision,
-    decided_before,
+    check_answer,
+    only_one,
+    refusal,
     unknown_approval,
 )
 from assent.ir.json_value import copy_json
@@ -35,44 +37,87 @@ class MemoryApprovals:
         new = asked(approval)
         with self._lock:
             stored = self._asked.setdefault(new.id, new)
-        return _apart(asked_again(stored, new))
+        return apart(asked_again(stored, new))
 
     def get(self, approval: str) -> Approval | None:
         """The approval with that id."""
         stored = self._asked.get(approval)
-        return None if stored is None else _apart(stored)
+        return None if stored is None else apart(stored)
 
-    def decide(self, approval: str, decision: Decision, *, by: str, reason: str | None = None) -> Approval:
+    def find(self, prefix: str) -> Approval:
+        """The approval whose id is, or begins with, `prefix`."""
+        exact = self._asked.get(prefix)
+        if exact is not None:
+            return apart(exact)
+        return apart(
+            only_one([one for one in self._newest() if prefix and one.id.startswith(prefix)], prefix)
+        )
+
+    def decide(
+        self,
+        approval: str,
+        decision: Decision,
+        *,
+        by: str,
+        reason: str | None = None,
+        holds_until: float | None = None,
+        fingerprint: str | None = None,
+    ) -> Approval:
         """Answer."""
-        checked_decision(decision)
         with self._lock:
-            stored = self._asked.get(approval)
-            if stored is None:
-                raise unknown_approval(approval)
             now = self._clock()
-            if not stored.open_at(now):
-                return _apart(decided_before(stored, decision))
-            made = replace(stored, decision=decision, reason=reason, decided_by=by, decided_at=now)
+            check_answer(decision, by=by, reason=reason, holds_until=holds_until, now=now)
+            stored = self._stored(approval)
+            if not stored.open_at(now) or fingerprint not in (None, stored.fingerprint):
+                raise refusal(stored, now=now, fingerprint=fingerprint)
+            made = replace(
+                stored,
+                decision=decision,
+                reason=reason,
+                decided_by=by,
+                decided_at=now,
+                holds_until=holds_until,
+            )
             self._asked[approval] = made
             if decision != "once":
                 self._answers[made.fingerprint] = made
-        return _apart(made)
+        return apart(made)
+
+    def withdraw(self, approval: str, reason: str) -> Approval:
+        """Take a question back."""
+        copy_json(reason, "reason")
+        with self._lock:
+            stored = self._stored(approval)
+            if stored.decision is None:
+                stored = replace(stored, decision="withdrawn", reason=reason, decided_at=self._clock())
+                self._asked[approval] = stored
+        return apart(stored)
 
     def pending(self, *, run: str | None = None, tenant: str | None = None) -> list[Approval]:
         """Those that can be decided now."""
         now = self._clock()
         found = [
-            _apart(one)
+            apart(one)
             for one in list(self._asked.values())
             if one.open_at(now) and run in (None, one.run_id) and tenant in (None, one.tenant)
         ]
         return sorted(found, key=lambda one: (one.requested_at, one.id))
 
+    def recent(self, limit: int, *, run: str | None = None) -> list[Approval]:
+        """What was asked last."""
+        found = [one for one in self._newest() if run in (None, one.run_id)]
+        return [apart(one) for one in found[: max(limit, 0)]]
+
     def standing(self, fingerprint: str) -> Approval | None:
         """The `always` that is in force."""
         latest = self._answers.get(fingerprint)
-        return _apart(latest) if latest is not None and latest.decision == "always" else None
+        return apart(latest) if latest is not None and latest.stands_at(self._clock()) else None
 
+    def _stored(self, approval: str) -> Approval:
+        stored = self._asked.get(approval)
+        if stored is None:
+            raise unknown_approval(approval)
+        return stored
 
-def _apart(approval: Approval) -> Approval:
-    return replace(approval, parameters=copy_json(approval.parameters))
+    def _newest(self) -> list[Approval]:
+        return sorted(self._asked.values(), key=lambda one: (one.requested_at, one.id), reverse=True)

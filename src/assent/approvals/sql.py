@@ -18,11 +18,13 @@ from assent.approvals.approval import (
     Decision,
     asked,
     asked_again,
-    checked_decision,
-    decided_before,
+    check_answer,
+    only_one,
+    refusal,
     unknown_approval,
 )
 from assent.errors import StorageDamaged
+from assent.ir.json_value import copy_json
 from assent.storage.database import Database
 from assent.storage.migrate import Migrations, migrate
 from assent.storage.transaction import Transaction, Value, searchable
@@ -43,6 +45,7 @@ MIGRATIONS = Migrations(
 )
 
 _SELECT = "SELECT asked, decision, decided_at, answer FROM approvals"
+_NEWEST_FIRST = "ORDER BY requested_at DESC, id DESC"
 _OPEN = "decision IS NULL AND (expires_at IS NULL OR expires_at > ?)"
 
 _encode = msgspec.json.Encoder().encode
@@ -52,8 +55,14 @@ _decode = msgspec.json.Decoder(Approval).decode
 class _Answer(msgspec.Struct, frozen=True, array_like=True):
     """As JSON, since a text of a person may hold what a column cannot."""
 
-    by: str
+    by: str | None
     reason: str | None
+    holds_until: float | None = None
+
+
+def has_approvals(database: Database) -> bool:
+    """Whether anybody has asked anything there. Whoever only reads cannot make the tables to find out."""
+    return database.read(lambda t: t.has_table("approvals"))
 
 
 class SqlApprovals:
@@ -98,23 +107,67 @@ class SqlApprovals:
         found = self._database.read(lambda t: self._find(t, "id = ?", (searchable(approval),)))
         return found[0] if found else None
 
-    def decide(self, approval: str, decision: Decision, *, by: str, reason: str | None = None) -> Approval:
+    def find(self, prefix: str) -> Approval:
+        """The approval whose id is, or begins with, `prefix`."""
+        start = searchable(prefix) or ""
+
+        def work(t: Transaction) -> list[Approval]:
+            exact = self._find(t, "id = ?", (start,))
+            return exact or self._find(
+                t, f"substr(id, 1, ?) = ? {_NEWEST_FIRST} LIMIT 6", (len(start), start)
+            )
+
+        return only_one(self._database.read(work) if start else [], prefix)
+
+    def decide(
+        self,
+        approval: str,
+        decision: Decision,
+        *,
+        by: str,
+        reason: str | None = None,
+        holds_until: float | None = None,
+        fingerprint: str | None = None,
+    ) -> Approval:
         """Answer."""
-        checked_decision(decision)
         id, now = searchable(approval), self._clock()
-        answer = _encode(_Answer(by, reason)).decode()
+        check_answer(decision, by=by, reason=reason, holds_until=holds_until, now=now)
+        answer = _encode(_Answer(by, reason, holds_until)).decode()
+        seen = "" if fingerprint is None else " AND fingerprint = ?"
+        values = [decision, now, answer, id, now, *([] if fingerprint is None else [searchable(fingerprint)])]
 
         def work(t: Transaction) -> Approval:
             won = t.execute(
                 "UPDATE approvals SET decision = ?, decided_at = ?, answer = ?,"
                 " answered = (SELECT coalesce(max(answered), 0) + 1 FROM approvals)"
-                f" WHERE id = ? AND {_OPEN} RETURNING id",
-                (decision, now, answer, id, now),
+                f" WHERE id = ? AND {_OPEN}{seen} RETURNING id",
+                values,
             )
             found = self._find(t, "id = ?", (id,))
             if not found:
                 raise unknown_approval(approval)
-            return found[0] if won else decided_before(found[0], decision)
+            if not won:
+                raise refusal(found[0], now=now, fingerprint=fingerprint)
+            return found[0]
+
+        return self._database.write(work).result()
+
+    def withdraw(self, approval: str, reason: str) -> Approval:
+        """Take a question back."""
+        id, now = searchable(approval), self._clock()
+        answer = _encode(_Answer(None, copy_json(reason, "reason"))).decode()
+
+        def work(t: Transaction) -> Approval:
+            # Not among the answers, which are numbered: nothing stands or falls with it.
+            t.execute(
+                "UPDATE approvals SET decision = 'withdrawn', decided_at = ?, answer = ?"
+                " WHERE id = ? AND decision IS NULL",
+                (now, answer, id),
+            )
+            found = self._find(t, "id = ?", (id,))
+            if not found:
+                raise unknown_approval(approval)
+            return found[0]
 
         return self._database.write(work).result()
 
@@ -129,6 +182,14 @@ class SqlApprovals:
         condition = f"{' AND '.join(where)} ORDER BY requested_at, id"
         return self._database.read(lambda t: self._find(t, condition, values))
 
+    def recent(self, limit: int, *, run: str | None = None) -> list[Approval]:
+        """What was asked last."""
+        condition = "1 = 1" if run is None else "run_id = ?"
+        values = [] if run is None else [searchable(run)]
+        return self._database.read(
+            lambda t: self._find(t, f"{condition} {_NEWEST_FIRST} LIMIT {max(limit, 0):d}", values)
+        )
+
     def standing(self, fingerprint: str) -> Approval | None:
         """The `always` that is in force."""
         # Two servers' processes may answer in the same instant and get one number: in doubt the denial.
@@ -136,7 +197,7 @@ class SqlApprovals:
             "fingerprint = ? AND decision IN ('always', 'deny') ORDER BY answered DESC, decision DESC LIMIT 1"
         )
         found = self._database.read(lambda t: self._find(t, latest, (searchable(fingerprint),)))
-        return found[0] if found and found[0].decision == "always" else None
+        return found[0] if found and found[0].stands_at(self._clock()) else None
 
     def _find(self, t: Transaction, condition: str, values: Sequence[Value]) -> list[Approval]:
         try:
@@ -154,4 +215,11 @@ def _approval(body: str, decision: Decision | None, decided_at: float | None, an
     if decision is None or answer is None:
         return approval
     said = msgspec.json.decode(answer, type=_Answer)
-    return replace(approval, decision=decision, reason=said.reason, decided_by=said.by, decided_at=decided_at)
+    return replace(
+        approval,
+        decision=decision,
+        reason=said.reason,
+        decided_by=said.by,
+        decided_at=decided_at,
+        holds_until=said.holds_until,
+    )

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 import click
 
 from assent import __version__
+from assent.cli.approvals import approvals
 from assent.cli.explain import explain
 from assent.cli.graph import graph
 from assent.cli.log import log
@@ -23,6 +24,7 @@ from assent.cli.resume import resume
 from assent.cli.run import run
 from assent.cli.runs import runs
 from assent.cli.tools import tools
+from assent.cli.trust import trust
 from assent.cli.verify import verify
 from assent.errors import AssentError
 
@@ -49,7 +51,7 @@ def cli(context: click.Context) -> None:
         click.echo(context.get_help())
 
 
-for _command in (run, resume, runs, verify, graph, explain, log, tools):
+for _command in (run, resume, runs, approvals, verify, graph, explain, log, tools, trust):
     cli.add_command(_command)
 
 

@@ -7,6 +7,7 @@ Keep true:
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from math import isfinite
 from typing import Any, TypeAlias
 
@@ -145,3 +146,18 @@ def json_equal(a: JsonValue, b: JsonValue) -> bool:
 def show_json(value: JsonValue) -> str:
     """A value as JSON text, for messages."""
     return msgspec.json.encode(value).decode()
+
+
+def texts_in(value: JsonValue) -> Iterator[str]:
+    """Every text in a value, keys included; numbers as they are written."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            yield key
+            yield from texts_in(item)
+    elif isinstance(value, list):
+        for item in value:
+            yield from texts_in(item)
+    elif value is not None:
+        yield show_json(value)

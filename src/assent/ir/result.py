@@ -63,6 +63,8 @@ class Waiting(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     reason: str
     needs_output: bool = False
     """Whether others refer to what the action answered, so that `done` must say what that was."""
+    approval: str | None = None
+    """The id under which the question is put, of kind `approval`."""
 
 
 class ProposalResult(msgspec.Struct, frozen=True, kw_only=True):

@@ -16,6 +16,8 @@ from assent.ir.json_value import JsonValue
 
 Risk = Literal["read_only", "idempotent", "network", "destructive"]
 Reversibility = Literal["reversible", "compensable", "irreversible"]
+Mark = Literal["untrusted", "secret"]
+"""What is said of a value: somebody outside chose it; nobody outside may see it."""
 
 STRICTNESS: dict[str, int] = {"reversible": 0, "compensable": 1, "irreversible": 2}
 
@@ -44,6 +46,8 @@ class ToolSchema(msgspec.Struct, frozen=True, kw_only=True):
     reversibility: Reversibility | None = None
     """None means: reversible for read_only tools (there is nothing to undo), else irreversible."""
     labels: Sequence[str] = ()
+    marks: Sequence[Mark] = ()
+    """What its output is: they follow the value wherever a plan carries it."""
 
     @property
     def undo(self) -> Reversibility:

@@ -35,7 +35,7 @@ class CostBudget(msgspec.Struct, frozen=True, kw_only=True):
 class Allowance:
     """What a run has used of its budget so far."""
 
-    __slots__ = ("actions", "budget", "cost", "tokens", "tool_calls")
+    __slots__ = ("actions", "budget", "cost", "tokens", "tool_calls", "waited_ms")
 
     def __init__(self, budget: CostBudget | None) -> None:
         self.budget = budget
@@ -43,6 +43,8 @@ class Allowance:
         self.tool_calls = 0
         self.tokens = 0
         self.cost = 0.0
+        self.waited_ms = 0.0
+        """Of the time that has passed, what went by waiting for people."""
 
     def may_run_out(self, actions: int, tool_calls: int) -> bool:
         """Whether so many more could meet a count limit: then who gets a share depends on the order."""

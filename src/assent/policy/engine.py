@@ -8,17 +8,21 @@ Keep true:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from copy import deepcopy
 from inspect import Parameter, iscoroutine, signature
 from typing import Any
+
+import msgspec
 
 from assent.errors import UsageError
 from assent.ir.action import Action
 from assent.ir.graph import ANY_KEY, Footprint
 from assent.ir.json_value import JsonValue
-from assent.policy.rule import Counter, Rule
-from assent.validator import Undecided, View
+from assent.policy.case import Case, Rule
+from assent.policy.rule import Counter, RateLimitTool
+from assent.policy.trace import Trace, TraceRule
+from assent.validator import ToolFacts, Undecided, View
 
 PolicyCallable = Callable[..., str | None]
 """(action, state) -> reason or None; one that takes only the action reads no state."""
@@ -44,8 +48,7 @@ class Policy:
         self._takes_state = False
         self._footprint: Footprint = ((), ())
         if isinstance(rule, Rule):
-            self._footprint = rule.footprint(name)
-            self._counter = rule.counter(clock)
+            self._counter = rule.counter(clock) if isinstance(rule, RateLimitTool) else None
         elif callable(rule):
             self._takes_state = _takes_state(rule)
             if self._takes_state:
@@ -57,13 +60,18 @@ class Policy:
                 "or a function (action, state) that returns a reason or None."
             )
 
-    def applies_to(self, action: Action) -> bool:
+    def about(self, action: Action, tool: ToolFacts | None) -> bool:
         """Whether this policy is about the action at all."""
-        return self.rule is None or self.rule.applies_to(action)
+        return self.rule is None or self.rule.about(action, tool)
 
-    def touches(self, action: Action) -> Footprint:
+    def touches(self, action: Action, tool: ToolFacts | None) -> Footprint:
         """What judging the action reads of the state, or counts."""
-        return self._footprint if self.applies_to(action) else ((), ())
+        return self._footprint if self.rule is None else self.rule.touches(self.name, action, tool)
+
+    @property
+    def asks(self) -> bool:
+        """Whether a person may overrule it."""
+        return self.rule is not None and self.rule.unless_approved
 
     @property
     def reads_parameters(self) -> bool:
@@ -71,25 +79,35 @@ class Policy:
         return self.rule is None or self.rule.reads_parameters
 
     @property
+    def counts(self) -> bool:
+        """Whether it must be told of what runs."""
+        return self._counter is not None or isinstance(self.rule, TraceRule)
+
+    @property
     def is_counting(self) -> bool:
         """Whether the answer depends on what ran lately."""
         return self._counter is not None
 
-    def violation(self, action: Action, view: View) -> str | None:
-        """Why the action is denied, or None.
+    def violation(self, case: Case, trace: Trace, *, is_open: bool = False) -> str | None:
+        """Why the action is denied, or None. With `is_open` some parameters are still to come.
 
         Raises:
-            Undecided: the view cannot tell beforehand.
+            Undecided: the view, or what is still to run, decides.
         """
+        rule = self.rule
         try:
+            if rule is not None and not rule.fits_path(case.action):
+                return None
             if self._counter is not None:
-                return self._full(action)
-            if self.rule is not None:
-                return self.rule.check(action, view)
+                return self._full(case.action)
+            if isinstance(rule, TraceRule):
+                return rule.judge(case, trace.of(self), is_open)
+            if rule is not None:
+                return rule.check(case)
             assert self.call is not None
             # A copy: what was validated is what runs, whatever the function does to what it was shown.
-            shown = deepcopy(action)
-            answer = self.call(shown, _Window(view)) if self._takes_state else self.call(shown)
+            shown = deepcopy(case.action)
+            answer = self.call(shown, _Window(case.view)) if self._takes_state else self.call(shown)
         except (Undecided, KeyboardInterrupt, GeneratorExit):
             raise
         except BaseException as error:
@@ -104,10 +122,27 @@ class Policy:
             return self.rule.reason or f"tool '{action.tool}' was called too often lately"
         return None
 
-    def note(self) -> None:
-        """The action was admitted: count it."""
-        if self._counter is not None:
+    def begun(
+        self, case: Case, trace: Trace, *, sure: bool = True, is_open: bool = False, by: int = 1
+    ) -> None:
+        """The action passed every gate: count it; or, with `by` -1, take it off the count again."""
+        if isinstance(self.rule, TraceRule):
+            self.rule.begun(trace.of(self), case, sure=sure, is_open=is_open, by=by)
+        elif (
+            self._counter is not None
+            and by > 0
+            and self.rule is not None
+            and self.rule.fits_path(case.action)
+        ):
+            # A window forgets by itself.
             self._counter.note()
+
+    def succeeded(
+        self, case: Case, trace: Trace, *, sure: bool = True, is_open: bool = False, by: int = 1
+    ) -> None:
+        """The action succeeded; or, with `by` -1, it was taken back."""
+        if isinstance(self.rule, TraceRule):
+            self.rule.succeeded(trace.of(self), case, sure=sure, is_open=is_open, by=by)
 
 
 class _Window:
@@ -169,7 +204,8 @@ class PolicySet:
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._policies: dict[str, Policy] = {}
-        self._by_tool: dict[tuple[str, str | None], tuple[Policy, ...]] = {}
+        self._by_tool: dict[tuple[str, str | None], tuple[ToolFacts | None, tuple[Policy, ...]]] = {}
+        """What was found for a tool, as it was declared then."""
 
     def add(self, name: str, rule: Rule | PolicyCallable, *, reads: Iterable[str] | None = None) -> None:
         """Add a policy.
@@ -194,13 +230,30 @@ class PolicySet:
     def __len__(self) -> int:
         return len(self._policies)
 
-    def about(self, action: Action) -> tuple[Policy, ...]:
+    def __iter__(self) -> Iterator[Policy]:
+        return iter(self._policies.values())
+
+    def about(self, action: Action, tool: ToolFacts | None) -> tuple[Policy, ...]:
         """The policies that judge this action. Which ones depends on its type and tool alone."""
         key = (action.type, action.tool)
         found = self._by_tool.get(key)
-        if found is None:
+        # Runtimes that share policies may each have a tool of this name.
+        if found is None or found[0] is not tool:
             if len(self._by_tool) >= 4096:
                 self._by_tool.clear()
-            found = tuple(p for p in self._policies.values() if p.applies_to(action))
+            found = (tool, tuple(p for p in self._policies.values() if p.about(action, tool)))
             self._by_tool[key] = found
-        return found
+        return found[1]
+
+    def spelled_out(self) -> list[JsonValue]:
+        """Every policy as JSON, by which two sets can be told apart: a function by its name."""
+        return [
+            [p.name, msgspec.to_builtins(p.rule)]
+            if p.rule is not None
+            else [
+                p.name,
+                getattr(p.call, "__module__", ""),
+                getattr(p.call, "__qualname__", repr(type(p.call))),
+            ]
+            for p in self._policies.values()
+        ]

@@ -1,23 +1,32 @@
-"""The gate in front of every action: capabilities, validation, policies, in this order.
+"""The gate in front of every action: capabilities, validation, policies, permission, in this order.
 
 Execution asks it right before an action starts; verify asks it with a simulated state. One
 implementation, two callers: that is why a plan that verifies is not refused later.
 
 Keep true:
-1. Asking changes nothing; only `note_admitted` does, and only execution calls it.
+1. Asking changes nothing; only `begun` and `succeeded` do.
 2. References are resolved before the gate sees an action.
+3. Whoever must be asked is asked only where nothing is denied outright.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import NamedTuple
+import hashlib
+from collections.abc import Callable, Iterator, Sequence
+from typing import Literal, NamedTuple
 
 from assent.errors import unknown_session
 from assent.ir.action import Action
 from assent.ir.graph import Footprint
+from assent.ir.json_value import canonical_bytes
+from assent.ir.tool_spec import Mark
 from assent.policy.capabilities import CapabilitySet
+from assent.policy.case import LATER, Case, Foreseen
 from assent.policy.engine import Policy, PolicySet
+from assent.policy.flow import MarkOutput
+from assent.policy.marks import UNMARKED, Inflow, MarkedState
+from assent.policy.permission import TIERS, Answer, Posture, Tier, points_somewhere, tier_of
+from assent.policy.trace import Trace
 from assent.validator import (
     Blanks,
     ToolFacts,
@@ -29,22 +38,47 @@ from assent.validator import (
     state_problems,
 )
 
+NOBODY = "it needs an approval, and there is nobody to ask: no approvals are kept here"
 
-class Rejection(NamedTuple):
-    """Why an action may not start."""
 
-    is_policy: bool
-    """A policy's denial, as against a capability or a malformed action."""
+class Objection(NamedTuple):
+    """Why an action may not start, or not without a person's word."""
+
+    kind: Literal["invalid", "denied", "ask"]
+    """Malformed or beyond the capabilities; denied by a policy; or for a person to decide."""
     reason: str
 
 
-_ADMITTED: tuple[Rejection, ...] = ()
+class Opinion(NamedTuple):
+    """What one policy, or the permission gate, had to say of an action."""
+
+    by: str
+    answer: Literal["allows", "asks", "denies", "undecided"]
+    reason: str = ""
+
+
+_NONE: tuple[Objection, ...] = ()
 
 
 class Gate:
     """What stands between a proposal and its effects, as it is at the start of a run."""
 
-    __slots__ = ("_capabilities", "_is_bare", "_is_open", "_policies", "_session", "_tools")
+    __slots__ = (
+        "_capabilities",
+        "_folder",
+        "_has_marks",
+        "_is_bare",
+        "_is_open",
+        "_policies",
+        "_posture",
+        "_session",
+        "_tools",
+        "can_ask",
+        "counts",
+        "listen",
+        "state_marks",
+        "trace",
+    )
 
     def __init__(
         self,
@@ -54,15 +88,33 @@ class Gate:
         policies: Sequence[PolicySet] = (),
         session: str | None = None,
         is_open: Callable[[str], bool] | None = None,
+        trace: Trace | None = None,
+        posture: Posture | None = None,
+        folder: str | None = None,
+        can_ask: bool = False,
+        state_marks: MarkedState | None = None,
     ) -> None:
         """`policies` are asked in turn: the global ones, then the session's. `is_open` is asked about
-        `session` each time, because a session may be closed while a plan runs under it."""
+        `session` each time, because a session may be closed while a plan runs under it. `trace` is what has
+        run so far; `posture` is what the caller is answered by tier, in `folder`. `state_marks` is what is
+        marked in the state; None if nothing can be, anywhere."""
         self._tools = tools
         self._capabilities = capabilities
         self._policies = [p for p in policies if len(p)]
         self._session = session
         self._is_open = is_open
-        self._is_bare = capabilities is None and not self._policies and session is None
+        self._posture = posture
+        self._folder = folder
+        self._is_bare = capabilities is None and not self._policies and session is None and posture is None
+        self._has_marks = any(isinstance(p.rule, MarkOutput) for each in self._policies for p in each)
+        self.counts = any(p.counts for each in self._policies for p in each)
+        """Whether some policy counts, or looks back."""
+        self.trace = trace if trace is not None else Trace()
+        self.state_marks = state_marks
+        self.can_ask = can_ask
+        """Whether there is somebody to ask."""
+        self.listen: Callable[[Action, Opinion], None] | None = None
+        """Told of every single opinion, for whoever wants to know why."""
 
     @property
     def tools(self) -> Tools:
@@ -74,16 +126,37 @@ class Gate:
         """Whether some policy reads state or counts, so that the graph must know."""
         return bool(self._policies)
 
+    def rehearsing(self) -> Gate:
+        """The same gate, for a plan that is only gone through: what would run is counted on a copy."""
+        copy = Gate(
+            self._tools,
+            capabilities=self._capabilities,
+            policies=self._policies,
+            session=self._session,
+            is_open=self._is_open,
+            trace=self.trace.copy(),
+            posture=self._posture,
+            folder=self._folder,
+            can_ask=self.can_ask,
+            state_marks=self.state_marks,
+        )
+        copy.listen = self.listen
+        return copy
+
     def footprint(self, action: Action) -> Footprint:
         """What judging the action reads of the state, or counts."""
         reads: list[str] = []
         writes: list[str] = []
-        for policies in self._policies:
-            for policy in policies.about(action):
-                also_reads, also_writes = policy.touches(action)
-                reads += also_reads
-                writes += also_writes
+        tool = self._tools.get(action.tool) if action.tool is not None else None
+        for policy in self._about(action, tool):
+            also_reads, also_writes = policy.touches(action, tool)
+            reads += also_reads
+            writes += also_writes
         return reads, writes
+
+    def _about(self, action: Action, tool: ToolFacts | None) -> Iterator[Policy]:
+        for policies in self._policies:
+            yield from policies.about(action, tool)
 
     def refusal(self, count: int) -> str | None:
         """Why a proposal of `count` actions is refused whole, or None."""
@@ -103,12 +176,16 @@ class Gate:
         *,
         blanks: Blanks | None = None,
         ahead: bool = False,
-    ) -> Sequence[Rejection]:
-        """Why the action may not start; empty if it may.
+        inflow: Inflow = UNMARKED,
+        undo: Action | None = None,
+    ) -> Sequence[Objection]:
+        """Why the action may not start, or not without a person's word; empty if it may.
 
         With `ahead` the question comes before the plan runs: every stage is asked also when an earlier one
-        rejects, and what depends on rate windows is left open. Where the answer depends on what is not
-        known yet, the reason goes to `undecided`; where it depends on `blanks`, they are told.
+        objects, and what depends on rate windows or people is left open. Where the answer depends on what is
+        not known yet, the reason goes to `undecided`; where it depends on `blanks`, they are told.
+        `inflow` says where its parameters come from. `undo` is what would take it back, and needs no approval
+        of its own: so it is looked at here.
         """
         if (
             self._is_bare
@@ -125,89 +202,246 @@ class Gate:
         ):
             # Nothing to ask but the parameters: most actions of most plans.
             if tool is not None:
-                wrong = tool.validate(action.parameters) if tool.validate is not None else None
-                return _ADMITTED if wrong is None else (Rejection(False, wrong),)
-            if action.type != "tool_call" and type(action.parameters.get("key")) is str:
-                return _ADMITTED
-        found: list[Rejection] = []
+                if tool.schema.reversibility != "compensable":
+                    wrong = tool.validate(action.parameters) if tool.validate is not None else None
+                    return _NONE if wrong is None else (Objection("invalid", wrong),)
+            elif action.type != "tool_call" and type(action.parameters.get("key")) is str:
+                return _NONE
+        found: list[Objection] = []
+        case = Case(action, tool, view, inflow)
         if self._capabilities is not None:
-            found += [Rejection(False, p) for p in self._capabilities.problems(action)]
+            found += [Objection("invalid", p) for p in self._capabilities.problems(action)]
         if ahead or not found:
-            found += self._validate(action, tool, view, undecided, blanks)
+            found += self._validate(case, undecided, blanks)
         if self._session is not None and self._is_closed():
-            found.append(Rejection(True, unknown_session(self._session)))
-        elif self._policies and (ahead or not found):
-            found += self._ask_policies(action, view, undecided, blanks, ahead)
+            found.append(Objection("denied", unknown_session(self._session)))
+            return found
+        asks: list[str] = []
+        if self._policies and (ahead or not found):
+            found += self._ask_policies(case, undecided, blanks, ahead, asks)
+        if self._posture is not None and (ahead or not found):
+            found += self._ask_posture(action, tool, asks)
+            if blanks and self._may_rise(case, blanks):
+                undecided.append("which tier it needs depends on what is filled in")
+        if undo is not None and (ahead or not found):
+            asks += self._asks_of_undo(undo, inflow)
+        if not asks:
+            return found
+        if not self.can_ask:
+            found += [Objection("denied", f"{why}; {NOBODY}") for why in asks]
+        elif ahead:
+            undecided += [f"it needs an approval: {why}" for why in asks]
+        elif not found:
+            found += [Objection("ask", why) for why in asks]
         return found
 
-    def _validate(
-        self,
-        action: Action,
-        tool: ToolFacts | None,
-        view: View,
-        undecided: list[str],
-        blanks: Blanks | None,
-    ) -> list[Rejection]:
+    def _validate(self, case: Case, undecided: list[str], blanks: Blanks | None) -> list[Objection]:
+        action, tool = case.action, case.tool
         problems: list[str] = []
         if (
             (tool is None and action.type == "tool_call")
             or action.compensation is not None
             or action.invocation_mode != "one_shot"
             or action.reversibility == "compensable"
+            or (tool is not None and tool.schema.reversibility == "compensable")
         ):
             problems += shape_problems(action, tool, self._tools)
         wrong = blanks.problems(action) if blanks else parameter_problems(action, tool)
-        if wrong and self._denies_parameters(action, view, blanks):
+        if wrong and self._denies_parameters(case, blanks):
             # The words of the schema quote values, and a denied value must not be shown.
             wrong = ["its parameters do not fit the tool's schema"]
         problems += wrong
         if blanks and _needs_blanks(action, tool):
             blanks.leave_open()
         if action.preconditions or action.assumptions or action.state_dependencies:
-            problems += state_problems(action, view, undecided)
-        return [Rejection(False, p) for p in problems]
+            problems += state_problems(action, case.view, undecided)
+        return [Objection("invalid", p) for p in problems]
 
-    def _denies_parameters(self, action: Action, view: View, blanks: Blanks | None) -> bool:
+    def _denies_parameters(self, case: Case, blanks: Blanks | None) -> bool:
         """Whether a declared rule objects to what the parameters hold. Functions are not asked: they may
         rely on parameters that fit."""
-        rules = [p for policies in self._policies for p in policies.about(action) if p.rule is not None]
-        return any(p.reads_parameters and _violation(p, action, view, blanks) is not None for p in rules)
+        return any(
+            p.rule is not None and p.reads_parameters and self._violation(p, case, blanks)[1] is not None
+            for p in self._about(case.action, case.tool)
+        )
 
     def _ask_policies(
-        self, action: Action, view: View, undecided: list[str], blanks: Blanks | None, ahead: bool
-    ) -> list[Rejection]:
-        found: list[Rejection] = []
-        for policies in self._policies:
-            for policy in policies.about(action):
-                if ahead and policy.is_counting:
-                    undecided.append(f"policy '{policy.name}' depends on what runs within its window")
-                    continue
-                try:
-                    reason = _violation(policy, action, view, blanks)
-                except Undecided as why:
-                    undecided.append(f"policy '{policy.name}' {why}")
-                    continue
-                if reason is not None:
-                    found.append(Rejection(True, f"policy '{policy.name}': {reason}"))
+        self, case: Case, undecided: list[str], blanks: Blanks | None, ahead: bool, asks: list[str]
+    ) -> list[Objection]:
+        """What the policies deny; what a person may overrule goes to `asks`."""
+        found: list[Objection] = []
+        for policy in self._about(case.action, case.tool):
+            reason: str | None
+            if ahead and policy.is_counting:
+                reason = "depends on what runs within its window"
+                undecided.append(f"policy '{policy.name}' {reason}")
+                self._tell(case.action, policy.name, "undecided", reason)
+                continue
+            try:
+                is_known, reason = self._violation(policy, case, blanks)
+            except Undecided as why:
+                undecided.append(f"policy '{policy.name}' {why}")
+                self._tell(case.action, policy.name, "undecided", str(why))
+                continue
+            if reason is not None:
+                words = f"policy '{policy.name}': {reason}"
+                if policy.asks:
+                    asks.append(words)
+                else:
+                    found.append(Objection("denied", words))
+            if self.listen is not None:
+                if not is_known:
+                    self._tell(case.action, policy.name, "undecided", "depends on what is filled in")
+                elif reason is None:
+                    self._tell(case.action, policy.name, "allows")
+                else:
+                    self._tell(case.action, policy.name, "asks" if policy.asks else "denies", reason)
         return found
 
-    def note_admitted(self, action: Action) -> None:
-        """The action passed every gate: let policies that count know."""
-        for policies in self._policies:
-            for policy in policies.about(action):
-                policy.note()
+    def _tell(
+        self,
+        action: Action,
+        by: str,
+        answer: Literal["allows", "asks", "denies", "undecided"],
+        reason: str = "",
+    ) -> None:
+        if self.listen is not None:
+            self.listen(action, Opinion(by, answer, reason))
+
+    def _violation(self, policy: Policy, case: Case, blanks: Blanks | None) -> Foreseen:
+        """What the policy says; where that depends on blanks, they are told, and it says nothing."""
+        if not blanks:
+            return True, policy.violation(case, self.trace)
+        rule = policy.rule
+        if rule is None or rule.fits_path(case.action):
+            if not policy.reads_parameters:
+                return True, policy.violation(case, self.trace, is_open=True)
+            foreseen = rule.foresee(case, blanks) if rule is not None else LATER
+            if foreseen[0]:
+                return foreseen
+        blanks.leave_open(policy.name)
+        return LATER
+
+    # Permission
+
+    def permission(self, action: Action, tool: ToolFacts | None) -> tuple[Tier, Answer] | None:
+        """The tier of a call, and what the caller is answered to it; None where nothing is asked of it."""
+        if self._posture is None or tool is None or action.type != "tool_call":
+            return None
+        tier = tier_of(tool.schema, action.parameters, self._folder)
+        return tier, self._posture.to(tier)
+
+    def _ask_posture(self, action: Action, tool: ToolFacts | None, asks: list[str]) -> list[Objection]:
+        found = self.permission(action, tool)
+        if found is None:
+            return []
+        tier, answer = found
+        if answer == "allow":
+            self._tell(action, "permission", "allows", tier)
+            return []
+        words = f"permission: tool '{action.tool}' needs {tier}, which is "
+        words += "denied here" if answer == "deny" else "not granted without asking"
+        self._tell(action, "permission", "denies" if answer == "deny" else "asks", words)
+        if answer == "deny":
+            return [Objection("denied", words)]
+        asks.append(words)
+        return []
+
+    def _may_rise(self, case: Case, blanks: Blanks) -> bool:
+        """Whether what is filled in may raise the tier to one that is answered otherwise."""
+        found = self.permission(case.action, case.tool)
+        if found is None or found[0] != "sandbox_edit" or self._posture is None:
+            return False
+        return self._posture.full_access != found[1] and any(map(points_somewhere, blanks))
+
+    def _asks_of_undo(self, undo: Action, inflow: Inflow) -> list[str]:
+        """Why a person must be asked about what would take an action back, as far as the plan tells."""
+        tool = self._tools.get(undo.tool) if undo.tool is not None else None
+        found: list[str] = []
+        self._ask_posture(undo, tool, found)
+        case = Case(undo, tool, _NoView(), inflow)
+        for policy in self._about(undo, tool):
+            if policy.asks:
+                try:
+                    reason = policy.violation(case, self.trace)
+                except Undecided:
+                    reason = None  # Asked when it comes to that: without an approval it then does not run.
+                if reason is not None:
+                    found.append(f"policy '{policy.name}': {reason}")
+        return [f"its compensation: {why}" for why in found]
+
+    @property
+    def version(self) -> str:
+        """Which policies and postures these are: with others, an approval is another."""
+        parts = [policies.spelled_out() for policies in self._policies]
+        posture = [] if self._posture is None else [self._posture.to(tier) for tier in TIERS]
+        return hashlib.sha256(canonical_bytes([parts, posture])).hexdigest()[:16]
+
+    # What ran
+
+    def begun(
+        self,
+        action: Action,
+        tool: ToolFacts | None,
+        *,
+        sure: bool = True,
+        is_open: bool = False,
+        by: int = 1,
+    ) -> None:
+        """The action passed every gate: let policies that count know; or, with `by` -1, that it did not."""
+        case = Case(action, tool, _NoView(), UNMARKED)
+        for policy in self._about(action, tool):
+            policy.begun(case, self.trace, sure=sure, is_open=is_open, by=by)
+
+    def succeeded(
+        self,
+        action: Action,
+        tool: ToolFacts | None,
+        *,
+        sure: bool = True,
+        is_open: bool = False,
+        by: int = 1,
+    ) -> None:
+        """The action has succeeded; or, with `by` -1, it was taken back."""
+        case = Case(action, tool, _NoView(), UNMARKED)
+        for policy in self._about(action, tool):
+            policy.succeeded(case, self.trace, sure=sure, is_open=is_open, by=by)
+
+    def marks(self, action: Action, tool: ToolFacts | None) -> Sequence[Mark]:
+        """The marks that the tool, or a rule, puts on the output of an action."""
+        declared = tuple(tool.schema.marks) if tool is not None and action.type == "tool_call" else ()
+        if not self._has_marks:
+            return declared
+        ruled = [
+            mark
+            for p in self._about(action, tool)
+            if isinstance(p.rule, MarkOutput) and p.rule.fits_path(action)
+            for mark in p.rule.marks
+        ]
+        return tuple(dict.fromkeys((*declared, *ruled)))
+
+    @property
+    def has_posture(self) -> bool:
+        """Whether it depends on the tier of a call who must be asked."""
+        return self._posture is not None
+
+    @property
+    def has_marks(self) -> bool:
+        """Whether a rule marks outputs."""
+        return self._has_marks
 
 
-def _violation(policy: Policy, action: Action, view: View, blanks: Blanks | None) -> str | None:
-    """What the policy says; where that depends on blanks, they are told, and it says nothing."""
-    if not blanks or not policy.reads_parameters:
-        return policy.violation(action, view)
-    if policy.rule is not None:
-        foreseen, reason = policy.rule.foresee(action, view, blanks)
-        if foreseen:
-            return reason
-    blanks.leave_open(policy.name)
-    return None
+class _NoView:
+    """Where the state is not to be looked at."""
+
+    def get(self, key: str, default: object = None) -> object:
+        raise Undecided("depends on the state")
+
+    def exists(self, key: str) -> bool:
+        raise Undecided("depends on the state")
+
+    def version_of(self, key: str) -> int:
+        raise Undecided("depends on the state")
 
 
 def _needs_blanks(action: Action, tool: ToolFacts | None) -> bool:

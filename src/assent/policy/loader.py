@@ -8,11 +8,15 @@
     pattern = '\\brm\\b'
     reason = "files are not deleted here"
 
+A file may also hold `[[case]]` tables, which say what the rules should answer to a plan. They are let through
+here as they stand; whoever tries them reads them as strictly.
+
 A rule that is not read as it was meant is worse than none, so nothing is guessed and nothing is passed over.
 
 Keep true:
 1. Every key is known, every value has its type, every pattern compiles, every name is unique, or none loads.
 2. An error names the file and the key (the line, where the file is not even TOML), and says how to mend it.
+3. A file is read once: what somebody has digested is what is parsed.
 """
 
 from __future__ import annotations
@@ -22,13 +26,15 @@ import tomllib
 from collections.abc import Iterable, Iterator
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, NoReturn, get_args
+from typing import Any, get_args
 
 import msgspec
 
-from assent.errors import NotJson, PolicyFileError
+from assent.errors import NotJson
 from assent.ir.json_value import copy_json
-from assent.policy.rule import DeclaredRule, Rule
+from assent.policy.case import Rule
+from assent.policy.rule import DeclaredRule
+from assent.policy.toml_file import TomlFile, listing
 
 _KINDS: dict[str, type[Rule]] = {str(kind.__struct_config__.tag): kind for kind in get_args(DeclaredRule)}
 _PATTERNS = ("pattern", "matching")
@@ -43,21 +49,79 @@ def load_policies(path: Path | str) -> list[tuple[str, Rule]]:
     Raises:
         PolicyFileError: a file cannot be read, or says something that means nothing; names file and key.
     """
+    return parse_policies(read_policies(path))
+
+
+def read_policies(path: Path | str) -> list[tuple[Path, bytes]]:
+    """A policy file, or every `*.toml` in a folder (by name), with what each holds.
+
+    Raises:
+        PolicyFileError: one cannot be read, or the folder holds none.
+    """
+    return [(file, _read(file)) for file in _files(Path(path))]
+
+
+def parse_policies(files: Iterable[tuple[Path, bytes]]) -> list[tuple[str, Rule]]:
+    """The rules of files that were read before, all of one place: no name may stand there twice.
+
+    Raises:
+        PolicyFileError: a file says something that means nothing; names file and key.
+    """
     found: list[tuple[str, Rule]] = []
     home: dict[str, Path] = {}
-    for file in _files(Path(path)):
-        for name, rule, key in _rules(file):
+    lone: Path | None = None
+    for path, data in files:
+        file = TomlFile(str(path))
+        document = read_document(path, data)
+        if "rule" not in document and document.get("case"):
+            lone = lone or path
+            continue
+        for name, rule, key in _rules(file, document):
             if name in home:
-                where = "in this file" if home[name] == file else f"in {home[name]}"
-                _fail(
-                    file,
+                where = "in this file" if home[name] == path else f"in {home[name]}"
+                file.fail(
                     f"the name '{name}' is taken by another rule {where}",
                     key,
                     "Give each rule a name of its own.",
                 )
-            home[name] = file
+            home[name] = path
             found.append((name, rule))
+    if lone is not None and not found:
+        TomlFile(str(lone)).fail(
+            "it holds cases, but there is no rule for them", "case", "Put the rules beside them."
+        )
     return found
+
+
+def read_document(path: Path, data: bytes) -> dict[str, Any]:
+    """A policy file as tables: `rule` and `case`, each a list of tables if it is there, and nothing else.
+
+    Raises:
+        PolicyFileError: it is not TOML, or not of that shape; names file and key.
+    """
+    file = TomlFile(str(path))
+    document = read_toml(file, data)
+    for key in document:
+        if key not in ("rule", "case"):
+            file.unknown(key, ["rule", "case"], key, "the file")
+        file.tables(document[key], key, f"Begin each {key} with a line [[{key}]].")
+    return document
+
+
+def read_toml(file: TomlFile, data: bytes) -> dict[str, Any]:
+    """What a TOML file holds.
+
+    Raises:
+        PolicyFileError: it is not TOML; names the line.
+    """
+    try:
+        return tomllib.loads(data.decode("utf-8-sig"))
+    except UnicodeDecodeError as error:
+        file.fail(f"it is not UTF-8 text (byte {error.start})", fix="Save it as UTF-8.")
+    except tomllib.TOMLDecodeError as error:
+        file.fail(f"it is not TOML: {_lower(str(error))}", fix="Mend the syntax there.")
+    except RecursionError:
+        file.fail("it is nested too deep")
 
 
 def _files(path: Path) -> list[Path]:
@@ -66,66 +130,50 @@ def _files(path: Path) -> list[Path]:
             return [path]
         files = sorted(p for p in path.iterdir() if p.suffix == ".toml")
     except OSError as error:
-        _fail(path, f"it cannot be read ({error.strerror or type(error).__name__})")
+        TomlFile(str(path)).fail(f"it cannot be read ({error.strerror or type(error).__name__})")
     if not files:
-        _fail(path, "the folder holds no *.toml file", fix="Put a policy file into it, or name one directly.")
+        TomlFile(str(path)).fail(
+            "the folder holds no *.toml file", fix="Put a policy file into it, or name one directly."
+        )
     return files
 
 
-def _read(file: Path) -> dict[str, Any]:
+def _read(path: Path) -> bytes:
+    file = TomlFile(str(path))
     try:
-        data = file.read_bytes()
+        return path.read_bytes()
     except FileNotFoundError:
-        _fail(file, "there is no such file", fix="Check the path.")
+        file.fail("there is no such file", fix="Check the path.")
     except (OSError, ValueError) as error:
         # ValueError: a path with a null character in it.
-        _fail(file, f"it cannot be read ({getattr(error, 'strerror', None) or error})")
-    try:
-        return tomllib.loads(data.decode("utf-8-sig"))
-    except UnicodeDecodeError as error:
-        _fail(file, f"it is not UTF-8 text (byte {error.start})", fix="Save it as UTF-8.")
-    except tomllib.TOMLDecodeError as error:
-        _fail(file, f"it is not TOML: {_lower(str(error))}", fix="Mend the syntax there.")
-    except RecursionError:
-        _fail(file, "it is nested too deep")
+        file.fail(f"it cannot be read ({getattr(error, 'strerror', None) or error})")
 
 
-def _rules(file: Path) -> Iterator[tuple[str, Rule, str]]:
+def _rules(file: TomlFile, document: dict[str, Any]) -> Iterator[tuple[str, Rule, str]]:
     """Each rule of a file with its name and the key of that name."""
-    document = _read(file)
-    for key in document:
-        if key != "rule":
-            _unknown(file, key, ["rule"], key, "the file")
     tables = document.get("rule")
-    if tables is None:
-        _fail(file, "it holds no rule", fix=_EXAMPLE)
-    if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
-        _fail(file, "it must be a list of tables", "rule", "Begin each rule with a line [[rule]].")
     if not tables:
-        _fail(file, "it holds no rule", "rule", _EXAMPLE)
+        file.fail("it holds no rule", "rule" if tables is not None else None, _EXAMPLE)
     for position, table in enumerate(tables):
         place = f"rule[{position}]"
         name, rule = _rule(file, table, place)
         yield name, rule, f"{place}.name"
 
 
-def _rule(file: Path, table: dict[str, Any], place: str) -> tuple[str, Rule]:
+def _rule(file: TomlFile, table: dict[str, Any], place: str) -> tuple[str, Rule]:
     name = _text(file, table, "name", place, 'Name it, such as name = "no-shell".')
-    kind = _text(file, table, "kind", place, f"Choose one of {_list(_KINDS)}.")
+    kind = _text(file, table, "kind", place, f"Choose one of {listing(_KINDS)}.")
     struct = _KINDS.get(kind)
     if struct is None:
-        near = get_close_matches(kind, list(_KINDS), n=1)
-        fix = f"Did you mean '{near[0]}'?" if near else f"Choose one of {_list(_KINDS)}."
-        _fail(file, f"'{kind}' is no kind of rule", f"{place}.kind", fix)
+        file.no_choice(kind, list(_KINDS), f"{place}.kind", "kind of rule")
     fields = {field.name: field for field in msgspec.structs.fields(struct)}
     given = {key: value for key, value in table.items() if key not in ("name", "kind")}
     for key in given:
         if key not in fields:
-            _unknown(file, key, ["name", "kind", *fields], f"{place}.{key}", f"a {kind} rule")
+            file.unknown(key, ["name", "kind", *fields], f"{place}.{key}", f"a {kind} rule")
     for key, field in fields.items():
         if field.required and key not in given:
-            _fail(
-                file,
+            file.fail(
                 f"the key '{key}' is missing; a {kind} rule needs it",
                 f"{place}.{key}",
                 f"Add a line {key} = ...",
@@ -133,18 +181,17 @@ def _rule(file: Path, table: dict[str, Any], place: str) -> tuple[str, Rule]:
     _check_patterns(file, given, place)
     if kind == "allow_tool_param" and not given.keys() & {"values", "matching"}:
         fix = "Add values = [...] or matching = '...'."
-        _fail(file, "it allows nothing: neither 'values' nor 'matching' is given", place, fix)
+        file.fail("it allows nothing: neither 'values' nor 'matching' is given", place, fix)
     return name, _convert(file, given, struct, place)
 
 
-def _convert(file: Path, given: dict[str, Any], struct: type[Rule], place: str) -> Rule:
+def _convert(file: TomlFile, given: dict[str, Any], struct: type[Rule], place: str) -> Rule:
     try:
         # TOML has dates and infinities, which no parameter of a plan can equal.
         values = copy_json(given, place)
         return msgspec.convert({**values, "kind": struct.__struct_config__.tag}, struct)
     except NotJson as error:
-        _fail(
-            file,
+        file.fail(
             f"the value cannot be compared with JSON: {error.problem}",
             error.place,
             "Write a text or a finite number.",
@@ -154,10 +201,10 @@ def _convert(file: Path, given: dict[str, Any], struct: type[Rule], place: str) 
         assert match is not None
         problem = _lower(match["problem"].replace("`", "'"))
         key = f"{place}.{match['place']}" if match["place"] else place
-        _fail(file, problem, key, "Give it a value of that kind." if problem.startswith("expected") else "")
+        file.fail(problem, key, "Give it a value of that kind." if problem.startswith("expected") else "")
 
 
-def _check_patterns(file: Path, given: dict[str, Any], place: str) -> None:
+def _check_patterns(file: TomlFile, given: dict[str, Any], place: str) -> None:
     for key in _PATTERNS:
         pattern = given.get(key)
         if not isinstance(pattern, str):
@@ -166,39 +213,15 @@ def _check_patterns(file: Path, given: dict[str, Any], place: str) -> None:
             re.compile(pattern)
         except (re.error, OverflowError, RecursionError) as error:
             fix = "In TOML, write patterns in 'single quotes': backslashes then stand for themselves."
-            _fail(file, f"the regular expression does not compile ({error})", f"{place}.{key}", fix)
+            file.fail(f"the regular expression does not compile ({error})", f"{place}.{key}", fix)
 
 
-def _text(file: Path, table: dict[str, Any], key: str, place: str, fix: str) -> str:
+def _text(file: TomlFile, table: dict[str, Any], key: str, place: str, fix: str) -> str:
     if key not in table:
         near = get_close_matches(key, [k for k in table if k not in ("name", "kind")], n=1)
         hint = f"Did you mean '{key}' by '{near[0]}'?" if near else fix
-        _fail(file, f"the key '{key}' is missing; every rule needs it", f"{place}.{key}", hint)
-    value = table[key]
-    if not isinstance(value, str):
-        _fail(file, f"expected a text, got {_kind_of(value)}", f"{place}.{key}", fix)
-    if not value.strip():
-        _fail(file, "it is empty", f"{place}.{key}", fix)
-    return value
-
-
-def _unknown(file: Path, key: str, known: list[str], place: str, owner: str) -> NoReturn:
-    near = get_close_matches(key, known, n=1)
-    fix = f"Did you mean '{near[0]}'?" if near else f"{owner[:1].upper()}{owner[1:]} may have {_list(known)}."
-    _fail(file, f"'{key}' is no key of {owner}", place, fix)
-
-
-def _fail(file: Path, problem: str, key: str | None = None, fix: str = "") -> NoReturn:
-    raise PolicyFileError(str(file), problem, key=key, fix=fix) from None
-
-
-def _kind_of(value: object) -> str:
-    kinds = {bool: "a boolean", int: "an integer", float: "a number", list: "an array", dict: "a table"}
-    return kinds.get(type(value), f"a {type(value).__name__}")
-
-
-def _list(names: Iterable[str]) -> str:
-    return ", ".join(f"'{name}'" for name in names)
+        file.fail(f"the key '{key}' is missing; every rule needs it", f"{place}.{key}", hint)
+    return file.text(table[key], f"{place}.{key}", fix)
 
 
 def _lower(text: str) -> str:

@@ -123,43 +123,9 @@ _PATHS = re.compile(
     r"(?i)^(?:path|file|filename|folder|directory|dir|source|src|destination|dest|dst|target"
     r"|(?:.*_)(?:path|file|filename|folder|directory|dir))s?$"
 )
-_PROGRAMS = frozenset(
-    [
-        "sudo",
-        "su",
-        "doas",
-        "ssh",
-        "scp",
-        "sftp",
-        "rsync",
-        "curl",
-        "wget",
-        "nc",
-        "ncat",
-        "telnet",
-        "ftp",
-        "rm",
-        "shred",
-        "dd",
-        "mkfs",
-        "mount",
-        "umount",
-        "kill",
-        "pkill",
-        "killall",
-        "reboot",
-        "shutdown",
-        "systemctl",
-        "crontab",
-        "chown",
-        "docker",
-        "podman",
-        "kubectl",
-        "terraform",
-        "git-push",
-        "npm",
-        "pip",
-    ]
+_PROGRAMS = re.compile(
+    r"^(?:sudo|su|doas|ssh|scp|sftp|rsync|curl|wget|nc|ncat|telnet|ftp|rm|shred|dd|mkfs"
+    r"|mount|umount|kill|pkill|killall|reboot|shutdown|systemctl|crontab|chown|docker|podman|kubectl|terraform|npm|pip)$"
 )
 _SEGMENT = re.compile(r"[\s;&|()`$<>]+")
 
@@ -178,6 +144,11 @@ def paths_in(parameters: Mapping[str, JsonValue]) -> Iterator[str]:
             yield from _texts(value)
 
 
+def points_somewhere(name: str) -> bool:
+    """Whether a parameter of that name is a command or a path."""
+    return name.lower() in _COMMANDS or _PATHS.match(name) is not None
+
+
 def _texts(value: JsonValue) -> Iterable[str]:
     if isinstance(value, str):
         return (value,)
@@ -185,7 +156,7 @@ def _texts(value: JsonValue) -> Iterable[str]:
 
 
 def _runs_far(command: str) -> bool:
-    return any(posixpath.basename(word) in _PROGRAMS for word in _SEGMENT.split(command))
+    return any(_PROGRAMS.match(posixpath.basename(word)) is not None for word in _SEGMENT.split(command))
 
 
 def _lies_outside(path: str, folder: str | None) -> bool:

@@ -1,18 +1,11 @@
-"""The declared rules: what people can write down without writing code.
-
-Keep true:
-1. A rule that cannot be evaluated denies.
-2. The value that was denied never appears in the reason.
-3. A rule says beforehand which state it reads and what it counts, so the graph can keep actions in
-   order where the order decides.
-"""
+"""The declared rules: what people can write down without writing code. What all of them keep is in `case`."""
 
 from __future__ import annotations
 
 import re
 import unicodedata
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Annotated, ClassVar
 
 import msgspec
@@ -20,45 +13,11 @@ import msgspec
 from assent.errors import RuleError
 from assent.ir.action import Action
 from assent.ir.graph import Footprint
-from assent.ir.json_value import JsonValue, json_equal, show_json
-from assent.policy.pattern import name_pattern
-from assent.validator import Blanks, Undecided, View
-
-_NOTHING: Footprint = ((), ())
-
-Foreseen = tuple[bool, str | None]
-"""Whether the answer is known beforehand, and the answer."""
-_LATER: Foreseen = (False, None)
-
-
-class Rule(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", forbid_unknown_fields=True):
-    """What every declared rule has: the tools it is about, and words for the person."""
-
-    tool: str = "*"
-    """A tool's name; `*` stands for any text."""
-    reason: str = ""
-    """Said instead of the rule's own words."""
-    reads_parameters: ClassVar[bool] = True
-
-    def applies_to(self, action: Action) -> bool:
-        """Whether the rule is about this action at all."""
-        return action.tool is not None and name_pattern(self.tool)(action.tool)
-
-    def check(self, action: Action, view: View) -> str | None:
-        """Why the action is denied, or None."""
-        raise NotImplementedError
-
-    def foresee(self, action: Action, view: View, blanks: Blanks) -> Foreseen:
-        """What `check` will say of the action once its blanks are filled in, if that is known already."""
-        return _LATER
-
-    def footprint(self, name: str) -> Footprint:
-        """State keys the rule reads, and keys that stand for what it counts."""
-        return _NOTHING
-
-    def counter(self, clock: Callable[[], float]) -> Counter | None:
-        """A fresh memory for a rule that counts what ran; None for all others."""
-        return None
+from assent.ir.json_value import JsonValue, json_equal, show_json, texts_in
+from assent.policy.case import LATER, Case, Foreseen, Rule
+from assent.policy.flow import DenyIrreversible, FlowRule, MarkOutput
+from assent.policy.trace import TraceRule
+from assent.validator import Blanks, ToolFacts, Undecided
 
 
 class Counter:
@@ -87,8 +46,8 @@ class DenyTool(Rule, frozen=True, kw_only=True, tag="deny_tool"):
 
     reads_parameters: ClassVar[bool] = False
 
-    def check(self, action: Action, view: View) -> str | None:
-        return self.reason or f"tool '{action.tool}' is denied"
+    def check(self, case: Case) -> str | None:
+        return self.reason or f"tool '{case.action.tool}' is denied"
 
 
 class DenyToolParam(Rule, frozen=True, kw_only=True, tag="deny_tool_param"):
@@ -106,10 +65,10 @@ class DenyToolParam(Rule, frozen=True, kw_only=True, tag="deny_tool_param"):
         if given != 1:
             raise RuleError("deny_tool_param needs exactly one of 'contains', 'equals', 'presence = true'")
 
-    def check(self, action: Action, view: View) -> str | None:
-        if self.param not in action.parameters:
+    def check(self, case: Case) -> str | None:
+        if self.param not in case.action.parameters:
             return None
-        value = action.parameters[self.param]
+        value = case.action.parameters[self.param]
         if self.presence:
             return self._says_given()
         if self.contains is not None:
@@ -119,14 +78,14 @@ class DenyToolParam(Rule, frozen=True, kw_only=True, tag="deny_tool_param"):
             return self.reason or f"parameter '{self.param}' has a denied value"
         return None
 
-    def foresee(self, action: Action, view: View, blanks: Blanks) -> Foreseen:
+    def foresee(self, case: Case, blanks: Blanks) -> Foreseen:
         if self.param not in blanks:
-            return True, self.check(action, view)
+            return True, self.check(case)
         if self.presence:
             return True, self._says_given()
         if self.contains is not None and _is_part(self.contains, blanks.texts(self.param)):
             return True, self._says_contains()
-        return _LATER
+        return LATER
 
     def _says_given(self) -> str:
         return self.reason or f"parameter '{self.param}' is not allowed"
@@ -143,9 +102,9 @@ class AllowToolParam(Rule, frozen=True, kw_only=True, tag="allow_tool_param"):
     matching: str | None = None
     """A regular expression that the whole text of the value must fit."""
 
-    def check(self, action: Action, view: View) -> str | None:
-        if self.param in action.parameters:
-            value = action.parameters[self.param]
+    def check(self, case: Case) -> str | None:
+        if self.param in case.action.parameters:
+            value = case.action.parameters[self.param]
             if any(json_equal(value, allowed) for allowed in self.values):
                 return None
             if self.matching is not None and isinstance(value, str):
@@ -155,8 +114,8 @@ class AllowToolParam(Rule, frozen=True, kw_only=True, tag="allow_tool_param"):
             return self.reason or f"parameter '{self.param}' is not one of the allowed values"
         return self.reason or f"parameter '{self.param}' must be given, with one of the allowed values"
 
-    def foresee(self, action: Action, view: View, blanks: Blanks) -> Foreseen:
-        return _LATER if self.param in blanks else (True, self.check(action, view))
+    def foresee(self, case: Case, blanks: Blanks) -> Foreseen:
+        return LATER if self.param in blanks else (True, self.check(case))
 
 
 class DenyKeyword(Rule, frozen=True, kw_only=True, tag="deny_keyword"):
@@ -165,21 +124,23 @@ class DenyKeyword(Rule, frozen=True, kw_only=True, tag="deny_keyword"):
 
     keyword: Annotated[str, msgspec.Meta(min_length=1)]
 
-    def applies_to(self, action: Action) -> bool:
-        return self.tool == "*" or super().applies_to(action)
+    def about(self, action: Action, tool: ToolFacts | None) -> bool:
+        if action.type != "tool_call":
+            return self.tool == "*" and self.risk is None and self.label is None
+        return super().about(action, tool)
 
-    def check(self, action: Action, view: View) -> str | None:
-        if _mentions(action.parameters, self.keyword):
+    def check(self, case: Case) -> str | None:
+        if _mentions(case.action.parameters, self.keyword):
             return self._says_contain()
-        if action.expected_effects and _mentions(action.expected_effects, self.keyword):
+        if case.action.expected_effects and _mentions(case.action.expected_effects, self.keyword):
             return self.reason or "its expected effects contain a denied keyword"
         return None
 
-    def foresee(self, action: Action, view: View, blanks: Blanks) -> Foreseen:
+    def foresee(self, case: Case, blanks: Blanks) -> Foreseen:
         if any(_is_part(self.keyword, (name, *blanks.texts(name))) for name in blanks):
             return True, self._says_contain()
-        denial = self.check(action, view)
-        return _LATER if denial is None else (True, denial)
+        denial = self.check(case)
+        return LATER if denial is None else (True, denial)
 
     def _says_contain(self) -> str:
         return self.reason or "its parameters contain a denied keyword"
@@ -191,20 +152,20 @@ class DenyToolParamMatching(Rule, frozen=True, kw_only=True, tag="deny_tool_para
     param: str
     pattern: str
 
-    def check(self, action: Action, view: View) -> str | None:
+    def check(self, case: Case) -> str | None:
         compiled = _compiled(self.pattern)
         if compiled is None:
             return "its pattern does not compile, so the tool is denied"
-        if self.param in action.parameters:
-            value = action.parameters[self.param]
+        if self.param in case.action.parameters:
+            value = case.action.parameters[self.param]
             if any(compiled.search(text) for text in (*texts_in(value), show_json(value))):
                 return self.reason or f"parameter '{self.param}' fits a denied pattern"
         return None
 
-    def foresee(self, action: Action, view: View, blanks: Blanks) -> Foreseen:
+    def foresee(self, case: Case, blanks: Blanks) -> Foreseen:
         if self.param in blanks and _compiled(self.pattern) is not None:
-            return _LATER
-        return True, self.check(action, view)
+            return LATER
+        return True, self.check(case)
 
 
 class RequireState(Rule, frozen=True, kw_only=True, tag="require_state"):
@@ -214,14 +175,14 @@ class RequireState(Rule, frozen=True, kw_only=True, tag="require_state"):
     value: JsonValue | msgspec.UnsetType = msgspec.UNSET
     reads_parameters: ClassVar[bool] = False
 
-    def check(self, action: Action, view: View) -> str | None:
-        if view.exists(self.key) and (
-            self.value is msgspec.UNSET or json_equal(view.get(self.key), self.value)
+    def check(self, case: Case) -> str | None:
+        if case.view.exists(self.key) and (
+            self.value is msgspec.UNSET or json_equal(case.view.get(self.key), self.value)
         ):
             return None
         return self.reason or f"state key '{self.key}' does not have the required value"
 
-    def footprint(self, name: str) -> Footprint:
+    def touches(self, name: str, action: Action, tool: ToolFacts | None) -> Footprint:
         return (self.key,), ()
 
 
@@ -232,15 +193,16 @@ class RateLimitTool(Rule, frozen=True, kw_only=True, tag="rate_limit_tool"):
     interval_secs: Annotated[float, msgspec.Meta(gt=0)]
     reads_parameters: ClassVar[bool] = False
 
-    def check(self, action: Action, view: View) -> str | None:
+    def check(self, case: Case) -> str | None:
         # The rule is data; what ran lately is in the counter that the policy keeps for it.
         raise Undecided("depends on what runs within the window")
 
-    def footprint(self, name: str) -> Footprint:
+    def touches(self, name: str, action: Action, tool: ToolFacts | None) -> Footprint:
         # Who is denied depends on who came first, so the tools it counts run in serial order.
         return (), (f"\0rule:{name}",)
 
-    def counter(self, clock: Callable[[], float]) -> Counter | None:
+    def counter(self, clock: Callable[[], float]) -> Counter:
+        """A fresh memory of what was admitted."""
         return Counter(self.max_calls, self.interval_secs, clock)
 
 
@@ -252,6 +214,10 @@ DeclaredRule = (
     | DenyToolParamMatching
     | RequireState
     | RateLimitTool
+    | TraceRule
+    | FlowRule
+    | MarkOutput
+    | DenyIrreversible
 )
 
 
@@ -282,18 +248,3 @@ def _is_part(wanted: str, known: Iterable[str]) -> bool:
 def _composed(text: str) -> str:
     # Folding case may take a composed letter apart, so compose once more.
     return unicodedata.normalize("NFC", unicodedata.normalize("NFC", text).casefold())
-
-
-def texts_in(value: JsonValue) -> Iterator[str]:
-    """Every text in a value, keys included; numbers as they are written."""
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, dict):
-        for key, item in value.items():
-            yield key
-            yield from texts_in(item)
-    elif isinstance(value, list):
-        for item in value:
-            yield from texts_in(item)
-    elif value is not None:
-        yield show_json(value)

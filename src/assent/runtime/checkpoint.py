@@ -24,6 +24,7 @@ from assent.ir.json_value import JsonValue, copy_json
 from assent.ir.proposal import new_id
 from assent.ir.tool_spec import ToolSchema
 from assent.policy.engine import PolicySet
+from assent.runtime.marks import Kept, MarkBook
 from assent.state.store import StateStore
 from assent.tools.registry import Registry
 from assent.tools.tool import Tool
@@ -43,10 +44,14 @@ class Checkpoint(msgspec.Struct, frozen=True, kw_only=True):
     policies: Sequence[str] = ()
     """Names only: a rule or function cannot be trusted out of a file."""
     metadata: dict[str, JsonValue] = {}
+    marks: Kept = {}
+    """The marks on keys of `state`."""
+    tenant_marks: dict[str, Kept] = {}
 
 
 def take(
     state: StateStore,
+    marks: MarkBook,
     events: EventLog,
     tools: Registry,
     policies: PolicySet,
@@ -62,6 +67,8 @@ def take(
         tools=tools.schemas(),
         policies=policies.names(),
         metadata=copy_json(dict(metadata), "metadata"),
+        marks=marks.kept(None),
+        tenant_marks={t: marks.kept(t) for t in marks.tenants()},
     )
 
 
@@ -69,6 +76,7 @@ def put_back(
     checkpoint: Checkpoint,
     origin: str,
     state: StateStore,
+    marks: MarkBook,
     events: EventLog,
     tools: Registry,
     policies: PolicySet,
@@ -96,6 +104,9 @@ def put_back(
     state.replace_all(checkpoint.state)
     for tenant in {*checkpoint.tenants, *state.tenants()}:
         state.scoped(tenant).replace_all(checkpoint.tenants.get(tenant, {}))
+    marks.replace(None, checkpoint.marks)
+    for tenant in {*checkpoint.tenant_marks, *marks.tenants()}:
+        marks.replace(tenant, checkpoint.tenant_marks.get(tenant, {}))
     events.replace(checkpoint.events)
 
 

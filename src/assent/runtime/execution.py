@@ -12,13 +12,14 @@ Keep true:
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Awaitable, Coroutine, Sequence
 from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from assent.approvals.approval import Approval
 from assent.ir.action import Action
 from assent.ir.graph import Graph
 from assent.ir.json_value import JsonValue, copy_json
@@ -26,7 +27,11 @@ from assent.ir.proposal import Proposal
 from assent.ir.references import MissingPath, Reference, resolve
 from assent.ir.result import CANCELED_PREFIX, ActionResult
 from assent.policy.budget import Allowance
-from assent.policy.gate import Gate
+from assent.policy.gate import Gate, Objection
+from assent.policy.marks import UNMARKED, Flow
+from assent.policy.permission import Answer as PostureAnswer
+from assent.policy.permission import Tier
+from assent.runtime.asking import ask
 from assent.runtime.calls import (
     Attempt,
     AttemptFailed,
@@ -45,7 +50,7 @@ from assent.runtime.without_calls import WithoutCalls
 from assent.state.store import ReadOnly
 from assent.tools.context import Cancel, ToolContext
 from assent.tools.tool import Tool
-from assent.validator import deduplicates
+from assent.validator import deduplicates, undo_action
 
 if TYPE_CHECKING:
     from assent.runtime.services import Services
@@ -59,17 +64,23 @@ class Execution(WithoutCalls):
 
     __slots__ = (
         "_allowance",
+        "_begun",
         "_cancel",
         "_find_tool",
         "_first_attempt",
+        "_flow",
         "_gate",
         "_has_budget",
         "_judge",
         "_needs",
         "_notes",
+        "_owners",
+        "_patient",
+        "_patient_since",
         "_references",
-        "_undo_keys",
+        "_succeeded",
         "_view",
+        "approved",
         "plan",
         "retries",
         "tool_calls",
@@ -102,7 +113,21 @@ class Execution(WithoutCalls):
         self._allowance = allowance
         self.plan = attempt
         self._notes = notes
-        self._undo_keys: dict[int, str] = {}
+        self._owners: dict[int, int] = {}
+        """What ran aside, and the action that it takes back."""
+        self.approved: set[str] = set()
+        """Keys of actions that a person has approved, and with them what would take them back."""
+        self._begun: list[tuple[Action, Tool | None]] = []
+        self._succeeded: list[tuple[Action, Tool | None]] = []
+        """What policies that look back have counted, to be taken off again if it is taken back."""
+        self._patient = 0
+        """How many actions wait for people right now."""
+        self._patient_since = 0.0
+        self._flow: Flow | None = None
+        if gate.state_marks is not None:
+            self._flow = Flow(gate.marks, services.marks.scoped(run.tenant, self.mark_unit))
+        if self._flow is not None or gate.counts:
+            self.on_success = self.follow
         self._first_attempt: dict[str | None, dict[str, JsonValue]] = {}
         """What is said of a first attempt, by tool: the same words every time, so made once."""
 
@@ -119,6 +144,8 @@ class Execution(WithoutCalls):
         if cancel is not None and cancel.requested:
             self.stop_canceled(cancel.reason)
         if self.stop is not None:
+            if self.stop.kind == "waiting":
+                return self._ask_ahead(i, action)
             self.skip(i, self.stop.words)
             return None
         for p in self._needs[i]:
@@ -134,7 +161,7 @@ class Execution(WithoutCalls):
         self.status.append(None)
         self.results.append(None)
         self.tools.append(None)
-        self._undo_keys[i] = undo_key_of(self.plan, owner)
+        self._owners[i] = owner
         if self._notes is not None and self._notes.recall_undo(self, i, owner):
             waiting = None
         else:
@@ -146,11 +173,6 @@ class Execution(WithoutCalls):
         result = self.results[i]
         assert result is not None
         return result
-
-    def note_admitted(self, action: Action) -> None:
-        """Let policies that count know of an action that passed every gate."""
-        if self._gate.touches:
-            self._gate.note_admitted(action)
 
     def was_undone(self, owner: int) -> bool:
         """Whether its compensation had ended before the run was broken off."""
@@ -180,7 +202,7 @@ class Execution(WithoutCalls):
             raise lost
 
     def _proceed(self, i: int, action: Action) -> Coroutine[Any, Any, None] | None:
-        """Resolve references, pass the gates, and make the first attempt as far as it needs no waiting."""
+        """Resolve references, and ask the gates."""
         aside = i >= self.size
         now = self._epoch + perf_counter()
         if i in self._references or (aside and action.references):
@@ -193,13 +215,105 @@ class Execution(WithoutCalls):
         tool: Tool | None = None
         if action.type == "tool_call":
             self.tools[i] = tool = self._find_tool(action.tool or "")
-        rejections = self._judge(action, tool, self._view, [])
-        if rejections:
-            policy = any(r.is_policy for r in rejections)
-            self.reject(i, action, policy, "; ".join(r.reason for r in rejections))
+        objections = self.objections(i, action, tool)
+        if self._gate.has_posture:
+            self._say_permission(i, action, tool)
+        if objections:
+            return self.object(i, action, tool, objections)
+        return self.admit(i, action, tool, now)
+
+    def objections(self, i: int, action: Action, tool: Tool | None) -> Sequence[Objection]:
+        """What the gates say to an action, as things stand now."""
+        template = self.actions[i]
+        if self._flow is None and template.compensation is None:
+            return self._judge(action, tool, self._view, [])
+        inflow = self._flow.inflow(template) if self._flow is not None else UNMARKED
+        undo = undo_action(self.graph, i) if i < self.size else None
+        return self._judge(action, tool, self._view, [], inflow=inflow, undo=undo)
+
+    def _say_permission(self, i: int, action: Action, tool: Tool | None) -> None:
+        found = self._gate.permission(action, tool)
+        if found is not None and found[0] != "read_only":
+            self.note("permission_decision", i, {"tier": found[0], "decision": found[1], "tool": action.tool})
+
+    def object(
+        self, i: int, action: Action, tool: Tool | None, objections: Sequence[Objection]
+    ) -> Coroutine[Any, Any, None] | None:
+        """A gate does not let the action through as it is: end it, or ask."""
+        if all(o.kind == "ask" for o in objections):
+            owner = self._owners.get(i)
+            if owner is None:
+                return ask(self, i, action, tool, objections)
+            if key_of(self.plan, owner) in self.approved:
+                return self.admit(i, action, tool, self.now())
+            # Whoever let the owner run was not told of this: it comes from what the owner put out.
+            words = "it needs an approval, which cannot be asked for while a plan is taken back"
+            objections = [*objections, Objection("denied", words)]
+        denied = any(o.kind != "invalid" for o in objections)
+        self.reject(i, action, denied, "; ".join(o.reason for o in objections))
+        return None
+
+    # People
+
+    @property
+    def policy_version(self) -> str:
+        """Under which policies people are asked."""
+        return self._gate.version
+
+    def permission(self, action: Action, tool: Tool | None) -> tuple[Tier, PostureAnswer] | None:
+        """The tier of a call, and what its caller is answered."""
+        return self._gate.permission(action, tool)
+
+    async def patiently(self, answer: Awaitable[Approval | None]) -> Approval | None:
+        """Wait for a person; that time is nobody's budget."""
+        if not self._patient:
+            self._patient_since = perf_counter()
+        self._patient += 1
+        try:
+            return await answer
+        finally:
+            self._patient -= 1
+            if not self._patient:
+                self._allowance.waited_ms += (perf_counter() - self._patient_since) * 1000
+
+    def approve(self, i: int, approval: str) -> None:
+        """A person has approved the action."""
+        self.approved.add(self.key(i))
+        if self._notes is not None:
+            self._notes.approved(i, approval)
+
+    def stop_unasked(self, i: int, action: Action, tool: Tool | None, error: str) -> None:
+        """Nobody can be asked now. That is no fault of the action: the run can be resumed."""
+        self._stop_unnoted(i, action, error, 0, tool, None, self.now())
+
+    def _ask_ahead(self, i: int, action: Action) -> Coroutine[Any, Any, None] | None:
+        """While the plan waits nothing starts; but what must be asked anyway is asked now, in one go."""
+        is_next = all(self.status[p] == "succeeded" for p in self.graph.before[i])
+        if not is_next or self.services.desk is None:
+            self.leave(i)
             return None
-        if self._gate.touches:
-            self._gate.note_admitted(action)
+        tool = self._find_tool(action.tool or "") if action.type == "tool_call" else None
+        if i in self._references:
+            try:
+                parameters = resolve(action.parameters, self.lookup)
+            except MissingPath:
+                self.leave(i)
+                return None
+            action = msgspec.structs.replace(action, parameters=parameters)
+        objections = self.objections(i, action, tool)
+        if not objections or any(o.kind != "ask" for o in objections):
+            self.leave(i)
+            return None
+        return ask(self, i, action, tool, objections, ahead=True)
+
+    def admit(
+        self, i: int, action: Action, tool: Tool | None, now: float
+    ) -> Coroutine[Any, Any, None] | None:
+        """Every gate is passed: make the first attempt as far as it needs no waiting."""
+        aside = i >= self.size
+        if self._gate.counts:
+            self._gate.begun(action, tool)
+            self._begun.append((action, tool))
         span_id = self.span_of(i)
         self.record("action_validated", action.id, span_id, NOTHING, now)
         if self.learns:
@@ -237,7 +351,7 @@ class Execution(WithoutCalls):
         return reference.lookup(result.output)
 
     def _reserve(self, i: int, *, is_tool_call: bool) -> bool:
-        elapsed_ms = (perf_counter() - self.run.started) * 1000
+        elapsed_ms = (perf_counter() - self.run.started) * 1000 - self._allowance.waited_ms
         if self._allowance.reserve(is_tool_call=is_tool_call, elapsed_ms=elapsed_ms):
             return True
         if self.stop is None:
@@ -411,7 +525,41 @@ class Execution(WithoutCalls):
 
     def key(self, i: int) -> str:
         """What names this call in its run, also after a restart."""
-        return self._undo_keys.get(i) or key_of(self.plan, i)
+        owner = self._owners.get(i)
+        return key_of(self.plan, i) if owner is None else undo_key_of(self.plan, owner)
+
+    # What follows from a success
+
+    def follow(self, i: int, action: Action, output: JsonValue) -> None:
+        """The marks go with the output, and policies that look back get to know."""
+        tool = self.tools[i]
+        if self._flow is not None:
+            key = action.parameters.get("key") if action.type != "tool_call" else None
+            self._flow.ended(self.actions[i], tool, key if isinstance(key, str) else None)
+            if tool is not None and "secret" in self._gate.marks(action, tool):
+                self.services.events.redactor.add_secrets_in(output)
+        if self._gate.counts:
+            self._gate.succeeded(action, tool)
+            self._succeeded.append((action, tool))
+
+    def begun_before(self, action: Action, tool: Tool | None) -> None:
+        """An action that is read back had passed every gate."""
+        if self._gate.counts:
+            self._gate.begun(action, tool)
+            self._begun.append((action, tool))
+
+    def forget_successes(self) -> None:
+        """What was done is taken back: nothing may rely on it."""
+        for action, tool in self._succeeded:
+            self._gate.succeeded(action, tool, by=-1)
+        self._succeeded.clear()
+
+    def forget_all(self) -> None:
+        """The plan waits, and will be gone through again: nothing of it counts twice."""
+        self.forget_successes()
+        for action, tool in self._begun:
+            self._gate.begun(action, tool, by=-1)
+        self._begun.clear()
 
     def _may_retry(self, action: Action, made: int, failure: AttemptFailed, tool: Tool | None) -> bool:
         if action.failure_behavior != "retry" or made > action.max_retries or not failure.retry:

@@ -21,6 +21,7 @@ import msgspec
 from assent.ir.json_value import JsonValue
 from assent.ir.proposal import Proposal
 from assent.ir.result import ActionResult, ProposalResult
+from assent.ir.tool_spec import Mark
 from assent.policy.budget import CostBudget
 from assent.runtime.scope import Scope
 
@@ -45,6 +46,8 @@ class Beginning(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     version: int = 0
     versions: dict[str, int] = {}
     """Of the keys for which an action assumes a version."""
+    marks: dict[str, dict[Mark, list[str]]] = {}
+    """Of the keys whose values are marked, with the steps of each trail."""
 
 
 class RunRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -134,7 +137,14 @@ class Decided(_Note, frozen=True, tag="decided"):
     decision: Decision
 
 
-Note = Started | Tried | Ended | Asked | Replaced | Aborted | Decided
+class Approved(_Note, frozen=True, tag="approved"):
+    """A person has approved an action, and with it what would take it back."""
+
+    key: str
+    approval: str
+
+
+Note = Started | Tried | Ended | Asked | Replaced | Aborted | Decided | Approved
 
 
 class RunJournal(Protocol):
@@ -220,6 +230,8 @@ class Replay:
         """How many attempts are over, of what has neither ended nor is in flight."""
         self.decided: dict[str, Decision] = {}
         """Decisions that something is done or has failed, and is to end so."""
+        self.approved: set[str] = set()
+        """Keys of what a person has approved."""
         self.plans: dict[int, Replaced] = {}
         self.overwritten: frozenset[str] = frozenset()
         """Keys that others have written since the run was broken off: theirs is the newer word."""
@@ -256,6 +268,8 @@ class Replay:
                 self.rejections.append(note.rejection)
             case Replaced():
                 self.plans[note.plan] = note
+            case Approved():
+                self.approved.add(note.key)
             case Aborted():
                 self.aborted[note.plan] = note.error
             case Decided():

@@ -62,6 +62,7 @@ class Keeping:
         self._info = info
         self._request = request
         self._state = services.state
+        self._marks = services.marks
         self._tools = services.tools
         self._redactor = services.events.redactor if store is not None else None
         self._journal: RunJournal | None = None
@@ -98,7 +99,8 @@ class Keeping:
         return {key: name for name, key in names.items()}, decided
 
     def _restore(self) -> None:
-        restore(self.beginning, self._state.scoped(self._info.tenant))
+        tenant = self._info.tenant
+        restore(self.beginning, self._state.scoped(tenant), self._marks.scoped(tenant))
 
     def _settle_state(self, record: RunRecord) -> None:
         """Let the state be what the run found, where it still holds what the run left there."""
@@ -132,7 +134,7 @@ class Keeping:
         """
         if self._journal is None and self._store is not None:
             info = self._info
-            self.beginning = beginning_of(graph, self._state, info.tenant)
+            self.beginning = beginning_of(graph, self._state, self._marks, info.tenant)
             self._journal = await self._store.begin(
                 RunRecord(
                     run_id=info.run_id,
@@ -149,7 +151,7 @@ class Keeping:
     def replace(self, number: int, asked: int, proposal: Proposal, graph: Graph) -> None:
         """A replan has brought another plan, the `number`th of the run after being asked so often."""
         if self._journal is not None:
-            self.beginning = beginning_of(graph, self._state, self._info.tenant)
+            self.beginning = beginning_of(graph, self._state, self._marks, self._info.tenant)
             tools = tools_of(proposal, self._tools)
             self._journal.note(Replaced(number, asked, proposal, self.beginning, tools))
 

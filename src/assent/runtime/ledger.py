@@ -17,7 +17,7 @@ from assent.ir.action import Action
 from assent.ir.graph import Graph
 from assent.ir.json_value import JsonValue, copy_json
 from assent.ir.proposal import Proposal
-from assent.ir.result import CANCELED_PREFIX, ActionResult, Status
+from assent.ir.result import CANCELED_PREFIX, ActionResult, Status, Waiting
 from assent.runtime.calls import HUNG_TASK, AttemptFailed
 from assent.tools.context import Cancel
 from assent.tools.tool import Tool
@@ -60,7 +60,7 @@ def _say_nothing(
 class Stop(NamedTuple):
     """Why nothing more is started."""
 
-    kind: Literal["aborted", "budget", "canceled"]
+    kind: Literal["aborted", "budget", "canceled", "waiting"]
     error: str
     """For the proposal."""
     words: str
@@ -76,6 +76,7 @@ class RunInfo(NamedTuple):
     cancel: Cancel | None
     started: float
     """perf_counter() at the start of the run."""
+    caller: str | None = None
 
 
 class Ledger:
@@ -91,6 +92,7 @@ class Ledger:
         "finished",
         "graph",
         "on_end",
+        "on_success",
         "proposal",
         "record",
         "results",
@@ -101,6 +103,7 @@ class Ledger:
         "status",
         "stop",
         "tools",
+        "waiting",
     )
 
     def __init__(
@@ -124,6 +127,10 @@ class Ledger:
         self.stop: Stop | None = None
         self.on_end: Callable[[int], None] | None = None
         """Told of every ending that is one for good, if somebody keeps them."""
+        self.on_success: Callable[[int, Action, JsonValue], None] | None = None
+        """Told of every success, with the action as it ran and its output, if something follows from it."""
+        self.waiting: list[Waiting] = []
+        """What people have to decide before the plan goes on."""
         self.record = services.events.recorder(run.run_id, proposal.id, run.trace_id, run.tenant)
         self._epoch = time() - perf_counter()
         self._span_prefix = f"{int(run.trace_id[:8], 16) + attempt & 0xFFFFFFFF:08x}"
@@ -165,6 +172,8 @@ class Ledger:
         cached: bool = False,
     ) -> None:
         """The action did what was asked; `changes` is what it wrote. An earlier answer took no time."""
+        if self.on_success is not None:
+            self.on_success(i, action, output)
         now = self._epoch + perf_counter()
         duration_ms = 0.0 if cached else (now - started) * 1000
         data: dict[str, JsonValue] = {"duration_ms": duration_ms}
@@ -280,6 +289,22 @@ class Ledger:
         """The plan waits, and the action with it."""
         self._end(i, "proposed", None)
 
+    def hold(self, i: int, approval: str, reason: str) -> None:
+        """The action waits for a person, and so does the plan."""
+        action_id = self.actions[i].id
+        self._end(i, "validated", f"it waits for approval '{approval}'")
+        self.waiting.append(Waiting(kind="approval", action_id=action_id, reason=reason, approval=approval))
+        if self.stop is None:
+            self.stop = Stop("waiting", "", "the plan waits for an approval")
+
+    def resettle(self) -> None:
+        """The plan was about to wait, and was stopped for another reason: nothing waits any more."""
+        assert self.stop is not None
+        self.waiting.clear()
+        for i in range(self.size):
+            if self.status[i] in ("validated", "proposed"):
+                self.skip(i, self.stop.words)
+
     def leave_behind(self, i: int) -> None:
         """End an action whose task would not stop."""
         if self.results[i] is None:
@@ -315,7 +340,7 @@ class Ledger:
 
     def stop_canceled(self, reason: str) -> None:
         """Start nothing more; what was done stays."""
-        if self.stop is None:
+        if self.stop is None or self.stop.kind == "waiting":
             self.stop = Stop("canceled", f"{CANCELED_PREFIX}{reason}", f"{CANCELED_PREFIX}{reason}")
 
     def undo_of(self, i: int) -> str:

@@ -24,6 +24,7 @@ from assent.runtime.guards.idempotency import Answer, call_key
 from assent.runtime.journal import (
     DECIDED_FAILED,
     Aborted,
+    Approved,
     Decision,
     Ended,
     Note,
@@ -136,6 +137,10 @@ class Notes:
             )
             x.stop = Stop("canceled", f"{words} ({x.stop.error})", words)
 
+    def approved(self, i: int, approval: str) -> None:
+        """A person has approved the action."""
+        self._note(Approved(self._x.key(i), approval))
+
     def tried(self, i: int, attempt: int) -> None:
         """An attempt is over, and another will follow."""
         self._note(Tried(self._x.key(i), attempt, self._tally()))
@@ -149,7 +154,7 @@ class Notes:
         return Tally(
             tool_calls=self._x.tool_calls,
             retries=self._x.retries,
-            elapsed_ms=(perf_counter() - self._x.run.started) * 1000,
+            elapsed_ms=(perf_counter() - self._x.run.started) * 1000 - self._allowance.waited_ms,
             tokens=self._allowance.tokens,
             cost=self._allowance.cost,
         )
@@ -174,6 +179,7 @@ class Notes:
 
     def _recall(self) -> None:
         x = self._x
+        x.approved |= self._replay.approved
         for key, ended in self._replay.ended.items():
             plan, i, is_undo = parse_key(key)
             if plan == x.plan and not is_undo:
@@ -192,8 +198,13 @@ class Notes:
         x.status[i] = result.status
         x.results[i] = result
         x.note("action_replayed", i, {"status": result.status})
+        ran = action
+        if i in x.graph.references:
+            # As it ran, where what it refers to is still to be had.
+            with suppress(MissingPath):
+                ran = msgspec.structs.replace(action, parameters=resolve(action.parameters, x.lookup))
         if result.status != "rejected":
-            x.note_admitted(action)
+            x.begun_before(ran, x.tools[i])
         if result.status != "rejected" and not ended.answered:
             self._allowance.actions += 1
             self._allowance.tool_calls += action.type == "tool_call"
@@ -201,6 +212,8 @@ class Notes:
             x.conclude(i)
             return
         x.finished.append(i)
+        if x.on_success is not None:
+            x.on_success(i, ran, result.output)
         for name, value in result.state_changes.items():
             if name not in self._replay.overwritten:
                 x.write(action, name, value)
@@ -208,12 +221,7 @@ class Notes:
             x.answered.add(i)
         elif deduplicates(action, x.tools[i]):
             # Equal calls still to come are answered by this one, as they would have been.
-            try:
-                parameters = resolve(action.parameters, x.lookup) if action.references else action.parameters
-            except MissingPath:
-                return
-            same = msgspec.structs.replace(action, parameters=parameters)
-            x.page.end(call_key(x.run.tenant, same), Answer(action.id, result.output))
+            x.page.end(call_key(x.run.tenant, ran), Answer(action.id, result.output))
 
     def _conclude(self, i: int, decision: Decision) -> None:
         """End an action as a person decided that it did."""

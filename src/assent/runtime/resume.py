@@ -18,6 +18,7 @@ from assent.ir.json_value import JsonValue, copy_json, json_equal
 from assent.ir.proposal import Proposal
 from assent.ir.references import find_references
 from assent.ir.result import ProposalResult
+from assent.policy.marks import Trail
 from assent.runtime.journal import (
     CHOICES,
     Beginning,
@@ -28,12 +29,13 @@ from assent.runtime.journal import (
     RunRecord,
     parse_key,
 )
+from assent.runtime.marks import MarkBook, StateMarks
 from assent.state.store import Namespace, StateStore
 
 IN_FLIGHT = "it was in flight when the run was broken off, so it is not known whether it took effect"
 
 
-def beginning_of(graph: Graph, store: StateStore, tenant: str | None) -> Beginning:
+def beginning_of(graph: Graph, store: StateStore, marks: MarkBook, tenant: str | None) -> Beginning:
     """What a plan may look at of the state, as it is now."""
     state = store.scoped(tenant)
     keys = {key: None for reads, writes in graph.touched for key in (*reads, *writes)}
@@ -43,15 +45,20 @@ def beginning_of(graph: Graph, store: StateStore, tenant: str | None) -> Beginni
         values = {key: state.get(key) for key in keys if state.exists(key)}
     assumed = {a.key for action in graph.actions for a in action.assumptions if a.read_version is not None}
     return Beginning(
-        values=values, version=store.version, versions={key: state.version_of(key) for key in sorted(assumed)}
+        values=values,
+        version=store.version,
+        versions={key: state.version_of(key) for key in sorted(assumed)},
+        marks={} if marks.is_empty else marks.kept(tenant, values),
     )
 
 
-def restore(beginning: Beginning, state: Namespace) -> None:
+def restore(beginning: Beginning, state: Namespace, marks: StateMarks) -> None:
     """Bring back what the plan found, where there is nothing now. What the state already holds stays."""
     for key, value in beginning.values.items():
         if not state.exists(key):
             state.set(key, value)
+            trails = beginning.marks.get(key, {})
+            marks.put(key, {mark: Trail(tuple(steps)) for mark, steps in trails.items()})
 
 
 def take_back_left(

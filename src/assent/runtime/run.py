@@ -52,7 +52,7 @@ from assent.runtime.schedule import Schedule, Scheduler
 from assent.runtime.services import Services
 from assent.runtime.trajectory import Trajectory, TrajectoryOutcome
 from assent.runtime.undo import undo
-from assent.verify.report import Report
+from assent.verify.report import Report, name_few
 
 _TOLD_REASONS = 20
 
@@ -92,6 +92,7 @@ class Run:
         self._irreversible: list[str] = []
         self._waiting: list[Waiting] = []
         self._attempt = 0
+        self._is_resumed = False
         self._execution: Execution | None = None
         self._request = request
         self._kept = Keeping(settings.journal, info, request, services)
@@ -117,6 +118,7 @@ class Run:
             UsageError: a decision is about nothing that is in flight; nothing has changed then.
         """
         record = taken.record
+        self._is_resumed = True
         called, decided = await self._kept.take_up(taken, decide)
         in_flight = self._kept.replay.in_flight
         if in_flight and not decided and taken.waited is not None:
@@ -139,6 +141,7 @@ class Run:
     async def _end(self, result: ProposalResult) -> ProposalResult:
         """Have everything on disk. That it cannot be kept how a run ended does not change how it ended."""
         self._services.events.flush()
+        await self._take_back_questions(result)
         try:
             await self._kept.end(result)
         except StorageError as error:
@@ -146,6 +149,20 @@ class Run:
             self._say_not_kept("journal", result.proposal_id, error)
         await self._services.events.settle()
         return result
+
+    async def _take_back_questions(self, result: ProposalResult) -> None:
+        """What the run has asked and needs no answer to any more is not left for people to puzzle over."""
+        desk = self._services.desk
+        if desk is None or not (desk.has_asked(self._info.run_id) or self._is_resumed):
+            return
+        if result.outcome == "canceled":
+            return  # It can go on, and then needs its answers.
+        waiting = frozenset(w.approval for w in result.waiting if w.approval is not None)
+        why = "the run asks about something else now" if waiting else f"the run has ended ({result.outcome})"
+        try:
+            await desk.take_back(self._info.run_id, why, waiting)
+        except StorageError as error:
+            self._say_not_kept("approvals", result.proposal_id, error)
 
     async def _all(self, proposal: Proposal, must_succeed: bool) -> ProposalResult:
         """Run the plan and those that replace it."""
@@ -166,6 +183,8 @@ class Run:
             if answer is not None:
                 self._attempt += 1
                 result = await self._once(answer, must_succeed, asked=0 if known is not None else asked)
+        if result.outcome == "waiting":
+            return result
         exhausted = asked > 0 and not gave_up and self._wants_replan(result)
         if exhausted:
             self.emit("replan_exhausted", proposal.id, {"attempts": asked})
@@ -209,11 +228,25 @@ class Run:
         for i in range(x.size):
             if x.results[i] is None:
                 x.leave(i)
-        # What was done is in the journal; in memory nothing is half done while the run waits.
-        self._services.state.undo(x.unit)
+        self._set_aside(x)
         count = len(replay.in_flight)
         words = "an action whose outcome is" if count == 1 else f"{count} actions whose outcomes are"
         return self._close(x, "waiting", f"waits for a decision about {words} not known")
+
+    def _set_aside(self, x: Execution) -> None:
+        """What was done is in the journal; in memory nothing is half done while the run waits."""
+        x.take_back()
+        x.forget_all()
+
+    def _wait_for_approval(self, x: Execution) -> ProposalResult:
+        for i in range(x.size):
+            if x.results[i] is None:
+                x.leave(i)
+        self._set_aside(x)
+        self._waiting += x.waiting
+        names = name_few([w.action_id for w in x.waiting])
+        count = "an approval" if len(x.waiting) == 1 else f"{len(x.waiting)} approvals"
+        return self._close(x, "waiting", f"waits for {count}: {names}")
 
     # One attempt
 
@@ -246,6 +279,10 @@ class Run:
                 self._settings.schedule,
                 one_by_one=self._allowance.may_run_out(len(graph.order), calls),
             )
+            if x.waiting and x.stop is not None and x.stop.kind != "waiting":
+                x.resettle()
+            if x.waiting:
+                return self._wait_for_approval(x)
             if must_succeed and any(x.status[i] != "succeeded" for i in graph.order):
                 stop = x.stop
                 x.abort(stop.error if stop is not None else first_problem(x))
@@ -262,7 +299,7 @@ class Run:
                     error = f"{CANCELED_PREFIX}{reason}, while it was being taken back ({why})"
                     x.stop = Stop("canceled", error, error)
             else:
-                self._services.state.commit(x.unit)
+                x.commit()
                 self._services.answers.adopt(x.page)
                 for key, (output, ttl_s) in x.page.lasting.items():
                     self._services.cache.put(key, output, ttl_s)
@@ -271,11 +308,11 @@ class Run:
                     x.skip(target, "kept as a compensation; it was not needed")
         except HoldLost:
             # What became of the actions is for whoever has the run now to say, also in the log.
-            self._services.state.undo(x.unit)
+            x.take_back()
             raise
         except BaseException:
             # Our own fault, or the process is going down: leave no half-written state and no open span.
-            self._services.state.undo(x.unit)
+            x.take_back()
             for i in range(x.size):
                 if x.results[i] is None:
                     x.skip(i, "the run broke off")
@@ -294,7 +331,7 @@ class Run:
         general = reasons[0] if not x.graph.faults else "the proposal was refused"
         for i in range(x.size):
             x.refuse(i, own.get(x.actions[i].id, general))
-        self._services.state.commit(x.unit)
+        x.commit()
         told = "; ".join(reasons[:_TOLD_REASONS])
         if len(reasons) > _TOLD_REASONS:
             told += f"; and {len(reasons) - _TOLD_REASONS:,} more"

@@ -14,8 +14,9 @@ import threading
 import time
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
+from assent.approvals.ledger import ApprovalLedger
 from assent.errors import UnknownSession, UsageError
 from assent.events.log import EventLog
 from assent.ir.codec import decode_proposal
@@ -26,10 +27,13 @@ from assent.ir.tool_spec import ToolSchema
 from assent.planner.score import Feedback, rank
 from assent.policy.budget import Allowance, CostBudget
 from assent.policy.capabilities import CapabilitySet
+from assent.policy.case import Rule
 from assent.policy.engine import PolicyCallable, PolicySet
 from assent.policy.gate import Gate
-from assent.policy.rule import Rule
+from assent.policy.permission import Permissions, Posture, permissions_of
+from assent.policy.trace import Trace
 from assent.runtime import checkpoint as checkpoints
+from assent.runtime.asking import Desk
 from assent.runtime.checkpoint import Checkpoint
 from assent.runtime.guards.idempotency import AnswerBook
 from assent.runtime.guards.rate_limit import RateLimiter
@@ -37,6 +41,7 @@ from assent.runtime.guards.result_cache import ResultCache
 from assent.runtime.journal import Choice, Decision, Journal, Replay
 from assent.runtime.keeping import Request
 from assent.runtime.ledger import RunInfo
+from assent.runtime.marks import marks_of
 from assent.runtime.replan import MAX_ACTIONS, ReplanCallback, ReplanConfig
 from assent.runtime.run import Run, Settings
 from assent.runtime.schedule import Schedule
@@ -55,6 +60,13 @@ from assent.verify.verify import verify
 
 ProposalLike = Proposal | str | bytes | dict[str, Any]
 PolicyLike = Rule | PolicyCallable | tuple[str, Rule | PolicyCallable]
+
+
+class Session(NamedTuple):
+    """Policies of its own, and what has run under it."""
+
+    policies: PolicySet
+    trace: Trace
 
 
 class Runtime:
@@ -87,17 +99,36 @@ class Runtime:
         trajectories: TrajectoryStore | None = None,
         journal: Journal | None = None,
         max_threads: int = 32,
+        permissions: Permissions | Posture | str | None = None,
+        approvals: ApprovalLedger | None = None,
+        patience_s: float | None = None,
+        approvals_expire_s: float | None = None,
+        folder: str | None = None,
     ) -> None:
         """A state store, event log or policy set may be shared between runtimes of one event loop.
 
         `max_concurrency` bounds the dataflow schedule; `max_threads` bounds tools that are plain functions.
         With a `journal` every run can be resumed after the death of the process.
+
+        `permissions` say what needs asking, tier by tier: a posture or its name, such as "balanced". People
+        are asked through `approvals`; without it, what needs asking is denied. A run waits `patience_s` for
+        an answer, then it ends as `waiting`, to be resumed; None is as long as it takes. A question that
+        nobody answers within `approvals_expire_s` is denied. `folder` is where the work is done: an approval
+        is good for no other.
         """
         if schedule not in ("levels", "dataflow"):
             raise UsageError(f"schedule is {schedule!r}; use 'levels' or 'dataflow'.")
         if max_concurrency < 1 or max_threads < 1:
             raise UsageError("max_concurrency and max_threads must be at least 1.")
+        if patience_s is not None and (journal is None or patience_s < 0):
+            raise UsageError(
+                "patience_s is for runs that can be resumed, and not below 0. Give a journal, or leave it out: "
+                "runs then wait for people as long as it takes."
+            )
+        if approvals_expire_s is not None and approvals_expire_s <= 0:
+            raise UsageError("approvals_expire_s must be above 0; leave it out for questions that stay open.")
         self.capabilities = capabilities
+        self.permissions = permissions_of(permissions)
         self.budget = budget
         self.tools = Registry()
         self.state: StateStore = MemoryState(state) if state is None or isinstance(state, Mapping) else state
@@ -112,9 +143,14 @@ class Runtime:
             limiter=RateLimiter(time.monotonic),
             workers=Workers(max_threads),
             trajectories=trajectories,
+            marks=marks_of(self.state),
+            desk=None
+            if approvals is None
+            else Desk(approvals, patience_s=patience_s, expires_s=approvals_expire_s, folder=folder),
         )
+        self._folder = folder
         self._settings = Settings(schedule, max_concurrency, replan, replan_config or ReplanConfig(), journal)
-        self._sessions: dict[str, PolicySet] = {}
+        self._sessions: dict[str, Session] = {}
         self._turns = Turns()
         self._running = 0
         self._thread = 0
@@ -155,7 +191,7 @@ class Runtime:
         Raises:
             UnknownSession: no such session is open.
         """
-        target = self.policies if session is None else self._session(session)
+        target = self.policies if session is None else self._session(session).policies
         target.add(name, rule, reads=reads)
 
     def _add_unnamed(self, policy: PolicyLike) -> None:
@@ -176,30 +212,42 @@ class Runtime:
     def open_session(self) -> str:
         """Open a session with policies of its own, and return its id."""
         session = new_id()
-        self._sessions[session] = PolicySet(time.monotonic)
+        self._sessions[session] = Session(PolicySet(time.monotonic), Trace())
         return session
 
     def close_session(self, session: str) -> bool:
         """Close a session; false if it was not open. Its id rejects every action from now on."""
         return self._sessions.pop(session, None) is not None
 
-    def _session(self, session: str) -> PolicySet:
+    def _session(self, session: str) -> Session:
         found = self._sessions.get(session)
         if found is None:
             raise UnknownSession(session)
         return found
 
-    def _gate(self, session: str | None) -> Gate:
+    def _gate(self, session: str | None, scope: Scope | None) -> Gate:
         policies = [self.policies]
-        if session is not None and session in self._sessions:
-            policies.append(self._sessions[session])
-        return Gate(
+        found = self._sessions.get(session) if session is not None else None
+        if found is not None:
+            policies.append(found.policies)
+        posture = None
+        if self.permissions is not None:
+            posture = self.permissions.posture(scope.caller_id if scope is not None else None)
+        gate = Gate(
             self.tools,
             capabilities=self.capabilities,
             policies=policies,
             session=session,
             is_open=self._sessions.__contains__,
+            trace=found.trace if found is not None else None,
+            posture=posture,
+            folder=self._folder,
+            can_ask=self._services.desk is not None,
         )
+        marks = self._services.marks
+        if self.tools.has_marks or gate.has_marks or not marks.is_empty:
+            gate.state_marks = marks.scoped(_tenant(scope))
+        return gate
 
     # Judging
 
@@ -221,7 +269,7 @@ class Runtime:
             decode_proposal(proposal),
             tools=self.tools,
             max_actions=max_actions,
-            gate=self._gate(session),
+            gate=self._gate(session, scope),
             view=ReadOnly(self.state.scoped(_tenant(scope))),
             budget=self._budget(budget),
         )
@@ -346,7 +394,8 @@ class Runtime:
     ) -> ProposalResult:
         """Run the best candidate that verifies; undo it and take the next if it does not succeed entirely.
 
-        Returns the first success, else the first failure. Without candidates: an empty result named "empty".
+        Returns the first success, else the first failure; or one that waits for a person, because others
+        would run beside it. Without candidates: an empty result named "empty".
         """
         proposals = [decode_proposal(c) for c in candidates]
         if not proposals:
@@ -354,7 +403,7 @@ class Runtime:
         ranked = rank(
             proposals,
             tools=self.tools,
-            gate=self._gate(session),
+            gate=self._gate(session, scope),
             view=ReadOnly(self.state.scoped(_tenant(scope))),
             feedback=feedback,
             cost_weight=cost_weight,
@@ -369,7 +418,7 @@ class Runtime:
                 result = await _passing_on_cancellation(Run.execute(run, proposal, must_succeed=True))
             if feedback is not None:
                 feedback.record(result, proposal)
-            if result.succeeded:
+            if result.succeeded or result.outcome == "waiting":
                 return result
             first_failure = first_failure or result
         if first_failure is not None:
@@ -401,13 +450,14 @@ class Runtime:
         return Run(
             self._services,
             settings,
-            self._gate(session),
+            self._gate(session, scope),
             RunInfo(
                 run_id or new_id(),
                 trace_id or os.urandom(16).hex(),
                 _tenant(scope),
                 cancel,
                 time.perf_counter() - elapsed_ms / 1000,
+                scope.caller_id if scope is not None else None,
             ),
             Allowance(self._budget(budget)),
             lambda p: self.verify(p, session=session, scope=scope, budget=budget, max_actions=MAX_ACTIONS),
@@ -439,7 +489,9 @@ class Runtime:
         Raises:
             CheckpointError: the file cannot be written.
         """
-        made = checkpoints.take(self.state, self.events, self.tools, self.policies, metadata or {})
+        made = checkpoints.take(
+            self.state, self._services.marks, self.events, self.tools, self.policies, metadata or {}
+        )
         if path is not None:
             checkpoints.save(made, path)
         self.events.append("checkpoint_saved", data={"id": made.id})
@@ -460,7 +512,9 @@ class Runtime:
         if self._running:
             raise UsageError("Cannot restore while a proposal is running. Wait for it, or cancel it first.")
         origin = "The checkpoint" if isinstance(source, Checkpoint) else f"Checkpoint {os.fspath(source)}"
-        checkpoints.put_back(loaded, origin, self.state, self.events, self.tools, self.policies)
+        checkpoints.put_back(
+            loaded, origin, self.state, self._services.marks, self.events, self.tools, self.policies
+        )
         self._services.answers.clear()
         self._services.cache.clear()
         return loaded

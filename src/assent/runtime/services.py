@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from assent.events.log import EventLog
+from assent.runtime.asking import Desk
 from assent.runtime.guards.idempotency import AnswerBook
 from assent.runtime.guards.rate_limit import RateLimiter
 from assent.runtime.guards.result_cache import ResultCache
+from assent.runtime.marks import MarkBook
 from assent.runtime.trajectory import TrajectoryStore
 from assent.runtime.workers import Workers
 from assent.state.store import StateStore
@@ -25,3 +27,5 @@ class Services(NamedTuple):
     limiter: RateLimiter
     workers: Workers
     trajectories: TrajectoryStore | None
+    marks: MarkBook
+    desk: Desk | None

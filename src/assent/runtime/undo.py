@@ -1,7 +1,8 @@
 """Taking a plan back: compensations in reverse, then the state, then the names of what cannot be undone.
 
 Keep true:
-1. Compensations run in reverse order of completion, pass the gates, and need no budget or approval.
+1. Compensations run in reverse order of completion, pass the gates, and need no budget and no approval but
+   that of the action they take back.
 2. The state is undone after them, so that what they wrote goes too.
 3. A compensation that fails is reported, never hidden, and does not stop the others.
 """
@@ -37,7 +38,8 @@ async def undo(x: Execution) -> Undone:
         for i in reversed(done)
         if i not in x.answered and x.undo_of(i) == "compensable" and x.actions[i].compensation is not None
     ]
-    changed = x.services.state.undo(x.unit)
+    changed = x.take_back()
+    x.forget_successes()
     restored: dict[str, JsonValue] = {t.key: t.new for t in changed if t.new is not MISSING}
     removed: list[str] = [t.key for t in changed if t.new is MISSING]
     x.emit("state_snapshot", data={"state": restored})

@@ -5,6 +5,7 @@ Keep true: only `write` changes the state, always under this proposal's unit, so
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from assent.ir.action import Action
@@ -14,6 +15,7 @@ from assent.ir.proposal import Proposal
 from assent.runtime.calls import AttemptFailed
 from assent.runtime.guards.idempotency import Answer, AnswerPage, CallKey, call_key
 from assent.runtime.ledger import Ledger, RunInfo
+from assent.state.store import Transition
 from assent.tools.tool import Tool
 from assent.validator import deduplicates
 
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
 class WithoutCalls(Ledger):
     """The part of an execution that calls no tool."""
 
-    __slots__ = ("before", "learns", "page", "state", "unit")
+    __slots__ = ("before", "learns", "mark_unit", "page", "state", "unit")
 
     def __init__(
         self, services: Services, proposal: Proposal, graph: Graph, run: RunInfo, attempt: int
@@ -36,6 +38,17 @@ class WithoutCalls(Ledger):
         self.page = AnswerPage(services.answers)
         self.state = services.state.scoped(run.tenant)
         self.unit = services.state.begin(proposal.id)
+        self.mark_unit = services.marks.begin(proposal.id)
+
+    def commit(self) -> None:
+        """What the proposal wrote stays."""
+        self.services.state.commit(self.unit)
+        self.services.marks.commit(self.mark_unit)
+
+    def take_back(self) -> Sequence[Transition]:
+        """Undo what the proposal wrote."""
+        self.services.marks.undo(self.mark_unit)
+        return self.services.state.undo(self.unit)
 
     # Actions on the state
 

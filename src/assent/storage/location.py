@@ -7,7 +7,7 @@ Keep true:
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
@@ -33,20 +33,37 @@ def default_url(environment: Mapping[str, str], start: Path) -> str:
 
 def project_folder(start: Path) -> Path | None:
     """The nearest `.assent` folder at or above `start`."""
+    return next(_project_folders(start), None)
+
+
+def project_folders(start: Path) -> list[Path]:
+    """Every `.assent` folder at or above `start`, the nearest first."""
+    return list(_project_folders(start))
+
+
+def _project_folders(start: Path) -> Iterator[Path]:
     here = start.absolute()
     for folder in (here, *here.parents):
         if (folder / PROJECT_FOLDER).is_dir():
-            return folder / PROJECT_FOLDER
-    return None
+            yield folder / PROJECT_FOLDER
+
+
+def config_folder(environment: Mapping[str, str]) -> Path:
+    """Where this person's own settings and policies are."""
+    return _folder_of(environment, "XDG_CONFIG_HOME", ".config")
 
 
 def user_folder(environment: Mapping[str, str]) -> Path:
     """Where this person's things are kept outside any project."""
-    base = environment.get("XDG_DATA_HOME")
+    return _folder_of(environment, "XDG_DATA_HOME", ".local/share")
+
+
+def _folder_of(environment: Mapping[str, str], variable: str, below_home: str) -> Path:
+    base = environment.get(variable)
     if base and Path(base).is_absolute():
         return Path(base) / "assent"
     home = environment.get("HOME")
-    return (Path(home) if home else Path.home()) / ".local" / "share" / "assent"
+    return (Path(home) if home else Path.home()) / below_home / "assent"
 
 
 def open_database(url: str, *, create: bool = True, read_only: bool = False) -> Database:

@@ -21,7 +21,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from assent.approvals.approval import Approval, Decision, fingerprint
+from assent.approvals.approval import ANSWERS, Approval, Decision, fingerprint, how_decided
 from assent.approvals.ledger import ApprovalLedger
 from assent.errors import ApprovalDecided, NotJson, UsageError
 from assent.testing.clock import FakeClock
@@ -44,6 +44,11 @@ def approval(id: str = "q1", **changes: Any) -> Approval:
         "risk": "destructive",
         "reversibility": "irreversible",
         "preview": "- /tmp/x",
+        "compensation": {"tool": "fs.restore", "parameters": {"path": "/tmp/x"}},
+        "reasons": ("policy 'careful': nothing is removed unasked", "above the tier 'write'"),
+        "tier": "full",
+        "agent": "tidy",
+        "isolation": "container",
         "fingerprint": fingerprint("fs.remove", parameters, folder="/w", tenant="t", policy_version="1"),
         "tenant": "t",
         "folder": "/w",
@@ -74,15 +79,29 @@ def an_empty_ledger_holds_nothing(make: MakeLedger) -> None:
 
     _same(ledger.get("q1"), None, "get")
     _same(ledger.pending(), [], "pending")
+    _same(ledger.recent(5), [], "recent")
     _same(ledger.standing("f"), None, "standing")
     _refuses(lambda: ledger.decide("q1", "once", by="ann"), UsageError, "an unknown id", "no approval 'q1'")
+    _refuses(lambda: ledger.withdraw("q1", "done"), UsageError, "an unknown id", "no approval 'q1'")
+    for prefix in ("q1", ""):
+        _refuses(lambda prefix=prefix: ledger.find(prefix), UsageError, "find", "assent approvals list")  # type: ignore[misc]
 
 
 def what_was_asked_comes_back_as_it_was(make: MakeLedger) -> None:
     """Unredacted, and with every digit and character: whoever decides must see what will run."""
     ledger = make(FakeClock(START))
-    whole = approval(parameters={f"k{n}": value for n, value in enumerate(AWKWARD)})
-    bare = approval("q2", preview=None, tenant=None, folder=None, expires_at=None, parameters={})
+    awkward = {f"k{n}": value for n, value in enumerate(AWKWARD)}
+    whole = approval(parameters=awkward, compensation=awkward)
+    bare = Approval(
+        id="q2",
+        run_id="r1",
+        action_id="a1",
+        tool="fs.remove",
+        risk="destructive",
+        reversibility="irreversible",
+        fingerprint="f",
+        requested_at=START,
+    )
 
     _same(ledger.request(whole), whole, "request")
     _same(ledger.request(bare), bare, "request of a bare one")
@@ -93,24 +112,55 @@ def what_was_asked_comes_back_as_it_was(make: MakeLedger) -> None:
 
 def what_is_not_json_is_refused(make: MakeLedger) -> None:
     ledger = make(FakeClock(START))
-    bad = replace(approval(), parameters={"x": [math.nan]})
+    half = "\ud83d"
 
-    _refuses(lambda: ledger.request(bad), NotJson, "NaN", "parameters.x[0]")
-    _same(ledger.pending(), [], "pending after a refusal")
+    bad_ones: dict[str, dict[str, Any]] = {
+        "parameters.x[0]": {"parameters": {"x": [math.nan]}},
+        "compensation.x": {"compensation": {"x": half}},
+        "reasons[1]": {"reasons": ["why", half]},
+        "preview": {"preview": half},
+        "agent": {"agent": half},
+    }
+    for place, changes in bad_ones.items():
+        bad = replace(approval(), **changes)
+        _refuses(lambda bad=bad: ledger.request(bad), NotJson, place, place)  # type: ignore[misc]
+    _same(ledger.recent(5), [], "after refusals")
+
+    ledger.request(approval())
+    _refuses(lambda: ledger.decide("q1", "once", by=half), NotJson, "by", "by")
+    _refuses(lambda: ledger.decide("q1", "once", by="ann", reason=half), NotJson, "reason", "reason")
+    _refuses(lambda: ledger.withdraw("q1", half), NotJson, "why it is withdrawn", "reason")
+    _same(ledger.pending(), [approval()], "after more refusals")
 
 
 def nothing_is_aliased(make: MakeLedger) -> None:
     ledger = make(FakeClock(START))
     given: dict[str, Any] = {"list": [1]}
-    returned = ledger.request(approval(parameters=given))
+    reasons = ["why"]
+    asks = approval(parameters=given, compensation=given, reasons=reasons, fingerprint="f")
 
-    given["list"].append("changed")
-    returned.parameters["list"].append("changed")
-    for found in (ledger.get("q1"), *ledger.pending()):
+    def change(found: Approval | None) -> None:
         assert found is not None
         found.parameters["list"].append("changed")
+        assert found.compensation is not None
+        found.compensation["list"].append("changed")
 
-    _same(getattr(ledger.get("q1"), "parameters", None), {"list": [1]}, "after changing all that is outside")
+    def check(what: str) -> None:
+        found = ledger.get("q1")
+        _same(found and found.parameters, {"list": [1]}, f"parameters after {what}")
+        _same(found and found.compensation, {"list": [1]}, f"compensation after {what}")
+        _same(found and found.reasons, ("why",), f"reasons after {what}")
+
+    returned = ledger.request(asks)
+    given["list"].append("changed")
+    reasons.append("changed")
+    for found in (returned, ledger.get("q1"), ledger.find("q"), *ledger.pending(), *ledger.recent(5)):
+        change(found)
+    check("changing all that is outside")
+    change(ledger.decide("q1", "always", by="ann"))
+    change(ledger.standing("f"))
+    change(ledger.withdraw("q1", "late"))
+    check("changing the answers")
 
 
 def asking_again_finds_what_is_known(make: MakeLedger) -> None:
@@ -129,11 +179,19 @@ def a_decision_is_not_brought_along(make: MakeLedger) -> None:
     """Else an agent could approve what it asks for."""
     ledger = make(FakeClock(START))
 
-    _refuses(
-        lambda: ledger.request(approval(decision="always", decided_by="me", decided_at=START)),
-        UsageError,
-        "a request with a decision",
-    )
+    for brought in (
+        {"decision": "always", "decided_by": "me", "decided_at": START},
+        {"decision": "withdrawn"},
+        {"decided_by": "me"},
+        {"holds_until": START + 5},
+        {"reason": "because"},
+    ):
+        _refuses(
+            lambda brought=brought: ledger.request(approval(**brought)),  # type: ignore[misc]
+            UsageError,
+            f"a request with {brought}",
+            "comes with a decision",
+        )
     _same(ledger.get("q1"), None, "after a refusal")
 
 
@@ -163,7 +221,7 @@ def what_is_no_decision_is_refused(make: MakeLedger) -> None:
     ledger = make(FakeClock(START))
     ledger.request(approval())
 
-    for word in ("yes", "", "Once", None):
+    for word in ("yes", "", "Once", None, "withdrawn"):
         _refuses(
             lambda word=word: ledger.decide("q1", word, by="ann"),  # type: ignore[misc]
             UsageError,
@@ -173,16 +231,103 @@ def what_is_no_decision_is_refused(make: MakeLedger) -> None:
     _same(ledger.pending(), [approval()], "after refusals")
 
 
-def a_decision_is_final(make: MakeLedger) -> None:
+def nobody_decides_nothing(make: MakeLedger) -> None:
     ledger = make(FakeClock(START))
     ledger.request(approval())
-    made = ledger.decide("q1", "deny", by="ann", reason="no")
 
+    for nobody in ("", "  "):
+        _refuses(
+            lambda nobody=nobody: ledger.decide("q1", "once", by=nobody),  # type: ignore[misc]
+            UsageError,
+            "a decision by nobody",
+            "who decides",
+        )
+    _same(ledger.pending(), [approval()], "after refusals")
+
+
+def a_decision_is_final(make: MakeLedger) -> None:
+    """Also for whoever says the same: two people who both think that they decided are one too many."""
+    clock = FakeClock(START)
+    ledger = make(clock)
+    said: dict[str, tuple[Decision, dict[str, Any]]] = {
+        "denied by ann on 1970-01-01 00:16:40 UTC (no)": ("deny", {"reason": "no"}),
+        "approved for this one time by ann on 1970-01-01 00:16:40 UTC": ("once", {}),
+        "approved for good by ann on 1970-01-01 00:16:40 UTC": ("always", {}),
+        "approved until 1970-01-01 00:16:50 UTC by ann": ("always", {"holds_until": START + 10}),
+    }
+    for number, (words, (decision, more)) in enumerate(said.items()):
+        id = f"q{number}"
+        clock.now = START
+        ledger.request(approval(id))
+        made = ledger.decide(id, decision, by="ann", **more)
+
+        for seconds in (5, 1_000):  # In time, and after the time is up.
+            clock.advance(seconds)
+            for again in ANSWERS:
+                _refuses(
+                    lambda id=id, again=again: ledger.decide(id, again, by="bob"),  # type: ignore[misc]
+                    ApprovalDecided,
+                    f"{again} after {decision}",
+                    f"Approval '{id}' was {words}",
+                )
+        _same(ledger.get(id), made, "after deciding again")
+
+
+def only_what_was_seen_is_decided(make: MakeLedger) -> None:
+    ledger = make(FakeClock(START))
+    asked = ledger.request(approval(fingerprint="f1"))
+
+    for other in ("f2", ""):
+        _refuses(
+            lambda other=other: ledger.decide("q1", "once", by="ann", fingerprint=other),  # type: ignore[misc]
+            ApprovalDecided,
+            "a decision about other parameters",
+            "other parameters than those you saw",
+        )
+    _same(ledger.get("q1"), asked, "after refusals")
+
+    made = ledger.decide("q1", "once", by="ann", fingerprint="f1")
+
+    _same(made.decision, "once", "a decision about these")
     _refuses(
-        lambda: ledger.decide("q1", "once", by="bob"), ApprovalDecided, "another decision", "'deny' by ann"
+        lambda: ledger.decide("q1", "once", by="bob", fingerprint="f2"),
+        ApprovalDecided,
+        "a decision about what is decided",
+        "approved for this one time by ann",
     )
-    _same(ledger.decide("q1", "deny", by="bob", reason="also no"), made, "the same decision again")
-    _same(ledger.get("q1"), made, "after deciding again")
+
+
+def a_question_can_be_taken_back(make: MakeLedger) -> None:
+    clock = FakeClock(START)
+    ledger = make(clock)
+    for id in ("q1", "q2", "q3"):
+        ledger.request(approval(id, fingerprint="f"))
+    clock.advance(1)
+    allowed = ledger.decide("q2", "always", by="ann")
+
+    taken = ledger.withdraw("q1", "the run was canceled\0")
+
+    expected = replace(
+        approval("q1", fingerprint="f"),
+        decision="withdrawn",
+        reason="the run was canceled\0",
+        decided_at=START + 1,
+    )
+    _same(taken, expected, "withdraw")
+    _same(ledger.get("q1"), expected, "get after it")
+    _same([one.id for one in ledger.pending()], ["q3"], "pending after it")
+    _same(ledger.standing("f"), allowed, "what stands is not touched by it")
+    _refuses(
+        lambda: ledger.decide("q1", "once", by="ann"),
+        ApprovalDecided,
+        "deciding what was taken back",
+        "was withdrawn by its run on 1970-01-01 00:16:41 UTC (the run was canceled",
+    )
+    _same(ledger.withdraw("q1", "again"), expected, "what was taken back")
+    _same(ledger.withdraw("q2", "too late"), allowed, "what was decided")
+    _same(ledger.request(approval("q1", fingerprint="f")), expected, "asking that again")
+    clock.advance(1_000)
+    _same(ledger.withdraw("q3", "nobody came").decision, "withdrawn", "what had expired")
 
 
 def what_has_expired_cannot_be_decided(make: MakeLedger) -> None:
@@ -196,9 +341,14 @@ def what_has_expired_cannot_be_decided(make: MakeLedger) -> None:
 
     clock.advance(0.5)
 
-    _refuses(lambda: ledger.decide("q1", "once", by="ann"), ApprovalDecided, "too late", "has expired")
+    _refuses(
+        lambda: ledger.decide("q1", "once", by="ann"),
+        ApprovalDecided,
+        "too late",
+        "'q1' expired on 1970-01-01 00:17:40 UTC",
+    )
     _same(ledger.get("q1"), approval("q1"), "an expired one stays as it was")
-    _same(ledger.decide("q2", "once", by="ann"), made, "what was decided in time")
+    _same(ledger.get("q2"), made, "what was decided in time")
     _same([one.id for one in ledger.pending()], ["q3"], "pending")
     _same(ledger.decide("q3", "once", by="ann").decision, "once", "one without an end")
 
@@ -218,6 +368,91 @@ def pending_is_chosen_by_run_and_tenant(make: MakeLedger) -> None:
     _same(ids(tenant="t1"), ["q2", "q3"], "of a tenant")
     _same(ids(run="r1", tenant="t1"), ["q3"], "of both")
     _same(ids(run="r%"), [], "of a run that is a pattern")
+
+
+def the_newest_come_first_whatever_became_of_them(make: MakeLedger) -> None:
+    clock = FakeClock(START)
+    ledger = make(clock)
+    for number, run in enumerate(("r1", "r2", "r1", "r2", "r1")):
+        ledger.request(approval(f"q{number}", run_id=run, requested_at=START + number))
+    ledger.request(approval("q40", run_id="r1", requested_at=START + 4))
+    ledger.decide("q1", "deny", by="ann")
+    ledger.withdraw("q2", "canceled")
+    clock.advance(60)
+
+    def ids(limit: int, run: str | None = None) -> list[str]:
+        return [one.id for one in ledger.recent(limit, run=run)]
+
+    _same(ids(9), ["q40", "q4", "q3", "q2", "q1", "q0"], "all")
+    _same([one.decision for one in ledger.recent(5)], [None, None, None, "withdrawn", "deny"], "decisions")
+    _same(ids(2), ["q40", "q4"], "some")
+    _same(ids(2, run="r2"), ["q3", "q1"], "of a run")
+    _same(ids(0), [], "none")
+    _same(ids(-1), [], "less than none")
+
+
+def the_start_of_an_id_is_enough(make: MakeLedger) -> None:
+    ledger = make(FakeClock(START))
+    ids = ("ab", "abc", "abd", "é1", "é2x", "A", "%", "_x")
+    for id in ids:
+        ledger.request(approval(id))
+
+    for start, whole in {"ab": "ab", "abc": "abc", "abd": "abd", "é2": "é2x", "%": "%", "_": "_x"}.items():
+        _same(ledger.find(start), approval(whole), f"find {start!r}")
+    for start in ("x", "", "abcd", "AB", "b", "%b", "__"):
+        _refuses(
+            lambda start=start: ledger.find(start),  # type: ignore[misc]
+            UsageError,
+            f"find {start!r}",
+            f"no approval '{start}'. See those that wait: assent approvals list",
+        )
+    _refuses(lambda: ledger.find("é"), UsageError, "find 'é'", "Several approvals begin with 'é'")
+    _refuses(lambda: ledger.find("a"), UsageError, "find 'a'", "assent approvals list")
+    _same(ledger.decide("ab", "once", by="ann").id, "ab", "decide")
+    _refuses(lambda: ledger.decide("é2", "once", by="ann"), UsageError, "decide by a start", "no approval")
+
+
+def an_always_holds_until_it_ends(make: MakeLedger) -> None:
+    clock = FakeClock(START)
+    ledger = make(clock)
+    for number in range(4):
+        ledger.request(approval(f"q{number}", fingerprint="f", expires_at=None))
+    ledger.decide("q0", "always", by="ann")
+
+    made = ledger.decide("q1", "always", by="ann", holds_until=START + 10)
+
+    _same(made.holds_until, START + 10, "what is recorded")
+    _same(ledger.get("q1"), made, "get")
+    clock.advance(9.5)
+    _same(ledger.standing("f"), made, "before it ends")
+    clock.advance(0.5)
+    _same(ledger.standing("f"), None, "when it ends, with an older one behind it")
+    again = ledger.decide("q2", "always", by="ann", holds_until=START + 20)
+    _same(ledger.standing("f"), again, "a later one")
+    ledger.decide("q3", "deny", by="ann")
+    _same(ledger.standing("f"), None, "after a denial")
+
+
+def what_cannot_hold_so_long_is_refused(make: MakeLedger) -> None:
+    ledger = make(FakeClock(START))
+    ledger.request(approval())
+
+    decisions: tuple[Decision, ...] = ("once", "deny")
+    for decision in decisions:
+        _refuses(
+            lambda decision=decision: ledger.decide("q1", decision, by="ann", holds_until=START + 5),  # type: ignore[misc]
+            UsageError,
+            f"{decision} until a moment",
+            "Only 'always' can hold until",
+        )
+    for until in (START, START - 1, -math.inf, math.inf, math.nan):
+        _refuses(
+            lambda until=until: ledger.decide("q1", "always", by="ann", holds_until=until),  # type: ignore[misc]
+            UsageError,
+            f"always until {until}",
+            "Name a moment to come",
+        )
+    _same(ledger.pending(), [approval()], "after refusals")
 
 
 def always_stands_for_its_fingerprint_alone(make: MakeLedger) -> None:
@@ -253,24 +488,31 @@ def a_later_denial_ends_an_always(make: MakeLedger) -> None:
 
 
 def of_many_decisions_at_once_exactly_one_counts(make: MakeLedger) -> None:
-    for _ in range(5):
+    """Whatever each of them says; and a run that takes its question back is one of them."""
+    for agreed in (False, True, False, True):
         ledger = make(FakeClock(START))
         ledger.request(approval())
         start = threading.Barrier(8)
         won: list[Approval] = []
         lost: list[ApprovalDecided] = []
+        taken: list[Approval] = []
 
         def decide(
             number: int,
+            agreed: bool = agreed,
             ledger: ApprovalLedger = ledger,
             start: threading.Barrier = start,
             won: list[Approval] = won,
             lost: list[ApprovalDecided] = lost,
+            taken: list[Approval] = taken,
         ) -> None:
-            decision: Decision = "deny" if number % 2 else "always"
+            decision: Decision = "deny" if number % 2 and not agreed else "always"
             start.wait()
             try:
-                won.append(ledger.decide("q1", decision, by=str(number)))
+                if number == 7:
+                    taken.append(ledger.withdraw("q1", "canceled"))
+                else:
+                    won.append(ledger.decide("q1", decision, by=str(number)))
             except ApprovalDecided as error:
                 lost.append(error)
 
@@ -281,9 +523,13 @@ def of_many_decisions_at_once_exactly_one_counts(make: MakeLedger) -> None:
             thread.join()
 
         stored = ledger.get("q1")
-        _same((len(won), len(lost)), (4, 4), "those that agree with the outcome, and those that do not")
-        for one in won:
+        assert stored is not None
+        people = 0 if stored.decision == "withdrawn" else 1
+        _same((len(won), len(lost)), (people, 7 - people), "those who decided, and those who did not")
+        for one in (*won, *taken):
             _same(one, stored, "what each of them was told")
+        for refused in lost:
+            _same(how_decided(stored) in str(refused), True, f"'{refused}' says what was decided")
 
 
 approval_ledger_suite: tuple[Check, ...] = (
@@ -295,10 +541,17 @@ approval_ledger_suite: tuple[Check, ...] = (
     a_decision_is_not_brought_along,
     a_decision_is_recorded_with_who_when_and_why,
     what_is_no_decision_is_refused,
+    nobody_decides_nothing,
     a_decision_is_final,
+    only_what_was_seen_is_decided,
+    a_question_can_be_taken_back,
     what_has_expired_cannot_be_decided,
     pending_is_chosen_by_run_and_tenant,
+    the_newest_come_first_whatever_became_of_them,
+    the_start_of_an_id_is_enough,
     always_stands_for_its_fingerprint_alone,
+    an_always_holds_until_it_ends,
+    what_cannot_hold_so_long_is_refused,
     a_later_denial_ends_an_always,
     of_many_decisions_at_once_exactly_one_counts,
 )

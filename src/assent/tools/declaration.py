@@ -16,7 +16,7 @@ import msgspec
 
 from assent.errors import NotJson, ToolDeclarationError
 from assent.ir.json_value import copy_json
-from assent.ir.tool_spec import RateLimit, Reversibility, Risk, ToolSchema
+from assent.ir.tool_spec import Mark, RateLimit, Reversibility, Risk, ToolSchema
 from assent.tools.signature import Bind, find_context_parameter
 
 Rate: TypeAlias = RateLimit | tuple[int, float]
@@ -47,6 +47,8 @@ def check_declaration(
     if schema.reversibility not in (None, *get_args(Reversibility)):
         known = ", ".join(get_args(Reversibility))
         refuse(f"reversibility is {schema.reversibility!r}. It is one of {known}.")
+    if unknown := [mark for mark in schema.marks if mark not in get_args(Mark)]:
+        refuse(f"{unknown[0]!r} is no mark. Outputs are marked with {' or '.join(get_args(Mark))}.")
     if schema.cache_ttl_secs is not None:
         if not _is_positive(schema.cache_ttl_secs):
             refuse(f"cache_ttl_secs is {schema.cache_ttl_secs!r}. It is a number of seconds above zero.")
@@ -86,6 +88,7 @@ def own_copy(schema: ToolSchema) -> ToolSchema:
             parameters=copy_json(schema.parameters, "parameters"),
             returns=copy_json(schema.returns, "returns"),
             labels=tuple(schema.labels),
+            marks=tuple(schema.marks),
         )
     except NotJson as error:
         raise ToolDeclarationError(f"Tool '{schema.name}': its schema cannot be used. {error}") from None

@@ -27,12 +27,14 @@ class Registry:
     (['double'], True)
     """
 
-    __slots__ = ("_builtin", "_user", "_visible")
+    __slots__ = ("_builtin", "_user", "_visible", "has_marks")
 
     def __init__(self) -> None:
         self._user: dict[str, Tool] = {}
         self._builtin: dict[str, Tool] = {}
         self._visible: dict[str, Tool] = {}
+        self.has_marks = False
+        """Whether some tool marks its output; kept here because every proposal asks."""
 
     def add(self, item: Tool[..., Any] | Callable[..., Any], *, builtin: bool = False) -> Tool | None:
         """Add a tool, or a function to be made one. Returns the tool that it replaces, if any.
@@ -49,6 +51,7 @@ class Registry:
         shelf[added.name] = added
         if not builtin or added.name not in self._user:
             self._visible[added.name] = added
+        self.has_marks = any(each.schema.marks for each in self._visible.values())
         return replaced
 
     def remove(self, name: str) -> Tool:
@@ -65,6 +68,7 @@ class Registry:
             self._visible[name] = self._builtin[name]
         else:
             del self._visible[name]
+        self.has_marks = any(each.schema.marks for each in self._visible.values())
         return removed
 
     def get(self, name: str) -> Tool | None:

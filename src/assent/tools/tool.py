@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Generic, overload
 
 from assent.errors import ToolDeclarationError, ToolError, UsageError
 from assent.ir.json_value import JsonValue
-from assent.ir.tool_spec import Reversibility, Risk, ToolSchema
+from assent.ir.tool_spec import Mark, Reversibility, Risk, ToolSchema
 from assent.tools.declaration import Calling, Rate, calling_by_schema, check_declaration, own_copy, read_rate
 from assent.tools.json_schema import Check, compile_check
 from assent.tools.signature import Bind, describe_type, is_async_function, read_signature, tool_name
@@ -220,6 +220,7 @@ def tool(
     cache_ttl_secs: float | None = None,
     cheap: bool = False,
     labels: Iterable[str] = (),
+    marks: Iterable[Mark] = (),
     returns: Any = None,
 ) -> Callable[[Callable[P, R]], Tool[P, R]]: ...
 def tool(
@@ -237,13 +238,14 @@ def tool(
     cache_ttl_secs: float | None = None,
     cheap: bool = False,
     labels: Iterable[str] = (),
+    marks: Iterable[Mark] = (),
     returns: Any = None,
 ) -> Any:
     """Make a tool of a typed function, bare (`@tool`) or with options.
 
     The name and description come from the function and its docstring unless given. What is not declared is
-    taken at its worst: a tool without `risk` is destructive and cannot be undone. `returns` is a JSON Schema
-    or a type that outputs are checked against. A sync function runs in a worker thread unless it is `cheap`.
+    taken at its worst: a tool without `risk` is destructive and cannot be undone. `marks` say what its
+    output is, such as "untrusted". `returns` is a JSON Schema or a type that outputs are checked against. A sync function runs in a worker thread unless it is `cheap`.
 
     Raises:
         ToolDeclarationError: the function or the options cannot make a tool; the message says what to change.
@@ -272,6 +274,7 @@ def tool(
                 risk=risk,
                 reversibility=reversibility,
                 labels=(labels,) if isinstance(labels, str) else tuple(labels),
+                marks=tuple(marks),
             ),
             fn=target,
             cheap=cheap,

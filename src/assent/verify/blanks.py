@@ -11,9 +11,8 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from assent.ir.action import Action
-from assent.ir.json_value import JsonValue
+from assent.ir.json_value import JsonValue, texts_in
 from assent.ir.references import Reference
-from assent.policy.rule import texts_in
 from assent.validator import parameter_problems
 from assent.verify.known_tools import ToolCards
 from assent.verify.report import name_few

@@ -18,11 +18,13 @@ from assent.ir.action import Action
 from assent.ir.graph import Graph
 from assent.ir.json_value import JsonValue, json_equal
 from assent.policy.budget import Allowance
-from assent.policy.gate import Gate
+from assent.policy.gate import Gate, Objection
+from assent.policy.marks import UNMARKED, Flow
 from assent.state.store import MISSING
-from assent.validator import Undecided, deduplicates
+from assent.validator import ToolFacts, Undecided, deduplicates, undo_action
 from assent.verify.blanks import Blanks
 from assent.verify.known_tools import ToolCards
+from assent.verify.marking import RehearsedMarks
 from assent.verify.outputs import Outputs
 from assent.verify.report import Issue, error, info, name_few, show_short, undecided
 from assent.verify.shares import Answer, Shares
@@ -41,9 +43,11 @@ class Rehearsal:
     __slots__ = (
         "_budget_said",
         "_cards",
+        "_flow",
         "_gate",
         "_graph",
         "_keeps_all_outputs",
+        "_marks",
         "_outputs",
         "_ranks",
         "_shares",
@@ -67,7 +71,11 @@ class Rehearsal:
         """With `origins` unknown values can be told apart: those that come from the same calls, in this
         rehearsal or another with the same table, are equal."""
         self._graph = graph
-        self._gate = gate
+        self._gate = gate = gate.rehearsing()
+        self._flow: Flow | None = None
+        if gate.state_marks is not None:
+            self._marks = RehearsedMarks(gate.state_marks)
+            self._flow = Flow(gate.marks, self._marks)
         self._cards = cards
         self._keeps_all_outputs = origins is not None
         self._outputs = Outputs(cards, origins)
@@ -87,7 +95,7 @@ class Rehearsal:
         graph, state, cards, status = self._graph, self.state, self._cards, self.status
         actions, needs, referring = graph.actions, graph.needs, graph.references
         cells, shares, targets = state.cells, self._shares, graph.targets
-        judge, outputs = self._gate.judge, self._outputs
+        judge, outputs, flow, counts = self._gate.judge, self._outputs, self._flow, self._gate.counts
         wanted = {p for i in referring for p in graph.explicit[i]}
         if self._keeps_all_outputs:
             wanted = set(graph.order)
@@ -113,7 +121,10 @@ class Rehearsal:
             kind = action.type
             card = cards[action.tool] if kind == "tool_call" else None
             tool = card.tool if card is not None else None
-            rejections = judge(action, tool, state, open_questions, blanks=blanks, ahead=True)
+            if flow is None and action.compensation is None:
+                rejections = judge(action, tool, state, open_questions, blanks=blanks, ahead=True)
+            else:
+                rejections = self._judge_whole(i, action, tool, open_questions, blanks)
             if blanks is not None and blanks.is_open:
                 open_questions.append(blanks.why())
             if rejections or open_questions or problems:
@@ -124,6 +135,9 @@ class Rehearsal:
                     self._doom(i, REJECTED, reasons, in_doubt)
                     open_questions.clear()
                     continue
+            if counts:
+                in_question = in_doubt or (bool(open_questions) and action.failure_behavior != "abort")
+                self._gate.begun(action, tool, sure=not in_question, is_open=bool(blanks))
             if shares is not None:
                 answer = self._ask_shares(shares, i, action, open_questions, in_doubt)
                 if answer == "no":
@@ -146,6 +160,10 @@ class Rehearsal:
                 in_doubt = in_doubt or action.failure_behavior != "abort"
             if wanted and i in wanted:
                 outputs.keep(action, blanks, state)
+            if counts:
+                self._gate.succeeded(action, tool, sure=not in_doubt, is_open=bool(blanks))
+            if flow is not None:
+                self._carry_marks(flow, i, action, tool, blanks, in_doubt)
             if in_doubt:
                 status[i] = OPEN
                 self._doubt(action, blanks)
@@ -165,6 +183,48 @@ class Rehearsal:
         if self.aborts is None:
             self.state.doubt_all()
         return self.state.end()
+
+    # Where data comes from.
+
+    def _judge_whole(
+        self,
+        i: int,
+        action: Action,
+        tool: ToolFacts | None,
+        open_questions: list[str],
+        blanks: Blanks | None,
+    ) -> Sequence[Objection]:
+        """Ask the gate, and tell it what flows in, and what would take the action back."""
+        inflow = self._flow.inflow(self._graph.actions[i]) if self._flow is not None else UNMARKED
+        return self._gate.judge(
+            action,
+            tool,
+            self.state,
+            open_questions,
+            blanks=blanks,
+            ahead=True,
+            inflow=inflow,
+            undo=undo_action(self._graph, i),
+        )
+
+    def _carry_marks(
+        self,
+        flow: Flow,
+        i: int,
+        action: Action,
+        tool: ToolFacts | None,
+        blanks: Blanks | None,
+        in_doubt: bool,
+    ) -> None:
+        template = self._graph.actions[i]
+        self._marks.in_doubt = in_doubt
+        key = action.parameters.get("key") if action.type != "tool_call" else None
+        if blanks and "key" in blanks and action.type != "tool_call":
+            if action.type == "state_write":
+                self._marks.blur(flow.inflow(template).at("value"))
+            flow.ended(template, tool, None, also=self._marks.anything())
+        else:
+            flow.ended(template, tool, key if isinstance(key, str) else None)
 
     # Before the gate.
 

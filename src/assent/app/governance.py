@@ -1,0 +1,290 @@
+"""What governs the runs of a folder: the rules, permissions and tools of the person and of the project.
+
+Rules only deny or ask, so all that are found apply at once, whoever wrote them. What loosens waits for trust:
+a project's code, and answers that are milder than the person's own.
+
+Keep true:
+1. Whoever brings a folder can make things stricter, and nothing milder, until a person has trusted it.
+2. Every file is read once. What a person was asked about is what takes effect, whatever is on disk by then.
+3. No rule takes the place of another: where two places use one name, both apply.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+
+from assent.app.settings import FILE_NAME, Settings, parse_settings
+from assent.app.trust import Snapshot, how_trusted, read_files, snapshot, trust
+from assent.errors import TrustError
+from assent.policy.case import Rule
+from assent.policy.loader import parse_policies, read_policies
+from assent.policy.permission import TIERS, Permissions, Posture
+from assent.policy.toml_file import TomlFile
+from assent.storage.location import PROJECT_FOLDER, config_folder, project_folders
+
+_POLICIES = "policies"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """May what this folder brings take effect?"""
+
+    seen: Snapshot
+    """All that is there, as it was read; what is trusted is this."""
+    wants: tuple[str, ...]
+    """What it would do that needs trust, each as the rest of a sentence that begins with the folder."""
+    is_changed: bool = False
+    """Whether it was trusted before, with other files."""
+
+    @property
+    def folder(self) -> Path:
+        """The folder that holds `.assent`."""
+        return self.seen.folder
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Governance:
+    """What governs the runs of a folder."""
+
+    folder: Path
+    """The project's, which holds `.assent`; without one, where the search began."""
+    policies: list[tuple[str, Rule]]
+    """All rules under names that are their own: the person's, the projects' from the outermost, the named."""
+    permissions: Permissions | None = None
+    """None where nobody says anything."""
+    tools: str | None = None
+    """The tools file: the one that was named, else the project's."""
+    tools_source: bytes | None = None
+    """What the project's tools file held when it was looked at: run this. None for a file that was named."""
+    tools_sha256: str | None = None
+    """The digest of `tools_source`."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Project:
+    folder: Path
+    """The `.assent` folder."""
+    files: Mapping[str, bytes]
+    seen: Snapshot | None
+    """Only where there are settings, which may want something."""
+    settings: Settings
+
+
+def gather(
+    start: Path,
+    environment: Mapping[str, str],
+    *,
+    policies: str | None = None,
+    tools: str | None = None,
+    confirm: Callable[[Question], bool] | None = None,
+) -> Governance:
+    """What governs a run that is started in the folder `start`.
+
+    Args:
+        start: Where the search for `.assent` folders begins, upwards.
+        environment: Says where the person's own settings, policies and record of trust are.
+        policies: More rules: a file or a folder.
+        tools: A tools file that goes before the project's; a person who names one has chosen it.
+        confirm: Asks the person; yes is remembered. None where nobody can be asked.
+
+    Raises:
+        PolicyFileError: a policy or settings file means nothing as it stands.
+        TrustError: the project wants what needs trust, and nobody can be asked; or its files, or the record
+            of trust, cannot be read safely.
+    """
+    found = project_folders(start)
+    projects = [_read_project(folder, is_nearest=folder == found[0]) for folder in found]
+    rules = _rules(environment, projects, policies)
+    own = _own_permissions(environment)
+    if not projects:
+        return Governance(folder=start.absolute(), policies=rules, permissions=own, tools=tools)
+    nearest = projects[0]
+    settings = nearest.settings
+    permissions = settings.over(own or Permissions()) if settings.has_permissions else own
+    inner = settings.tools if tools is None else None
+    if nearest.seen is not None:
+        wants = _wants(inner, own, permissions)
+        if wants and not _may(nearest.seen, wants, environment, confirm):
+            inner, permissions = None, _tightened(own, permissions)
+    source = nearest.files[inner] if inner is not None else None
+    return Governance(
+        folder=nearest.folder.parent,
+        policies=rules,
+        permissions=permissions,
+        tools=tools if inner is None else str(nearest.folder / inner),
+        tools_source=source,
+        tools_sha256=sha256(source).hexdigest() if source is not None else None,
+    )
+
+
+def examine(folder: Path, environment: Mapping[str, str]) -> Question:
+    """What trusting a folder would mean: everything in it, and what it wants.
+
+    Raises:
+        PolicyFileError: a file in it means nothing as it stands.
+        TrustError: it has no `.assent`, or what is in it cannot be read safely.
+    """
+    seen = snapshot(folder)
+    project = _parse_project(seen.folder / PROJECT_FOLDER, seen.files, seen)
+    parse_policies(_policy_files(project))
+    own = _own_permissions(environment)
+    wants = _wants(project.settings.tools, own, project.settings.over(own or Permissions()))
+    return Question(seen=seen, wants=wants, is_changed=how_trusted(seen, environment) == "changed")
+
+
+def _may(
+    seen: Snapshot,
+    wants: tuple[str, ...],
+    environment: Mapping[str, str],
+    confirm: Callable[[Question], bool] | None,
+) -> bool:
+    degree = how_trusted(seen, environment)
+    if degree == "trusted":
+        return True
+    if confirm is None:
+        problem = "has changed since you trusted it" if degree == "changed" else "is not trusted"
+        raise TrustError(
+            str(seen.folder),
+            f"{problem}, and it {'; it '.join(wants)}",
+            f"Look at its {PROJECT_FOLDER} folder, then type: assent trust {shlex.quote(str(seen.folder))}",
+        )
+    if not confirm(Question(seen=seen, wants=wants, is_changed=degree == "changed")):
+        return False
+    trust(seen, environment)
+    return True
+
+
+# Files
+
+
+def _read_project(folder: Path, *, is_nearest: bool) -> _Project:
+    # Only the nearest project's settings count; of the others, nothing but rules is looked at.
+    if is_nearest and _is_there(folder / FILE_NAME):
+        seen = snapshot(folder.parent)
+        return _parse_project(folder, seen.files, seen)
+    return _Project(folder, read_files(folder, _POLICIES), None, Settings())
+
+
+def _is_there(path: Path) -> bool:
+    # Also a link that leads nowhere: it is refused later, by its name.
+    return path.is_symlink() or path.exists()
+
+
+def _parse_project(folder: Path, files: Mapping[str, bytes], seen: Snapshot) -> _Project:
+    path = folder / FILE_NAME
+    data = files.get(FILE_NAME)
+    settings = parse_settings(path, data, of_project=True) if data is not None else Settings()
+    if settings.tools is not None and settings.tools not in files:
+        TomlFile(str(path), "Settings file").fail(
+            f"there is no file {folder / settings.tools}", "tools", "Name one that is there, or drop the key."
+        )
+    return _Project(folder, files, seen, settings)
+
+
+def _policy_files(project: _Project) -> list[tuple[Path, bytes]]:
+    return [
+        (project.folder / name, data)
+        for name, data in project.files.items()
+        if (path := Path(name)).suffix == ".toml" and path.parent == Path(_POLICIES)
+    ]
+
+
+def _rules(
+    environment: Mapping[str, str], projects: list[_Project], named: str | None
+) -> list[tuple[str, Rule]]:
+    places: list[tuple[str, list[tuple[Path, bytes]]]] = []
+    own = config_folder(environment) / _POLICIES
+    if own.is_dir() and any(path.suffix == ".toml" for path in own.iterdir()):
+        places.append(("user", read_policies(own)))
+    for project in reversed(projects):
+        where = "project" if project is projects[0] else f"project {project.folder.parent}"
+        places.append((where, _policy_files(project)))
+    if named is not None:
+        # A file that was found by itself is not counted twice for being named as well.
+        known = {path.resolve() for _, files in places for path, _ in files}
+        files = [(path, data) for path, data in read_policies(named) if path.resolve() not in known]
+        places.append(("--policies", files))
+    return _apart((where, parse_policies(files)) for where, files in places)
+
+
+def _apart(places: Iterable[tuple[str, list[tuple[str, Rule]]]]) -> list[tuple[str, Rule]]:
+    """All rules in order, each under a name of its own: one that two places use is told with its place."""
+    found = [(where, name, rule) for where, rules in places for name, rule in rules]
+    uses = Counter(name for _, name, _ in found)
+    taken = {name for name, number in uses.items() if number == 1}
+    apart: list[tuple[str, Rule]] = []
+    for where, name, rule in found:
+        if uses[name] > 1:
+            name = f"{name} ({where})"
+            while name in taken:
+                # Somebody has called a rule just so.
+                name = f"{name} ({where})"
+            taken.add(name)
+        apart.append((name, rule))
+    return apart
+
+
+# Permissions
+
+
+def _own_permissions(environment: Mapping[str, str]) -> Permissions | None:
+    path = config_folder(environment) / FILE_NAME
+    if not _is_there(path):
+        return None
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        TomlFile(str(path), "Settings file").fail(
+            f"it cannot be read ({error.strerror or error})", fix="Check its permissions."
+        )
+    settings = parse_settings(path, data, of_project=False)
+    return settings.over(Permissions()) if settings.has_permissions else None
+
+
+def _wants(tools: str | None, own: Permissions | None, wanted: Permissions | None) -> tuple[str, ...]:
+    wants = []
+    if tools is not None:
+        wants.append(f"runs code from {PROJECT_FOLDER}/{tools}")
+    lowered = _lowered(own or Permissions(), wanted or Permissions())
+    if lowered:
+        wants.append(f"lowers what needs asking: {', '.join(lowered)}")
+    return tuple(wants)
+
+
+def _callers(*permissions: Permissions) -> list[str | None]:
+    """Everyone, and each agent that somebody names."""
+    return [None, *sorted({name for given in permissions for name in given.agents})]
+
+
+def _lowered(own: Permissions, wanted: Permissions) -> list[str]:
+    """Each answer that would be milder than the person's own, in words."""
+    found = []
+    for caller in _callers(own, wanted):
+        mine, other = own.posture(caller), wanted.posture(caller)
+        strict = mine.tightened(other)
+        if caller is not None and (mine, other) == (own.standing, wanted.standing):
+            continue  # Said for everyone already.
+        whose = "" if caller is None else f"agent '{caller}': "
+        found += [
+            f"{whose}{tier} from {mine.to(tier)} to {other.to(tier)}"
+            for tier in TIERS
+            if strict.to(tier) != other.to(tier)
+        ]
+    return found
+
+
+def _tightened(own: Permissions | None, wanted: Permissions | None) -> Permissions | None:
+    """The stricter of both, for everyone and for each agent."""
+    if own is None or wanted is None:
+        return own or (_tightened(Permissions(), wanted) if wanted is not None else None)
+
+    def both(caller: str | None) -> Posture:
+        return own.posture(caller).tightened(wanted.posture(caller))
+
+    agents = {name: both(name) for name in _callers(own, wanted) if name is not None}
+    return Permissions(standing=both(None), agents=agents)

@@ -1,0 +1,146 @@
+"""`settings.toml`: what a person, or a project, wants to be allowed without asking. Read strictly.
+
+    tools = "tools.py"            # a project's: used where no --tools is given
+
+    [permissions]
+    tier = "sandbox_edit"         # or posture = "balanced", or single answers
+
+    [permissions.agents.nightly]
+    posture = "cautious"
+    full_access = "ask"           # a single answer goes before the posture
+
+Keep true:
+1. Every key is known and every value means something, or the whole file is refused, with file, key and fix.
+2. What a file leaves out stays as it was: it is never taken for a wish.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path, PurePosixPath
+from typing import Any, TypeVar
+
+import msgspec
+
+from assent.policy.loader import read_toml
+from assent.policy.permission import ANSWERS, POSTURES, TIERS, Answer, Permissions, Posture
+from assent.policy.toml_file import TomlFile, listing
+
+FILE_NAME = "settings.toml"
+PRESETS = tuple(name for name in POSTURES if name not in TIERS)
+Word = TypeVar("Word", bound=str)
+_KEYS = ("tier", "posture", *TIERS)
+
+
+class Wish(msgspec.Struct, frozen=True, kw_only=True):
+    """A posture as a file writes it: a name, single answers, or both."""
+
+    name: str | None = None
+    answers: Mapping[str, Answer] = {}
+
+    def over(self, given: Posture) -> Posture:
+        """The posture that is meant, where `given` holds for what is not said."""
+        base = given if self.name is None else Posture.named(self.name)
+        return msgspec.structs.replace(base, **self.answers)
+
+    def __bool__(self) -> bool:
+        return self.name is not None or bool(self.answers)
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True):
+    """What one settings file says."""
+
+    tools: str | None = None
+    """A path inside the `.assent` folder."""
+    standing: Wish = Wish()
+    agents: Mapping[str, Wish] = {}
+
+    @property
+    def has_permissions(self) -> bool:
+        """Whether the file says anything about what is allowed."""
+        return bool(self.standing) or bool(self.agents)
+
+    def over(self, given: Permissions) -> Permissions:
+        """The permissions that are meant, where `given` holds for what is not said."""
+        standing = self.standing.over(given.standing)
+        agents = dict(given.agents)
+        for name, wish in self.agents.items():
+            agents[name] = wish.over(given.agents.get(name, standing))
+        return Permissions(standing=standing, agents=agents)
+
+
+def parse_settings(path: Path, data: bytes, *, of_project: bool) -> Settings:
+    """What a settings file says.
+
+    Raises:
+        PolicyFileError: it says something that means nothing; names file, key and fix.
+    """
+    file = TomlFile(str(path), "Settings file")
+    document = read_toml(file, data)
+    known = ["tools", "permissions"] if of_project else ["permissions"]
+    for key in document:
+        if key == "tools" and not of_project:
+            fix = "Put it into the .assent folder of a project, or name the file with --tools."
+            file.fail("only a project's settings may name tools", "tools", fix)
+        if key not in known:
+            file.unknown(key, known, key, "the settings")
+    tools = _tools(file, document["tools"]) if "tools" in document else None
+    if "permissions" not in document:
+        return Settings(tools=tools)
+    table = file.table(document["permissions"], "permissions", "Begin it with a line [permissions].")
+    agents = file.table(
+        table.get("agents", {}), "permissions.agents", "Begin each with a line [permissions.agents.NAME]."
+    )
+    return Settings(
+        tools=tools,
+        standing=_wish(file, {key: table[key] for key in table if key != "agents"}, "permissions", "agents"),
+        agents={name: _agent(file, name, agents[name]) for name in agents},
+    )
+
+
+def _tools(file: TomlFile, value: object) -> str:
+    fix = 'Name a Python file in the same folder, such as tools = "tools.py".'
+    text = file.text(value, "tools", fix)
+    path = PurePosixPath(text)
+    if path.is_absolute() or ".." in path.parts or text.startswith("~") or "\0" in text:
+        file.fail("it leads out of the .assent folder", "tools", fix)
+    if path.parts[:1] == ("data",):
+        file.fail("what lies in data is not looked at, so it cannot be trusted", "tools", fix)
+    if path.suffix != ".py":
+        file.fail("it is no Python file", "tools", fix)
+    return str(path)
+
+
+def _agent(file: TomlFile, name: str, value: object) -> Wish:
+    place = f"permissions.agents.{name}"
+    if not name.strip():
+        file.fail("an agent has no name", place, "Write its id, as in [permissions.agents.nightly].")
+    table = file.table(value, place, f"Begin it with a line [permissions.agents.{name}].")
+    return _wish(file, table, place)
+
+
+def _wish(file: TomlFile, table: dict[str, Any], place: str, *more: str) -> Wish:
+    for key in table:
+        if key not in _KEYS:
+            file.unknown(key, [*_KEYS, *more], f"{place}.{key}", f"[{place}]")
+    if "tier" in table and "posture" in table:
+        file.fail("'tier' and 'posture' both say what is allowed", f"{place}.posture", "Keep one of the two.")
+    name: str | None = None
+    if "tier" in table:
+        name = _choice(file, table["tier"], TIERS, f"{place}.tier", "tier")
+    elif "posture" in table:
+        name = _choice(file, table["posture"], PRESETS, f"{place}.posture", "posture")
+    answers: dict[str, Answer] = {
+        tier: _choice(file, table[tier], ANSWERS, f"{place}.{tier}", "answer")
+        for tier in TIERS
+        if tier in table
+    }
+    return Wish(name=name, answers=answers)
+
+
+def _choice(file: TomlFile, value: object, known: tuple[Word, ...], place: str, kind: str) -> Word:
+    text = file.text(value, place, f"Choose one of {listing(known)}.")
+    for word in known:
+        if word == text:
+            return word
+    file.no_choice(text, known, place, kind)

@@ -1,0 +1,151 @@
+"""Marks on values: where untrusted or secret data came in, and how far it has come.
+
+A tool's output has the marks that the tool declares, and those of everything that went into the call. They
+follow references and the state, however deep in a text, a list or an object.
+
+Keep true:
+1. A mark is never lost on the way: what is made from a marked value is marked.
+2. How far it has come is told in names alone: actions, tools and keys, never values.
+3. A trail stays short, however long the chain.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import NamedTuple, Protocol
+
+from assent.ir.action import Action
+from assent.ir.json_value import JsonValue
+from assent.ir.references import Reference, find_references
+from assent.ir.tool_spec import Mark
+from assent.validator import ToolFacts
+
+_LONGEST = 12
+
+
+class Trail(NamedTuple):
+    """How a mark came here, from its source on."""
+
+    steps: tuple[str, ...]
+    sure: bool = True
+    """False in a rehearsal, where it depends on what has run."""
+
+    def to(self, step: str) -> Trail:
+        """One step further."""
+        steps = (*self.steps, step)
+        if len(steps) > _LONGEST:
+            steps = (steps[0], "...", *steps[-(_LONGEST - 2) :])
+        return Trail(steps, self.sure)
+
+    def in_words(self) -> str:
+        """As one line."""
+        return " -> ".join(self.steps)
+
+
+Marks = Mapping[Mark, Trail]
+NO_MARKS: Marks = {}
+
+
+def union(*all_marks: Marks) -> Marks:
+    """Every mark of any of them; of two trails a sure one, else the first."""
+    found: dict[Mark, Trail] = {}
+    for marks in all_marks:
+        for mark, trail in marks.items():
+            if mark not in found or (trail.sure and not found[mark].sure):
+                found[mark] = trail
+    return found or NO_MARKS
+
+
+class Inflow:
+    """The marks that come with the parameters of one action."""
+
+    __slots__ = ("_lookup", "_template")
+
+    def __init__(self, action: Action, lookup: Callable[[Reference], Marks]) -> None:
+        """`action` is the one that the plan holds, its references not resolved."""
+        self._template: Mapping[str, JsonValue] = action.parameters if action.references else {}
+        self._lookup = lookup
+
+    def at(self, param: str | None) -> Marks:
+        """The marks on a parameter (`to`, or `message.to` inside an object), or on any of them."""
+        value: JsonValue = self._template
+        for name in param.split(".") if param is not None else ():
+            if isinstance(value, dict) and param in value:
+                # A parameter may have a dot in its own name.
+                value = value[param]
+                break
+            if not isinstance(value, dict):
+                break  # A reference, or a list: what is in it is not told apart.
+            if name not in value:
+                return NO_MARKS
+            value = value[name]
+        return union(*map(self._lookup, find_references(value)))
+
+
+class _Unmarked(Inflow):
+    def __init__(self) -> None:
+        pass
+
+    def at(self, param: str | None) -> Marks:
+        return NO_MARKS
+
+
+UNMARKED: Inflow = _Unmarked()
+"""Nothing is marked at all."""
+
+
+class MarkedState(Protocol):
+    """The marks on the keys of one state."""
+
+    def get(self, key: str) -> Marks: ...
+
+    def put(self, key: str, marks: Marks) -> None: ...
+
+
+class Flow:
+    """The marks on what the actions of one plan put out."""
+
+    __slots__ = ("_declared", "_outputs", "state")
+
+    def __init__(
+        self, declared: Callable[[Action, ToolFacts | None], Iterable[Mark]], state: MarkedState
+    ) -> None:
+        """`declared` says which marks a tool or a rule puts on an output."""
+        self._declared = declared
+        self._outputs: dict[str, Marks] = {}
+        """By action id: few have any."""
+        self.state = state
+
+    def inflow(self, action: Action) -> Inflow:
+        """What comes with the parameters of an action of the plan, its references not resolved."""
+        return Inflow(action, self._of) if self._outputs and action.references else UNMARKED
+
+    def _of(self, reference: Reference) -> Marks:
+        return self._outputs.get(reference.action_id, NO_MARKS)
+
+    def ended(
+        self, action: Action, tool: ToolFacts | None, key: str | None, *, also: Marks = NO_MARKS
+    ) -> None:
+        """The action, as the plan holds it, has succeeded: what it put out is marked, and what it wrote.
+
+        `key` is the state key it is about, if it is about one that is known; `also` comes from elsewhere.
+        """
+        name = f"{action.id} ({action.tool})" if action.tool is not None else action.id
+        inflow = self.inflow(action)
+        came = inflow.at(None)
+        if key is not None and action.type == "state_write":
+            self.state.put(key, _further(inflow.at("value"), f"state '{key}'"))
+            came = inflow.at("key")  # It answers with the name of the key, and nothing else.
+        elif key is not None:
+            came = union(came, self.state.get(key))
+        fresh = {mark: Trail((name,)) for mark in self._declared(action, tool)}
+        marks = union(fresh, _further(came, name), _further(also, name))
+        if marks:
+            self._outputs[action.id] = marks
+        for written in action.expected_effects:
+            # What the plan says outright; nothing flows into it.
+            self.state.put(written, NO_MARKS)
+
+
+def _further(marks: Marks, step: str) -> Marks:
+    return {mark: trail.to(step) for mark, trail in marks.items()}

@@ -1,0 +1,172 @@
+"""Rules over what has already run: "deploy only after the tests", "no network once a secret was read".
+
+Keep true:
+1. What counts is what ran: calls that passed every gate, and, for `only_after`, calls that succeeded and
+   were not taken back.
+2. Looking back costs nothing: each rule counts the calls it is about as they come.
+3. In a rehearsal a call that may not run is counted apart, and decides nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, ClassVar
+
+import msgspec
+
+from assent.errors import RuleError
+from assent.ir.action import Action
+from assent.ir.graph import Footprint
+from assent.policy.calls import Calls
+from assent.policy.case import NOTHING, Case, Rule
+from assent.validator import ToolFacts, Undecided
+
+
+class Past:
+    """How many calls that one rule is about have run."""
+
+    __slots__ = ("maybe_others", "maybe_subjects", "others", "subjects")
+
+    def __init__(self) -> None:
+        self.subjects = 0
+        self.others = 0
+        self.maybe_subjects = 0
+        self.maybe_others = 0
+
+
+class TraceRule(Rule, frozen=True, kw_only=True, tag="trace_rule"):
+    """Deny a call because of what has run before it, or has not. Exactly one of the four."""
+
+    only_after: Calls | None = None
+    """Denied until such a call has succeeded."""
+    only_before: Calls | None = None
+    """Denied once such a call has run."""
+    never_with: Calls | None = None
+    """Denied once such a call has run; and such a call once one of these has."""
+    at_most: Annotated[int, msgspec.Meta(ge=0)] | None = None
+    """Denied when so many have run."""
+    reads_parameters: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        given = [
+            n for n in ("only_after", "only_before", "never_with", "at_most") if getattr(self, n) is not None
+        ]
+        if len(given) != 1:
+            raise RuleError(
+                "trace_rule needs exactly one of 'only_after', 'only_before', 'never_with', 'at_most'"
+            )
+
+    @property
+    def other(self) -> Calls | None:
+        """The calls that decide about those that the rule is for."""
+        return self.only_after or self.only_before or self.never_with
+
+    def about(self, action: Action, tool: ToolFacts | None) -> bool:
+        return super().about(action, tool) or (self.other is not None and self.other.about(action, tool))
+
+    def fits_path(self, action: Action) -> bool:
+        return True  # Two paths may be meant; each is looked at where its calls are.
+
+    def touches(self, name: str, action: Action, tool: ToolFacts | None) -> Footprint:
+        # Whoever is judged waits for all that count, and the other way round; those that only count do not
+        # wait for each other.
+        key = (f"\0rule:{name}",)
+        if self._own.may_fit(action, tool):
+            return (), key
+        return (key, ()) if self.other is not None and self.other.may_fit(action, tool) else NOTHING
+
+    @property
+    def _own(self) -> Calls:
+        return Calls(tool=self.tool, risk=self.risk, label=self.label, path=self.path)
+
+    def judge(self, case: Case, past: Past, is_open: bool) -> str | None:
+        """Why the call is denied after what has run, or None. With `is_open` parameters are still to come.
+
+        Raises:
+            Undecided: that depends on what has run by then.
+        """
+        denial = self._of_subject(past) if self._is_meant(self._own, case, is_open) else None
+        if denial is None and self.never_with is not None and self._is_meant(self.never_with, case, is_open):
+            denial = self._counted(past.subjects, past.maybe_subjects, f"{self._own.in_words()} has run")
+        return denial and (self.reason or denial)
+
+    def _is_meant(self, calls: Calls, case: Case, is_open: bool) -> bool:
+        if calls.fits(case.action, case.tool):
+            return True
+        if is_open and calls.about(case.action, case.tool):
+            raise Undecided("depends on what is filled in")
+        return False
+
+    def _of_subject(self, past: Past) -> str | None:
+        if self.at_most is not None:
+            return self._counted(
+                past.subjects, past.maybe_subjects, f"{self.at_most} have run, and no more may", self.at_most
+            )
+        assert self.other is not None
+        words = self.other.in_words()
+        if self.only_after is None:
+            return self._counted(past.others, past.maybe_others, f"{words} has run")
+        if past.others:
+            return None
+        if past.maybe_others:
+            raise Undecided(f"depends on whether {words} has run by then")
+        return f"{words} has not run yet"
+
+    def _counted(self, sure: int, maybe: int, denial: str, limit: int = 1) -> str | None:
+        if sure >= limit:
+            return denial
+        if sure + maybe >= limit:
+            raise Undecided("depends on what has run by then")
+        return None
+
+    def begun(self, past: Past, case: Case, *, sure: bool, is_open: bool, by: int = 1) -> None:
+        """Such a call has passed every gate; or, with `by` -1, it is taken off the count again."""
+        counts = self._count(self._own, case, is_open, sure)
+        if counts == "sure":
+            past.subjects += by
+        elif counts == "maybe":
+            past.maybe_subjects += by
+        if self.only_after is None:
+            self._add_other(past, case, sure, is_open, by)
+
+    def succeeded(self, past: Past, case: Case, *, sure: bool, is_open: bool, by: int = 1) -> None:
+        """Such a call has succeeded."""
+        if self.only_after is not None:
+            self._add_other(past, case, sure, is_open, by)
+
+    def _add_other(self, past: Past, case: Case, sure: bool, is_open: bool, by: int) -> None:
+        counts = self._count(self.other, case, is_open, sure) if self.other is not None else ""
+        if counts == "sure":
+            past.others += by
+        elif counts == "maybe":
+            past.maybe_others += by
+
+    @staticmethod
+    def _count(calls: Calls, case: Case, is_open: bool, sure: bool) -> str:
+        if calls.fits(case.action, case.tool):
+            return "sure" if sure else "maybe"
+        return "maybe" if is_open and calls.about(case.action, case.tool) else ""
+
+
+class Trace:
+    """What has run, as far as rules look back at it: within a run, or within a session."""
+
+    __slots__ = ("_pasts",)
+
+    def __init__(self, pasts: Mapping[object, Past] | None = None) -> None:
+        self._pasts: dict[object, Past] = {}
+        for policy, past in (pasts or {}).items():
+            copy = self._pasts[policy] = Past()
+            for name in Past.__slots__:
+                setattr(copy, name, getattr(past, name))
+
+    def copy(self) -> Trace:
+        """One that goes its own way from here, for a rehearsal."""
+        return Trace(self._pasts)
+
+    def of(self, policy: object) -> Past:
+        """What counts for one policy."""
+        found = self._pasts.get(policy)
+        if found is None:
+            found = self._pasts[policy] = Past()
+        return found

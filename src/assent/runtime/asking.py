@@ -1,0 +1,284 @@
+"""Asking people: a question is put where others can answer it, and the answer is waited for.
+
+Keep true:
+1. The question is on disk before anybody is said to be waited for.
+2. An answer counts for exactly what was asked: the same call, of the same run, under the same policies.
+3. However many runs wait, one look at a time goes through all of them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from assent.approvals.approval import Approval, fingerprint
+from assent.approvals.ledger import ApprovalLedger
+from assent.errors import ApprovalDecided, StorageError
+from assent.ir.action import Action
+from assent.ir.json_value import JsonValue
+from assent.validator import undo_action, undo_of
+
+if TYPE_CHECKING:
+    from assent.policy.gate import Objection
+    from assent.runtime.execution import Execution
+    from assent.tools.tool import Tool
+
+_LOOK_EVERY_S = 0.2
+_LOOK_SELDOM_S = 5.0
+_MOST_FAILED_LOOKS = 25
+
+
+class Desk:
+    """Where the runs of one runtime ask."""
+
+    def __init__(
+        self, ledger: ApprovalLedger, *, patience_s: float | None, expires_s: float | None, folder: str | None
+    ) -> None:
+        """`patience_s` is how long a run waits for an answer before it lets go: None is for ever."""
+        self._ledger = ledger
+        self._patience_s = patience_s
+        self._expires_s = expires_s
+        self.folder = folder
+        self._waited_for: dict[str, list[asyncio.Future[Approval]]] = {}
+        self._looking: asyncio.Task[None] | None = None
+        self._askers: set[str] = set()
+        """Runs that have asked something here."""
+
+    def expiry(self, now: float) -> float | None:
+        """Until when a question that is asked now can be answered."""
+        return None if self._expires_s is None else now + self._expires_s
+
+    async def known(self, approval: str, fingerprint: str) -> Approval | None:
+        """What was asked under that id; or an answer to all such questions."""
+
+        def look() -> Approval | None:
+            return self._ledger.get(approval) or self._ledger.standing(fingerprint)
+
+        return await asyncio.to_thread(look)
+
+    async def ask(self, question: Approval) -> Approval:
+        """Put the question.
+
+        Raises:
+            StorageError: it cannot be kept.
+        """
+        self._askers.add(question.run_id)
+        return await asyncio.to_thread(self._ledger.request, question)
+
+    async def answer(self, asked: Approval) -> Approval | None:
+        """The answer, once there is one, or the question's time is up; None if patience ran out before."""
+        if not asked.open_at(time.time()):
+            return asked
+        if self._patience_s == 0:
+            return None
+        future: asyncio.Future[Approval] = asyncio.get_running_loop().create_future()
+        waiting = self._waited_for.setdefault(asked.id, [])
+        waiting.append(future)
+        if self._looking is None or self._looking.done():
+            self._looking = asyncio.get_running_loop().create_task(self._look())
+        try:
+            return await asyncio.wait_for(future, self._patience_s)
+        except TimeoutError:
+            return None
+        finally:
+            waiting.remove(future)
+            if not waiting:
+                self._waited_for.pop(asked.id, None)
+
+    async def _look(self) -> None:
+        failed = 0
+        pause_s = _LOOK_EVERY_S
+        while self._waited_for:
+            await asyncio.sleep(pause_s)
+            ids = list(self._waited_for)
+            began = time.perf_counter()
+            try:
+                found = await asyncio.to_thread(lambda: [self._ledger.get(id) for id in ids])  # noqa: B023
+            except StorageError as error:
+                failed += 1
+                if failed >= _MOST_FAILED_LOOKS:
+                    self._give_up(error)
+                    return
+                continue
+            failed = 0
+            # Never more than a twentieth of the time, however many are waited for.
+            pause_s = min(_LOOK_SELDOM_S, max(_LOOK_EVERY_S, 20 * (time.perf_counter() - began)))
+            now = time.time()
+            for approval in found:
+                if approval is not None and not approval.open_at(now):
+                    for future in self._waited_for.get(approval.id, ()):
+                        if not future.done():
+                            future.set_result(approval)
+
+    def _give_up(self, error: StorageError) -> None:
+        for futures in self._waited_for.values():
+            for future in futures:
+                if not future.done():
+                    future.set_exception(error)
+
+    def has_asked(self, run_id: str) -> bool:
+        """Whether the run has asked something here since it was last taken back."""
+        return run_id in self._askers
+
+    async def take_back(self, run_id: str, reason: str, but: frozenset[str] = frozenset()) -> None:
+        """Nobody needs an answer to what a run has asked any more, except to `but`."""
+        self._askers.discard(run_id)
+
+        def withdraw() -> None:
+            for approval in self._ledger.pending(run=run_id):
+                if approval.id not in but:
+                    try:
+                        self._ledger.withdraw(approval.id, reason)
+                    except ApprovalDecided:
+                        continue  # Somebody was quicker.
+
+        await asyncio.to_thread(withdraw)
+
+
+async def ask(
+    x: Execution,
+    i: int,
+    action: Action,
+    tool: Tool | None,
+    objections: Sequence[Objection],
+    *,
+    ahead: bool = False,
+) -> None:
+    """Ask a person about an action that the gates do not let through by themselves, and go on as told.
+
+    With `ahead` the plan waits already: the question is put, and nothing is started.
+    """
+    desk = x.services.desk
+    assert desk is not None
+    while True:
+        question = _question(x, i, action, tool, objections)
+        try:
+            known = await desk.known(question.id, question.fingerprint)
+            again = 0
+            while known is not None and known.decision == "withdrawn":
+                again += 1
+                question = _question(x, i, action, tool, objections, again)
+                known = await desk.known(question.id, question.fingerprint)
+            if known is None:
+                known = await desk.ask(question)
+                x.note("approval_requested", i, _asked_words(known))
+            answer = known if ahead else await x.patiently(desk.answer(known))
+        except StorageError as error:
+            x.stop_unasked(i, action, tool, f"it needs an approval, which cannot be asked for: {error}")
+            return
+        except asyncio.CancelledError:
+            x.stopped(i, action, tool, begun=False)
+            return
+        if ahead or x.stop is not None:
+            _let_go(x, i, known, objections)
+            return
+        if answer is None:
+            x.hold(i, known.id, _reasons(objections))
+            return
+        denial = _denial(answer)
+        x.note("approval_recorded", i, _answer_words(answer))
+        if denial is not None:
+            x.reject(i, action, True, denial)
+            return
+        # Time has passed: everything is judged again, and what is then asked must be what was answered.
+        objections = x.objections(i, action, tool)
+        if any(o.kind != "ask" for o in objections):
+            x.object(i, action, tool, objections)
+            return
+        if not objections or _question(x, i, action, tool, objections).fingerprint == question.fingerprint:
+            break
+    x.approve(i, answer.id)
+    rest = x.admit(i, action, tool, x.now())
+    if rest is not None:
+        await rest
+
+
+def _let_go(x: Execution, i: int, known: Approval, objections: Sequence[Objection]) -> None:
+    """The plan has stopped, or waits for something else."""
+    if x.stop is not None and x.stop.kind != "waiting":
+        x.skip(i, x.stop.words)
+    elif known.open_at(time.time()):
+        x.hold(i, known.id, _reasons(objections))
+    else:
+        x.leave(i)
+
+
+def _question(
+    x: Execution, i: int, action: Action, tool: Tool | None, objections: Sequence[Objection], again: int = 0
+) -> Approval:
+    desk = x.services.desk
+    assert desk is not None
+    undo = undo_action(x.graph, i)
+    compensation: dict[str, JsonValue] | None = None
+    if undo is not None:
+        compensation = {"tool": undo.tool, "parameters": undo.parameters}
+    name = action.tool or action.type
+    mark = fingerprint(
+        name,
+        action.parameters,
+        folder=desk.folder,
+        tenant=x.run.tenant,
+        policy_version=x.policy_version,
+        compensation=compensation,
+    )
+    found = x.permission(action, tool)
+    now = time.time()
+    # The same when a run that was broken off asks again, and another when it asks about something else.
+    parts = (x.run.run_id, x.key(i), mark, str(again))
+    return Approval(
+        id=hashlib.sha256("\0".join(parts).encode()).hexdigest()[:12],
+        run_id=x.run.run_id,
+        action_id=action.id,
+        tool=name,
+        parameters=action.parameters,
+        risk=tool.schema.risk if tool is not None else "idempotent",
+        reversibility=undo_of(action, tool),
+        fingerprint=mark,
+        tenant=x.run.tenant,
+        folder=desk.folder,
+        requested_at=now,
+        expires_at=desk.expiry(now),
+        reasons=[o.reason for o in objections],
+        tier=found[0] if found is not None else None,
+        agent=x.run.caller,
+        compensation=compensation,
+    )
+
+
+def _reasons(objections: Sequence[Objection]) -> str:
+    return "; ".join(o.reason for o in objections)
+
+
+def _denial(answer: Approval) -> str | None:
+    """Why the action does not run, or None if it may."""
+    if answer.decision in ("once", "always"):
+        return None
+    if answer.decision is None:
+        return f"approval '{answer.id}' was not given in time"
+    if answer.decision == "withdrawn":
+        return f"approval '{answer.id}' was withdrawn: {answer.reason or 'no reason was given'}"
+    why = f": {answer.reason}" if answer.reason else ""
+    return f"approval '{answer.id}' was denied by {answer.decided_by}{why}"
+
+
+def _asked_words(approval: Approval) -> dict[str, JsonValue]:
+    return {
+        "approval": approval.id,
+        "tool": approval.tool,
+        "reasons": list(approval.reasons),
+        "fingerprint": approval.fingerprint,
+        "expires_at": approval.expires_at,
+    }
+
+
+def _answer_words(answer: Approval) -> dict[str, JsonValue]:
+    return {
+        "approval": answer.id,
+        "decision": answer.decision or "expired",
+        "by": answer.decided_by,
+        "reason": answer.reason,
+        "decided_at": answer.decided_at,
+    }

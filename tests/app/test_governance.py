@@ -1,0 +1,453 @@
+"""What governs a run: everybody's rules at once, and what loosens only after a person has trusted it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from hashlib import sha256
+from pathlib import Path
+
+import pytest
+
+from assent.app.governance import Governance, Question, examine, gather
+from assent.app.trust import record_file, snapshot, trust, trusted_folders
+from assent.errors import PolicyFileError, TrustError
+from assent.policy.permission import POSTURES, Permissions, Posture
+from assent.policy.rule import DenyTool
+
+Write = Callable[..., Path]
+
+
+@pytest.fixture
+def env(tmp_path: Path) -> dict[str, str]:
+    return {"HOME": str(tmp_path / "home"), "XDG_CONFIG_HOME": str(tmp_path / "config")}
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Write:
+    def to(name: str, text: str) -> Path:
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+        return path
+
+    return to
+
+
+def rule(name: str, tool: str = "*") -> str:
+    return f'[[rule]]\nname = "{name}"\nkind = "deny_tool"\ntool = "{tool}"\n'
+
+
+def no(question: Question) -> bool:
+    return False
+
+
+def yes(question: Question) -> bool:
+    return True
+
+
+def never(question: Question) -> bool:
+    raise AssertionError(f"nobody should have been asked: {question}")
+
+
+def names(governance: Governance) -> list[str]:
+    return [name for name, _ in governance.policies]
+
+
+# Rules
+
+
+def test_without_anything_nothing_governs(tmp_path: Path, env: dict[str, str]) -> None:
+    assert gather(tmp_path, env, confirm=never) == Governance(folder=tmp_path, policies=[])
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_rules_come_from_the_person_then_from_the_outermost_project_inwards_then_by_name(
+    tmp_path: Path, env: dict[str, str], write: Write
+) -> None:
+    write("config/assent/policies/b.toml", rule("mine-2"))
+    write("config/assent/policies/a.toml", rule("mine-1"))
+    write("outer/.assent/policies/a.toml", rule("outer"))
+    write("outer/inner/.assent/policies/a.toml", rule("inner"))
+    write("outer/inner/.assent/policies/notes.txt", "{{{")
+    write("outer/inner/.assent/policies/below/x.toml", "{{{")
+    named = write("named.toml", rule("named"))
+    start = tmp_path / "outer" / "inner" / "deep"
+    start.mkdir()
+
+    found = gather(start, env, policies=str(named), confirm=never)
+
+    assert names(found) == ["mine-1", "mine-2", "outer", "inner", "named"]
+    assert found.folder == tmp_path / "outer" / "inner"
+    assert found.permissions is None
+
+
+def test_without_xdg_the_persons_folder_is_in_their_home(tmp_path: Path, write: Write) -> None:
+    write("home/.config/assent/policies/a.toml", rule("mine"))
+
+    assert names(gather(tmp_path / "x", {"HOME": str(tmp_path / "home")})) == ["mine"]
+
+
+def test_no_rule_takes_the_place_of_another(tmp_path: Path, env: dict[str, str], write: Write) -> None:
+    write("config/assent/policies/a.toml", rule("x", "user") + rule("own") + rule("x (project)", "trap"))
+    write("outer/.assent/policies/a.toml", rule("x", "outer"))
+    write("outer/inner/.assent/policies/a.toml", rule("x", "inner"))
+    named = write("named.toml", rule("x", "named"))
+
+    found = gather(tmp_path / "outer" / "inner", env, policies=str(named))
+
+    assert found.policies == [
+        ("x (user)", DenyTool(tool="user")),
+        ("own", DenyTool(tool="*")),
+        ("x (project)", DenyTool(tool="trap")),
+        (f"x (project {tmp_path / 'outer'})", DenyTool(tool="outer")),
+        ("x (project) (project)", DenyTool(tool="inner")),
+        ("x (--policies)", DenyTool(tool="named")),
+    ]
+
+
+def test_a_name_twice_in_one_folder_is_an_error(tmp_path: Path, env: dict[str, str], write: Write) -> None:
+    write(".assent/policies/a.toml", rule("x"))
+    second = write(".assent/policies/b.toml", rule("x"))
+
+    with pytest.raises(PolicyFileError, match="the name 'x' is taken") as caught:
+        gather(tmp_path, env)
+
+    assert caught.value.path == str(second)
+
+
+@pytest.mark.parametrize("named", [".assent/policies", ".assent/policies/a.toml", "link"])
+def test_rules_that_are_found_and_named_count_once(
+    tmp_path: Path, env: dict[str, str], write: Write, named: str
+) -> None:
+    write(".assent/policies/a.toml", rule("x"))
+    (tmp_path / "link").symlink_to(tmp_path / ".assent" / "policies")
+
+    assert names(gather(tmp_path, env, policies=str(tmp_path / named))) == ["x"]
+
+
+@pytest.mark.parametrize(
+    "place", ["config/assent/policies", "p/.assent/policies", "p/q/.assent/policies", "named"]
+)
+def test_a_malformed_file_anywhere_stops_the_start(
+    tmp_path: Path, env: dict[str, str], write: Write, place: str
+) -> None:
+    bad = write(f"{place}/bad.toml", '[[rule]]\nname = "x"\nkind = "deny_tool"\ntol = "y"\n')
+    (tmp_path / "p" / "q").mkdir(parents=True, exist_ok=True)
+    named = str(tmp_path / "named") if place == "named" else None
+
+    with pytest.raises(PolicyFileError, match="Did you mean 'tool'") as caught:
+        gather(tmp_path / "p" / "q", env, policies=named)
+
+    assert (caught.value.path, caught.value.key) == (str(bad), "rule[0].tol")
+
+
+def test_cases_need_rules_beside_them(tmp_path: Path, env: dict[str, str], write: Write) -> None:
+    cases = write(".assent/policies/cases.toml", '[[case]]\nname = "c"\n')
+    with pytest.raises(PolicyFileError, match="there is no rule for them") as caught:
+        gather(tmp_path, env)
+    assert caught.value.path == str(cases)
+
+    write(".assent/policies/rules.toml", rule("x"))
+
+    assert names(gather(tmp_path, env)) == ["x"]
+
+
+def test_a_link_among_a_projects_rules_is_refused(tmp_path: Path, env: dict[str, str], write: Write) -> None:
+    write("outer/.assent/policies/a.toml", rule("x"))
+    inner = tmp_path / "outer" / "inner" / ".assent"
+    inner.mkdir(parents=True)
+    (inner / "policies").symlink_to(tmp_path / "outer" / ".assent" / "policies")
+
+    with pytest.raises(TrustError, match=r"inner/\.assent/policies is a link"):
+        gather(tmp_path / "outer" / "inner", env)
+
+
+def test_a_person_may_link_their_own_rules(tmp_path: Path, env: dict[str, str], write: Write) -> None:
+    write("dotfiles/policies/a.toml", rule("x"))
+    write("dotfiles/settings.toml", '[permissions]\nposture = "cautious"\n')
+    (tmp_path / "config").mkdir()
+    (tmp_path / "config" / "assent").symlink_to(tmp_path / "dotfiles")
+
+    found = gather(tmp_path, env)
+
+    assert names(found) == ["x"]
+    assert found.permissions == Permissions(standing=POSTURES["cautious"])
+
+
+# Trust
+
+TOOLS = 'tools = "tools.py"\n'
+MILD = '[permissions]\nposture = "trusting"\n'
+CAUTIOUS = '[permissions]\nposture = "cautious"\n'
+
+
+@pytest.fixture
+def project(tmp_path: Path, write: Write) -> Path:
+    """A project that brings code and a rule."""
+    write("p/.assent/settings.toml", TOOLS)
+    write("p/.assent/tools.py", "print('mine')")
+    write("p/.assent/policies/a.toml", rule("x"))
+    return tmp_path / "p"
+
+
+def test_code_without_trust_is_refused_with_the_command_to_type(
+    tmp_path: Path, env: dict[str, str], write: Write
+) -> None:
+    write("a project/.assent/settings.toml", TOOLS)
+    write("a project/.assent/tools.py", "")
+
+    with pytest.raises(TrustError) as caught:
+        gather(tmp_path / "a project", env)
+
+    folder = tmp_path / "a project"
+    assert caught.value.path == str(folder)
+    assert str(caught.value) == (
+        f"{folder} is not trusted, and it runs code from .assent/tools.py. "
+        f"Look at its .assent folder, then type: assent trust '{folder}'"
+    )
+    assert not record_file(env).exists()
+
+
+def test_yes_is_asked_once_and_remembered(project: Path, env: dict[str, str]) -> None:
+    asked: list[Question] = []
+
+    def confirm(question: Question) -> bool:
+        asked.append(question)
+        return True
+
+    for again in (confirm, never, None):
+        found = gather(project / "not" / "yet", env, confirm=again)
+
+        assert found.tools == str(project / ".assent" / "tools.py")
+        assert found.tools_source == b"print('mine')"
+        assert found.tools_sha256 == sha256(b"print('mine')").hexdigest()
+        assert names(found) == ["x"]
+
+    [question] = asked
+    assert question.folder == project
+    assert question.wants == ("runs code from .assent/tools.py",)
+    assert list(question.seen.files) == ["policies/a.toml", "settings.toml", "tools.py"]
+    assert not question.is_changed
+
+
+def test_no_goes_on_without_the_code_and_with_the_rules_and_is_not_remembered(
+    project: Path, env: dict[str, str]
+) -> None:
+    found = gather(project, env, confirm=no)
+
+    assert (found.tools, found.tools_source, found.tools_sha256) == (None, None, None)
+    assert found.permissions is None
+    assert names(found) == ["x"]
+    assert trusted_folders(env) == {}
+
+
+def test_a_change_asks_again_and_says_so(project: Path, env: dict[str, str]) -> None:
+    gather(project, env, confirm=yes)
+    (project / ".assent" / "tools.py").write_text("print('another')")
+
+    with pytest.raises(TrustError, match="has changed since you trusted it, and it runs code"):
+        gather(project, env)
+
+    asked: list[bool] = []
+    found = gather(project, env, confirm=lambda question: not asked.append(question.is_changed))
+    assert asked == [True]
+    assert found.tools_source == b"print('another')"
+    assert gather(project, env).tools_source == b"print('another')"
+
+
+def test_what_was_shown_is_what_takes_effect(project: Path, env: dict[str, str]) -> None:
+    """Somebody writes into the folder while the person thinks."""
+
+    def confirm(question: Question) -> bool:
+        (project / ".assent" / "tools.py").write_text("print('evil')")
+        (project / ".assent" / "settings.toml").write_text('tools = "other.py"')
+        (project / ".assent" / "policies" / "a.toml").unlink()
+        return True
+
+    found = gather(project, env, confirm=confirm)
+
+    assert found.tools_source == b"print('mine')"
+    assert found.tools == str(project / ".assent" / "tools.py")
+    assert found.policies == [("x", DenyTool(tool="*"))]
+    (project / ".assent" / "settings.toml").write_text(TOOLS)
+    with pytest.raises(TrustError, match="has changed since you trusted it"):
+        gather(project, env)
+
+
+def test_tools_that_a_person_names_need_no_trust(project: Path, env: dict[str, str]) -> None:
+    found = gather(project, env, tools="mine.py", confirm=never)
+
+    assert (found.tools, found.tools_source) == ("mine.py", None)
+
+
+def test_tools_that_are_not_there_are_named(project: Path, env: dict[str, str]) -> None:
+    (project / ".assent" / "tools.py").unlink()
+
+    with pytest.raises(PolicyFileError, match=r"key 'tools': there is no file .*tools\.py.*drop the key"):
+        gather(project, env, confirm=never)
+
+
+def test_a_link_in_a_project_that_wants_something_is_refused(
+    project: Path, env: dict[str, str], tmp_path: Path
+) -> None:
+    (tmp_path / "outside.py").write_text("")
+    (project / ".assent" / "tools.py").unlink()
+    (project / ".assent" / "tools.py").symlink_to(tmp_path / "outside.py")
+
+    with pytest.raises(TrustError, match=r"tools\.py is a link"):
+        gather(project, env, confirm=yes)
+
+
+def test_a_damaged_record_stops_the_start_where_trust_is_needed(project: Path, env: dict[str, str]) -> None:
+    trust(snapshot(project), env)
+    record_file(env).write_text("{")
+
+    with pytest.raises(TrustError, match=r"trust\.json is damaged"):
+        gather(project, env, confirm=never)
+
+    assert gather(project, env, tools="mine.py", confirm=never).tools == "mine.py"
+
+
+# Permissions
+
+
+def test_a_stricter_project_applies_at_once(tmp_path: Path, env: dict[str, str], write: Write) -> None:
+    write("p/.assent/settings.toml", CAUTIOUS + '[permissions.agents.bot]\nread_only = "deny"\n')
+
+    found = gather(tmp_path / "p", env, confirm=never)
+
+    assert found.permissions == Permissions(
+        standing=POSTURES["cautious"],
+        agents={"bot": Posture(read_only="deny", sandbox_edit="ask", full_access="deny")},
+    )
+
+
+LOOSENING = {
+    "for everyone": (
+        CAUTIOUS,
+        MILD,
+        "lowers what needs asking: sandbox_edit from ask to allow, full_access from deny to allow",
+    ),
+    "from deny to ask": (
+        CAUTIOUS,
+        '[permissions]\nfull_access = "ask"',
+        "lowers what needs asking: full_access from deny to ask",
+    ),
+    "stricter in one and milder in another": (
+        '[permissions]\nposture = "balanced"',
+        '[permissions]\nread_only = "ask"\nfull_access = "allow"',
+        "lowers what needs asking: full_access from ask to allow",
+    ),
+    "for an agent that had none": (
+        CAUTIOUS,
+        '[permissions.agents.bot]\nposture = "trusting"',
+        "lowers what needs asking: agent 'bot': sandbox_edit from ask to allow, "
+        "agent 'bot': full_access from deny to allow",
+    ),
+    "for an agent that the person keeps shorter": (
+        '[permissions.agents.bot]\nposture = "cautious"',
+        '[permissions.agents.bot]\nfull_access = "ask"',
+        "lowers what needs asking: agent 'bot': full_access from deny to ask",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", LOOSENING)
+def test_a_milder_project_needs_trust(tmp_path: Path, env: dict[str, str], write: Write, case: str) -> None:
+    own, wanted, words = LOOSENING[case]
+    write("config/assent/settings.toml", own)
+    write("p/.assent/settings.toml", wanted)
+    before = gather(tmp_path, env).permissions
+    assert before is not None
+
+    with pytest.raises(TrustError) as caught:
+        gather(tmp_path / "p", env)
+    assert f"is not trusted, and it {words}. Look at" in str(caught.value)
+
+    refused = gather(tmp_path / "p", env, confirm=no).permissions
+    agreed = gather(tmp_path / "p", env, confirm=yes).permissions
+
+    assert refused is not None
+    assert agreed is not None
+    for caller in (None, "bot", "another"):
+        both = before.posture(caller).tightened(agreed.posture(caller))
+        assert refused.posture(caller) == both
+    assert any(refused.posture(c) != agreed.posture(c) for c in (None, "bot"))
+
+
+def test_no_keeps_what_is_stricter(tmp_path: Path, env: dict[str, str], write: Write) -> None:
+    write("config/assent/settings.toml", '[permissions]\nposture = "balanced"')
+    write("p/.assent/settings.toml", '[permissions]\nread_only = "ask"\nfull_access = "allow"')
+
+    found = gather(tmp_path / "p", env, confirm=no)
+
+    assert found.permissions == Permissions(
+        standing=Posture(read_only="ask", sandbox_edit="allow", full_access="ask")
+    )
+
+
+def test_a_project_cannot_loosen_by_saying_nothing_about_an_agent(
+    tmp_path: Path, env: dict[str, str], write: Write
+) -> None:
+    write("config/assent/settings.toml", '[permissions.agents.bot]\nposture = "cautious"')
+    write("p/.assent/settings.toml", '[permissions]\nread_only = "ask"')
+
+    found = gather(tmp_path / "p", env, confirm=never)
+
+    assert found.permissions is not None
+    assert found.permissions.posture("bot") == POSTURES["cautious"]
+    assert found.permissions.posture(None).read_only == "ask"
+
+
+def test_only_the_nearest_projects_settings_count(tmp_path: Path, env: dict[str, str], write: Write) -> None:
+    write("outer/.assent/settings.toml", "not even TOML {{{")
+    write("outer/.assent/policies/a.toml", rule("outer"))
+    (tmp_path / "outer" / "inner" / ".assent").mkdir(parents=True)
+
+    found = gather(tmp_path / "outer" / "inner", env, confirm=never)
+
+    assert names(found) == ["outer"]
+    assert found.permissions is None
+    with pytest.raises(PolicyFileError, match=r"Settings file .*it is not TOML"):
+        gather(tmp_path / "outer", env)
+
+
+def test_trusting_a_project_does_not_trust_the_one_inside_it(
+    tmp_path: Path, env: dict[str, str], write: Write
+) -> None:
+    for folder in ("outer", "outer/inner"):
+        write(f"{folder}/.assent/settings.toml", TOOLS)
+        write(f"{folder}/.assent/tools.py", "")
+    gather(tmp_path / "outer", env, confirm=yes)
+
+    with pytest.raises(TrustError, match=r"inner is not trusted"):
+        gather(tmp_path / "outer" / "inner", env)
+
+
+# Looking
+
+
+def test_examining_tells_all_and_remembers_nothing(project: Path, env: dict[str, str], write: Write) -> None:
+    write("config/assent/settings.toml", CAUTIOUS)
+    write("p/.assent/settings.toml", TOOLS + MILD)
+
+    question = examine(project, env)
+
+    assert question.wants == (
+        "runs code from .assent/tools.py",
+        "lowers what needs asking: sandbox_edit from ask to allow, full_access from deny to allow",
+    )
+    assert not question.is_changed
+    assert trusted_folders(env) == {}
+
+
+@pytest.mark.parametrize("name", ["settings.toml", "policies/a.toml"])
+def test_what_is_malformed_cannot_be_trusted(
+    project: Path, env: dict[str, str], write: Write, name: str
+) -> None:
+    bad = write(f"p/.assent/{name}", "zzz = 1")
+
+    with pytest.raises(PolicyFileError) as caught:
+        examine(project, env)
+
+    assert caught.value.path == str(bad)

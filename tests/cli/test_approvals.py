@@ -1,0 +1,592 @@
+"""What waits for a person, as the person meets it: listed, looked at, decided once, from another process."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from assent.approvals.approval import Approval
+from assent.approvals.sql import SqlApprovals
+from assent.durable.sql import SqlJournal
+from assent.ir.codec import decode_proposal
+from assent.ir.result import Outcome, ProposalResult
+from assent.runtime.journal import RunRecord
+from assent.runtime.sync import run_sync
+from assent.storage.location import open_database
+from assent.testing.ledger import approval
+from tests.storage.children import say
+
+Assent = Callable[..., Any]
+Start = Callable[..., subprocess.Popen[bytes]]
+Ask = Callable[..., Approval]
+
+STEERS = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2066-\u2069]")
+
+
+@pytest.fixture
+def db(tmp_path: Path) -> Path:
+    """Where the approvals of a test are kept."""
+    return tmp_path / "kept.db"
+
+
+@pytest.fixture
+def ask(db: Path) -> Ask:
+    """Ask something, five minutes ago and for an hour unless told otherwise."""
+
+    def request(id: str = "q1", **changes: Any) -> Approval:
+        now = time.time()
+        asked = approval(id, **{"requested_at": now - 300, "expires_at": now + 3600, **changes})
+        with open_database(str(db)) as database:
+            return SqlApprovals(database).request(asked)
+
+    return request
+
+
+def stored(db: Path, id: str = "q1") -> Approval:
+    with open_database(str(db), read_only=True) as database:
+        found = SqlApprovals(database).get(id)
+    assert found is not None
+    return found
+
+
+def _record(run_id: str) -> RunRecord:
+    proposal = decode_proposal(b'{"id": "p", "source": "s", "actions": [{"id": "a", "tool": "look"}]}')
+    return RunRecord(run_id=run_id, trace_id="t", proposal=proposal)
+
+
+def keep_run(db: Path, run_id: str, outcome: Outcome | None) -> None:
+    """A run that ended so; without an outcome, one whose process is gone."""
+    with open_database(str(db)) as database:
+        journal = SqlJournal(database)
+        held = run_sync(journal.begin(_record(run_id)))
+        if outcome is None:
+            held.release()
+        else:
+            run_sync(held.end(ProposalResult(proposal_id="p", run_id=run_id, trace_id="t", outcome=outcome)))
+        journal.close()
+
+
+# List
+
+
+def test_what_waits_is_listed_oldest_first(quick: Assent, ask: Ask, db: Path) -> None:
+    ask("newer", requested_at=time.time() - 30, expires_at=None)
+    ask("older", requested_at=time.time() - 3 * 86_400, run_id="nightly", reasons=())
+    ask("late", expires_at=time.time() - 1)
+
+    done = quick("approvals", "--db", db)
+
+    heading, *lines = done.out.splitlines()
+    assert done.code == 0
+    assert heading.split() == ["id", "run", "action", "tool", "why", "asked", "expires"]
+    assert [line.split()[0] for line in lines] == ["older", "newer"]
+    assert "nightly  a1      fs.remove  it is destructive and irreversible" in lines[0]
+    assert "3 days ago  in 59 min" in lines[0]
+    assert "policy 'careful': nothing is removed" in lines[1]
+    assert "just now    never" in lines[1]
+    assert f"assent approvals show ID --db {db}" in done.err
+
+
+def test_a_list_as_json_holds_everything(quick: Assent, ask: Ask, db: Path) -> None:
+    asked = ask(parameters={"path": "x" * 5_000})
+
+    (found,) = quick("approvals", "list", "--json", "--db", db).json["approvals"]
+
+    assert found["status"] == "waiting"
+    assert found["parameters"] == asked.parameters
+    assert found["reasons"] == list(asked.reasons)
+    assert found["fingerprint"] == asked.fingerprint
+
+
+def test_with_all_those_that_are_closed_are_listed_too(quick: Assent, ask: Ask, db: Path) -> None:
+    now = time.time()
+    for number in range(6):
+        ask(f"q{number}", requested_at=now - 600 + number, run_id="odd" if number % 2 else "even")
+    ask("late", requested_at=now - 700, expires_at=now - 5)
+    with open_database(str(db)) as database:
+        ledger = SqlApprovals(database)
+        ledger.decide("q0", "once", by="ann")
+        ledger.decide("q1", "always", by="ann")
+        ledger.decide("q2", "deny", by="ann", reason="no")
+        ledger.withdraw("q3", "canceled")
+
+    def listed(*more: str) -> list[tuple[str, str]]:
+        found = quick("approvals", "list", "--all", "--json", "--db", db, *more).json["approvals"]
+        return [(one["id"], one["status"]) for one in found]
+
+    waiting = [("q4", "waiting"), ("q5", "waiting")]
+    closed = [
+        ("q3", "withdrawn"),
+        ("q2", "denied"),
+        ("q1", "approved"),
+        ("q0", "approved"),
+        ("late", "expired"),
+    ]
+    assert listed() == [*waiting, *closed]
+    assert listed("--limit", "1") == [*waiting[:1], *closed[:1]]
+    assert listed("--run", "odd") == [waiting[1], closed[0], closed[2]]
+    assert "⊘ denied" in quick("approvals", "list", "--all", "--db", db).out
+
+
+def test_more_than_can_be_listed_is_said(quick: Assent, ask: Ask, db: Path) -> None:
+    for number in range(3):
+        ask(f"q{number}")
+
+    done = quick("approvals", "list", "--limit", "1", "--db", db)
+
+    assert "2 more wait" in done.err
+    assert quick("approvals", "list", "--limit", "1", "--json", "--db", db).json["left_out"] == 2
+
+
+def test_of_one_run(quick: Assent, ask: Ask, db: Path) -> None:
+    """Its id may be cut where the run is kept; one that is not kept may have asked all the same."""
+    keep_run(db, "kept-1", "succeeded")
+    ask("q1", run_id="kept-1")
+    ask("q2", run_id="elsewhere")
+
+    for given, ids in {"kept-1": ["q1"], "ke": ["q1"], "elsewhere": ["q2"]}.items():
+        found = quick("approvals", "--run", given, "--json", "--db", db).json["approvals"]
+        assert [one["id"] for one in found] == ids
+    keep_run(db, "quiet", "succeeded")
+    assert "Nothing of run 'quiet' waits" in quick("approvals", "--run", "quiet", "--db", db).err
+    unknown = quick("approvals", "--run", "nope", "--db", db)
+    assert unknown.code == 2
+    assert "no run 'nope'" in unknown.err
+
+
+def test_nothing_waits_where_nobody_asked(quick: Assent, db: Path) -> None:
+    """A database that knows runs and no approvals; looking at it changes nothing."""
+    keep_run(db, "r1", "succeeded")
+
+    listed, as_json = quick("approvals", "--db", db), quick("approvals", "--json", "--db", db)
+    shown, decided = (
+        quick("approvals", "show", "q", "--db", db),
+        quick("approvals", "approve", "q", "--db", db),
+    )
+
+    assert (listed.code, listed.out) == (0, "")
+    assert f"Nothing waits for a decision in {db}" in listed.err
+    assert as_json.json == {"approvals": [], "left_out": 0}
+    assert (shown.code, decided.code) == (2, 2)
+    assert "no approval 'q'" in shown.err
+
+
+def test_a_database_that_is_not_there_is_not_made(quick: Assent, db: Path) -> None:
+    for words in (["list"], ["show", "q"], ["approve", "q"], ["deny", "q", "--reason", "no"]):
+        done = quick("approvals", *words, "--db", db)
+
+        assert done.code == 2
+        assert "does not exist" in done.err
+    assert not db.exists()
+
+
+# Show
+
+
+def test_everything_that_matters_is_shown(quick: Assent, ask: Ask, db: Path) -> None:
+    asked = ask("q-123", expires_at=None, run_id="night 7")
+
+    done = quick("approvals", "show", "q-1", "--db", db)
+
+    assert done.code == 0
+    for words in (
+        "? waiting  fs.remove, action 'a1' of run night 7",
+        "policy 'careful': nothing is removed unasked",
+        "above the tier 'write'",
+        "destructive",
+        "irreversible",
+        "tier           full",
+        "folder         /w",
+        "tenant         t",
+        "agent          tidy",
+        "isolation      container",
+        f"fingerprint    {asked.fingerprint[:16]}\n",
+        "UTC (5 min ago)",
+        "expires        never",
+        '  │   "path": "/tmp/x"',
+        "  │ - /tmp/x",
+        '  │   "tool": "fs.restore"',
+        f"assent approvals approve q-123 --db {db}\n",
+        f"assent approvals deny q-123 --db {db} --reason TEXT\n",
+    ):
+        assert words in done.out
+    assert "same account" not in done.out
+
+
+def test_that_nothing_isolates_the_agent_is_said(quick: Assent, ask: Ask, db: Path) -> None:
+    ask(isolation="none")
+
+    done = quick("approvals", "show", "q1", "--db", db)
+
+    assert "Nothing keeps code that runs in the same account from answering this by itself.\n" in done.out
+
+
+def test_of_what_is_closed_the_decision_is_shown(quick: Assent, ask: Ask, db: Path) -> None:
+    ask("q1")
+    ask("q2", expires_at=time.time() - 7_300)
+    ask("q3")
+    quick("approvals", "deny", "q1", "--reason", "not on a friday", "--by", "ann", "--db", db)
+    with open_database(str(db)) as database:
+        SqlApprovals(database).withdraw("q3", "the run was canceled")
+
+    denied, late, withdrawn = (quick("approvals", "show", id, "--db", db).out for id in ("q1", "q2", "q3"))
+
+    assert denied.startswith("⊘ denied")
+    assert re.search(r"decision +denied by ann on 20.* UTC \(not on a friday\)", denied)
+    assert late.startswith("– expired")
+    assert "UTC (2 h ago)" in late
+    assert re.search(r"decision +withdrawn by its run on 20.* UTC \(the run was canceled\)", withdrawn)
+    assert not any("To decide" in text for text in (denied, late, withdrawn))
+
+
+def test_nothing_that_was_asked_steers_the_terminal(quick: Assent, ask: Ask, db: Path) -> None:
+    """Nor passes for words of ours: it stands behind a bar, also where a line is too long for the screen."""
+    evil = "\x1b[2J\x1b]0;owned\x07\u202egnp.exe\u2066\r\n✓ approved\u200b\x9b31m"
+    wide = "x" * 115 + "✓ approved" + " " * 200 + "✓ approved"
+    ask(
+        "q\x1b[31m",
+        parameters={evil: evil, "wide": wide},
+        preview=f"{evil}\n{wide}",
+        compensation={evil: [evil]},
+        reasons=[evil, wide],
+        tool=evil,
+        action_id=evil,
+        run_id=evil,
+        agent=evil,
+        tenant=evil,
+        folder=evil,
+        tier=evil,
+        isolation=evil,
+    )
+
+    outputs = [
+        quick("approvals", *words, "--db", db)
+        for words in (
+            ["show", "q"],
+            ["list"],
+            ["show", "q", "--json"],
+            ["list", "--all"],
+            ["approve", "q", "--reason", evil, "--by", evil],
+            ["approve", "q"],
+            ["show", "q"],
+        )
+    ]
+
+    assert [done.code for done in outputs] == [0, 0, 0, 0, 0, 2, 0]
+    for done in outputs:
+        assert not STEERS.search(done.out + done.err)
+    for line in outputs[0].out.splitlines():
+        assert not line.startswith("✓")
+        assert len(line) <= 120 or "assent approvals" in line or line.startswith("? waiting")
+    assert outputs[2].json["parameters"] == {evil: evil, "wide": wide}
+    assert stored(db, "q\x1b[31m").reason == evil
+
+
+def test_long_parameters_are_cut_in_the_middle_and_whole_as_json(quick: Assent, ask: Ask, db: Path) -> None:
+    long = "BEGIN" + "m" * 1_000_000 + "END"
+    many = list(range(10_000))
+    ask(parameters={"long": long, "many": many, "last": "seen"}, preview=long, reasons=[long])
+
+    shown = quick("approvals", "show", "q1", "--db", db)
+    listed = quick("approvals", "--db", db)
+    whole = quick("approvals", "show", "q1", "--json", "--db", db).json
+
+    assert whole["parameters"] == {"long": long, "many": many, "last": "seen"}
+    assert whole["preview"] == long
+    assert len(shown.out) < 20_000
+    assert "characters are left out here" in shown.out
+    assert "lines are left out here; see them with --json" in shown.out
+    assert shown.out.count("BEGIN") == 3
+    assert 'END",' in shown.out
+    assert '"last": "seen"' in shown.out
+    assert len(listed.out) < 400
+
+
+def test_secrets_are_not_shown(quick: Assent, ask: Ask, db: Path) -> None:
+    ours, shaped = "zebra stripes at noon", "ghp_" + "a1B2c3D4e5F6" * 3
+    ask(
+        parameters={"password": "correct-horse", "note": f"m{ours}" + "x" * 2_000 + f" {shaped}"},
+        preview=f"+ {shaped}",
+        reasons=[f"policy 'x': {ours}"],
+        compensation={"api_key": "correct-horse"},
+    )
+
+    for words in (["show", "q1"], ["show", "q1", "--json"], ["list"], ["list", "--json"]):
+        done = quick("approvals", *words, "--db", db, FOO_API_KEY=ours)
+
+        assert done.code == 0
+        for secret in (ours, shaped, "correct-horse"):
+            assert secret not in done.out
+    done = quick("approvals", "deny", "q1", "--reason", f"because of {ours}", "--db", db, FOO_API_KEY=ours)
+    assert ours not in done.out
+    assert stored(db).parameters["password"] == "correct-horse"
+    assert "What is secret is not shown" in quick("approvals", "show", "q1", "--db", db).out
+
+
+def test_nor_is_half_of_one_where_a_line_is_broken_or_cut(quick: Assent, ask: Ask, db: Path) -> None:
+    ours = "zebra-stripes-at-noon"
+    edges = {f"e{n}": "-" * n + f" {ours} " + "-" * 600 for n in (*range(80, 110), *range(270, 300))}
+    ask(parameters=edges, preview="\n".join(edges.values()), reasons=list(edges.values())[:5])
+
+    done = quick("approvals", "show", "q1", "--db", db, FOO_API_KEY=ours)
+
+    assert done.code == 0
+    assert "zebra" not in done.out
+    assert "noon" not in done.out
+
+
+# Decide
+
+
+def test_once(quick: Assent, ask: Ask, db: Path) -> None:
+    ask("q-123")
+
+    done = quick("approvals", "approve", "q-1", "--db", db, LOGNAME="ann")
+
+    made = stored(db, "q-123")
+    assert done.code == 0
+    assert "✓ fs.remove, action 'a1' of run r1, was approved for this one time by ann on " in done.out
+    assert (made.decision, made.decided_by, made.reason, made.holds_until) == ("once", "ann", None, None)
+    assert made.decided_at is not None
+    assert abs(made.decided_at - time.time()) < 60
+
+
+def test_always_for_a_while(quick: Assent, ask: Ask, db: Path) -> None:
+    ask("q1")
+    ask("q2")
+
+    for_good = quick("approvals", "approve", "q1", "--always", "--by", "ann", "--db", db, "--json")
+    a_week = quick("approvals", "approve", "q2", "--always", "--for", "7d", "--reason", "ok", "--db", db)
+
+    assert for_good.json["decision"] == "always"
+    assert for_good.json["holds_until"] is None
+    assert for_good.json["status"] == "approved"
+    made = stored(db, "q2")
+    assert made.decision == "always"
+    assert made.decided_at is not None
+    assert made.holds_until is not None
+    assert 7 * 86_400 - 60 < made.holds_until - made.decided_at <= 7 * 86_400
+    assert "approved until 20" in a_week.out
+
+
+def test_deny(quick: Assent, ask: Ask, db: Path) -> None:
+    ask()
+
+    unsaid = quick("approvals", "deny", "q1", "--db", db)
+    assert (unsaid.code, stored(db).decision) == (2, None)
+    assert "--reason" in unsaid.err
+    done = quick("approvals", "deny", "q1", "--reason", "not now", "--by", "ann", "--db", db, "--json")
+
+    assert done.code == 0
+    assert (done.json["status"], done.json["decided_by"]) == ("denied", "ann")
+    made = stored(db)
+    assert (made.decision, made.decided_by, made.reason) == ("deny", "ann", "not now")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--for", "7d"], "Add --always"),
+        (["--always", "--for", "0d"], "no duration"),
+        (["--always", "--for", "7"], "no duration"),
+        (["--always", "--for", "-7d"], "no duration"),
+        (["--always", "--for", "٧d"], "no duration"),
+        (["--always", "--for", "999999999999w"], "no duration"),
+        (["--always", "--for", ""], "no duration"),
+        (["--by", " "], "it is empty"),
+        (["--reason", ""], "it is empty"),
+        (["--by", "\udcff"], "no text in UTF-8"),
+        (["--reason", "\udcff"], "no text in UTF-8"),
+    ],
+)
+def test_what_cannot_be_meant_decides_nothing(
+    assent: Assent, ask: Ask, db: Path, words: list[str], said: str
+) -> None:
+    ask()
+
+    done = assent("approvals", "approve", "q1", *words, "--db", db)
+
+    assert done.code == 2
+    assert said in done.err
+    assert "Traceback" not in done.err
+    assert stored(db).decision is None
+
+
+def test_an_id_that_nobody_asked_under(quick: Assent, ask: Ask, db: Path) -> None:
+    ask("abc-1")
+    ask("abc-2")
+
+    for words in (["show"], ["approve"], ["deny", "--reason", "no"]):
+        unknown = quick("approvals", words[0], "x", *words[1:], "--db", db)
+        several = quick("approvals", words[0], "abc", *words[1:], "--db", db, "--json")
+        empty = quick("approvals", words[0], "", *words[1:], "--db", db)
+
+        assert (unknown.code, several.code, empty.code) == (2, 2, 2)
+        assert "There is no approval 'x'" in unknown.err
+        assert "assent approvals list" in unknown.err
+        assert several.json["error"]["code"] == "usage"
+        assert "Several approvals begin with 'abc': 'abc-2', 'abc-1'" in several.json["error"]["message"]
+    assert stored(db, "abc-1").decision is None
+    assert stored(db, "abc-2").decision is None
+
+
+@pytest.mark.parametrize("again", [["approve"], ["approve", "--always"], ["deny", "--reason", "no"]])
+def test_deciding_twice_is_refused_and_says_who_did(
+    quick: Assent, ask: Ask, db: Path, again: list[str]
+) -> None:
+    ask()
+    quick("approvals", "approve", "q1", "--by", "ann", "--db", db)
+    before = stored(db)
+
+    done = quick("approvals", again[0], "q1", *again[1:], "--by", "bob", "--db", db, "--json")
+
+    assert done.code == 2
+    assert done.json["error"]["code"] == "usage.approval_decided"
+    assert "was approved for this one time by ann on 20" in done.json["error"]["message"]
+    assert stored(db) == before
+
+
+def test_too_late(quick: Assent, ask: Ask, db: Path) -> None:
+    ask(expires_at=1_000_000_000.0)
+
+    done = quick("approvals", "approve", "q1", "--db", db)
+
+    assert done.code == 2
+    assert "Approval 'q1' expired on 2001-09-09 01:46:40 UTC" in done.err
+    assert stored(db).decision is None
+
+
+def test_of_two_processes_that_decide_at_once_one_is_refused(start: Start, ask: Ask, db: Path) -> None:
+    for number in range(3):
+        id = f"q{number}"
+        ask(id)
+        people = {
+            name: start("approvals", "approve", id, "--by", name, "--json", "--db", str(db))
+            for name in ("ann", "bob")
+        }
+
+        said = {name: json.loads(process.communicate(timeout=60)[0]) for name, process in people.items()}
+
+        winner = str(stored(db, id).decided_by)
+        (loser,) = {"ann", "bob"} - {winner}
+        assert {name: process.returncode for name, process in people.items()} == {winner: 0, loser: 2}
+        assert said[winner]["decided_by"] == winner
+        assert f"by {winner} on " in said[loser]["error"]["message"]
+
+
+def test_wherever_it_is_kept(quick: Assent, database_url: str) -> None:
+    with open_database(database_url) as database:
+        say(database, "CREATE TABLE other (n BIGINT)")
+        assert quick("approvals", "--json", "--db", database_url).json["approvals"] == []
+        now = time.time()
+        SqlApprovals(database).request(approval("q1", requested_at=now, expires_at=now + 600))
+
+        listed = quick("approvals", "--json", "--db", database_url).json["approvals"]
+        first, second = (
+            quick("approvals", "approve", "q", "--by", who, "--json", "--db", database_url)
+            for who in ("ann", "bob")
+        )
+
+        assert [one["id"] for one in listed] == ["q1"]
+        assert (first.code, second.code) == (0, 2)
+        assert "by ann on " in second.json["error"]["message"]
+
+
+def test_an_account_without_a_name_decides_under_its_number(quick: Assent, ask: Ask, db: Path) -> None:
+    ask("q1")
+    ask("q2")
+
+    blank = quick("approvals", "approve", "q1", "--db", db, LOGNAME=" ")
+    broken = quick("approvals", "approve", "q2", "--db", db, LOGNAME="\udcff\x1b[31m")
+
+    assert (blank.code, broken.code) == (0, 0)
+    assert stored(db, "q1").decided_by
+    assert str(stored(db, "q1").decided_by).startswith("uid ")
+    assert stored(db, "q2").decided_by == "\\udcff\x1b[31m"
+    assert "\x1b" not in broken.out
+
+
+def test_a_database_that_is_damaged_is_said_to_be_so(quick: Assent, ask: Ask, db: Path) -> None:
+    ask()
+    db.write_bytes(db.read_bytes()[:100])
+
+    done = quick("approvals", "approve", "q1", "--db", db, "--json")
+
+    assert done.code == 2
+    assert done.json["error"]["code"] == "storage.damaged"
+
+
+# How it goes on
+
+
+def test_a_run_that_is_at_work_goes_on_by_itself(quick: Assent, ask: Ask, db: Path) -> None:
+    ask(run_id="r1")
+    with open_database(str(db)) as database:
+        journal = SqlJournal(database)
+        held = run_sync(journal.begin(_record("r1")))
+
+        done = quick("approvals", "approve", "q1", "--db", db)
+
+        held.release()
+        journal.close()
+    assert done.code == 0
+    assert "goes on by itself" in done.out
+    assert "assent resume" not in done.out
+
+
+def test_a_run_that_waits_is_to_be_resumed(quick: Assent, ask: Ask, db: Path) -> None:
+    """With the same database; and what else it waits for is named."""
+    keep_run(db, "my run", "waiting")
+    ask("q1", run_id="my run")
+    ask("q2", run_id="my run")
+
+    first = quick("approvals", "deny", "q1", "--reason", "no", "--db", db)
+    last = quick("approvals", "approve", "q2", "--db", db, "--json")
+
+    assert f"  assent approvals list --run 'my run' --db {db}\n" in first.out
+    assert f"  assent resume 'my run' --db {db}\n" in first.out
+    assert [one["command"] for one in last.json["next"]] == [f"assent resume 'my run' --db {db}"]
+
+
+def test_a_run_that_was_broken_off_is_to_be_resumed(quick: Assent, ask: Ask, db: Path) -> None:
+    keep_run(db, "r1", None)
+    ask(run_id="r1")
+
+    done = quick("approvals", "approve", "q1", "--db", db)
+
+    assert f"  assent resume r1 --db {db}\n" in done.out
+
+
+def test_a_run_that_has_ended_or_is_kept_elsewhere_is_not_to_be_resumed(
+    quick: Assent, ask: Ask, db: Path
+) -> None:
+    keep_run(db, "over-1", "succeeded")
+    ask("q1", run_id="over-1")
+    ask("q2", run_id="over")
+
+    ended = quick("approvals", "approve", "q1", "--db", db)
+    elsewhere = quick("approvals", "approve", "q2", "--db", db)
+
+    assert "has ended (succeeded)" in ended.out
+    assert "is not kept in this database" in elsewhere.out
+    assert "resume" not in ended.out + elsewhere.out
+
+
+def test_a_decision_that_is_on_disk_is_not_reported_as_failed(quick: Assent, ask: Ask, db: Path) -> None:
+    """Also where the runs in that database are of a newer version, and nobody can say how the run stands."""
+    keep_run(db, "r1", "waiting")
+    ask(run_id="r1")
+    with open_database(str(db)) as database:
+        say(database, "UPDATE schema_parts SET version = 99 WHERE part = 'runs'")
+
+    done = quick("approvals", "approve", "q1", "--db", db)
+
+    assert done.code == 0
+    assert stored(db).decision == "once"
