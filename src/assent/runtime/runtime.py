@@ -29,7 +29,7 @@ from assent.policy.budget import Allowance, CostBudget
 from assent.policy.capabilities import CapabilitySet
 from assent.policy.case import Rule
 from assent.policy.engine import PolicyCallable, PolicySet
-from assent.policy.gate import Gate
+from assent.policy.gate import Gate, Opinion
 from assent.policy.permission import Permissions, Posture, permissions_of
 from assent.policy.trace import Trace
 from assent.runtime import checkpoint as checkpoints
@@ -273,6 +273,22 @@ class Runtime:
             view=ReadOnly(self.state.scoped(_tenant(scope))),
             budget=self._budget(budget),
         )
+
+    def opinions(
+        self, proposal: ProposalLike, *, session: str | None = None, scope: Scope | None = None
+    ) -> list[tuple[str, Opinion]]:
+        """What each policy, and the permission gate, says to each action: (action id, opinion), in the order
+        in which they are asked. Nothing runs.
+
+        Raises:
+            DecodeError: the proposal cannot be read.
+        """
+        found: list[tuple[str, Opinion]] = []
+        gate = self._gate(session, scope)
+        gate.listen = lambda action, opinion: found.append((action.id, opinion))
+        view = ReadOnly(self.state.scoped(_tenant(scope)))
+        verify(decode_proposal(proposal), tools=self.tools, gate=gate, view=view)
+        return found
 
     def _budget(self, budget: CostBudget | None) -> CostBudget | None:
         return budget if self.budget is None else self.budget.tightened(budget)
