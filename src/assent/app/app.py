@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from assent.app.files import load_state, unusable
 from assent.app.tool_file import load_tools
 
 if TYPE_CHECKING:
+    from assent.app.governance import Question
+    from assent.approvals.ledger import ApprovalLedger
     from assent.approvals.sql import SqlApprovals
     from assent.durable.sql import SqlJournal
     from assent.events.jsonl import JsonlSink
@@ -166,73 +168,96 @@ class App:
             self.sink.close()
 
 
+class Asking(NamedTuple):
+    """How people are asked about what needs an approval."""
+
+    patience_s: float | None = 0
+    """How long a run waits for an answer before it lets go, to be resumed; None is as long as it takes."""
+    expires_s: float | None = None
+    """How long a question can be answered."""
+    only_on_paper: bool = False
+    """Nothing runs: it is enough to know that somebody could be asked."""
+
+
 @contextmanager
 def open_app(
     *,
     tools: str | None = None,
     state: str | None = None,
     policies: str | None = None,
+    permissions: str | None = None,
     schedule: Schedule = "levels",
     log: str | None = None,
     db: str | None = NOWHERE,
     create: bool = True,
+    start: Path | None = None,
+    confirm: Callable[[Question], bool] | None = None,
+    asking: Asking = Asking(),  # noqa: B008
 ) -> Iterator[App]:
     """A runtime made from files, closed afterwards; with a database, one whose runs can be resumed.
 
+    Rules and settings are those that hold in the folder `start` (the working directory), and `policies`.
+    `permissions` is a posture that the person has chosen for this time. `confirm` asks the person whether to
+    trust what the folder brings.
+
     Raises:
-        InputError: one of the files cannot be used.
+        InputError: one of the files cannot be used, or the folder is not trusted and wants to be.
         StorageError: the database cannot be used.
     """
     from contextlib import ExitStack
 
+    from assent.app.governance import gather
+    from assent.approvals.memory import MemoryApprovals
+    from assent.events.log import EventLog
+    from assent.policy.permission import Permissions, Posture
     from assent.redaction import Redactor
+    from assent.runtime.runtime import Runtime
 
     with ExitStack() as stack:
-        found: Sequence[Tool[..., Any]] = load_tools(tools) if tools is not None else ()
-        rules = []
-        if policies is not None:
-            from assent.policy.loader import load_policies
-
-            rules = load_policies(policies)
+        here = start or Path.cwd()
+        rules = gather(here, os.environ, policies=policies, tools=tools, confirm=confirm)
+        found: Sequence[Tool[..., Any]] = ()
+        if rules.tools is not None:
+            found = load_tools(rules.tools, rules.tools_source)
+        granted = rules.permissions
+        if permissions is not None:
+            agents = granted.agents if granted is not None else {}
+            granted = Permissions(standing=Posture.named(permissions), agents=agents)
         values = load_state(state) if state is not None else {}
         redactor = Redactor(secrets_of(os.environ))
         records = None
         if db != NOWHERE and database_url(db) != NOWHERE:
-            context = set_up_of(tools=tools, policies=policies, schedule=schedule)
+            context = set_up_of(
+                tools=tools, policies=policies, permissions=permissions, schedule=schedule, folder=here
+            )
             records = stack.enter_context(
                 open_records(db, create=create, writes=True, context=context, redactor=redactor)
             )
-        app = _build(found, values, rules, schedule, records, redactor)
+        events = EventLog(redactor=redactor)
+        if records is not None:
+            events.add_sink(records.events)
+        ledger: ApprovalLedger | None = records.approvals if records is not None else None
+        if asking.only_on_paper:
+            ledger = MemoryApprovals()
+        runtime = Runtime(
+            tools=found,
+            state=values,
+            policies=rules.policies,
+            permissions=granted,
+            schedule=schedule,
+            events=events,
+            journal=records.journal if records is not None else None,
+            approvals=ledger,
+            patience_s=asking.patience_s if records is not None else None,
+            approvals_expire_s=asking.expires_s,
+            folder=str(rules.folder),
+        )
+        app = App(runtime, None, records)
         stack.callback(app.close)
         if log is not None:
             app.sink = _open_log(log)
             app.runtime.events.add_sink(app.sink)
         yield app
-
-
-def _build(
-    tools: Sequence[Tool[..., Any]],
-    state: Mapping[str, JsonValue],
-    policies: Sequence[Any],
-    schedule: Schedule,
-    records: Records | None,
-    redactor: Redactor,
-) -> App:
-    from assent.events.log import EventLog
-    from assent.runtime.runtime import Runtime
-
-    events = EventLog(redactor=redactor)
-    if records is not None:
-        events.add_sink(records.events)
-    runtime = Runtime(
-        tools=tools,
-        state=state,
-        policies=policies,
-        schedule=schedule,
-        events=events,
-        journal=records.journal if records is not None else None,
-    )
-    return App(runtime, None, records)
 
 
 def secrets_of(environment: Mapping[str, str]) -> list[str]:
@@ -249,9 +274,19 @@ def secrets_of(environment: Mapping[str, str]) -> list[str]:
     ]
 
 
-def set_up_of(*, tools: str | None, policies: str | None, schedule: Schedule) -> dict[str, JsonValue]:
-    """What it takes to set up the same runtime again, from anywhere on this machine."""
-    made: dict[str, JsonValue] = {"schedule": schedule}
+def set_up_of(
+    *,
+    tools: str | None,
+    policies: str | None,
+    permissions: str | None,
+    schedule: Schedule,
+    folder: Path,
+) -> dict[str, JsonValue]:
+    """What it takes to set up the same runtime again, from anywhere on this machine. What the folder brings
+    is not in it: that is found and judged anew each time."""
+    made: dict[str, JsonValue] = {"schedule": schedule, "folder": str(folder.absolute())}
+    if permissions is not None:
+        made["permissions"] = permissions
     if tools is not None:
         made["tools"] = str(Path(tools).absolute())
         made["tools_sha256"] = digest_of(tools)

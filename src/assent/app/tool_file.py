@@ -31,8 +31,10 @@ _EXAMPLE = """Write one like this:
 """
 
 
-def load_tools(path: str) -> list[Tool]:
+def load_tools(path: str, source: bytes | None = None) -> list[Tool]:
     """The tools that a Python file defines at its top level, in the order in which they stand there.
+
+    With `source` that is what the file held when somebody looked at it, and it is not read again.
 
     Raises:
         InputError: the file cannot be read.
@@ -40,7 +42,10 @@ def load_tools(path: str) -> list[Tool]:
     """
     from assent.tools.tool import Tool
 
-    module = _run_file(path)
+    if source is not None:
+        # A cache beside trusted files would make them other files than those that were trusted.
+        sys.dont_write_bytecode = True
+    module = _run_file(path, read_file(path) if source is None else source)
     found: dict[int, Tool] = {}
     names: dict[str, str] = {}
     for attribute, item in vars(module).items():
@@ -65,9 +70,8 @@ def _compile(path: str, tool: Tool) -> None:
         raise ToolFileError(f"Tools file {path}: {error}") from error
 
 
-def _run_file(path: str) -> ModuleType:
+def _run_file(path: str, source: bytes) -> ModuleType:
     """Run a Python file as a module under a name that nobody imports by accident."""
-    source = read_file(path)
     full = str(Path(path).resolve())
     name = f"_assent_tools_{sha256(full.encode(errors='replace')).hexdigest()[:12]}"
     loader = SourceFileLoader(name, full)

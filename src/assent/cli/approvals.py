@@ -9,13 +9,12 @@ Keep true:
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from assent.cli.inputs import Subject, db_option, json_option, not_empty
+from assent.cli.inputs import Span, Subject, db_option, json_option, not_empty
 from assent.cli.output import Output
 
 if TYPE_CHECKING:
@@ -50,22 +49,6 @@ def _text(context: click.Context, parameter: click.Parameter, value: str | None)
     except UnicodeEncodeError:
         raise click.BadParameter("it is no text in UTF-8.", context, parameter) from None
     return value
-
-
-class Span(click.ParamType[float]):
-    """How long, as people write it, in seconds."""
-
-    name = "duration"
-    _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """Seconds, more than none."""
-        if isinstance(value, float):
-            return value
-        found = re.fullmatch(r"([0-9]{1,5})([smhdw])", value)
-        if found is None or int(found[1]) == 0:
-            self.fail(f"{value!r} is no duration. Write 30m, 12h, 7d or 4w.", param, ctx)
-        return float(int(found[1]) * self._UNITS[found[2]])
 
 
 id_argument = click.argument("id", metavar="ID", callback=_text)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
+from math import inf
 from typing import TYPE_CHECKING, NamedTuple
 
 from assent.cli.output import Output
@@ -85,6 +86,11 @@ def carry_out(output: Output, app: App, proposal: Proposal, start: Start, told: 
     is_kept = app.records is not None
     output.show(*_summary(result, plan, history, told=told._replace(svg=svg), is_kept=is_kept))
     return code
+
+
+def patience(wait: float | None) -> float | None:
+    """How long to wait for people, from what --wait says: not at all without it."""
+    return 0 if wait is None else None if wait == inf else wait
 
 
 def exit_code(outcome: str) -> int:

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from math import inf
 from typing import Any, TypeVar
 
 import click
 
 Command = TypeVar("Command", bound=Callable[..., Any])
+
+_POSTURES = ("cautious", "balanced", "trusting", "read_only", "sandbox_edit", "full_access")
+_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 
 plan_argument = click.argument("plan", metavar="PLAN")
 json_option = click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON object.")
@@ -33,7 +37,7 @@ db_option = click.option(
 
 
 def runtime_options(command: Command) -> Command:
-    """What a runtime is made from: state, tools, policies, schedule."""
+    """What a runtime is made from: state, tools, policies, permissions, schedule."""
     for option in (
         click.option(
             "--schedule",
@@ -42,8 +46,22 @@ def runtime_options(command: Command) -> Command:
             show_default=True,
             help="Layer by layer, or each action as soon as it can.",
         ),
-        click.option("--policies", metavar="PATH", help="Rules: a TOML file, or a folder of them."),
-        click.option("--tools", metavar="FILE.py", help="Python file whose @tool functions may be called."),
+        click.option(
+            "--permissions",
+            metavar="POSTURE",
+            type=click.Choice(_POSTURES),
+            help="What needs asking, whatever the settings say: cautious, balanced, trusting, or a tier.",
+        ),
+        click.option(
+            "--policies",
+            metavar="PATH",
+            help="More rules: a TOML file, or a folder of them. The project's and your own always hold.",
+        ),
+        click.option(
+            "--tools",
+            metavar="FILE.py",
+            help="Python file whose @tool functions may be called. Default: that of a trusted project.",
+        ),
         click.option("--state", metavar="FILE.json", help="State to begin with: one JSON object."),
     ):
         command = option(command)
@@ -54,7 +72,6 @@ class Moment(click.ParamType[float]):
     """A moment as people write it: a date, a date and time, or how long ago."""
 
     name = "moment"
-    _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
         """Seconds since the epoch; a time without a zone is UTC."""
@@ -65,7 +82,7 @@ class Moment(click.ParamType[float]):
             return value
         ago = re.fullmatch(r"(\d{1,6})([smhdw])", value)
         if ago is not None:
-            return time() - int(ago[1]) * self._UNITS[ago[2]]
+            return time() - int(ago[1]) * _UNITS[ago[2]]
         try:
             moment = datetime.fromisoformat(value)
         except ValueError:
@@ -73,6 +90,40 @@ class Moment(click.ParamType[float]):
                 f"{value!r} is no moment. Write 2026-01-31, 2026-01-31T12:00 (UTC), or 90d for 90 days ago."
             )
         return (moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)).timestamp()
+
+
+class Span(click.ParamType[float]):
+    """How long, as people write it, in seconds."""
+
+    name = "duration"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """Seconds, more than none."""
+        if isinstance(value, float):
+            return value
+        found = re.fullmatch(r"([0-9]{1,5})([smhdw])", value)
+        if found is None or int(found[1]) == 0:
+            self.fail(f"{value!r} is no duration. Write 30m, 12h, 7d or 4w.", param, ctx)
+        return float(int(found[1]) * _UNITS[found[2]])
+
+
+class Patience(Span):
+    """How long to wait for a person; `forever` is as long as it takes."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """Seconds; infinity for ever."""
+        return inf if value in (inf, "forever") else super().convert(value, param, ctx)
+
+
+wait_option = click.option(
+    "--wait",
+    type=Patience(),
+    is_flag=False,
+    flag_value="forever",
+    default=None,
+    metavar="[DURATION]",
+    help="Wait for approvals, so long or for as long as it takes. Without it: exit code 4, to be resumed.",
+)
 
 
 class Subject(click.Group):

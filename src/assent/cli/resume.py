@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from assent.cli.inputs import db_option, json_option, run_argument
+from assent.cli.inputs import db_option, json_option, run_argument, wait_option
 from assent.cli.output import Output
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
 
     from assent.ir.json_value import JsonValue
     from assent.ir.result import ProposalResult
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 )
 @click.option("--tools", metavar="FILE.py", help="Tools to use instead of the file that the run began with.")
 @click.option("--policies", metavar="PATH", help="Rules to use instead of those that the run began with.")
+@wait_option
 @db_option
 @json_option
 @click.pass_obj
@@ -40,6 +42,7 @@ def resume(
     decide: Sequence[str],
     tools: str | None,
     policies: str | None,
+    wait: float | None,
     db: str | None,
     as_json: bool,
 ) -> int:
@@ -47,14 +50,16 @@ def resume(
 
     What has ended is read back and not done again. What was in flight is repeated if its tool is read_only
     or idempotent; otherwise nobody knows whether it took effect, and the run waits until you say so with
-    --decide. A run that has ended is shown again.
+    --decide. What waits for an approval goes on once `assent approvals` has decided it; every check is made
+    again. A run that has ended is shown again.
 
     Exit codes: 0 succeeded, 1 did not succeed, 2 bad input, or another process is at work on it, 3 refused,
     4 waiting for a decision, 130 after Ctrl-C.
     """
     output.claim()
-    from assent.app.app import digest_of, open_app, open_records
-    from assent.cli.execution import Told, carry_out
+    from assent.app.app import Asking, digest_of, open_app, open_records
+    from assent.cli.execution import Told, carry_out, patience
+    from assent.cli.trust import terminal_question
     from assent.runtime.resume import state_after
 
     decisions = _decisions(decide)
@@ -71,7 +76,17 @@ def resume(
         and digest_of(tools) != context.get("tools_sha256")
     ):
         output.talk(f"Note: {tools} is not what it was when the run began.")
-    with open_app(tools=tools, policies=policies, schedule=schedule, db=db, create=False) as app:
+    with open_app(
+        tools=tools,
+        policies=policies,
+        permissions=_text(context.get("permissions")),
+        schedule=schedule,
+        db=db,
+        create=False,
+        start=_folder(output, context),
+        confirm=terminal_question(output),
+        asking=Asking(patience(wait)),
+    ) as app:
 
         async def start(cancel: Cancel) -> ProposalResult:
             result = await app.runtime.resume(summary.run_id, decide=decisions, cancel=cancel)
@@ -81,8 +96,19 @@ def resume(
                 app.runtime.state.replace_all(state_after(record, result))
             return result
 
-        told = Told(f"run {summary.run_id}", as_json, has_tools=tools is not None, db=db)
+        told = Told(f"run {summary.run_id}", as_json, has_tools=bool(app.runtime.tools.names()), db=db)
         return carry_out(output, app, record.proposal, start, told)
+
+
+def _folder(output: Output, context: Mapping[str, JsonValue]) -> Path | None:
+    """Where the run began: the rules and settings of that folder hold."""
+    from pathlib import Path
+
+    began = _text(context.get("folder"))
+    if began is None or Path(began).is_dir():
+        return Path(began) if began is not None else None
+    output.talk(f"Note: the folder that the run began in is gone ({began}); the rules of this one hold.")
+    return None
 
 
 def _text(value: JsonValue) -> str | None:

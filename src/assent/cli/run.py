@@ -6,7 +6,15 @@ from typing import TYPE_CHECKING, Literal
 
 import click
 
-from assent.cli.inputs import db_option, json_option, not_empty, plan_argument, runtime_options
+from assent.cli.inputs import (
+    Span,
+    db_option,
+    json_option,
+    not_empty,
+    plan_argument,
+    runtime_options,
+    wait_option,
+)
 from assent.cli.output import Output
 
 if TYPE_CHECKING:
@@ -25,6 +33,17 @@ if TYPE_CHECKING:
     callback=not_empty,
     help="What to call the run, for `assent resume`. Default: one is made up and shown.",
 )
+@click.option(
+    "--as",
+    "agent",
+    metavar="NAME",
+    callback=not_empty,
+    help="The agent that acts; it may have a posture of its own.",
+)
+@wait_option
+@click.option(
+    "--expire", type=Span(), metavar="DURATION", help="How long approvals can be given. Default: no limit."
+)
 @db_option
 @click.option(
     "--log", metavar="FILE.jsonl", help="Append every event to this file too; `assent explain` reads it."
@@ -38,8 +57,12 @@ def run(
     state: str | None,
     tools: str | None,
     policies: str | None,
+    permissions: str | None,
     schedule: Literal["levels", "dataflow"],
     run_id: str | None,
+    agent: str | None,
+    wait: float | None,
+    expire: float | None,
     db: str | None,
     log: str | None,
     svg: str | None,
@@ -50,16 +73,19 @@ def run(
     Progress goes to stderr, the result to stdout; --json gives the whole result and the final state. Ctrl-C
     stops what is running, shows how far it came, and exits with 130.
 
-    The run is kept in a database: if this process dies, `assent resume ID` goes on where it stood.
+    The run is kept in a database: if this process dies, `assent resume ID` goes on where it stood. What a
+    rule or your permissions do not let pass without asking waits for `assent approvals approve`.
 
     Exit codes: 0 succeeded, 1 ran and did not succeed, 2 bad input, 3 refused, 4 waiting for a person,
     130 after Ctrl-C.
     """
     output.claim()
-    from assent.app.app import database_files, open_app
+    from assent.app.app import Asking, database_files, open_app
     from assent.app.files import check_log, check_target, check_writable, load_plan
-    from assent.cli.execution import Told, carry_out
+    from assent.cli.execution import Told, carry_out, patience
+    from assent.cli.trust import terminal_question
     from assent.ir.proposal import new_id
+    from assent.runtime.scope import Scope
 
     proposal = load_plan(plan)
     inputs = {"the plan": plan, "the state": state, "the tools": tools, "the policies": policies}
@@ -72,13 +98,24 @@ def run(
         check_writable(svg)
     name = run_id or new_id()
     title = "standard input" if plan == "-" else plan
-    with open_app(tools=tools, state=state, policies=policies, schedule=schedule, log=log, db=db) as app:
+    scope = Scope(caller_id=agent) if agent is not None else None
+    with open_app(
+        tools=tools,
+        state=state,
+        policies=policies,
+        permissions=permissions,
+        schedule=schedule,
+        log=log,
+        db=db,
+        confirm=terminal_question(output),
+        asking=Asking(patience(wait), expire),
+    ) as app:
         if app.records is not None and not run_id:
             # Before anything runs: a process that is killed cannot say it any more.
             output.talk(f"Run {name}")
 
         def start(cancel: Cancel) -> Awaitable[ProposalResult]:
-            return app.runtime.execute(proposal, cancel=cancel, run_id=name)
+            return app.runtime.execute(proposal, cancel=cancel, run_id=name, scope=scope)
 
-        told = Told(title, as_json, has_tools=tools is not None, log=log, svg=svg, db=db)
+        told = Told(title, as_json, has_tools=bool(app.runtime.tools.names()), log=log, svg=svg, db=db)
         return carry_out(output, app, proposal, start, told)

@@ -21,6 +21,7 @@ def verify(
     state: str | None,
     tools: str | None,
     policies: str | None,
+    permissions: str | None,
     schedule: Literal["levels", "dataflow"],
     as_json: bool,
 ) -> int:
@@ -31,14 +32,23 @@ def verify(
     Exit codes: 0 valid, 2 bad input, 3 invalid.
     """
     output.claim()
-    from assent.app.app import open_app
+    from assent.app.app import Asking, open_app
     from assent.app.files import load_plan
+    from assent.cli.trust import terminal_question
 
     proposal = load_plan(plan)
-    with open_app(tools=tools, state=state, policies=policies, schedule=schedule) as app:
+    with open_app(
+        tools=tools,
+        state=state,
+        policies=policies,
+        permissions=permissions,
+        schedule=schedule,
+        confirm=terminal_question(output),
+        asking=Asking(only_on_paper=True),
+    ) as app:
         report = app.runtime.verify(proposal)
         known = app.runtime.tools
-    if tools is None:
+    if not known.names():
         from assent.cli.wording import say_no_tools_in_report
 
         report = say_no_tools_in_report(report)

@@ -122,8 +122,8 @@ class Runtime:
             raise UsageError("max_concurrency and max_threads must be at least 1.")
         if patience_s is not None and (journal is None or patience_s < 0):
             raise UsageError(
-                "patience_s is for runs that can be resumed, and not below 0. Give a journal, or leave it out: "
-                "runs then wait for people as long as it takes."
+                "patience_s is for runs that can be resumed, and not below 0. Give a journal, or leave it "
+                "out: runs then wait for people as long as it takes."
             )
         if approvals_expire_s is not None and approvals_expire_s <= 0:
             raise UsageError("approvals_expire_s must be above 0; leave it out for questions that stay open.")

@@ -245,7 +245,8 @@ def tool(
 
     The name and description come from the function and its docstring unless given. What is not declared is
     taken at its worst: a tool without `risk` is destructive and cannot be undone. `marks` say what its
-    output is, such as "untrusted". `returns` is a JSON Schema or a type that outputs are checked against. A sync function runs in a worker thread unless it is `cheap`.
+    output is, such as "untrusted". `returns` is a JSON Schema or a type that outputs are checked against. A
+    sync function runs in a worker thread unless it is `cheap`.
 
     Raises:
         ToolDeclarationError: the function or the options cannot make a tool; the message says what to change.
