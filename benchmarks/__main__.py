@@ -9,12 +9,12 @@ import platform
 import sys
 from pathlib import Path
 
-from benchmarks import barrier, durable, execute, lifetime, startup, verify, workflows
+from benchmarks import barrier, durable, execute, lifetime, policies, startup, verify, workflows
 from benchmarks.measure import QUICK, THOROUGH, Measure
 from benchmarks.plans import SIZES
 from benchmarks.report import Section, floors_text, to_json
 
-SECTIONS = ("execute", "peer", "verify", "life", "start", "workflows", "barrier", "durable")
+SECTIONS = ("execute", "peer", "verify", "life", "start", "workflows", "barrier", "durable", "policies")
 
 
 def say(line: str) -> None:
@@ -46,6 +46,8 @@ async def measure(options: argparse.Namespace) -> list[Section]:
         sections.append(await barrier.run(say))
     if "durable" in wanted:
         sections += await durable.run(say, quick=options.quick)
+    if "policies" in wanted:
+        sections.append(await policies.run(clock, say))
     return sections
 
 

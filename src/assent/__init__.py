@@ -19,17 +19,24 @@ _HOME = {
     "ActionResult": "assent.ir.result",
     "AllowToolParam": "assent.policy.rule",
     "AssentError": "assent.errors",
+    "Calls": "assent.policy.calls",
     "Cancel": "assent.tools.context",
     "CapabilitySet": "assent.policy.capabilities",
     "CostBudget": "assent.policy.budget",
     "Decision": "assent.runtime.journal",
+    "DenyIrreversible": "assent.policy.flow",
     "DenyKeyword": "assent.policy.rule",
     "DenyTool": "assent.policy.rule",
     "DenyToolParam": "assent.policy.rule",
     "DenyToolParamMatching": "assent.policy.rule",
     "EventLog": "assent.events.log",
+    "FlowRule": "assent.policy.flow",
     "JsonlSink": "assent.events.jsonl",
     "JsonlTrajectories": "assent.runtime.trajectory",
+    "MarkOutput": "assent.policy.flow",
+    "MemoryApprovals": "assent.approvals.memory",
+    "Permissions": "assent.policy.permission",
+    "Posture": "assent.policy.permission",
     "Proposal": "assent.ir.proposal",
     "ProposalResult": "assent.ir.result",
     "RateLimitTool": "assent.policy.rule",
@@ -38,6 +45,7 @@ _HOME = {
     "RequireState": "assent.policy.rule",
     "Runtime": "assent.runtime.runtime",
     "Scope": "assent.runtime.scope",
+    "SqlApprovals": "assent.approvals.sql",
     "SqlCheckpoints": "assent.runtime.sql",
     "SqlEvents": "assent.events.sql",
     "SqlJournal": "assent.durable.sql",
@@ -45,6 +53,7 @@ _HOME = {
     "ToolContext": "assent.tools.context",
     "ToolError": "assent.errors",
     "ToolSchema": "assent.ir.tool_spec",
+    "TraceRule": "assent.policy.trace",
     "equivalent": "assent.verify.equivalent",
     "open_database": "assent.storage.location",
     "optimize": "assent.verify.optimize",
@@ -55,6 +64,8 @@ _HOME = {
 }
 
 if TYPE_CHECKING:
+    from assent.approvals.memory import MemoryApprovals
+    from assent.approvals.sql import SqlApprovals
     from assent.durable.sql import SqlJournal
     from assent.errors import AssentError, ToolError
     from assent.events.jsonl import JsonlSink
@@ -65,7 +76,10 @@ if TYPE_CHECKING:
     from assent.ir.result import ActionResult, ProposalResult
     from assent.ir.tool_spec import ToolSchema
     from assent.policy.budget import CostBudget
+    from assent.policy.calls import Calls
     from assent.policy.capabilities import CapabilitySet
+    from assent.policy.flow import DenyIrreversible, FlowRule, MarkOutput
+    from assent.policy.permission import Permissions, Posture
     from assent.policy.rule import (
         AllowToolParam,
         DenyKeyword,
@@ -75,6 +89,7 @@ if TYPE_CHECKING:
         RateLimitTool,
         RequireState,
     )
+    from assent.policy.trace import TraceRule
     from assent.redaction import Redactor
     from assent.runtime.journal import Decision
     from assent.runtime.replan import ReplanConfig
@@ -96,17 +111,24 @@ __all__ = [
     "ActionResult",
     "AllowToolParam",
     "AssentError",
+    "Calls",
     "Cancel",
     "CapabilitySet",
     "CostBudget",
     "Decision",
+    "DenyIrreversible",
     "DenyKeyword",
     "DenyTool",
     "DenyToolParam",
     "DenyToolParamMatching",
     "EventLog",
+    "FlowRule",
     "JsonlSink",
     "JsonlTrajectories",
+    "MarkOutput",
+    "MemoryApprovals",
+    "Permissions",
+    "Posture",
     "Proposal",
     "ProposalResult",
     "RateLimitTool",
@@ -115,6 +137,7 @@ __all__ = [
     "RequireState",
     "Runtime",
     "Scope",
+    "SqlApprovals",
     "SqlCheckpoints",
     "SqlEvents",
     "SqlJournal",
@@ -122,6 +145,7 @@ __all__ = [
     "ToolContext",
     "ToolError",
     "ToolSchema",
+    "TraceRule",
     "equivalent",
     "open_database",
     "optimize",

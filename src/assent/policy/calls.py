@@ -40,9 +40,7 @@ class Calls(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
     def may_fit(self, action: Action, tool: ToolFacts | None) -> bool:
         """Whether the call can be meant once its references are filled in."""
-        return self.about(action, tool) and (
-            self.fits_path(action) or (action.references and has_references(action.parameters))
-        )
+        return self.about(action, tool) and (self.fits_path(action) or refers(action))
 
     def fits_path(self, action: Action) -> bool:
         """Whether the call is pointed at a path that is meant."""
@@ -64,6 +62,11 @@ class Calls(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         if self.label is not None:
             words += f" labelled '{self.label}'"
         return words + (f" on '{self.path}'" if self.path is not None else "")
+
+
+def refers(action: Action) -> bool:
+    """Whether some parameter is still to be filled in."""
+    return action.references and has_references(action.parameters)
 
 
 def path_fits(pattern: str, texts: Iterable[str]) -> bool:

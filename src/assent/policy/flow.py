@@ -9,6 +9,7 @@ import msgspec
 
 from assent.ir.tool_spec import Mark
 from assent.policy.case import Case, Rule
+from assent.policy.marks import Trail
 from assent.validator import Undecided, undo_of
 
 
@@ -21,19 +22,28 @@ class FlowRule(Rule, frozen=True, kw_only=True, tag="flow_rule"):
     reads_parameters: ClassVar[bool] = False
 
     def check(self, case: Case) -> str | None:
+        name, trail = self._found(case)
+        if trail is None:
+            return None
+        if not trail.sure:
+            raise Undecided(f"depends on whether {self.mark} data gets there")
+        where = f"parameter '{name}'" if name is not None else "its parameters"
+        does = "leave through" if self.mark == "secret" else "choose"
+        return f"{self.reason or f'{self.mark} data would {does} {where}'} ({trail.in_words()})"
+
+    def trail(self, case: Case) -> tuple[str, ...]:
+        """How the marked data gets to the call, step by step."""
+        name, trail = self._found(case)
+        if trail is None:
+            return ()
+        return (*trail.steps, case.action.id if name is None else f"{case.action.id}.{name}")
+
+    def _found(self, case: Case) -> tuple[str | None, Trail | None]:
         names = (self.param,) if self.param is None or isinstance(self.param, str) else self.param
-        for name in names:
-            trail = case.inflow.at(name).get(self.mark)
-            if trail is None:
-                continue
-            if not trail.sure:
-                raise Undecided(f"depends on whether {self.mark} data gets there")
-            where = f"parameter '{name}'" if name is not None else "its parameters"
-            words = self.reason or f"{self.mark} data would choose {where}"
-            if self.mark == "secret" and not self.reason:
-                words = f"secret data would leave through {where}"
-            return f"{words} ({trail.in_words()})"
-        return None
+        found = [(name, case.inflow.at(name).get(self.mark)) for name in names]
+        marked = [(name, trail) for name, trail in found if trail is not None]
+        # A sure one decides, wherever it stands.
+        return max(marked, key=lambda each: each[1].sure, default=(None, None))
 
 
 class MarkOutput(Rule, frozen=True, kw_only=True, tag="mark_output"):

@@ -12,7 +12,7 @@ Keep true:
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Literal, NamedTuple
 
 from assent.errors import unknown_session
@@ -21,9 +21,9 @@ from assent.ir.graph import Footprint
 from assent.ir.json_value import canonical_bytes
 from assent.ir.tool_spec import Mark
 from assent.policy.capabilities import CapabilitySet
-from assent.policy.case import LATER, Case, Foreseen
+from assent.policy.case import LATER, NOTHING, Case, Foreseen
 from assent.policy.engine import Policy, PolicySet
-from assent.policy.flow import MarkOutput
+from assent.policy.flow import FlowRule, MarkOutput
 from assent.policy.marks import UNMARKED, Inflow, MarkedState
 from assent.policy.permission import TIERS, Answer, Posture, Tier, points_somewhere, tier_of
 from assent.policy.trace import Trace
@@ -47,6 +47,9 @@ class Objection(NamedTuple):
     kind: Literal["invalid", "denied", "ask"]
     """Malformed or beyond the capabilities; denied by a policy; or for a person to decide."""
     reason: str
+    mark: Mark | None = None
+    """Of the data that it is about, where it is about where data comes from."""
+    trail: tuple[str, ...] = ()
 
 
 class Opinion(NamedTuple):
@@ -69,6 +72,7 @@ class Gate:
         "_has_marks",
         "_is_bare",
         "_is_open",
+        "_is_plain",
         "_policies",
         "_posture",
         "_session",
@@ -105,7 +109,8 @@ class Gate:
         self._is_open = is_open
         self._posture = posture
         self._folder = folder
-        self._is_bare = capabilities is None and not self._policies and session is None and posture is None
+        self._is_plain = capabilities is None and session is None and posture is None
+        self._is_bare = self._is_plain and not self._policies
         self._has_marks = any(isinstance(p.rule, MarkOutput) for each in self._policies for p in each)
         self.counts = any(p.counts for each in self._policies for p in each)
         """Whether some policy counts, or looks back."""
@@ -145,18 +150,22 @@ class Gate:
 
     def footprint(self, action: Action) -> Footprint:
         """What judging the action reads of the state, or counts."""
+        tool = self._tools.get(action.tool) if action.tool is not None else None
+        about = self._about(action, tool)
+        if not about:
+            return NOTHING
         reads: list[str] = []
         writes: list[str] = []
-        tool = self._tools.get(action.tool) if action.tool is not None else None
-        for policy in self._about(action, tool):
+        for policy in about:
             also_reads, also_writes = policy.touches(action, tool)
             reads += also_reads
             writes += also_writes
         return reads, writes
 
-    def _about(self, action: Action, tool: ToolFacts | None) -> Iterator[Policy]:
-        for policies in self._policies:
-            yield from policies.about(action, tool)
+    def _about(self, action: Action, tool: ToolFacts | None) -> Sequence[Policy]:
+        if len(self._policies) == 1:
+            return self._policies[0].about(action, tool)
+        return [policy for policies in self._policies for policy in policies.about(action, tool)]
 
     def refusal(self, count: int) -> str | None:
         """Why a proposal of `count` actions is refused whole, or None."""
@@ -188,7 +197,7 @@ class Gate:
         of its own: so it is looked at here.
         """
         if (
-            self._is_bare
+            (self._is_bare or (self._is_plain and not self._about(action, tool)))
             and not blanks
             and not (
                 # Spelled out, not called: this is asked of every action.
@@ -216,7 +225,7 @@ class Gate:
         if self._session is not None and self._is_closed():
             found.append(Objection("denied", unknown_session(self._session)))
             return found
-        asks: list[str] = []
+        asks: list[Objection] = []
         if self._policies and (ahead or not found):
             found += self._ask_policies(case, undecided, blanks, ahead, asks)
         if self._posture is not None and (ahead or not found):
@@ -228,11 +237,11 @@ class Gate:
         if not asks:
             return found
         if not self.can_ask:
-            found += [Objection("denied", f"{why}; {NOBODY}") for why in asks]
+            found += [o._replace(kind="denied", reason=f"{o.reason}; {NOBODY}") for o in asks]
         elif ahead:
-            undecided += [f"it needs an approval: {why}" for why in asks]
+            undecided += [f"it needs an approval: {o.reason}" for o in asks]
         elif not found:
-            found += [Objection("ask", why) for why in asks]
+            found += asks
         return found
 
     def _validate(self, case: Case, undecided: list[str], blanks: Blanks | None) -> list[Objection]:
@@ -266,7 +275,7 @@ class Gate:
         )
 
     def _ask_policies(
-        self, case: Case, undecided: list[str], blanks: Blanks | None, ahead: bool, asks: list[str]
+        self, case: Case, undecided: list[str], blanks: Blanks | None, ahead: bool, asks: list[Objection]
     ) -> list[Objection]:
         """What the policies deny; what a person may overrule goes to `asks`."""
         found: list[Objection] = []
@@ -284,11 +293,8 @@ class Gate:
                 self._tell(case.action, policy.name, "undecided", str(why))
                 continue
             if reason is not None:
-                words = f"policy '{policy.name}': {reason}"
-                if policy.asks:
-                    asks.append(words)
-                else:
-                    found.append(Objection("denied", words))
+                objection = _objection(policy, case, reason)
+                (asks if policy.asks else found).append(objection)
             if self.listen is not None:
                 if not is_known:
                     self._tell(case.action, policy.name, "undecided", "depends on what is filled in")
@@ -331,7 +337,7 @@ class Gate:
         tier = tier_of(tool.schema, action.parameters, self._folder)
         return tier, self._posture.to(tier)
 
-    def _ask_posture(self, action: Action, tool: ToolFacts | None, asks: list[str]) -> list[Objection]:
+    def _ask_posture(self, action: Action, tool: ToolFacts | None, asks: list[Objection]) -> list[Objection]:
         found = self.permission(action, tool)
         if found is None:
             return []
@@ -344,7 +350,7 @@ class Gate:
         self._tell(action, "permission", "denies" if answer == "deny" else "asks", words)
         if answer == "deny":
             return [Objection("denied", words)]
-        asks.append(words)
+        asks.append(Objection("ask", words))
         return []
 
     def _may_rise(self, case: Case, blanks: Blanks) -> bool:
@@ -354,12 +360,12 @@ class Gate:
             return False
         return self._posture.full_access != found[1] and any(map(points_somewhere, blanks))
 
-    def _asks_of_undo(self, undo: Action, inflow: Inflow) -> list[str]:
+    def _asks_of_undo(self, undo: Action, inflow: Inflow) -> list[Objection]:
         """Why a person must be asked about what would take an action back, as far as the plan tells."""
         tool = self._tools.get(undo.tool) if undo.tool is not None else None
-        found: list[str] = []
+        found: list[Objection] = []
         self._ask_posture(undo, tool, found)
-        case = Case(undo, tool, _NoView(), inflow)
+        case = Case(undo, tool, _NO_VIEW, inflow)
         for policy in self._about(undo, tool):
             if policy.asks:
                 try:
@@ -367,8 +373,8 @@ class Gate:
                 except Undecided:
                     reason = None  # Asked when it comes to that: without an approval it then does not run.
                 if reason is not None:
-                    found.append(f"policy '{policy.name}': {reason}")
-        return [f"its compensation: {why}" for why in found]
+                    found.append(_objection(policy, case, reason))
+        return [o._replace(reason=f"its compensation: {o.reason}") for o in found]
 
     @property
     def version(self) -> str:
@@ -389,7 +395,7 @@ class Gate:
         by: int = 1,
     ) -> None:
         """The action passed every gate: let policies that count know; or, with `by` -1, that it did not."""
-        case = Case(action, tool, _NoView(), UNMARKED)
+        case = Case(action, tool, _NO_VIEW, UNMARKED)
         for policy in self._about(action, tool):
             policy.begun(case, self.trace, sure=sure, is_open=is_open, by=by)
 
@@ -403,7 +409,7 @@ class Gate:
         by: int = 1,
     ) -> None:
         """The action has succeeded; or, with `by` -1, it was taken back."""
-        case = Case(action, tool, _NoView(), UNMARKED)
+        case = Case(action, tool, _NO_VIEW, UNMARKED)
         for policy in self._about(action, tool):
             policy.succeeded(case, self.trace, sure=sure, is_open=is_open, by=by)
 
@@ -431,6 +437,15 @@ class Gate:
         return self._has_marks
 
 
+def _objection(policy: Policy, case: Case, reason: str) -> Objection:
+    rule = policy.rule
+    kind: Literal["ask", "denied"] = "ask" if policy.asks else "denied"
+    words = f"policy '{policy.name}': {reason}"
+    if isinstance(rule, FlowRule):
+        return Objection(kind, words, rule.mark, rule.trail(case))
+    return Objection(kind, words)
+
+
 class _NoView:
     """Where the state is not to be looked at."""
 
@@ -442,6 +457,9 @@ class _NoView:
 
     def version_of(self, key: str) -> int:
         raise Undecided("depends on the state")
+
+
+_NO_VIEW = _NoView()
 
 
 def _needs_blanks(action: Action, tool: ToolFacts | None) -> bool:

@@ -11,7 +11,7 @@ Keep true:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from assent.ir.action import Action
@@ -108,7 +108,7 @@ class Flow:
     __slots__ = ("_declared", "_outputs", "state")
 
     def __init__(
-        self, declared: Callable[[Action, ToolFacts | None], Iterable[Mark]], state: MarkedState
+        self, declared: Callable[[Action, ToolFacts | None], Sequence[Mark]], state: MarkedState
     ) -> None:
         """`declared` says which marks a tool or a rule puts on an output."""
         self._declared = declared
@@ -130,6 +130,9 @@ class Flow:
 
         `key` is the state key it is about, if it is about one that is known; `also` comes from elsewhere.
         """
+        declared = self._declared(action, tool)
+        if not (declared or self._outputs or key or action.expected_effects):
+            return  # Nothing is marked so far, and nothing becomes so.
         name = f"{action.id} ({action.tool})" if action.tool is not None else action.id
         inflow = self.inflow(action)
         came = inflow.at(None)
@@ -138,7 +141,7 @@ class Flow:
             came = inflow.at("key")  # It answers with the name of the key, and nothing else.
         elif key is not None:
             came = union(came, self.state.get(key))
-        fresh = {mark: Trail((name,)) for mark in self._declared(action, tool)}
+        fresh = {mark: Trail((name,)) for mark in declared}
         marks = union(fresh, _further(came, name), _further(also, name))
         if marks:
             self._outputs[action.id] = marks

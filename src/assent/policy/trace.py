@@ -17,7 +17,7 @@ import msgspec
 from assent.errors import RuleError
 from assent.ir.action import Action
 from assent.ir.graph import Footprint
-from assent.policy.calls import Calls
+from assent.policy.calls import Calls, refers
 from assent.policy.case import NOTHING, Case, Rule
 from assent.validator import ToolFacts, Undecided
 
@@ -71,13 +71,12 @@ class TraceRule(Rule, frozen=True, kw_only=True, tag="trace_rule"):
         # Whoever is judged waits for all that count, and the other way round; those that only count do not
         # wait for each other.
         key = (f"\0rule:{name}",)
-        if self._own.may_fit(action, tool):
+        if Calls.about(self, action, tool) and (Calls.fits_path(self, action) or refers(action)):
             return (), key
         return (key, ()) if self.other is not None and self.other.may_fit(action, tool) else NOTHING
 
-    @property
-    def _own(self) -> Calls:
-        return Calls(tool=self.tool, risk=self.risk, label=self.label, path=self.path)
+    def _is_own(self, case: Case) -> bool:
+        return Calls.about(self, case.action, case.tool) and Calls.fits_path(self, case.action)
 
     def judge(self, case: Case, past: Past, is_open: bool) -> str | None:
         """Why the call is denied after what has run, or None. With `is_open` parameters are still to come.
@@ -85,46 +84,42 @@ class TraceRule(Rule, frozen=True, kw_only=True, tag="trace_rule"):
         Raises:
             Undecided: that depends on what has run by then.
         """
-        denial = self._of_subject(past) if self._is_meant(self._own, case, is_open) else None
-        if denial is None and self.never_with is not None and self._is_meant(self.never_with, case, is_open):
-            denial = self._counted(past.subjects, past.maybe_subjects, f"{self._own.in_words()} has run")
-        return denial and (self.reason or denial)
-
-    def _is_meant(self, calls: Calls, case: Case, is_open: bool) -> bool:
-        if calls.fits(case.action, case.tool):
-            return True
-        if is_open and calls.about(case.action, case.tool):
+        denial: str | None = None
+        if self._is_own(case):
+            denial = self._of_subject(past)
+        elif is_open and Calls.about(self, case.action, case.tool):
             raise Undecided("depends on what is filled in")
-        return False
+        other = self.never_with
+        if denial is None and other is not None:
+            if other.fits(case.action, case.tool):
+                if _reached(past.subjects, past.maybe_subjects):
+                    denial = f"{self.in_words()} has run"
+            elif is_open and other.about(case.action, case.tool):
+                raise Undecided("depends on what is filled in")
+        return denial and (self.reason or denial)
 
     def _of_subject(self, past: Past) -> str | None:
         if self.at_most is not None:
-            return self._counted(
-                past.subjects, past.maybe_subjects, f"{self.at_most} have run, and no more may", self.at_most
-            )
+            if _reached(past.subjects, past.maybe_subjects, self.at_most):
+                return f"{self.at_most} have run, and no more may"
+            return None
         assert self.other is not None
-        words = self.other.in_words()
         if self.only_after is None:
-            return self._counted(past.others, past.maybe_others, f"{words} has run")
+            return f"{self.other.in_words()} has run" if _reached(past.others, past.maybe_others) else None
         if past.others:
             return None
         if past.maybe_others:
-            raise Undecided(f"depends on whether {words} has run by then")
-        return f"{words} has not run yet"
-
-    def _counted(self, sure: int, maybe: int, denial: str, limit: int = 1) -> str | None:
-        if sure >= limit:
-            return denial
-        if sure + maybe >= limit:
-            raise Undecided("depends on what has run by then")
-        return None
+            raise Undecided(f"depends on whether {self.other.in_words()} has run by then")
+        return f"{self.other.in_words()} has not run yet"
 
     def begun(self, past: Past, case: Case, *, sure: bool, is_open: bool, by: int = 1) -> None:
         """Such a call has passed every gate; or, with `by` -1, it is taken off the count again."""
-        counts = self._count(self._own, case, is_open, sure)
-        if counts == "sure":
-            past.subjects += by
-        elif counts == "maybe":
+        if self._is_own(case):
+            if sure:
+                past.subjects += by
+            else:
+                past.maybe_subjects += by
+        elif is_open and Calls.about(self, case.action, case.tool):
             past.maybe_subjects += by
         if self.only_after is None:
             self._add_other(past, case, sure, is_open, by)
@@ -135,17 +130,14 @@ class TraceRule(Rule, frozen=True, kw_only=True, tag="trace_rule"):
             self._add_other(past, case, sure, is_open, by)
 
     def _add_other(self, past: Past, case: Case, sure: bool, is_open: bool, by: int) -> None:
-        counts = self._count(self.other, case, is_open, sure) if self.other is not None else ""
-        if counts == "sure":
+        other = self.other
+        if other is None or not other.about(case.action, case.tool):
+            return
+        is_meant = other.fits_path(case.action)
+        if is_meant and sure:
             past.others += by
-        elif counts == "maybe":
+        elif is_meant or is_open:
             past.maybe_others += by
-
-    @staticmethod
-    def _count(calls: Calls, case: Case, is_open: bool, sure: bool) -> str:
-        if calls.fits(case.action, case.tool):
-            return "sure" if sure else "maybe"
-        return "maybe" if is_open and calls.about(case.action, case.tool) else ""
 
 
 class Trace:
@@ -170,3 +162,14 @@ class Trace:
         if found is None:
             found = self._pasts[policy] = Past()
         return found
+
+
+def _reached(sure: int, maybe: int, limit: int = 1) -> bool:
+    """Whether so many have run.
+
+    Raises:
+        Undecided: that depends on those that may not run.
+    """
+    if sure < limit <= sure + maybe:
+        raise Undecided("depends on what has run by then")
+    return sure >= limit

@@ -18,6 +18,8 @@ from assent.events.event import Event
 from assent.ir.json_value import JsonValue
 from assent.ir.proposal import Proposal
 from assent.ir.result import CANCELED_PREFIX, ProposalResult
+from assent.render.marks import AWAITING
+from assent.render.questions import Question
 from assent.render.text import count_actions
 
 TERMINAL = frozenset({"succeeded", "failed", "rejected", "skipped", "canceled", "unknown"})
@@ -45,6 +47,28 @@ class Undoing:
     error: str | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Something that a run which has let go waits for."""
+
+    kind: str
+    action_id: str
+    reason: str = ""
+    approval: str | None = None
+    """The id of the question, where it is one that a person can be shown."""
+
+
+@dataclass(frozen=True, slots=True)
+class Resumption:
+    """What was known when the run was taken up again."""
+
+    data: Mapping[str, JsonValue]
+    has_waited: bool = False
+    """It had ended to wait for a person, and was not broken off."""
+    paused_ms: float | None = None
+    """How long nobody was at work."""
+
+
 @dataclass(slots=True)
 class Step:
     """One action of a run."""
@@ -67,7 +91,17 @@ class Step:
     output: JsonValue = None
     """What it answered; a log does not tell that, a result does."""
     denied: bool = False
-    """Rejected by a policy, as against a capability or a malformed action."""
+    """Rejected by a policy, a permission or a person, as against a capability or a malformed action."""
+    tier: str | None = None
+    """The permission that the call needed; read_only is not told."""
+    permission: str | None = None
+    """What the caller was answered to that: allow, ask or deny."""
+    approvals: dict[str, Question] = field(default_factory=dict)
+    """What people were asked about it, by id, in the order of asking."""
+    trail: list[str] = field(default_factory=list)
+    """The way that marked data took to it, where a rule objected to that."""
+    marked: str | None = None
+    """The mark of that data, such as untrusted."""
     left_behind: str | None = None
     """What a time limit or a stop could not end."""
     changes: dict[str, JsonValue] = field(default_factory=dict)
@@ -87,8 +121,28 @@ class Step:
         return self.tool or (self.type or "").replace("_", " ")
 
     @property
+    def question(self) -> Question | None:
+        """The question that nobody has answered yet; an earlier one that was not answered does not count."""
+        last = next(reversed(self.approvals.values()), None)
+        return last if last is not None and last.decision is None else None
+
+    @property
+    def answer(self) -> Question | None:
+        """The last question, if it is answered."""
+        last = next(reversed(self.approvals.values()), None)
+        return last if last is not None and last.decision is not None else None
+
+    @property
+    def is_awaiting(self) -> bool:
+        """Whether it does not start before a person has answered."""
+        return self.status in ("proposed", "validated") and self.question is not None
+
+    @property
     def look(self) -> str:
-        """The status to show: of one that succeeded and was to be taken back, whether that worked."""
+        """The status to show: whether it waits for a person; and of one that succeeded and was to be taken
+        back, whether that worked."""
+        if self.is_awaiting:
+            return AWAITING
         if not self.rolled_back or self.status != "succeeded":
             return self.status
         if self.undoing is not None and self.undoing.status == "unknown":
@@ -117,8 +171,7 @@ class Part:
     error: str | None = None
     cost: dict[str, float] = field(default_factory=dict)
     irreversible: list[str] = field(default_factory=list)
-    waiting: list[tuple[str, str, str]] = field(default_factory=list)
-    """(kind, action id, reason)"""
+    waiting: list[Wait] = field(default_factory=list)
     needs_output: list[str] = field(default_factory=list)
     """Of those that wait: ids whose output others refer to."""
     compensated: list[str] = field(default_factory=list)
@@ -152,6 +205,26 @@ class Part:
             if name not in self.steps or self.steps[name].status != "unknown"
         ]
 
+    @property
+    def open_questions(self) -> list[tuple[Step, Question]]:
+        """What a person can still be asked about, each with its step."""
+        return [
+            (step, step.question)
+            for step in self.steps.values()
+            if step.question is not None and step.status in ("proposed", "validated", "canceled")
+        ]
+
+    def note_waiting(self, waiting: Iterable[Wait]) -> None:
+        """Take over what a run that has let go waits for."""
+        self.waiting = list(waiting)
+        for wait in self.waiting:
+            if wait.kind != "approval" or not wait.approval or not wait.action_id:
+                continue
+            step = self.touch(wait.action_id)
+            # The last one is the one that counts, and the event that told of it may be lost.
+            question = step.approvals.pop(wait.approval, None) or Question(wait.approval, [wait.reason])
+            step.approvals[wait.approval] = question
+
     def note_irreversible(self, names: Iterable[str]) -> None:
         """Take over which actions nothing can take back."""
         self.irreversible = list(names)
@@ -182,8 +255,7 @@ class History:
         self.replans: list[tuple[str, str]] = []
         """(kind of event, words) of each replan event."""
         self.sink_failures: list[str] = []
-        self.resumptions: list[dict[str, JsonValue]] = []
-        """What was known each time the run was taken up again."""
+        self.resumptions: list[Resumption] = []
         self.events = 0
         self.last_time: float | None = None
 
@@ -219,6 +291,10 @@ class History:
             step.changes = dict(found.state_changes)
             if found.duration_ms is not None:
                 step.duration_ms = found.duration_ms
+        part.note_waiting(Wait(w.kind, w.action_id, w.reason, w.approval) for w in result.waiting)
+        for step in part.steps.values():
+            if step.is_awaiting:
+                step.error = None  # It only says that it waits, and for what.
         for undone in result.compensations:
             step = part.step(undone.action_id)
             step.undoing = step.undoing or Undoing("")
@@ -266,7 +342,7 @@ class History:
         elif kind == "sink_failed":
             self.sink_failures.append(_text(data, "error") or "no reason given")
         elif kind == "run_resumed":
-            self.resumptions.append(dict(data))
+            self.resumptions.append(self._resumption(event))
             for part in self.parts.values():
                 # How it ended does not count: it goes on.
                 part.outcome = part.error = part.ended = None
@@ -287,6 +363,13 @@ class History:
             self._part(event.proposal_id).rolled_back_keys = keys
         elif event.action_id is not None:
             self._action(kind, event, self._part(event.proposal_id), data)
+
+    def _resumption(self, event: Event) -> Resumption:
+        last = self.last
+        if last is None or last.outcome != "waiting":
+            return Resumption(dict(event.data))
+        paused_ms = (event.time - last.ended) * 1000 if last.ended is not None else None
+        return Resumption(dict(event.data), True, paused_ms)
 
     def _proposal(self, kind: str, event: Event, data: Mapping[str, JsonValue]) -> None:
         part = self._part(event.proposal_id)
@@ -309,10 +392,15 @@ class History:
             if isinstance(cost, dict):
                 part.cost = {name: n for name, n in cost.items() if isinstance(n, int | float)}
             part.note_irreversible(_texts(data.get("irreversible")))
-            part.waiting = [
-                (_text(w, "kind") or "", _text(w, "action_id") or "", _text(w, "reason") or "")
+            part.note_waiting(
+                Wait(
+                    _text(w, "kind") or "",
+                    _text(w, "action_id") or "",
+                    _text(w, "reason") or "",
+                    _text(w, "approval"),
+                )
                 for w in _dicts(data.get("waiting"))
-            ]
+            )
             part.needs_output = [
                 _text(w, "action_id") or ""
                 for w in _dicts(data.get("waiting"))
@@ -362,6 +450,14 @@ class History:
         elif kind == "action_replayed":
             if step.status not in TERMINAL or step.status == "unknown":
                 step.status = _text(data, "status") or step.status
+        elif kind == "permission_decision":
+            step.tier, step.permission = _text(data, "tier"), _text(data, "decision")
+            step.tool = step.tool or _text(data, "tool")
+        elif kind == "approval_requested":
+            step.tool = step.tool or _text(data, "tool")
+            self._asked(step, event, data)
+        elif kind == "approval_recorded":
+            self._answered(step, event, data)
         elif kind == "action_deduplicated":
             step.same_as = _text(data, "of") or ""
         elif kind == "state_changed":
@@ -378,6 +474,34 @@ class History:
                 step.duration_ms = max(0.0, (event.time - step.started) * 1000)
             step.is_cached = data.get("cached") is True
             step.left_behind = _text(data, "left_behind") or step.left_behind
+            _follow(step, data)
+
+    @staticmethod
+    def _asked(step: Step, event: Event, data: Mapping[str, JsonValue]) -> None:
+        name = _text(data, "approval") or ""
+        # At the end, where the question stands that counts now.
+        question = step.approvals.pop(name, None) or Question(name)
+        step.approvals[name] = question
+        question.reasons = _texts(data.get("reasons")) or question.reasons
+        question.asked = question.asked if question.asked is not None else event.time
+        question.expires = _number(data, "expires_at")
+        _follow(step, data)
+
+    @staticmethod
+    def _answered(step: Step, event: Event, data: Mapping[str, JsonValue]) -> None:
+        name = _text(data, "approval") or ""
+        question = step.approvals.pop(name, None) or Question(name)
+        step.approvals[name] = question
+        question.decision = _text(data, "decision") or ""
+        question.by, question.reason = _text(data, "by"), _text(data, "reason")
+        question.decided, question.noted = _number(data, "decided_at"), event.time
+
+
+def _follow(step: Step, data: Mapping[str, JsonValue]) -> None:
+    """Take over which way marked data came, if the event says so."""
+    trail = _texts(data.get("trail"))
+    if trail:
+        step.trail, step.marked = trail, _text(data, "mark")
 
 
 def why(error: str | None) -> str | None:

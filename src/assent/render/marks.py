@@ -7,6 +7,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+AWAITING = "awaiting_approval"
+"""In the place of a status: the action waits for a person's yes or no."""
+
 
 class Mark(NamedTuple):
     """The looks of one status."""
@@ -24,6 +27,7 @@ class Mark(NamedTuple):
 MARKS: dict[str, Mark] = {
     "proposed": Mark("·", "waiting", "dim", "#57606a", "#f6f8fa"),
     "validated": Mark("·", "admitted", "dim", "#57606a", "#f6f8fa"),
+    AWAITING: Mark("…", "to decide", "bold yellow", "#8a3200", "#ffe8d9"),
     "executing": Mark("▸", "running", "cyan", "#0550ae", "#ddf4ff"),
     "retrying": Mark("↻", "retrying", "yellow", "#7d4e00", "#fff8c5"),
     "succeeded": Mark("✓", "succeeded", "green", "#116329", "#dafbe1"),

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from datetime import UTC, datetime
 from unicodedata import east_asian_width
 
 from assent.ir.json_value import JsonValue, show_json
@@ -122,6 +123,18 @@ def duration(milliseconds: float | None) -> str:
     if seconds < 3600:
         return f"{seconds // 60} min {seconds % 60} s"
     return f"{seconds // 3600} h {seconds % 3600 // 60} min"
+
+
+def moment(time: float) -> str:
+    """A moment for people, whatever a clock says.
+
+    >>> moment(60.0)
+    '1970-01-01 00:01:00 UTC'
+    """
+    try:
+        return datetime.fromtimestamp(time, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    except (ValueError, OverflowError, OSError):
+        return "at a time that is no time"
 
 
 def count(number: int, noun: str, plural: str = "") -> str:

@@ -164,7 +164,7 @@ async def ask(
                 known = await desk.known(question.id, question.fingerprint)
             if known is None:
                 known = await desk.ask(question)
-                x.note("approval_requested", i, _asked_words(known))
+                x.note("approval_requested", i, {**_asked_words(known), **trail_of(objections)})
             answer = known if ahead else await x.patiently(desk.answer(known))
         except StorageError as error:
             x.stop_unasked(i, action, tool, f"it needs an approval, which cannot be asked for: {error}")
@@ -246,6 +246,14 @@ def _question(
         agent=x.run.caller,
         compensation=compensation,
     )
+
+
+def trail_of(objections: Sequence[Objection]) -> dict[str, JsonValue]:
+    """For the log: how marked data came to an action, where that is what a rule objects to."""
+    for objection in objections:
+        if objection.mark is not None:
+            return {"mark": objection.mark, "trail": list(objection.trail)}
+    return {}
 
 
 def _reasons(objections: Sequence[Objection]) -> str:

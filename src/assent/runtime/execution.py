@@ -31,7 +31,7 @@ from assent.policy.gate import Gate, Objection
 from assent.policy.marks import UNMARKED, Flow
 from assent.policy.permission import Answer as PostureAnswer
 from assent.policy.permission import Tier
-from assent.runtime.asking import ask
+from assent.runtime.asking import ask, trail_of
 from assent.runtime.calls import (
     Attempt,
     AttemptFailed,
@@ -250,7 +250,7 @@ class Execution(WithoutCalls):
             words = "it needs an approval, which cannot be asked for while a plan is taken back"
             objections = [*objections, Objection("denied", words)]
         denied = any(o.kind != "invalid" for o in objections)
-        self.reject(i, action, denied, "; ".join(o.reason for o in objections))
+        self.reject(i, action, denied, "; ".join(o.reason for o in objections), trail_of(objections))
         return None
 
     # People

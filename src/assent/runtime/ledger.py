@@ -223,9 +223,16 @@ class Ledger:
         self._end(i, status, failure.error, (self.now() - started) * 1000)
         self.conclude(i)
 
-    def reject(self, i: int, action: Action, is_policy: bool, error: str) -> None:
-        """A gate said no."""
-        data: dict[str, JsonValue] = {"error": error}
+    def reject(
+        self,
+        i: int,
+        action: Action,
+        is_policy: bool,
+        error: str,
+        also: dict[str, JsonValue] = NOTHING,
+    ) -> None:
+        """A gate said no; `also` is more for the log."""
+        data: dict[str, JsonValue] = {"error": error, **also}
         if action.tool is not None:
             data["tool"] = action.tool
         self.note("policy_violation" if is_policy else "action_rejected", i, data)
