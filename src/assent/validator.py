@@ -77,8 +77,11 @@ class Blanks(Protocol):
         """Note that an answer, that policy's if one is named, depends on what is filled in."""
 
 
-def shape_problems(action: Action, tool: ToolFacts | None, tools: Tools) -> list[str]:
-    """What is wrong with the action itself, whatever the state holds, its parameters left aside."""
+def shape_problems(
+    action: Action, tool: ToolFacts | None, tools: Tools, *, undoes: bool = False
+) -> list[str]:
+    """What is wrong with the action itself, whatever the state holds, its parameters left aside. One that
+    `undoes` another is not taken back in its turn."""
     problems: list[str] = []
     if action.type == "tool_call":
         if not action.tool:
@@ -91,7 +94,7 @@ def shape_problems(action: Action, tool: ToolFacts | None, tools: Tools) -> list
     if compensation is None:
         if action.reversibility == "compensable":
             problems.append("it claims to be compensable but has no 'compensation'")
-        elif undo_of(action, tool) == "compensable":
+        elif not undoes and undo_of(action, tool) == "compensable":
             problems.append(
                 f"tool '{action.tool}' is compensable, and the action has no 'compensation'; give it one, or "
                 "say that it is 'irreversible' here"

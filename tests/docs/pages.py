@@ -6,13 +6,14 @@ A page is tried in an empty folder, from top to bottom, as a reader would follow
     ```output              what the python block before it printed
     ```LANG title=FILE     is written to FILE
     ```console             each line `$ COMMAND` runs, the lines below it are what it prints
-    ```toml                must be a policy file
+    ```toml                must be a policy file, or the settings if FILE is called settings.toml
     ```json                must be JSON
 
 A page that says `$DATABASE_URL` finds an empty Postgres database there.
 `<!-- not run -->` on the line before a block leaves it out. In what is printed a line `...` stands for any
 lines and `...` inside a line for any text; times, ids, moments and the width of gaps are not compared.
 A command's stdout is compared, or its stderr if it wrote nothing else: on a terminal progress wipes itself.
+A short id that a page shows as printed stands, in later commands, for the one that was printed in its place.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from io import StringIO
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from assent.app.settings import FILE_NAME, parse_settings
 from assent.ir.codec import decode_json, decode_proposal
 from assent.policy.loader import load_policies
 
@@ -40,12 +42,14 @@ _MASKS = (
     (re.compile(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:\.\d+)?(?:Z| UTC)?"), "MOMENT"),
     (re.compile(r"\b\d{4}-\d\d-\d\d \(UTC\)"), "DAY"),
     (re.compile(r"\b\d\d:\d\d:\d\d\.\d{3}\b"), "MOMENT"),
-    (re.compile(r"\b(?:[0-9a-f]{32}|[0-9a-f]{16}|[0-9a-f]{12})\b"), "ID"),
+    (re.compile(r"\b(?:[0-9a-f]{64}|[0-9a-f]{32}|[0-9a-f]{16})\b"), "ID"),
     (re.compile(r"[+<]?\d[\d,]*(?:\.\d+)? (?:ms|s|min)\b"), "TIME"),
     (re.compile(r"(?<=_ms\":) ?[\d.e-]+"), "TIME"),
     (re.compile(r"(?<=\"time\":) ?[\d.]+"), "TIME"),
     (re.compile(r"\s+"), " "),
 )
+_SHORT_ID = re.compile(r"\b[0-9a-f]{12}\b")
+"""Of a run, a proposal or an approval: one that people type."""
 
 
 class Block(NamedTuple):
@@ -141,6 +145,8 @@ class Trial:
         self._namespace: dict[str, Any] = {"__name__": "a_page"}
         self._printed: str | None = None
         self._exit_code = 0
+        self._ids: dict[str, str] = {}
+        """Ids as the page writes them, and as they were printed here."""
         self.steps = 0
         """Blocks that were tried."""
 
@@ -181,9 +187,12 @@ class Trial:
         if block.language == "json":
             self._read_json(block, place)
         elif block.language == "toml":
-            rules = self._folder / f".rules-{block.line}.toml"
-            rules.write_text(block.text, encoding="utf-8")
-            load_policies(rules)
+            if block.title is not None and block.title.endswith(FILE_NAME):
+                parse_settings(Path(block.title), block.text.encode(), of_project=True)
+            else:
+                rules = self._folder / f".rules-{block.line}.toml"
+                rules.write_text(block.text, encoding="utf-8")
+                load_policies(rules)
         else:
             assert block.language in ("python", "output", "console", "sh", "text"), (
                 f"{place}: a block of '{block.language}' is not tried by anything"
@@ -215,7 +224,8 @@ class Trial:
 
     def _type_in(self, block: Block, place: str) -> None:
         assert block.text.startswith("$ "), f"{place}: a console block starts with a command, `$ ...`"
-        for command, expected in _commands(block.text):
+        for written, expected in _commands(block.text):
+            command = _SHORT_ID.sub(lambda found: self._ids.get(found[0], found[0]), written)
             done = subprocess.run(
                 ["sh", "-c", f"(exit {self._exit_code}); {command}"],
                 cwd=self._folder,
@@ -229,7 +239,7 @@ class Trial:
             # As a shell says it: a command that was killed, by 9, exits with 137.
             self._exit_code = done.returncode if done.returncode >= 0 else 128 - done.returncode
             shown = done.stdout or (done.stderr if expected.strip() else "")
-            compare(expected, shown, f"{place}: $ {command}")
+            self._ids |= compare(expected, shown, f"{place}: $ {command}")
 
 
 def environment(folder: Path) -> dict[str, str]:
@@ -248,6 +258,7 @@ def environment(folder: Path) -> dict[str, str]:
         "PATH": f"{programs}:{os.environ['PATH']}",
         "PYTHONUTF8": "1",
         "XDG_DATA_HOME": str(folder / ".share"),
+        "XDG_CONFIG_HOME": str(folder / ".config"),
     }
 
 
@@ -268,25 +279,40 @@ def _commands(text: str) -> Iterator[tuple[str, str]]:
         yield command, "\n".join(expected)
 
 
-def compare(expected: str, actual: str, place: str) -> None:
-    """Hold what a page says against what was printed.
+def compare(expected: str, actual: str, place: str) -> dict[str, str]:
+    """Hold what a page says against what was printed; returns each short id with the one in its place.
 
     Raises:
         AssertionError: they differ in more than times, ids and gaps.
     """
-    wanted, got = plain(expected), plain(actual)
-    pattern = "".join(
-        r"(?:.*\n)*?" if line == "..." else re.escape(line).replace(r"\.\.\.", ".*") + r"\n"
-        for line in wanted
-    )
-    if re.fullmatch(pattern, "".join(f"{line}\n" for line in got)) is None:
+    wanted, got = _without_times(expected), _without_times(actual)
+    shown: set[str] = set()
+
+    def any_id(found: re.Match[str]) -> str:
+        if found[0] in shown:
+            return r"[0-9a-f]{12}"
+        shown.add(found[0])
+        return rf"(?P<id_{found[0]}>[0-9a-f]{{12}})"
+
+    def any_of(line: str) -> str:
+        if line == "...":
+            return r"(?:.*\n)*?"
+        return _SHORT_ID.sub(any_id, re.escape(line).replace(r"\.\.\.", ".*")) + r"\n"
+
+    matched = re.fullmatch("".join(map(any_of, wanted)), "".join(f"{line}\n" for line in got))
+    if matched is None:
         raise AssertionError(
             f"{place}\n--- the page says\n{expected.rstrip()}\n--- it printed\n{actual.rstrip()}\n"
         )
+    return {name.removeprefix("id_"): printed for name, printed in matched.groupdict().items()}
 
 
 def plain(text: str) -> list[str]:
     """The lines of a text without what differs from run to run; empty lines do not count."""
+    return [_SHORT_ID.sub("ID", line) for line in _without_times(text)]
+
+
+def _without_times(text: str) -> list[str]:
     lines = []
     for line in text.splitlines():
         for mask, word in _MASKS:

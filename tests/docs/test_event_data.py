@@ -12,7 +12,9 @@ import pytest
 from assent import (
     Cancel,
     DenyTool,
+    FlowRule,
     JsonlTrajectories,
+    MemoryApprovals,
     ReplanConfig,
     Runtime,
     Scope,
@@ -78,7 +80,7 @@ async def everything_happens(kept: Kept, folder: Path) -> None:
         {"id": "w", "type": "state_write", "parameters": {"key": "n", "value": 2}},
         {"id": "new", "type": "state_write", "parameters": {"key": "m", "value": 2}},
         action("last", "broken", dependencies=["w", "new"]),
-        action("never", "book", dependencies=["last"]),
+        {**compensated("never", "free"), "dependencies": ["last"]},
     )
     await rt.execute(aborting, scope=Scope(caller_id="c", tenant="t", claims={"k": 1}))
     again = [action(name, tool, idempotent=tool == "same") for name, tool in (("a", "same"), ("c", "cached"))]
@@ -91,6 +93,7 @@ async def everything_happens(kept: Kept, folder: Path) -> None:
     await rt.execute(proposal(action("x", "book", dependencies=["x"])))
     rt.checkpoint()
     await a_run_is_resumed(log)
+    await a_person_is_asked(log)
 
     answers = iter(["junk", {"actions": [{"id": "b", "tool": "broken"}]}])
     options = {"tools": tools, "events": log, "replan_config": ReplanConfig(max_replans=2)}
@@ -114,6 +117,31 @@ async def a_run_is_resumed(log: EventLog) -> None:
     result = await rt.resume("broken off")
 
     assert result.succeeded
+
+
+async def a_person_is_asked(log: EventLog) -> None:
+    """Untrusted data wants to choose what a tool does: one rule denies that, another asks."""
+    page = RecordingTool("page", risk="read_only", marks=["untrusted"], default="x")
+    ledger = MemoryApprovals()
+    rt = Runtime(
+        tools=[page, RecordingTool("send"), RecordingTool("drop")],
+        events=log,
+        journal=MemoryJournal(),
+        approvals=ledger,
+        patience_s=0,
+        permissions="trusting",
+    )
+    rt.add_policy("ask", FlowRule(mark="untrusted", tool="send", unless_approved=True))
+    rt.add_policy("never", FlowRule(mark="untrusted", tool="drop"))
+    asked = [
+        action(name, name, parameters={"to": "$page.output"}, failure_behavior="skip")
+        for name in ("send", "drop")
+    ]
+    await rt.execute(proposal(action("page", "page"), *asked), run_id="asked")
+    ledger.decide(ledger.pending()[0].id, "once", by="ann")
+    result = await rt.resume("asked")
+
+    assert [each.status for each in result.results] == ["succeeded", "succeeded", "rejected"]
 
 
 def documented() -> dict[str, tuple[set[str], set[str]]]:

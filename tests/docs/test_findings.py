@@ -8,14 +8,19 @@ from importlib import import_module
 from typing import Any, NamedTuple
 
 from assent import (
+    Calls,
     CapabilitySet,
     CostBudget,
     DenyKeyword,
+    DenyTool,
+    FlowRule,
+    MemoryApprovals,
     RateLimitTool,
     RequireState,
     Runtime,
     Scope,
     ToolSchema,
+    TraceRule,
     tool,
 )
 from assent.verify.report import Issue
@@ -84,7 +89,18 @@ async def mail() -> None:
     """Send something."""
 
 
-TOOLS = [look, book, free, mail]
+@tool(risk="idempotent")
+async def put(path: str) -> None:
+    """Write a file."""
+
+
+@tool(risk="read_only", marks=["untrusted"])
+async def page() -> str:
+    """What anybody may have written."""
+    return ""
+
+
+TOOLS = [look, book, free, mail, put, page]
 
 
 def runtime(**options: Any) -> Runtime:
@@ -125,6 +141,7 @@ PLANS = [
     plan(call("a", "look", **SKIP), call("b", "look", parameters={"at": 7}, **SKIP)),
     plan({"id": "a", "type": "state_read"}),
     plan(call("a", "book", reversibility="compensable")),
+    plan(call("a", "book")),
     plan(call("a", "book", compensation=undone_by("tool", "fre"), **SKIP)),
     plan(call("a", "book", compensation=undone_by("tool", "free", n="x"))),
     plan(write("a"), call("b", "look", parameters={"at": "$a.output.x"})),
@@ -156,7 +173,6 @@ PLANS = [
     plan({"id": "a", "tool": "mail", "tol": 1, "colour": 2}, call("b")),
     plan(),
     plan(call("a", idempotent=True, reversibility="reversible", compensation=undone_by("tool", "free"))),
-    plan(call("a", "book")),
     plan(write("a"), write("b")),
     plan(call("a"), call("b"), call("c")),
     # Undecided.
@@ -212,6 +228,42 @@ def findings() -> Iterator[Issue]:
         call("d"),
     )
     yield from rt.verify(follow).issues
+    yield from what_people_are_asked()
+
+
+def what_people_are_asked() -> Iterator[Issue]:
+    """Under postures, and under rules that look back or at where data comes from."""
+    mails = plan(call("a"), call("b"))
+    yield from runtime(permissions="cautious").verify(mails).issues
+    yield from runtime(permissions="balanced").verify(mails).issues
+    there = MemoryApprovals()
+    asking = runtime(permissions="balanced", approvals=there)
+    yield from asking.verify(mails).issues
+    booked = undone_by("tool", "mail")
+    yield from asking.verify(plan(call("a", "free"), call("b", "book", compensation=booked))).issues
+    paths = plan(
+        call("a", "look", parameters={"at": "x"}), call("b", "put", parameters={"path": "$a.output"})
+    )
+    yield from asking.verify(paths).issues
+    rt = runtime(approvals=there)
+    rt.add_policy("ask", DenyTool(tool="free", unless_approved=True))
+    rt.add_policy("looked", TraceRule(tool="mail", only_after=Calls(tool="look", path="x")))
+    rt.add_policy("once", TraceRule(tool="put", path="/tmp/*", at_most=1))
+    rt.add_policy("ours", FlowRule(mark="untrusted", tool="look", param="at"))
+    yield from rt.verify(plan(call("f", "free"), call("a"), call("p", "page"))).issues
+    doubtful = plan(
+        call("p", "page"),
+        call("f", "look", parameters={"at": "$p.output"}, **SKIP),
+        call("l", "look", parameters={"at": "y"}),
+        call("q", "put", parameters={"path": "$l.output.at"}),
+        call("r", "put", parameters={"path": "/tmp/x"}),
+        write("w", "$l.output.at", "$p.output"),
+        {"id": "s", "type": "state_read", "parameters": {"key": "k2"}, "dependencies": ["w"]},
+        call("g", "look", parameters={"at": "$s.output"}, **SKIP),
+        call("x", "look", parameters={"at": "$l.output.at"}),
+        call("m"),
+    )
+    yield from rt.verify(doubtful).issues
 
 
 def test_every_finding_is_in_the_reference_as_it_is() -> None:

@@ -14,6 +14,7 @@ import pytest
 
 import assent
 from assent import errors
+from assent.app.settings import _KEYS
 from assent.cli.main import cli
 from assent.events.event import KINDS
 from assent.events.span import _CLOSES
@@ -40,6 +41,8 @@ from assent.ir.result import (
     Waiting,
 )
 from assent.ir.tool_spec import RateLimit, Reversibility, Risk, ToolSchema
+from assent.policy.case import Rule
+from assent.policy.permission import ANSWERS, POSTURES, TIERS
 from assent.policy.rule import DeclaredRule
 from assent.verify.report import Issue, Report, Severity, Tier
 from tests.docs.pages import REFERENCE, codes_in, rows_of, section
@@ -49,6 +52,7 @@ CLI = REFERENCE / "cli.md"
 EVENTS = REFERENCE / "events.md"
 ERRORS = REFERENCE / "errors.md"
 RULES = REFERENCE / "policy-rules.md"
+SETTINGS = REFERENCE / "settings.md"
 VERIFY = REFERENCE / "verify.md"
 API = REFERENCE / "python-api.md"
 
@@ -252,6 +256,7 @@ def test_the_fields_of_an_error_are_named() -> None:
         errors.UnknownSession("s"),
         errors.StorageFull("f.db", "is full", "Free some space."),
         errors.ApprovalDecided("a", "is decided"),
+        errors.TrustError("folder", "is not trusted", "Look at it."),
         errors.ToolError("bad"),
     ]
 
@@ -268,7 +273,7 @@ KINDS_OF_RULE: dict[str, Any] = {str(r.__struct_config__.tag): r for r in get_ar
 def test_every_kind_of_rule_is_explained_with_its_keys(kind: str) -> None:
     text = section(RULES, kind)
     rule = KINDS_OF_RULE[kind]
-    common = {"tool", "reason"}
+    common = {f.name for f in msgspec.structs.fields(Rule)}
     own = {f.name: f for f in msgspec.structs.fields(rule) if f.name not in common}
 
     documented = table(text)
@@ -283,7 +288,31 @@ def test_every_kind_of_rule_is_explained_with_its_keys(kind: str) -> None:
 def test_the_keys_that_every_rule_has_are_explained() -> None:
     text = RULES.read_text(encoding="utf-8")
 
-    assert set(table(text[: text.index("## deny_tool")])) == {"name", "kind", "tool", "reason"}
+    assert set(table(text[: text.index("## deny_tool")])) == {
+        "name",
+        "kind",
+        *(field.name for field in msgspec.structs.fields(Rule)),
+    }
+
+
+# Settings
+
+
+def test_every_tier_and_posture_is_explained_as_it_is() -> None:
+    text = SETTINGS.read_text(encoding="utf-8")
+    postures = {row[0].split("`")[1]: row[1:] for row in rows_of(section(SETTINGS, "Postures"))}
+
+    assert set(table(section(SETTINGS, "Tiers"))) == set(TIERS)
+    assert postures == {
+        name: [f"`{posture.to(tier)}`" for tier in TIERS] for name, posture in POSTURES.items()
+    }
+    assert set(ANSWERS) <= codes_in(text)
+
+
+def test_every_key_of_the_settings_is_explained() -> None:
+    documented = set(table(section(SETTINGS, "settings.toml")))
+
+    assert documented == {"tools", "permissions.agents.NAME", *(f"permissions.{key}" for key in _KEYS)}
 
 
 # Python
@@ -331,7 +360,17 @@ def test_every_option_of_tool_is_explained() -> None:
 
 
 @pytest.mark.parametrize(
-    "struct", [assent.CostBudget, assent.CapabilitySet, assent.Scope, assent.ReplanConfig, assent.ToolContext]
+    "struct",
+    [
+        assent.CostBudget,
+        assent.CapabilitySet,
+        assent.Scope,
+        assent.ReplanConfig,
+        assent.ToolContext,
+        assent.Calls,
+        assent.Posture,
+        assent.Permissions,
+    ],
 )
 def test_every_field_of_a_setting_is_named(struct: Any) -> None:
     row = table(section(API, "Names in assent"))[struct.__name__]

@@ -188,7 +188,9 @@ def until(condition: Callable[[], bool]) -> None:
 
 def act(name: str, *after: str, **more: Any) -> dict[str, Any]:
     """An action that must not happen twice."""
-    return {"id": name, "tool": "act", "parameters": {"name": name}, "dependencies": list(after), **more}
+    undo = {"type": "tool", "tool": "safe", "parameters": {"name": f"undo-{name}"}}
+    made = {"id": name, "tool": "act", "parameters": {"name": name}, "dependencies": list(after)}
+    return {**made, "compensation": undo, **more}
 
 
 def gate(name: str, *after: str, **more: Any) -> dict[str, Any]:

@@ -97,8 +97,7 @@ def test_a_run_that_somebody_is_at_work_on_is_left_alone(runs: Runs) -> None:
 
 
 def test_a_process_that_froze_and_lost_its_run_does_nothing_more(runs: Runs) -> None:
-    undo = {"type": "tool", "tool": "safe", "parameters": {"name": "undo-a"}}
-    frozen = runs.run(act("a", compensation=undo), gate("g", "a"), act("b", "g"))
+    frozen = runs.run(act("a"), gate("g", "a"), act("b", "g"))
     runs.entered("g", noted=2)
     runs.freeze(frozen)
 
@@ -124,8 +123,7 @@ def test_a_process_that_froze_and_lost_its_run_does_nothing_more(runs: Runs) -> 
 
 def test_a_process_that_froze_and_lost_its_run_takes_nothing_back(runs: Runs) -> None:
     """It wakes up to a failure and would abort: what it would take back is another's success now."""
-    undo = {"type": "tool", "tool": "safe", "parameters": {"name": "undo-a"}}
-    frozen = runs.run(act("a", compensation=undo), gate("g", "a"), act("b", "g"))
+    frozen = runs.run(act("a"), gate("g", "a"), act("b", "g"))
     runs.entered("g", noted=2)
     runs.freeze(frozen)
     runs.end_lease()

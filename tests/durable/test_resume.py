@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from assent import CostBudget, ReplanConfig, Runtime, Scope, ToolContext, tool
+from assent import CostBudget, ReplanConfig, Runtime, Scope, ToolContext, ToolSchema, tool
 from assent.durable.memory import MemoryJournal, MemoryRun
 from assent.errors import RunHeld, StorageFull, UnknownRun, UsageError
 from assent.ir.result import ProposalResult
@@ -100,6 +100,28 @@ async def test_what_has_ended_is_read_back_and_not_done_again() -> None:
     assert rt.state.snapshot() == {"seen": "a", "last": 1}
     assert result.run_id == "r"
     assert [e.action_id for e in rt.events.query(kind="action_replayed")] == ["a", "b"]
+
+
+async def test_what_ran_before_its_tool_was_declared_compensable_is_named_irreversible() -> None:
+    """It brought no compensation, because it needed none then; it stays done all the same."""
+    world, journal = World(), MemoryJournal()
+    plan = proposal(
+        action("a", "unsafe", parameters={"name": "a"}),
+        action("c", "safe", parameters={"name": "c"}, dependencies=["a"]),
+        action("x", "broken", parameters={"name": "x"}, dependencies=["c"]),
+    )
+    await die_in(world, journal, plan, "c")
+    rt = runtime(world, journal)
+
+    async def unsafe(parameters: dict[str, Any]) -> None:
+        raise AssertionError("it ran already")
+
+    rt.register(ToolSchema(name="unsafe", reversibility="compensable"), unsafe)
+    result = await rt.resume("r")
+
+    assert result.outcome == "aborted"
+    assert "a" in result.irreversible
+    assert result.compensations == []
 
 
 async def test_an_idempotent_action_gets_the_same_key_when_it_is_repeated() -> None:

@@ -161,3 +161,41 @@ def test_the_durable_demo_fails_when_the_card_is_charged_twice(tmp_path: Path) -
 
     assert done.returncode == 1
     assert "✗ order-2: the card was charged once" in done.stdout
+
+
+def test_the_approvals_demo_is_killed_while_it_waits_and_deploys_once(tmp_path: Path) -> None:
+    done = _python(EXAMPLES / "approvals" / "demo.py", cwd=tmp_path)
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "✗ " not in done.stdout[done.stdout.index("Was it as intended?") :]
+    assert done.stdout.count("\nKilled\n") == 1
+    assert "untrusted data would choose parameter 'to' (page (read_page))" in done.stdout
+    assert "was approved for this one time by ann" in done.stdout
+    world = done.stdout.split("What the world has seen:\n")[1].split("\n\n")[0].splitlines()
+    assert world == ["mail to ann@example.org: About: Prices", "deployed 2.1"]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_approvals_demo_fails_when_a_page_is_trusted(tmp_path: Path) -> None:
+    """Its checks check: where the page is not marked, the mail goes to whom it names, and that is noticed."""
+    folder = tmp_path / "approvals"
+    shutil.copytree(EXAMPLES / "approvals", folder, ignore=shutil.ignore_patterns("__pycache__"))
+    tools = folder / "tools.py"
+    honest = tools.read_text(encoding="utf-8")
+    lying = honest.replace(', marks=["untrusted"]', "")
+    assert lying != honest
+    tools.write_text(lying, encoding="utf-8")
+
+    done = _python(folder / "demo.py", cwd=tmp_path)
+
+    assert done.returncode == 1
+    assert "✗ the page did not choose who gets a mail" in done.stdout
+
+
+def test_the_cases_of_the_approvals_example_pass(tmp_path: Path) -> None:
+    rules = EXAMPLES / "approvals" / "policies.toml"
+
+    done = _python("-m", "assent.cli.main", "policy", "test", rules, cwd=tmp_path)
+
+    assert done.returncode == 0, done.stdout
+    assert "4 of 4 cases passed" in done.stdout

@@ -84,9 +84,14 @@ def plans(draw: Any, *, runs: tuple[Runs, ...]) -> Plan:
             action["dependencies"] = [f"a{dice.number(0, i - 1)}"]
         if dice.chance(30):
             action["expected_effects"] = {dice.pick(("k0", "k1")): i}
-        if tool.endswith("wild") and dice.chance(70):
-            action["compensation"] = {"type": "tool", "tool": f"{how}_wild", "parameters": {}}
-            deeds[f"{name}.compensation"] = _deed(dice, how, may_hang=False)
+        if tool.endswith("wild"):
+            if dice.chance(70):
+                undo = f"{how}_{dice.pick(('safe', 'wild'))}"
+                action["compensation"] = {"type": "tool", "tool": undo, "parameters": {}}
+                deeds[f"{name}.compensation"] = _deed(dice, how, may_hang=False)
+            elif dice.chance(80):
+                # The others have nothing that takes them back, and are rejected.
+                action["reversibility"] = "irreversible"
         if dice.chance(20):
             action["idempotent"] = True
         actions.append(action)
@@ -239,6 +244,7 @@ def facts(plan: Plan, result: ProposalResult | None, statuses: Counter[str]) -> 
         "canceled": result is not None and result.outcome == "canceled",
         "cut_off": result is None,
         "compensated": result is not None and bool(result.compensations),
+        "undone": result is not None and any(c.status == "succeeded" for c in result.compensations),
     }
 
 
@@ -284,7 +290,9 @@ def test_every_action_ends_once_whatever_async_and_inline_tools_do() -> None:
             "aborted": 0.1,
             "canceled": 0.05,
             "cut_off": 0.05,
+            "rejected": 0.01,
             "compensated": 0.01,
+            "undone": 0.005,
         }
     )
 
@@ -355,7 +363,8 @@ def test_an_exception_of_any_kind_fails_only_its_own_action(
 @pytest.mark.parametrize("runs", ["async", "thread", "cheap"])
 @pytest.mark.parametrize("what", sorted(RETURNS))
 def test_an_answer_that_is_not_json_fails_the_action_and_is_not_tried_again(what: str, runs: Runs) -> None:
-    actions = [{"id": "a0", "tool": f"{runs}_wild", "parameters": {}, "failure_behavior": "retry"}]
+    undo = {"type": "tool", "tool": f"{runs}_safe"}
+    actions = [{"id": "a0", "tool": f"{runs}_wild", "failure_behavior": "retry", "compensation": undo}]
     stage = Stage(Plan(actions, {"a0": Deed("return", what)}, "levels", None, False, None))
 
     result = stage.runtime.execute_sync({"actions": actions})

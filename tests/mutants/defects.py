@@ -176,14 +176,14 @@ DEFECTS: tuple[Defect, ...] = (
     Defect(
         "policies are not asked",
         "policy/gate.py",
-        "elif self._policies and (ahead or not found):",
-        "elif False:",
+        "        if self._policies and (ahead or not found):",
+        "        if False:",
         ("tests/runtime", "tests/policy"),
     ),
     Defect(
         "state is not asked",
         "policy/gate.py",
-        "problems += state_problems(action, view, undecided)",
+        "problems += state_problems(action, case.view, undecided)",
         "pass",
         ("tests/runtime", "tests/properties"),
     ),
@@ -196,9 +196,9 @@ DEFECTS: tuple[Defect, ...] = (
     ),
     Defect(
         "admissions are not counted",
-        "policy/gate.py",
-        "                policy.note()\n",
-        "                pass\n",
+        "policy/engine.py",
+        "            self._counter.note()\n",
+        "            pass\n",
         ("tests/policy", "tests/runtime"),
     ),
     Defect(
@@ -385,9 +385,9 @@ DEFECTS: tuple[Defect, ...] = (
     Defect(
         "verify does not ask the gate",
         "policy/gate.py",
-        "        found: list[Rejection] = []\n        if self._cap",
-        "        if ahead:\n            return _ADMITTED\n"
-        "        found: list[Rejection] = []\n        if self._cap",
+        "        found: list[Objection] = []\n        case = Case(action, tool, view, inflow)\n",
+        "        if ahead:\n            return _NONE\n"
+        "        found: list[Objection] = []\n        case = Case(action, tool, view, inflow)\n",
         _VERIFY,
     ),
     # Durability

@@ -7,7 +7,7 @@ from collections import Counter
 from assent import ProposalResult
 from assent.verify.report import Report
 from tests.properties.effort import FIFTH
-from tests.properties.plans import Case
+from tests.properties.plans import TOOLS, Case, Wire
 from tests.properties.reference import writes
 from tests.properties.world import World
 
@@ -17,8 +17,10 @@ EVERY_KIND = {
     "aborted": FIFTH,
     "with_skips": FIFTH,
     "concurrent_writers": FIFTH,
+    "uncompensable": 0.05,
+    "called_irreversible": 0.1,
 }
-"""What at least a fifth of the examples must be."""
+"""What the examples must be: at least a fifth of them most things, and some the rest."""
 
 
 def describe(world: World, report: Report, result: ProposalResult) -> dict[str, bool]:
@@ -39,7 +41,16 @@ def describe(world: World, report: Report, result: ProposalResult) -> dict[str, 
         "listed_out_of_order": list(report.execution_order) != listed,
         "overlapped": bool(world.overlaps),
         "compensated": bool(result.compensations),
+        "uncompensable": any(_lacks_compensation(a) and "reversibility" not in a for a in case.actions),
+        "called_irreversible": any(
+            _lacks_compensation(a) and a.get("reversibility") == "irreversible" for a in case.actions
+        ),
     }
+
+
+def _lacks_compensation(action: Wire) -> bool:
+    tool = TOOLS.get(action.get("tool", ""))
+    return tool is not None and tool.reversibility == "compensable" and "compensation" not in action
 
 
 def _has_concurrent_writers(case: Case) -> bool:

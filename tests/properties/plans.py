@@ -471,13 +471,18 @@ class _Layout:
         for action in self.actions:
             if action.get("tool") != "send":
                 continue
-            if dice.chance(60):
+            if dice.chance(20):
+                pass
+            elif dice.chance(60):
                 of = f"${action['id']}.output.n"
                 action["compensation"] = {"type": "tool", "tool": "take_back", "parameters": {"of": of}}
             elif fit := [name for name in spare if not self._leads_to(name, action["id"])]:
                 action["compensation"] = {"type": "action_ref", "action_id": dice.pick(fit)}
-            if self.is_bad and dice.chance(10):
-                action["reversibility"] = dice.pick(("irreversible", "compensable"))
+            # With nothing that takes it back it must call itself irreversible; in a bad mood it may not.
+            if "compensation" not in action and not (self.is_bad and dice.chance(20)):
+                action["reversibility"] = "irreversible"
+            elif self.is_bad and dice.chance(10):
+                action["reversibility"] = dice.pick(("irreversible", "compensable", "reversible"))
             if self.is_bad and dice.chance(10):
                 wrong = dice.pick(({"tool": "nobody"}, {"tool": "pick", "parameters": {"n": "2"}}))
                 action["compensation"] = {"type": "tool", **wrong}

@@ -293,7 +293,7 @@ class Reference:
         undo = action.get("compensation", {})
         if undo.get("type") == "tool" and undo["tool"] != "take_back":
             raise _Rejected  # The only other ones that are made name no tool, or call one wrongly.
-        if action.get("reversibility") == "compensable" and "compensation" not in action:
+        if "compensation" not in action and _can_be_compensated(action):
             raise _Rejected
         if not all(holds(p, self.state) for p in action.get("preconditions", ())):
             raise _Rejected
@@ -339,6 +339,14 @@ class Reference:
             case "raises":
                 return action.get("tool") == spec.tool
         raise AssertionError(spec.kind)
+
+
+def _can_be_compensated(action: Wire) -> bool:
+    """Whether it says so itself, or its tool does and it says nothing stricter."""
+    claimed = action.get("reversibility")
+    tool = TOOLS.get(action.get("tool", ""))
+    declared = tool.reversibility if tool is not None else None
+    return claimed == "compensable" or (declared == "compensable" and claimed != "irreversible")
 
 
 def _is_about(spec: PolicySpec, action: Wire) -> bool:

@@ -88,6 +88,8 @@ def _is_undone_in_order(world: World, result: ProposalResult) -> None:
         if e.kind == "action_succeeded" and e.action_id in actions.keys() - targets
     ]
     assert {r.action_id for r in result.results if r.rolled_back} - targets == set(done)
+    sent = [actions[name] for name in done if actions[name].get("tool") == "send"]
+    assert all("compensation" in a or a.get("reversibility") == "irreversible" for a in sent)
     undone = [name for name in reversed(done) if _is_compensable(actions[name])]
     assert [c.action_id for c in result.compensations] == undone
     assert [e.action_id for e in events if e.kind == "compensation_started"] == undone
@@ -127,6 +129,4 @@ def _stays_done(action: dict[str, Any]) -> bool:
         return False
     kind = TOOLS[action["tool"]]
     declared = kind.reversibility or ("reversible" if kind.risk == "read_only" else "irreversible")
-    if action.get("reversibility") == "irreversible" or declared == "irreversible":
-        return True
-    return declared == "compensable" and "compensation" not in action
+    return action.get("reversibility") == "irreversible" or declared == "irreversible"

@@ -18,10 +18,11 @@ from assent.events.event import KINDS, Event
 from assent.ir.action import Action, ActionCompensation, ToolCompensation
 from assent.ir.graph import Graph
 from assent.ir.proposal import Proposal
-from assent.ir.result import ActionResult, CompensationResult, ProposalResult
+from assent.ir.result import ActionResult, CompensationResult, ProposalResult, Waiting
 from assent.render.graph_svg import draw_graph
 from assent.render.history import History
-from assent.render.story import tell
+from assent.render.story import tell, tell_history
+from assent.render.timeline import draw_timeline
 from assent.render.tree import draw_tree
 
 FORBIDDEN = re.compile(
@@ -63,6 +64,7 @@ KEYS = st.sampled_from(
             "action",
         ),
         *("left_behind", "caller_id", "errors", "reason"),
+        *("approval", "reasons", "expires_at", "decision", "by", "decided_at", "tier", "trail", "mark"),
     ]
 )
 DATA = st.dictionaries(KEYS, JSON, max_size=6)
@@ -80,9 +82,28 @@ STEP_DATA = st.fixed_dictionaries(
         "cost": st.dictionaries(st.sampled_from(["tool_calls", "retries"]), st.integers(0, 9)),
     },
 )
+ASKING_DATA = st.fixed_dictionaries(
+    {"approval": st.sampled_from(["q1", "q2"]) | TEXT},
+    optional={
+        "reasons": st.lists(TEXT, max_size=12) | JSON,
+        "expires_at": st.floats() | JSON,
+        "decision": st.sampled_from(["once", "always", "deny", "withdrawn", "expired"]) | JSON,
+        "by": TEXT | JSON,
+        "reason": TEXT | JSON,
+        "decided_at": st.floats() | JSON,
+        "tier": st.sampled_from(["full_access"]) | JSON,
+        "trail": st.lists(TEXT, max_size=30) | JSON,
+        "mark": TEXT | JSON,
+    },
+)
+WAITS = st.fixed_dictionaries(
+    {"kind": st.sampled_from(["approval", "unknown_outcome"]) | TEXT, "action_id": IDS},
+    optional={"reason": TEXT | JSON, "approval": st.sampled_from(["q1", "q2"]) | JSON},
+)
 COMMON = [
     *("proposal_received", "action_executing", "action_succeeded", "action_failed", "policy_violation"),
     *("compensation_started", "compensation_failed", "state_rollback", "proposal_ended"),
+    *("permission_decision", "approval_requested", "approval_recorded", "run_resumed"),
 ]
 EVENTS = st.lists(
     st.builds(
@@ -96,7 +117,7 @@ EVENTS = st.lists(
         st.none() | TEXT,
         st.none() | TEXT,
         st.none() | TEXT,
-        STEP_DATA | DATA,
+        STEP_DATA | DATA | ASKING_DATA,
     ),
     max_size=25,
 )
@@ -115,7 +136,11 @@ ENDS = st.builds(
                 ["succeeded", "partial", "aborted", "refused", "canceled", "budget", "waiting"]
             )
         },
-        optional={"error": TEXT, "irreversible": st.lists(IDS, max_size=3)},
+        optional={
+            "error": TEXT,
+            "irreversible": st.lists(IDS, max_size=3),
+            "waiting": st.lists(WAITS, max_size=3) | JSON,
+        },
     ),
 )
 SETTINGS = settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -125,11 +150,15 @@ def test_any_events_can_be_told_and_drawn() -> None:
     seen: Counter[str] = Counter()
 
     @SETTINGS
-    @given(EVENTS, st.none() | ENDS, TEXT)
-    def draws(events: list[Event], end: Event | None, log: str) -> None:
+    @given(EVENTS, st.none() | ENDS, TEXT, st.booleans())
+    def draws(events: list[Event], end: Event | None, log: str, is_broken_off: bool) -> None:
         events = events if end is None else [*events, end]
-        story = "\n".join(line.plain for line in tell(events, log=log))
+        story = "\n".join(line.plain for line in tell(events, log=log, db=log))
+        lines = [line.plain for line in draw_timeline(events, with_runs=True)]
         history = History.of(events)
+        if is_broken_off:
+            history.break_off()
+            story += "\n".join(line.plain for line in tell_history(history))
         part = history.last
         layers = [list(part.steps)] if part is not None else []
         console = Console(file=StringIO(), width=100, color_system=None, markup=False, highlight=False)
@@ -141,15 +170,19 @@ def test_any_events_can_be_told_and_drawn() -> None:
                 "all": 1,
                 "with steps": bool(layers and layers[0]),
                 "ended": any(p.outcome for p in history.parts.values()),
+                "asked": any(s.approvals for p in history.parts.values() for s in p.steps.values()),
             }
         )
         assert story
         assert not FORBIDDEN.search(story), story
+        assert len(lines) >= len(events)
+        assert not any(FORBIDDEN.search(line) or "\n" in line for line in lines), lines
         assert not FORBIDDEN.search(console.file.getvalue())
 
     draws()
     assert seen["with steps"] >= seen["all"] / 5
     assert seen["ended"] >= seen["all"] / 5
+    assert seen["asked"] >= seen["all"] / 10
 
 
 TOOLS_ONLY = st.none() | st.builds(ToolCompensation, tool=TEXT)
@@ -184,7 +217,7 @@ def plans(draw: Any) -> Proposal:
 
 
 def _results(plan: Proposal, draw: Callable[..., Any]) -> ProposalResult:
-    statuses = ["succeeded", "failed", "rejected", "skipped", "unknown", "executing"]
+    statuses = ["succeeded", "failed", "rejected", "skipped", "unknown", "executing", "validated", "proposed"]
     return ProposalResult(
         proposal_id="p",
         run_id="r",
@@ -203,6 +236,18 @@ def _results(plan: Proposal, draw: Callable[..., Any]) -> ProposalResult:
             for action in plan.actions
             if draw(st.booleans())
         ],
+        waiting=draw(
+            st.lists(
+                st.builds(
+                    Waiting,
+                    kind=st.sampled_from(["approval", "unknown_outcome"]),
+                    action_id=IDS,
+                    reason=TEXT,
+                    approval=st.none() | TEXT,
+                ),
+                max_size=3,
+            )
+        ),
         irreversible=draw(st.lists(IDS, max_size=2)),
         compensations=[CompensationResult(action_id=draw(IDS), status="failed", error=draw(TEXT))],
     )
@@ -219,6 +264,11 @@ def test_any_plan_with_any_result_can_be_drawn() -> None:
         drawing = draw_graph(plan, result, title=title)
 
         graph = Graph(plan.actions)
+        if result is not None:
+            history = History()
+            history.plan(plan)
+            history.settle(result)
+            assert not FORBIDDEN.search("\n".join(line.plain for line in tell_history(history, log=title)))
         seen.update({"all": 1, "refused": bool(graph.faults), "layered": len(graph.layers) > 1})
         ElementTree.fromstring(drawing)
         assert not FORBIDDEN.search(drawing)

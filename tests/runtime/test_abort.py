@@ -9,7 +9,19 @@ import pytest
 
 from assent import Runtime
 from assent.state.store import MISSING
-from tests.runtime.plans import Recorder, call, claim, data_of, kinds, plan, read, statuses, tool_of, write
+from tests.runtime.plans import (
+    Recorder,
+    call,
+    claim,
+    data_of,
+    kinds,
+    plan,
+    read,
+    statuses,
+    tool_of,
+    undone_by,
+    write,
+)
 
 
 async def test_an_aborted_plan_leaves_the_state_as_it_was(schedule: Any) -> None:
@@ -100,6 +112,7 @@ async def test_what_ran_and_cannot_be_undone_is_named(recorder: Recorder) -> Non
             recorder.tool("look", risk="read_only"),
             recorder.tool("draft", reversibility="reversible"),
             recorder.tool("book", reversibility="compensable"),
+            recorder.tool("unbook", risk="idempotent"),
         ]
     )
 
@@ -109,10 +122,11 @@ async def test_what_ran_and_cannot_be_undone_is_named(recorder: Recorder) -> Non
             call("b", "network"),
             call("c", "look"),
             call("d", "draft"),
-            call("e", "book"),
-            write("f", "k", 1),
-            claim("g", "k", 2),
-            call("h", "nothing_declared", dependencies=["g"]),
+            call("e", "book", reversibility="irreversible"),
+            call("f", "book", **undone_by("unbook")),
+            write("g", "k", 1),
+            claim("h", "k", 2),
+            call("i", "nothing_declared", dependencies=["h"]),
         )
     )
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import pytest
+
 from assent import Action, DenyTool, Runtime, ToolError
 from tests.runtime.plans import (
     Recorder,
@@ -322,12 +324,46 @@ async def test_a_compensation_whose_outcome_is_unknown_says_so(recorder: Recorde
     assert [c.status for c in result.compensations] == ["unknown"]
 
 
-async def test_what_is_compensable_but_brought_no_compensation_is_irreversible(recorder: Recorder) -> None:
+async def test_what_a_plan_calls_irreversible_needs_no_compensation_and_stays_done(
+    recorder: Recorder,
+) -> None:
     rt = trip(recorder)
 
-    result = await rt.execute(plan(call("a", "book"), call("b", "book", **undone_by("unbook")), abort()))
+    result = await rt.execute(
+        plan(
+            call("a", "book", reversibility="irreversible"),
+            call("b", "book", **undone_by("unbook")),
+            abort(),
+        )
+    )
 
+    assert recorder.names == ["book", "book", "unbook"]
+    assert [c.action_id for c in result.compensations] == ["b"]
     assert list(result.irreversible) == ["a"]
+
+
+@pytest.mark.parametrize("kind", ["tool", "action_ref"])
+async def test_what_takes_an_action_back_needs_no_compensation_of_its_own(
+    recorder: Recorder, kind: str
+) -> None:
+    rt = Runtime(
+        tools=[
+            recorder.tool("switch_on", reversibility="compensable"),
+            recorder.tool("switch_off", reversibility="compensable"),
+        ]
+    )
+    by_tool = {"type": "tool", "tool": "switch_off", "parameters": {}}
+    by_action = {"type": "action_ref", "action_id": "off"}
+    actions = [call("a", "switch_on", compensation=by_tool if kind == "tool" else by_action)]
+    if kind == "action_ref":
+        actions.append(call("off", "switch_off"))
+
+    report = rt.verify(plan(*actions))
+    result = await rt.execute(plan(*actions, abort()))
+
+    assert list(report.issues) == []
+    assert recorder.names == ["switch_on", "switch_off"]
+    assert [(c.action_id, c.status, c.error) for c in result.compensations] == [("a", "succeeded", None)]
 
 
 async def test_a_compensation_counts_as_a_call_of_its_tool(recorder: Recorder) -> None:

@@ -261,6 +261,50 @@ async def test_a_claim_to_be_compensable_without_a_compensation_is_rejected(reco
     assert recorder.calls == []
 
 
+@pytest.mark.parametrize("claimed", [None, "reversible"])
+@pytest.mark.parametrize("bare", [True, False], ids=["bare", "with a policy"])
+async def test_a_compensable_tool_without_a_compensation_is_rejected(
+    recorder: Recorder, claimed: str | None, bare: bool
+) -> None:
+    rt = Runtime(
+        tools=[recorder.tool("book", reversibility="compensable")],
+        policies=[] if bare else [("quiet", DenyTool(tool="note"))],
+    )
+
+    result = await rt.execute(plan(write("w", "k", 1), call("a", "book", reversibility=claimed)))
+
+    assert result.outcome == "aborted"
+    assert result["a"].status == "rejected"
+    assert result["a"].error == (
+        "tool 'book' is compensable, and the action has no 'compensation'; give it one, or say that it is "
+        "'irreversible' here"
+    )
+    assert kinds(rt, "a")[-1] == "action_rejected"
+    assert recorder.calls == []
+    assert rt.state.snapshot() == {}
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"reversibility": "irreversible"},
+        {"compensation": {"type": "tool", "tool": "unbook"}},
+        {"compensation": {"type": "action_ref", "action_id": "undo"}},
+    ],
+    ids=["irreversible", "tool", "action"],
+)
+async def test_a_compensable_tool_runs_with_a_compensation_or_as_irreversible(
+    recorder: Recorder, fields: dict[str, Any]
+) -> None:
+    rt = Runtime(tools=[recorder.tool("book", reversibility="compensable"), recorder.tool("unbook")])
+    undo = [call("undo", "unbook")] if "action_ref" in repr(fields) else []
+
+    result = await rt.execute(plan(call("a", "book", **fields), *undo))
+
+    assert result.outcome == "succeeded"
+    assert recorder.names == ["book"]
+
+
 async def test_a_compensation_by_an_unknown_tool_rejects_the_action(recorder: Recorder) -> None:
     rt = Runtime(tools=[recorder.tool("book", reversibility="compensable")])
 

@@ -533,7 +533,7 @@ async def test_a_stop_that_is_no_abort_keeps_the_state_and_compensates_nothing(
         plan(
             write("w", "k", 1),
             call("a", "book", dependencies=["w"], **undone_by("unbook")),
-            call("b", "book", dependencies=["a"]),
+            call("b", "book", dependencies=["a"], **undone_by("unbook")),
         ),
         cancel=cancel,
         budget=CostBudget(max_tool_calls=1) if stop == "budget" else None,

@@ -12,9 +12,12 @@ from hypothesis import strategies as st
 from assent.ir.action import Action
 from assent.ir.references import Reference, resolve
 from assent.ir.tool_spec import ToolSchema
+from assent.policy.case import Case, Rule
 from assent.policy.engine import PolicySet
 from assent.policy.gate import Gate
-from assent.policy.rule import AllowToolParam, DenyKeyword, DenyToolParam, DenyToolParamMatching, Rule
+from assent.policy.marks import UNMARKED
+from assent.policy.rule import AllowToolParam, DenyKeyword, DenyToolParam, DenyToolParamMatching
+from assent.state.memory import MemoryState
 from assent.tools import Tool
 from assent.verify import Report, verify
 from assent.verify.known_tools import read_tools
@@ -372,9 +375,9 @@ def test_an_error_is_one_whatever_the_outputs_are(
             return t if reference.action_id == "t" else u
 
         given = {name: resolve(value, look_up) for name, value in parameters.items()}
-        action = Action(id="a", tool="vm", parameters=given)
+        case = Case(Action(id="a", tool="vm", parameters=given), tool, MemoryState(), UNMARKED)
         fits = tool.validate is None or tool.validate(given) is None
-        return fits and all(rule.check(action, None) is None for rule in rules)  # type: ignore[arg-type]
+        return fits and all(rule.check(case) is None for rule in rules)
 
     u = data.draw(st.sampled_from(SAMPLES) | JSON)
     outcomes = [goes_well(t, u) for t in SAMPLES]

@@ -145,14 +145,17 @@ def test_a_compensation_that_will_not_run_is_warned_of() -> None:
     ]
 
 
-def test_a_compensable_tool_without_a_compensation_is_warned_of() -> None:
-    found = warned(call("a", "book"))
-
-    assert found == [("a", "tool 'book' is compensable, but no 'compensation' is given: it will stay done")]
-
-
-def test_a_compensable_tool_with_a_compensation_is_fine() -> None:
+def test_a_compensable_tool_with_a_compensation_or_called_irreversible_is_fine() -> None:
     assert warned(call("a", "book", compensation={"type": "tool", "tool": "unbook"})) == []
+    assert warned(call("a", "book", reversibility="irreversible")) == []
+
+
+def test_a_compensation_of_what_a_plan_calls_irreversible_will_not_run() -> None:
+    undo = {"compensation": {"type": "tool", "tool": "unbook"}}
+
+    assert warned(call("a", "book", reversibility="irreversible", **undo)) == [
+        ("a", "its compensation will not run, because it is irreversible")
+    ]
 
 
 # Fields that mean nothing

@@ -328,6 +328,25 @@ def test_without_abort_the_rest_goes_on() -> None:
 # Compensations
 
 
+@pytest.mark.parametrize("claimed", [None, "reversible"])
+def test_a_compensable_tool_without_a_compensation_is_an_error(claimed: str | None) -> None:
+    report = verify(plan(call("a", "book", reversibility=claimed)), {}, TOOLS)
+
+    assert errors(report) == [
+        (
+            "a",
+            "tool 'book' is compensable, and the action has no 'compensation'; give it one, or say that it "
+            "is 'irreversible' here",
+        )
+    ]
+
+
+def test_a_claim_to_be_compensable_without_a_compensation_is_one_error() -> None:
+    report = verify(plan(call("a", "book", reversibility="compensable")), {}, TOOLS)
+
+    assert errors(report) == [("a", "it claims to be compensable but has no 'compensation'")]
+
+
 def test_what_depends_on_a_compensation_is_an_error() -> None:
     document = plan(
         call("a", "book", compensation={"type": "action_ref", "action_id": "u"}),

@@ -20,6 +20,7 @@ from assent.cli.explain import explain
 from assent.cli.graph import graph
 from assent.cli.log import log
 from assent.cli.output import Output, OutputLost, open_standard_streams
+from assent.cli.policy import policy
 from assent.cli.resume import resume
 from assent.cli.run import run
 from assent.cli.runs import runs
@@ -51,7 +52,7 @@ def cli(context: click.Context) -> None:
         click.echo(context.get_help())
 
 
-for _command in (run, resume, runs, approvals, verify, graph, explain, log, tools, trust):
+for _command in (run, resume, runs, approvals, verify, policy, graph, explain, log, tools, trust):
     cli.add_command(_command)
 
 

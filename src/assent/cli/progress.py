@@ -16,8 +16,9 @@ from rich.console import Console
 from rich.live import Live
 
 from assent.events.event import Event
-from assent.render.history import TERMINAL, History, why
-from assent.render.marks import MARKS, mark
+from assent.render.history import TERMINAL, History, Step, why
+from assent.render.marks import AWAITING, MARKS, mark
+from assent.render.questions import answer_words, reason_words
 from assent.render.text import clean, duration
 from assent.render.tree import draw_tree
 
@@ -140,6 +141,8 @@ class Lines:
         if kind.startswith("compensation_"):
             by = event.data.get("tool") or event.data.get("action") or ""
             return f"{MARKS['rolled_back'].sign} {name}: taking it back ({clean(by, 60)}) {kind[13:]}{reason}"
+        if kind in ("approval_requested", "approval_recorded") and step is not None:
+            return self._asked(name, step, event)
         if kind == "action_retrying":
             return f"{MARKS['retrying'].sign} {name}: attempt {event.data.get('attempt')} follows{reason}"
         status = "rejected" if kind == "policy_violation" else kind.removeprefix("action_")
@@ -156,6 +159,16 @@ class Lines:
         took = event.data.get("duration_ms")
         time_taken = f" ({duration(took)})" if isinstance(took, int | float) and duration(took) else ""
         return f"{look.sign} {name} {look.word}{time_taken}{reason}"
+
+    @staticmethod
+    def _asked(name: str, step: Step, event: Event) -> str:
+        question = step.approvals.get(str(event.data.get("approval")))
+        if question is None:
+            return ""
+        if event.kind == "approval_recorded":
+            return f"{MARKS[AWAITING].sign} {name}: {answer_words(question)}"
+        words = f"{MARKS[AWAITING].sign} {name} waits for approval {clean(question.id, 40)}"
+        return f"{words}: {reason_words(question.reasons, step.tier)}"
 
     @staticmethod
     def _started(name: str, event: Event) -> str:

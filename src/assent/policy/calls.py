@@ -79,6 +79,8 @@ def path_fits(pattern: str, texts: Iterable[str]) -> bool:
     plain, deep = name_pattern(pattern), name_pattern(f"*/{pattern}")
     for text in texts:
         path = posixpath.normpath(text.replace("\\", "/"))
+        if path.startswith("//"):
+            path = path[1:]  # POSIX leaves two slashes to the system, and ours takes them for one.
         if plain(path) or (not pattern.startswith("/") and deep(path)):
             return True
     return False

@@ -24,7 +24,7 @@ from assent.policy.capabilities import CapabilitySet
 from assent.policy.case import LATER, NOTHING, Case, Foreseen
 from assent.policy.engine import Policy, PolicySet
 from assent.policy.flow import FlowRule, MarkOutput
-from assent.policy.marks import UNMARKED, Inflow, MarkedState
+from assent.policy.marks import UNMARKED, Inflow, MarkedState, Marks, Trail
 from assent.policy.permission import TIERS, Answer, Posture, Tier, points_somewhere, tier_of
 from assent.policy.trace import Trace
 from assent.validator import (
@@ -67,12 +67,14 @@ class Gate:
     """What stands between a proposal and its effects, as it is at the start of a run."""
 
     __slots__ = (
+        "_all_policies",
         "_capabilities",
         "_folder",
         "_has_marks",
         "_is_bare",
         "_is_open",
         "_is_plain",
+        "_is_rehearsal",
         "_policies",
         "_posture",
         "_session",
@@ -104,22 +106,29 @@ class Gate:
         marked in the state; None if nothing can be, anywhere."""
         self._tools = tools
         self._capabilities = capabilities
-        self._policies = [p for p in policies if len(p)]
+        self._all_policies = policies
         self._session = session
         self._is_open = is_open
         self._posture = posture
         self._folder = folder
         self._is_plain = capabilities is None and session is None and posture is None
-        self._is_bare = self._is_plain and not self._policies
-        self._has_marks = any(isinstance(p.rule, MarkOutput) for each in self._policies for p in each)
-        self.counts = any(p.counts for each in self._policies for p in each)
-        """Whether some policy counts, or looks back."""
         self.trace = trace if trace is not None else Trace()
+        self._is_rehearsal = False
         self.state_marks = state_marks
         self.can_ask = can_ask
         """Whether there is somebody to ask."""
         self.listen: Callable[[Action, Opinion], None] | None = None
         """Told of every single opinion, for whoever wants to know why."""
+        self.refresh()
+
+    def refresh(self) -> None:
+        """See policies that were added to an empty set since."""
+        self._policies = [policies for policies in self._all_policies if len(policies)]
+        self._is_bare = self._is_plain and not self._policies
+        each = [policy for policies in self._policies for policy in policies]
+        self._has_marks = any(isinstance(policy.rule, MarkOutput) for policy in each)
+        self.counts = any(policy.counts for policy in each)
+        """Whether some policy counts, or looks back."""
 
     @property
     def tools(self) -> Tools:
@@ -146,6 +155,7 @@ class Gate:
             state_marks=self.state_marks,
         )
         copy.listen = self.listen
+        copy._is_rehearsal = True
         return copy
 
     def footprint(self, action: Action) -> Footprint:
@@ -187,6 +197,7 @@ class Gate:
         ahead: bool = False,
         inflow: Inflow = UNMARKED,
         undo: Action | None = None,
+        undoes: bool = False,
     ) -> Sequence[Objection]:
         """Why the action may not start, or not without a person's word; empty if it may.
 
@@ -194,7 +205,7 @@ class Gate:
         objects, and what depends on rate windows or people is left open. Where the answer depends on what is
         not known yet, the reason goes to `undecided`; where it depends on `blanks`, they are told.
         `inflow` says where its parameters come from. `undo` is what would take it back, and needs no approval
-        of its own: so it is looked at here.
+        of its own: so it is looked at here. With `undoes` the action itself takes another back.
         """
         if (
             (self._is_bare or (self._is_plain and not self._about(action, tool)))
@@ -211,7 +222,7 @@ class Gate:
         ):
             # Nothing to ask but the parameters: most actions of most plans.
             if tool is not None:
-                if tool.schema.reversibility != "compensable":
+                if undoes or tool.schema.reversibility != "compensable":
                     wrong = tool.validate(action.parameters) if tool.validate is not None else None
                     return _NONE if wrong is None else (Objection("invalid", wrong),)
             elif action.type != "tool_call" and type(action.parameters.get("key")) is str:
@@ -221,7 +232,7 @@ class Gate:
         if self._capabilities is not None:
             found += [Objection("invalid", p) for p in self._capabilities.problems(action)]
         if ahead or not found:
-            found += self._validate(case, undecided, blanks)
+            found += self._validate(case, undecided, blanks, undoes)
         if self._session is not None and self._is_closed():
             found.append(Objection("denied", unknown_session(self._session)))
             return found
@@ -244,7 +255,9 @@ class Gate:
             found += asks
         return found
 
-    def _validate(self, case: Case, undecided: list[str], blanks: Blanks | None) -> list[Objection]:
+    def _validate(
+        self, case: Case, undecided: list[str], blanks: Blanks | None, undoes: bool
+    ) -> list[Objection]:
         action, tool = case.action, case.tool
         problems: list[str] = []
         if (
@@ -254,7 +267,7 @@ class Gate:
             or action.reversibility == "compensable"
             or (tool is not None and tool.schema.reversibility == "compensable")
         ):
-            problems += shape_problems(action, tool, self._tools)
+            problems += shape_problems(action, tool, self._tools, undoes=undoes)
         wrong = blanks.problems(action) if blanks else parameter_problems(action, tool)
         if wrong and self._denies_parameters(case, blanks):
             # The words of the schema quote values, and a denied value must not be shown.
@@ -267,12 +280,16 @@ class Gate:
         return [Objection("invalid", p) for p in problems]
 
     def _denies_parameters(self, case: Case, blanks: Blanks | None) -> bool:
-        """Whether a declared rule objects to what the parameters hold. Functions are not asked: they may
-        rely on parameters that fit."""
-        return any(
-            p.rule is not None and p.reads_parameters and self._violation(p, case, blanks)[1] is not None
-            for p in self._about(case.action, case.tool)
-        )
+        """Whether a declared rule objects to the call. Functions are not asked: they may rely on parameters
+        that fit."""
+        for policy in self._about(case.action, case.tool):
+            if policy.rule is not None:
+                try:
+                    if self._violation(policy, case, blanks)[1] is not None:
+                        return True
+                except Undecided:
+                    return True  # It may, and a value that was told cannot be taken back.
+        return False
 
     def _ask_policies(
         self, case: Case, undecided: list[str], blanks: Blanks | None, ahead: bool, asks: list[Objection]
@@ -316,9 +333,9 @@ class Gate:
 
     def _violation(self, policy: Policy, case: Case, blanks: Blanks | None) -> Foreseen:
         """What the policy says; where that depends on blanks, they are told, and it says nothing."""
-        if not blanks:
-            return True, policy.violation(case, self.trace)
         rule = policy.rule
+        if not blanks or isinstance(rule, MarkOutput):
+            return True, policy.violation(case, self.trace)
         if rule is None or rule.fits_path(case.action):
             if not policy.reads_parameters:
                 return True, policy.violation(case, self.trace, is_open=True)
@@ -397,7 +414,9 @@ class Gate:
         """The action passed every gate: let policies that count know; or, with `by` -1, that it did not."""
         case = Case(action, tool, _NO_VIEW, UNMARKED)
         for policy in self._about(action, tool):
-            policy.begun(case, self.trace, sure=sure, is_open=is_open, by=by)
+            if not (self._is_rehearsal and policy.is_counting):
+                # A window is of the clock, and the same for all: nothing is counted there on paper.
+                policy.begun(case, self.trace, sure=sure, is_open=is_open, by=by)
 
     def succeeded(
         self,
@@ -425,6 +444,11 @@ class Gate:
             for mark in p.rule.marks
         ]
         return tuple(dict.fromkeys((*declared, *ruled)))
+
+    def may_mark(self, action: Action, tool: ToolFacts | None) -> Marks:
+        """What rules put on the output of an action if what is still to be filled in fits them."""
+        rules = [p.rule for p in self._about(action, tool) if isinstance(p.rule, MarkOutput)]
+        return {mark: Trail((), sure=False) for rule in rules for mark in rule.marks}
 
     @property
     def has_posture(self) -> bool:

@@ -11,7 +11,7 @@ Keep true:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from assent.ir.action import Action
@@ -68,17 +68,21 @@ class Inflow:
 
     def at(self, param: str | None) -> Marks:
         """The marks on a parameter (`to`, or `message.to` inside an object), or on any of them."""
+        if param is None:
+            return self._in(self._template)
+        inside = self._in(self._inside(param.split(".")))
+        # A parameter may also have a dot in its own name.
+        return union(inside, self._in(self._template.get(param))) if "." in param else inside
+
+    def _inside(self, names: Sequence[str]) -> JsonValue:
         value: JsonValue = self._template
-        for name in param.split(".") if param is not None else ():
-            if isinstance(value, dict) and param in value:
-                # A parameter may have a dot in its own name.
-                value = value[param]
-                break
+        for name in names:
             if not isinstance(value, dict):
                 break  # A reference, or a list: what is in it is not told apart.
-            if name not in value:
-                return NO_MARKS
-            value = value[name]
+            value = value.get(name)
+        return value
+
+    def _in(self, value: JsonValue) -> Marks:
         return union(*map(self._lookup, find_references(value)))
 
 
@@ -124,20 +128,29 @@ class Flow:
         return self._outputs.get(reference.action_id, NO_MARKS)
 
     def ended(
-        self, action: Action, tool: ToolFacts | None, key: str | None, *, also: Marks = NO_MARKS
+        self,
+        action: Action,
+        ran: Action,
+        tool: ToolFacts | None,
+        *,
+        key: str | None,
+        also: Marks = NO_MARKS,
+        but: Container[str] = (),
     ) -> None:
-        """The action, as the plan holds it, has succeeded: what it put out is marked, and what it wrote.
+        """The action has succeeded: what it put out is marked, and what it wrote.
 
-        `key` is the state key it is about, if it is about one that is known; `also` comes from elsewhere.
+        `action` is as the plan holds it, `ran` with its references filled in. `key` is the state key it is
+        about, if it is about one that is known; `also` comes from elsewhere; keys in `but` are another's.
         """
-        declared = self._declared(action, tool)
-        if not (declared or self._outputs or key or action.expected_effects):
+        declared = self._declared(ran, tool)
+        if not (declared or also or self._outputs or key or action.expected_effects):
             return  # Nothing is marked so far, and nothing becomes so.
         name = f"{action.id} ({action.tool})" if action.tool is not None else action.id
         inflow = self.inflow(action)
         came = inflow.at(None)
         if key is not None and action.type == "state_write":
-            self.state.put(key, _further(inflow.at("value"), f"state '{key}'"))
+            if key not in but:
+                self.state.put(key, _further(inflow.at("value"), f"state '{key}'"))
             came = inflow.at("key")  # It answers with the name of the key, and nothing else.
         elif key is not None:
             came = union(came, self.state.get(key))
@@ -146,8 +159,9 @@ class Flow:
         if marks:
             self._outputs[action.id] = marks
         for written in action.expected_effects:
-            # What the plan says outright; nothing flows into it.
-            self.state.put(written, NO_MARKS)
+            if written not in but:
+                # What the plan says outright; nothing flows into it.
+                self.state.put(written, NO_MARKS)
 
 
 def _further(marks: Marks, step: str) -> Marks:

@@ -9,7 +9,7 @@ Keep true:
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Annotated, ClassVar
 
 import msgspec
@@ -143,9 +143,12 @@ class TraceRule(Rule, frozen=True, kw_only=True, tag="trace_rule"):
 class Trace:
     """What has run, as far as rules look back at it: within a run, or within a session."""
 
-    __slots__ = ("_pasts",)
+    __slots__ = ("_pasts", "unfinished")
 
     def __init__(self, pasts: Mapping[object, Past] | None = None) -> None:
+        self.unfinished: dict[str, Callable[[], None]] = {}
+        """Runs that were broken off and may go on: how to take what they counted off again, so that going on
+        does not count it twice."""
         self._pasts: dict[object, Past] = {}
         for policy, past in (pasts or {}).items():
             copy = self._pasts[policy] = Past()

@@ -12,10 +12,17 @@ import shlex
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from assent.render.history import History, Part, Step
-from assent.render.text import clean, count, listing
+from assent.render.history import INTERRUPTED, History, Part, Step
+from assent.render.questions import Question, answer_words, reason_words
+from assent.render.text import clean, count, listing, moment
 
 _OPTIONS = "--tools TOOLS.py --policies POLICIES --state STATE.json"
+_NOBODY = "there is nobody to ask"
+"""What a run says of an action that needs an approval where none can be asked for."""
+_NOWHERE = "none"
+"""In the place of a database: nothing is kept."""
+_QUESTIONS = 20
+"""Of more than this, the rest are counted."""
 
 
 class Advice(NamedTuple):
@@ -36,6 +43,8 @@ def advise(history: History, log: str = "", db: str | None = None) -> list[Advic
     """
     part = history.last
     place = db_words(db)
+    if part is not None and db == _NOWHERE and any(map(_is_unasked, part.steps.values())):
+        place = ""  # The same again without a database would end the same.
     if part is None:
         return [
             Advice(
@@ -43,8 +52,16 @@ def advise(history: History, log: str = "", db: str | None = None) -> list[Advic
                 f"assent run PLAN.json {_OPTIONS} --log run.jsonl{place}",
             )
         ]
-    resume = f"assent resume {name_words(history.run_id or 'RUN')}{place}"
-    return [*_by_hand(part), *_decide(part, resume), *_mend(part), *_go_on(part, log, place, resume)]
+    run = name_words(history.run_id or "RUN")
+    resume = f"assent resume {run}{place}"
+    again = f"assent run PLAN.json {_OPTIONS} --log {name_words(log) if log else 'run.jsonl'}{place}"
+    return [
+        *_by_hand(part),
+        *_approve(part, run, place, resume),
+        *_decide(part, resume),
+        *_mend(part, again),
+        *_go_on(part, log, again, resume),
+    ]
 
 
 def name_words(name: str) -> str:
@@ -61,11 +78,45 @@ def db_words(db: str | None) -> str:
     return f" --db {'URL' if is_secret else shlex.quote(clean(db))}"
 
 
+def _approve(part: Part, run: str, place: str, resume: str) -> Iterator[Advice]:
+    """How to answer what a run has asked: look first, then say yes or no, then go on."""
+    if part.outcome not in (None, "waiting", "canceled", INTERRUPTED):
+        return
+    asked = part.open_questions
+    for step, question in asked[:_QUESTIONS]:
+        name = name_words(question.id or "ID")
+        yield Advice(_what_is_asked(step, question), f"assent approvals show {name}{place}", is_urgent=True)
+        yield Advice("To let it run:", f"assent approvals approve {name}{place}", is_urgent=True)
+        yield Advice(
+            "To keep it from running:", f"assent approvals deny {name}{place} --reason TEXT", is_urgent=True
+        )
+    if len(asked) > _QUESTIONS:
+        more = count(len(asked) - _QUESTIONS, "more question waits", "more questions wait")
+        yield Advice(f"{more} for an answer:", f"assent approvals list --run {run}{place}", is_urgent=True)
+    if part.outcome == "waiting" and _is_all_asked(part):
+        them = "that is" if len(asked) == 1 else "all are"
+        yield Advice(f"When {them} decided, go on with the run:", resume, is_urgent=True)
+
+
+def _what_is_asked(step: Step, question: Question) -> str:
+    what = f" ({clean(step.does, 60)})" if step.does else ""
+    why = clean(reason_words(question.reasons, step.tier), 300)
+    words = f"Decide about '{clean(step.id, 60)}'{what}"
+    words += f": {why}" if why else ""
+    words += f". It can be decided until {moment(question.expires)}" if question.expires is not None else ""
+    return f"{words}. See first what it would do:"
+
+
+def _is_all_asked(part: Part) -> bool:
+    """Whether nothing is waited for but answers to questions that can be shown."""
+    return bool(part.open_questions) and all(w.kind == "approval" and w.approval for w in part.waiting)
+
+
 def _decide(part: Part, resume: str) -> Iterator[Advice]:
     """What a run that waits has to be told."""
     if part.outcome != "waiting":
         return
-    unknown = [action_id for kind, action_id, _ in part.waiting if kind == "unknown_outcome"]
+    unknown = [wait.action_id for wait in part.waiting if wait.kind == "unknown_outcome"]
     if unknown:
         given = " ".join(f"--decide {shlex.quote(f'{clean(name)}=CHOICE')}" for name in unknown[:20])
         yield Advice(
@@ -98,15 +149,61 @@ def _by_hand(part: Part) -> Iterator[Advice]:
             f"see what {'they' if many else 'it'} left, and mind it in the next plan.",
             is_urgent=True,
         )
-    for kind, action_id, reason in part.waiting[:5]:
-        if action_id in unknown:
-            continue
-        what = "Decide about" if kind == "approval" else "Settle"
-        yield Advice(f"{what} '{clean(action_id, 60)}': {clean(reason, 200)}", is_urgent=True)
+    others = [
+        wait
+        for wait in part.waiting
+        if wait.action_id not in unknown and not (wait.kind == "approval" and wait.approval)
+    ]
+    for wait in others[:5]:
+        what = "Decide about" if wait.kind == "approval" else "Settle"
+        yield Advice(f"{what} '{clean(wait.action_id, 60)}': {clean(wait.reason, 200)}", is_urgent=True)
 
 
-def _mend(part: Part) -> Iterator[Advice]:
+def _is_unasked(step: Step) -> bool:
+    """Whether it was rejected because it had to be asked for, and nobody could be."""
+    return step.status == "rejected" and step.denied and _NOBODY in (step.error or "")
+
+
+def _is_unapproved(step: Step) -> bool:
+    """Whether it was rejected because a person did not say yes."""
+    answer = step.answer
+    # After a yes a rule may still object: then the error is the rule's.
+    return (
+        step.status == "rejected"
+        and answer is not None
+        and (step.error or "").startswith(f"approval '{answer.id}'")
+    )
+
+
+def _mend(part: Part, again: str) -> Iterator[Advice]:
     denied = [step for step in part.steps.values() if step.status == "rejected" and step.denied]
+    unasked = [step for step in denied if _is_unasked(step)]
+    if unasked:
+        yield Advice(
+            f"Nobody could be asked about {_names(unasked)}, because approvals are kept in a database only. "
+            "Run the plan with one, so without --db none (in code: Runtime(approvals=...)).",
+            # Where the plan is to be run again anyway, that is said below.
+            "" if part.outcome in ("aborted", "partial") else again,
+        )
+    unapproved = [step for step in denied if _is_unapproved(step)]
+    for step in unapproved[:_QUESTIONS]:
+        assert step.answer is not None
+        yield Advice(
+            f"'{clean(step.id, 60)}' was {answer_words(step.answer, is_dated=True)}. "
+            "Change the plan, or settle it with whoever decides, before you run it again."
+        )
+    if len(unapproved) > _QUESTIONS:
+        yield Advice(f"{len(unapproved) - _QUESTIONS:,} more were not approved.")
+    denied = [step for step in denied if not _is_unasked(step) and not _is_unapproved(step)]
+    beyond = [step for step in denied if step.permission == "deny"]
+    if beyond:
+        tiers = " and ".join(sorted({clean(step.tier or "a higher tier", 40) for step in beyond})[:5])
+        yield Advice(
+            f"{_names(beyond)} needed {tiers}, which is denied here: change the plan, or the permissions. "
+            "To see all objections:",
+            f"assent verify PLAN.json {_OPTIONS}",
+        )
+        denied = [step for step in denied if step.permission != "deny"]
     if denied:
         yield Advice(
             f"A policy denied {_names(denied)}: change the plan, or the rule. To see all objections:",
@@ -125,9 +222,7 @@ def _mend(part: Part) -> Iterator[Advice]:
         )
 
 
-def _go_on(part: Part, log: str, place: str, resume: str) -> Iterator[Advice]:
-    target = name_words(log) if log else "run.jsonl"
-    again = f"assent run PLAN.json {_OPTIONS} --log {target}{place}"
+def _go_on(part: Part, log: str, again: str, resume: str) -> Iterator[Advice]:
     match part.outcome:
         case "succeeded":
             yield Advice(
@@ -152,6 +247,8 @@ def _go_on(part: Part, log: str, place: str, resume: str) -> Iterator[Advice]:
         case "refused":
             yield Advice("Nothing ran, so nothing has to be undone.")
         case "waiting":
+            if _is_all_asked(part):
+                return  # Said above, with the command.
             yield Advice("The run goes on when everything above is decided.")
         case "interrupted":
             yield Advice("Its process is gone. To go on where it stood:", resume)
@@ -160,8 +257,11 @@ def _go_on(part: Part, log: str, place: str, resume: str) -> Iterator[Advice]:
             if running:
                 yield Advice(f"If it no longer runs: {listing(running)} may or may not have taken effect.")
             yield Advice("If its process is gone, go on where it stood:", resume)
+            asked = part.open_questions
             yield Advice(
-                "If it still runs, ask again later.",
+                "If it still runs, it goes on by itself once it has its answers."
+                if asked
+                else "If it still runs, ask again later.",
                 f"assent explain {name_words(log)}" if log else "",
             )
         case _:

@@ -17,7 +17,7 @@ from assent.ir.graph import ANY_KEY, Graph
 from assent.ir.proposal import Proposal
 from assent.ir.result import CANCELED_PREFIX, ActionResult, ProposalResult
 from assent.render.layout import Layout, Line, Node, arrange
-from assent.render.marks import MARKS, Mark, mark, outcome_mark
+from assent.render.marks import AWAITING, MARKS, Mark, mark, outcome_mark
 from assent.render.svg import Canvas
 from assent.render.text import clean, columns, count, count_actions, duration, shorten
 
@@ -27,7 +27,7 @@ _TYPES: dict[str, Mark] = {
     "state_read": Mark("", "state read", "", "#116329", "#effbf2"),
     "assertion": Mark("", "assertion", "", "#6e3fbf", "#f8f3ff"),
 }
-_NOTABLE = frozenset({"failed", "rejected", "unknown", "canceled", "executing", "stays_done"})
+_NOTABLE = frozenset({"failed", "rejected", "unknown", "canceled", "executing", "stays_done", AWAITING})
 _LETTER = 7.3
 """Width of one letter of the boxes' font."""
 _MARGIN = 28.0
@@ -54,6 +54,10 @@ class _Picture:
         if result is not None:
             self.untaken = {c.action_id: c.status for c in result.compensations if c.status != "succeeded"}
             self.untaken |= dict.fromkeys(result.irreversible, "irreversible")
+        self.asked: dict[str, str] = {}
+        """Ids of what waits for a person, each with the id of the question."""
+        if result is not None:
+            self.asked = {w.action_id: w.approval or "" for w in result.waiting if w.kind == "approval"}
         self.title = title
         self.canvas = Canvas()
         self.looks: Counter[str] = Counter()
@@ -174,7 +178,14 @@ class _Picture:
         if ended is not None:
             hover.append(look.word + (f": {ended.error}" if ended.error else ""))
         self.canvas.box(
-            x, y, self.width, self.height, ink=look.ink, paper=look.paper, title=clean(" | ".join(hover), 400)
+            x,
+            y,
+            self.width,
+            self.height,
+            ink=look.ink,
+            paper=look.paper,
+            title=clean(" | ".join(hover), 400),
+            dashed=look is MARKS[AWAITING],
         )
         fit = int((self.width - 2 * _PAD) / _LETTER)
         at = y + (self.height - _ROW * len(lines)) / 2 + 12.5
@@ -253,6 +264,13 @@ class _Picture:
         notes: list[tuple[str, str]] = []
         if self.result is not None and self.result.error and self.result.outcome == "refused":
             notes.append((f"refused: {clean(self.result.error, 120)}", MARKS["failed"].ink))
+        if self.result is not None:
+            for wait in self.result.waiting:
+                if wait.kind == "approval":
+                    look = MARKS[AWAITING]
+                    words = f"{look.sign} {clean(wait.action_id, 30)} waits for approval "
+                    words += f"{clean(wait.approval or '', 20)}: {clean(wait.reason, 90)}"
+                    notes.append((words, look.ink))
         for action in self.actions:
             ended = self.ended.get(action.id)
             if ended is not None and ended.status in ("failed", "rejected", "unknown") and ended.error:
@@ -316,6 +334,8 @@ class _Picture:
             return "rolled_back" if untaken is None else "unknown" if untaken == "unknown" else "stays_done"
         if ended.status == "skipped" and (ended.error or "").startswith(CANCELED_PREFIX):
             return "canceled"
+        if ended.status in ("proposed", "validated") and action.id in self.asked:
+            return AWAITING
         return ended.status
 
     def _look(self, action: Action) -> Mark:

@@ -343,6 +343,11 @@ class History:
             self.sink_failures.append(_text(data, "error") or "no reason given")
         elif kind == "run_resumed":
             self.resumptions.append(self._resumption(event))
+            if self.last is not None and self.last.outcome == "canceled":
+                for step in self.last.steps.values():
+                    if step.status == "canceled":
+                        # It had not begun, and now it may.
+                        step.status, step.error, step.ended, step.ended_at = "proposed", None, None, None
             for part in self.parts.values():
                 # How it ended does not count: it goes on.
                 part.outcome = part.error = part.ended = None
@@ -466,6 +471,7 @@ class History:
                 step.changes.update(changes)
         elif kind == "policy_violation" or (kind.startswith("action_") and kind[7:] in TERMINAL):
             step.denied = step.denied or kind == "policy_violation"
+            step.tool = step.tool or _text(data, "tool")
             step.status = "rejected" if kind == "policy_violation" else kind[7:]
             step.ended, step.ended_at = event.time, self.events
             step.error = why(error) if step.status == "canceled" else error
@@ -478,6 +484,10 @@ class History:
 
     @staticmethod
     def _asked(step: Step, event: Event, data: Mapping[str, JsonValue]) -> None:
+        if step.status not in ("succeeded", "failed", "rejected", "skipped"):
+            step.status = (
+                "proposed"  # Whatever became of an earlier attempt: it does not start before the answer.
+            )
         name = _text(data, "approval") or ""
         # At the end, where the question stands that counts now.
         question = step.approvals.pop(name, None) or Question(name)

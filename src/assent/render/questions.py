@@ -58,8 +58,11 @@ class Question:
         return 0.0 if -1000 < took < 0 else took
 
 
-def answer_words(question: Question, *, but: str = "") -> str:
-    """What was answered, by whom, when and why; a reason that `but` says already is not repeated.
+def answer_words(question: Question, *, but: str = "", is_dated: bool = False) -> str:
+    """What was answered, by whom, when and why, in words that go on after "it was".
+
+    When is told from the question on; with `is_dated` as a moment. A reason that `but` says already is not
+    repeated.
 
     >>> answer_words(Question("q", asked=0.0, decision="deny", by="ann", decided=60.0, reason="not now"))
     "denied by 'ann' 1 min 0 s later: not now"
@@ -67,7 +70,7 @@ def answer_words(question: Question, *, but: str = "") -> str:
     words = _ANSWERS.get(question.decision or "") or f"answered '{clean(question.decision, 40)}'"
     if question.by:
         words += f" by '{clean(question.by, 60)}'"
-    took = duration(question.took_ms)
+    took = "" if is_dated else duration(question.took_ms)
     if took:
         words += f" {took} later"
     elif question.decided is not None:
@@ -87,6 +90,15 @@ def reason_words(reasons: Sequence[str], tier: str | None = None) -> str:
     ]
     left_out = len(reasons) - _MOST_REASONS
     return "; ".join(told) + (f"; and {left_out:,} more" if left_out > 0 else "")
+
+
+def without_trail(text: str, trail: Sequence[str]) -> str:
+    """A rule's words without the way that marked data took, for where that is told beside them."""
+    # The rule's own words end before the action that it denies.
+    for steps in (trail, trail[:-1]):
+        if steps:
+            text = text.replace(f" ({' -> '.join(steps)})", "")
+    return text
 
 
 def trail_words(trail: Sequence[str], marked: str | None) -> str:

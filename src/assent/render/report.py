@@ -10,6 +10,7 @@ from assent.ir.action import Action
 from assent.ir.graph import needs_order
 from assent.ir.json_value import JsonValue
 from assent.ir.tool_spec import ToolSchema
+from assent.render.marks import AWAITING, MARKS
 from assent.render.text import clean, count, count_actions, listing, value
 from assent.verify.report import Issue, Report
 
@@ -18,6 +19,8 @@ _SHOWN = 50
 _FAULTS_SHOWN = 20
 """The same for a plan that has no order at all: its faults mostly follow from each other."""
 _NAMES_SHOWN = 60
+_ASKS = "undecided: it needs an approval: "
+"""How a finding begins that only a person can decide."""
 _SEVERITY = {"error": ("✗ error", "bold red"), "warning": ("! warning", "yellow"), "info": ("i info", "cyan")}
 
 
@@ -31,7 +34,8 @@ def report_lines(
         in_a_row: Positions of the layers whose actions run one at a time.
     """
     errors, warnings = (sum(1 for i in report.issues if i.severity == s) for s in ("error", "warning"))
-    undecided = sum(1 for i in report.issues if i.is_undecided)
+    asks = len({i.action_id for i in report.issues if i.message.startswith(_ASKS)})
+    undecided = sum(1 for i in report.issues if i.is_undecided and not i.message.startswith(_ASKS))
     head = Text()
     head.append(*(("✓ valid", "bold green") if report.valid else ("✗ invalid", "bold red")))
     total = len(report.execution_order) if actions is None else actions
@@ -40,6 +44,7 @@ def report_lines(
         facts.append(count(len(report.execution_levels), "layer"))
     facts += [count(n, noun) for n, noun in ((errors, "error"), (warnings, "warning")) if n]
     facts += [f"{undecided:,} undecided"] if undecided else []
+    facts += [count(asks, "action needs an approval", "actions need an approval")] if asks else []
     head.append(f"  {clean(title, 60)}", style="bold" if title else "")
     head.append("  " + ", ".join(facts), style="dim")
     lines = [head]
@@ -77,11 +82,16 @@ def _issues(issues: Sequence[Issue], shown: int) -> Iterator[Text]:
         yield _heading("Findings")
     for issue in ranked[:shown]:
         words, style = _SEVERITY.get(issue.severity, (clean(issue.severity, 20), ""))
+        message = issue.message
+        if message.startswith(_ASKS):
+            look = MARKS[AWAITING]
+            words, style = f"{look.sign} asks", look.style
+            message = f"it needs an approval: {message.removeprefix(_ASKS)}"
         line = Text("  ")
         line.append(f"{words:<10}", style=style)
         if issue.action_id is not None:
             line.append(f"{clean(issue.action_id, 60)}: ", style="bold")
-        line.append(clean(issue.message, 600))
+        line.append(clean(message, 600))
         if issue.tier not in ("decision_procedure", "proof"):
             line.append(f"  ({issue.tier})", style="dim")
         yield line
@@ -148,6 +158,8 @@ def tool_lines(schemas: Iterable[ToolSchema]) -> list[Text]:
             )
         if schema.labels:
             facts.append("labels " + listing(schema.labels))
+        if schema.marks:
+            facts.append(f"what it answers is {' and '.join(clean(name, 20) for name in schema.marks)}")
         lines.append(Text("  " + ", ".join(facts), style="dim"))
     return lines
 

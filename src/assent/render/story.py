@@ -9,17 +9,16 @@ Keep true:
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import UTC, datetime
+from collections.abc import Iterable, Iterator, Sequence
 
 from rich.text import Text
 
 from assent.events.event import Event
-from assent.ir.json_value import JsonValue
 from assent.render.advice import advise
-from assent.render.history import TERMINAL, History, Part, Step
-from assent.render.marks import MARKS, mark, outcome_mark
-from assent.render.text import clean, count, duration, listing, value
+from assent.render.history import INTERRUPTED, TERMINAL, History, Part, Resumption, Step
+from assent.render.marks import AWAITING, MARKS, mark, outcome_mark
+from assent.render.questions import Question, answer_words, reason_words, trail_words, without_trail
+from assent.render.text import clean, count, duration, listing, moment, value
 
 _FINE_SHOWN = 40
 """Of more steps than this that went well or did not run, the rest are counted."""
@@ -33,6 +32,7 @@ _ENDS = {
     "budget": "It ran out of budget",
     "waiting": "It waits for a person",
 }
+_QUESTIONS_SHOWN = 5
 _LONG = 300
 """Longest text that is quoted."""
 
@@ -86,9 +86,11 @@ def _opening(history: History) -> Iterator[Text]:
     yield line
     facts = []
     if first.started is not None:
-        facts.append(f"Began {_moment(first.started)}")
+        facts.append(f"Began {moment(first.started)}")
     if first.started is not None and part.ended is not None:
-        facts.append(f"took {duration((part.ended - first.started) * 1000) or 'an unknown time'}")
+        took = f"took {duration((part.ended - first.started) * 1000) or 'an unknown time'}"
+        waited = duration(_waited_ms(history))
+        facts.append(f"{took} ({waited} of it waiting for people)" if waited else took)
     if part.action_count is not None:
         facts.append(part.size)
     calls = part.cost.get("tool_calls")
@@ -116,11 +118,32 @@ def _opening(history: History) -> Iterator[Text]:
         )
 
 
-def _resumed(data: Mapping[str, JsonValue]) -> str:
+def _waited_ms(history: History) -> float | None:
+    """How long answers to what was asked took, several at once counted once; None if nothing was asked."""
+    spans = sorted(
+        (question.asked, question.asked + took / 1000)
+        for part in history.parts.values()
+        for step in part.steps.values()
+        for question in step.approvals.values()
+        if question.asked is not None and (took := question.took_ms) is not None and 0 <= took < 1e15
+    )
+    waited, reached = 0.0, float("-inf")
+    for begin, end in spans:
+        waited += max(0.0, end - max(begin, reached))
+        reached = max(reached, end)
+    return waited * 1000 if spans else None
+
+
+def _resumed(resumption: Resumption) -> str:
     """One sentence about a run that was taken up again."""
+    data = resumption.data
     completed = data.get("completed")
     done = f"{count(completed, 'action')} had ended" if isinstance(completed, int) else "some had ended"
     words = f"It was broken off and taken up again when {done}"
+    if resumption.has_waited:
+        paused = duration(resumption.paused_ms)
+        after = f" {paused} later" if paused else ""
+        words = f"It let go to wait for a person, and was taken up again{after} when {done}"
     decided = data.get("decided")
     if isinstance(decided, dict) and decided:
         said = ", ".join(f"'{clean(name, 60)}' {clean(str(what), 20)}" for name, what in decided.items())
@@ -140,6 +163,8 @@ def _outcome(part: Part) -> Text:
         )
     look = outcome_mark(part.outcome)
     words = _ENDS.get(part.outcome) or f"It ended as '{clean(part.outcome, 60)}'"
+    if part.outcome == "waiting" and part.error is not None and part.error.startswith("waits "):
+        return Text(f"{look.sign} It {clean(part.error, _LONG)}", style=look.style)
     line = Text(f"{look.sign} {words}", style=look.style)
     line.append(f": {clean(part.error, _LONG)}" if part.error else ".", style="")
     return line
@@ -157,12 +182,14 @@ def _happened(part: Part) -> Iterator[Text]:
         for step in group:
             yield from _step(step, "    " if len(group) > 1 else "  ", part.started)
     if len(shown) < len(steps):
-        rest = Counter(step.status for step in steps)
-        rest.subtract(step.status for step in shown)
+        rest = Counter(map(_status, steps))
+        rest.subtract(map(_status, shown))
         words = ", ".join(f"{n:,} {mark(status).word}" for status, n in rest.items() if n)
         yield Text(f"  … and {len(steps) - len(shown):,} more: {clean(words, _LONG)}", style="dim")
-    untouched = [step.id for step in part.steps.values() if step.id not in part.order]
-    if part.outcome is None and untouched:
+    # What is only there to take others back does not wait to begin.
+    planned = set(part.serial_order or part.steps)
+    untouched = [name for name in part.steps if name not in part.order and name in planned]
+    if part.outcome in (None, "waiting", INTERRUPTED) and untouched:
         yield Text(f"  {count(len(untouched), 'action')} had not begun: {listing(untouched)}", style="dim")
 
 
@@ -195,8 +222,12 @@ def together(steps: Sequence[Step]) -> Iterator[list[Step]]:
         yield group
 
 
+def _status(step: Step) -> str:
+    return AWAITING if step.is_awaiting else step.status
+
+
 def _step(step: Step, indent: str, origin: float | None) -> Iterator[Text]:
-    look = mark(step.status)
+    look = mark(_status(step))
     line = Text(indent)
     line.append(f"{look.sign} ", style=look.style)
     line.append(clean(step.id, 60), style="bold")
@@ -213,7 +244,9 @@ def _step(step: Step, indent: str, origin: float | None) -> Iterator[Text]:
     if step.attempts > 1:
         line.append(f", at attempt {step.attempts}")
     if step.error and step.status in TERMINAL:
-        line.append(f": {clean(step.error, _LONG)}")
+        line.append(f": {clean(_error(step), _LONG)}")
+    if step.permission == "allow" and step.tier is not None:
+        line.append(f", with {clean(step.tier, 40)}, which is granted")
     if step.look == "stays_done":
         line.append("; it ")
         line.append(MARKS["stays_done"].word, style=MARKS["stays_done"].style)
@@ -221,6 +254,7 @@ def _step(step: Step, indent: str, origin: float | None) -> Iterator[Text]:
     if origin is not None and began is not None and 0 <= began - origin < 1e9:
         line.append(f"  +{began - origin:.3f} s", style="dim")
     yield line
+    yield from _asked(step, indent)
     for retry in step.retries[:20]:
         wait = duration(retry.delay_ms)
         line = Text(f"{indent}  {MARKS['retrying'].sign} ", style="yellow")
@@ -231,7 +265,44 @@ def _step(step: Step, indent: str, origin: float | None) -> Iterator[Text]:
         yield Text(f"{indent}  ! {clean(step.left_behind, _LONG)}", style="yellow")
 
 
+def _error(step: Step) -> str:
+    """Why it ended so; the way that marked data came is told on a line of its own."""
+    return without_trail(step.error or "", step.trail)
+
+
+def _asked(step: Step, indent: str) -> Iterator[Text]:
+    """What a person was asked about a step, and answered; and which way marked data came to it."""
+    for question in list(step.approvals.values())[-_QUESTIONS_SHOWN:]:
+        yield from _question(step, question, indent)
+    if step.trail:
+        yield Text(f"{indent}  ! {trail_words(step.trail, step.marked)}", style="yellow")
+
+
+def _question(step: Step, question: Question, indent: str) -> Iterator[Text]:
+    look = MARKS[AWAITING]
+    name = f"approval {clean(question.id, 40)}" if question.id else "an approval"
+    if question.asked is not None or question.reasons:
+        words = f"{name} was asked for"
+        words += f" on {moment(question.asked)}" if question.asked is not None else ""
+        tier = step.tier if step.permission == "ask" else None
+        why = reason_words([without_trail(reason, step.trail) for reason in question.reasons], tier)
+        yield Text(f"{indent}  {look.sign} {words}{': ' + why if why else ''}", style=look.style)
+        name = "it"
+    if question.decision is not None:
+        given = MARKS["succeeded"] if question.is_given else MARKS["rejected"]
+        said = (step.error or "") if (step.error or "").startswith(f"approval '{question.id}'") else ""
+        words = answer_words(question, but=said)
+        yield Text(f"{indent}  {given.sign} {name} was {words}", style=given.style)
+    elif step.question is question and step.is_awaiting:
+        until = f"; it can be given until {moment(question.expires)}" if question.expires is not None else ""
+        yield Text(f"{indent}  {look.sign} no answer so far{until}", style=look.style)
+    else:
+        yield Text(f"{indent}  – no answer to it is in the log", style="dim")
+
+
 def _verb(step: Step) -> str:
+    if step.is_awaiting and step.question is not None:
+        return f"waits for approval {clean(step.question.id, 40)}"
     if step.status == "rejected":
         return "was rejected" if step.denied else "was rejected as it stands"
     if step.status in ("skipped", "canceled"):
@@ -320,10 +391,3 @@ def _next(history: History, log: str, db: str | None) -> Iterator[Text]:
         yield Text(f"  - {advice.sentence}", style="bold yellow" if advice.is_urgent else "")
         if advice.command:
             yield Text(f"      {advice.command}", style="bold")
-
-
-def _moment(time: float) -> str:
-    try:
-        return datetime.fromtimestamp(time, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
-    except (ValueError, OverflowError, OSError):
-        return "at a time that is no time"

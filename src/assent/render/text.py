@@ -134,7 +134,7 @@ def moment(time: float) -> str:
     try:
         return datetime.fromtimestamp(time, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
     except (ValueError, OverflowError, OSError):
-        return "at a time that is no time"
+        return f"{time:g} s after 1970"
 
 
 def count(number: int, noun: str, plural: str = "") -> str:

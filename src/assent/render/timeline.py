@@ -1,6 +1,8 @@
 """Events as lines: when, what, to which action, and the part of the data that a person wants to see.
 
-Keep true: one event is one line, and nothing in it can steer a terminal.
+Keep true:
+1. One event is one line, and nothing in it can steer a terminal.
+2. Where time passed because a person was waited for, the line says so: nobody takes it for work.
 """
 
 from __future__ import annotations
@@ -13,12 +15,14 @@ from rich.text import Text
 from assent.events.event import Event
 from assent.ir.json_value import JsonValue
 from assent.render.history import TERMINAL
-from assent.render.marks import MARKS, Mark, outcome_mark
-from assent.render.text import clean, count, duration, value
+from assent.render.marks import AWAITING, MARKS, Mark, outcome_mark
+from assent.render.questions import GIVEN, Question, answer_words, reason_words
+from assent.render.text import clean, count, duration, moment, value
 
 _MARKED: dict[str, str] = {
     **{f"action_{status}": status for status in (*TERMINAL, "executing", "retrying", "validated")},
     "policy_violation": "rejected",
+    "approval_requested": AWAITING,
     "compensation_started": "executing",
     "compensation_succeeded": "rolled_back",
     "compensation_failed": "failed",
@@ -32,18 +36,78 @@ _LONG = 200
 def draw_timeline(events: Iterable[Event], *, with_runs: bool = False) -> Iterator[Text]:
     """A line for each event; `with_runs` says of each which run it belongs to."""
     day = ""
+    waits = _Waits()
     for event in events:
         try:
-            moment = datetime.fromtimestamp(event.time, UTC)
+            when = datetime.fromtimestamp(event.time, UTC)
         except (OverflowError, ValueError, OSError):
-            moment = datetime.fromtimestamp(0, UTC)
-        if moment.date().isoformat() != day:
-            day = moment.date().isoformat()
+            when = datetime.fromtimestamp(0, UTC)
+        if when.date().isoformat() != day:
+            day = when.date().isoformat()
             yield Text(f"{day} (UTC)", style="bold")
-        yield _line(event, f"{moment:%H:%M:%S}.{moment.microsecond // 1000:03d}", with_runs)
+        yield _line(event, f"{when:%H:%M:%S}.{when.microsecond // 1000:03d}", with_runs, waits)
 
 
-def _line(event: Event, clock: str, with_runs: bool) -> Text:
+class _Waits:
+    """Since when people are waited for."""
+
+    def __init__(self) -> None:
+        self._asked: dict[tuple[str | None, str], float] = {}
+        self._let_go: dict[str | None, float] = {}
+
+    def tell(self, event: Event) -> Iterator[str]:
+        """What an event says about waiting."""
+        data = event.data
+        match event.kind:
+            case "approval_requested":
+                self._asked.setdefault((event.run_id, _id_of(event)), event.time)
+                yield f"waits for approval {clean(_id_of(event), 40)}"
+                yield reason_words([r for r in _items(data.get("reasons")) if isinstance(r, str)])
+                expires = _number(data.get("expires_at"))
+                if expires is not None:
+                    yield f"until {moment(expires)}"
+            case "approval_recorded":
+                question = Question(
+                    _id_of(event),
+                    asked=self._asked.pop((event.run_id, _id_of(event)), None),
+                    decision=_word(data.get("decision")) or "",
+                    by=_word(data.get("by")),
+                    reason=_word(data.get("reason")),
+                    decided=_number(data.get("decided_at")),
+                    noted=event.time,
+                )
+                yield f"approval {clean(question.id, 40)} was {answer_words(question)}"
+            case "permission_decision":
+                answers = {"ask": "which has to be asked for", "deny": "which is denied here"}
+                answer = answers.get(str(data.get("decision")), "which is granted")
+                yield f"needs {clean(data.get('tier'), 40)}, {answer}"
+            case "proposal_ended" if data.get("outcome") == "waiting":
+                self._let_go[event.run_id] = event.time
+            case "run_resumed":
+                since = self._let_go.pop(event.run_id, None)
+                paused = duration((event.time - since) * 1000) if since is not None else ""
+                if paused:
+                    yield f"after {paused} of waiting for a person"
+
+
+def _id_of(event: Event) -> str:
+    return _word(event.data.get("approval")) or ""
+
+
+def _word(item: JsonValue) -> str | None:
+    return item if isinstance(item, str) else None
+
+
+def _number(item: JsonValue) -> float | None:
+    is_one = isinstance(item, int | float) and not isinstance(item, bool) and abs(item) < 1e15
+    return float(item) if is_one else None
+
+
+def _items(item: JsonValue) -> list[JsonValue]:
+    return list(item) if isinstance(item, list | tuple) else []
+
+
+def _line(event: Event, clock: str, with_runs: bool, waits: _Waits) -> Text:
     look = _look(event)
     line = Text(f"{clock}  ", style="dim")
     if with_runs:
@@ -52,7 +116,7 @@ def _line(event: Event, clock: str, with_runs: bool) -> Text:
     line.append(f" {clean(event.kind.replace('_', ' '), 26):26}")
     if event.action_id is not None:
         line.append(f" {clean(event.action_id, 40)}", style="bold")
-    details = "; ".join(_details(event))
+    details = "; ".join(words for words in (*_details(event), *waits.tell(event)) if words)
     if details:
         line.append(f"  {details}")
     return line
@@ -61,6 +125,8 @@ def _line(event: Event, clock: str, with_runs: bool) -> Text:
 def _look(event: Event) -> Mark:
     if event.kind == "proposal_ended":
         return outcome_mark(str(event.data.get("outcome")))
+    if event.kind == "approval_recorded":
+        return MARKS["succeeded" if str(event.data.get("decision")) in GIVEN else "rejected"]
     return MARKS.get(_MARKED.get(event.kind, ""), _PLAIN)
 
 
@@ -85,7 +151,7 @@ def _details(event: Event) -> Iterator[str]:
     took = data.get("duration_ms")
     if isinstance(took, int | float) and not isinstance(took, bool):
         yield duration(float(took)) or "no time"
-    for name in ("error", "reason"):
+    for name in ("error", "reason") if event.kind != "approval_recorded" else ():
         if isinstance(data.get(name), str):
             yield clean(data[name], _LONG)
 

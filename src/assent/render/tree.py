@@ -16,10 +16,12 @@ from rich.text import Text
 from rich.tree import Tree
 
 from assent.render.history import INTERRUPTED, History, Part, Step
-from assent.render.marks import MARKS, mark, outcome_mark
+from assent.render.marks import AWAITING, MARKS, mark, outcome_mark
+from assent.render.questions import reason_words
 from assent.render.text import clean, columns, count, count_actions, duration, value, wrap
 
 _URGENCY = {
+    AWAITING: 0,
     "executing": 0,
     "retrying": 0,
     "failed": 1,
@@ -143,7 +145,9 @@ def _head(part: Part, layers: Sequence[Sequence[Step]], title: str, now: float |
         look = outcome_mark(part.outcome)
         line.append(f"{look.sign} {clean(look.word, 30)}", style=look.style)
     else:
-        look = MARKS["executing"]
+        looks = {step.look for layer in layers for step in layer}
+        is_idle = AWAITING in looks and not looks & {"executing", "retrying"}
+        look = outcome_mark("waiting") if is_idle else MARKS["executing"]
         line.append(f"{look.sign} {look.word}", style=look.style)
     line.append(f"  {clean(title or part.proposal_id, 60)}", style="bold")
     scheduled = sum(map(len, layers))
@@ -196,6 +200,8 @@ def _line(step: Step, names: tuple[int, int], now: float | None, width: int) -> 
         and now is not None
     ):
         took = (now - step.started) * 1000
+    if now is not None and step.is_awaiting and step.question is not None and step.question.asked is not None:
+        took = (now - step.question.asked) * 1000
     line.append(f" {duration(took):>8}")
     _say(line, _remark(step), width, is_whole=now is None, style="dim" if step.error is None else "")
     return line
@@ -225,6 +231,11 @@ def _say(line: Text, said: str, width: int, *, is_whole: bool, style: str = "") 
 
 def _remark(step: Step) -> str:
     words: list[str] = []
+    if step.is_awaiting and step.question is not None:
+        words.append(f"waits for approval {step.question.id}")
+        if step.question.reasons:
+            words.append(reason_words(step.question.reasons, step.tier))
+        return ": ".join(words)
     if step.status == "retrying" and step.retries:
         words.append(
             f"attempt {step.retries[-1].attempt} after {duration(step.retries[-1].delay_ms) or 'a wait'}"
@@ -241,7 +252,11 @@ def _remark(step: Step) -> str:
         words.append(step.error)
     elif step.output is not None and step.look == "succeeded" and step.type != "state_write":
         words.append(f"→ {value(step.output)}")
-    return ": ".join(words)
+    said = ": ".join(words)
+    if step.answer is not None and step.answer.is_given and step.look == "succeeded":
+        by = f"approved by '{step.answer.by}'" if step.answer.by else "approved"
+        said = f"{said}, {by}" if said else by
+    return said
 
 
 def _undo_line(step: Step, took: float | None, names: tuple[int, int], width: int, *, is_whole: bool) -> Text:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from assent.approvals.approval import Approval, fingerprint
 from assent.approvals.ledger import ApprovalLedger
-from assent.errors import ApprovalDecided, StorageError
+from assent.errors import StorageError
 from assent.ir.action import Action
 from assent.ir.json_value import JsonValue
 from assent.validator import undo_action, undo_of
@@ -123,19 +123,19 @@ class Desk:
         """Whether the run has asked something here since it was last taken back."""
         return run_id in self._askers
 
-    async def take_back(self, run_id: str, reason: str, but: frozenset[str] = frozenset()) -> None:
-        """Nobody needs an answer to what a run has asked any more, except to `but`."""
+    async def take_back(
+        self, run_id: str, reason: str, but: frozenset[str] = frozenset()
+    ) -> Sequence[Approval]:
+        """Nobody needs an answer to what a run has asked any more, except to `but`; returns the others."""
         self._askers.discard(run_id)
 
-        def withdraw() -> None:
-            for approval in self._ledger.pending(run=run_id):
-                if approval.id not in but:
-                    try:
-                        self._ledger.withdraw(approval.id, reason)
-                    except ApprovalDecided:
-                        continue  # Somebody was quicker.
+        def withdraw() -> list[Approval]:
+            open_ones = [a for a in self._ledger.pending(run=run_id) if a.id not in but]
+            taken_back = [self._ledger.withdraw(approval.id, reason) for approval in open_ones]
+            # Somebody may have been quicker.
+            return [approval for approval in taken_back if approval.decision == "withdrawn"]
 
-        await asyncio.to_thread(withdraw)
+        return await asyncio.to_thread(withdraw)
 
 
 async def ask(
@@ -179,12 +179,12 @@ async def ask(
             x.hold(i, known.id, _reasons(objections))
             return
         denial = _denial(answer)
-        x.note("approval_recorded", i, _answer_words(answer))
+        x.note("approval_recorded", i, answer_words(answer))
         if denial is not None:
             x.reject(i, action, True, denial)
             return
         # Time has passed: everything is judged again, and what is then asked must be what was answered.
-        objections = x.objections(i, action, tool)
+        tool, objections = x.look_again(i, action)
         if any(o.kind != "ask" for o in objections):
             x.object(i, action, tool, objections)
             return
@@ -282,7 +282,8 @@ def _asked_words(approval: Approval) -> dict[str, JsonValue]:
     }
 
 
-def _answer_words(answer: Approval) -> dict[str, JsonValue]:
+def answer_words(answer: Approval) -> dict[str, JsonValue]:
+    """What the log says of an answer."""
     return {
         "approval": answer.id,
         "decision": answer.decision or "expired",

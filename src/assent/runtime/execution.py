@@ -12,7 +12,7 @@ Keep true:
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Coroutine, Sequence
+from collections.abc import Awaitable, Container, Coroutine, Sequence
 from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
@@ -125,6 +125,7 @@ class Execution(WithoutCalls):
         self._patient_since = 0.0
         self._flow: Flow | None = None
         if gate.state_marks is not None:
+            self.mark_unit = services.marks.begin(proposal.id)
             self._flow = Flow(gate.marks, services.marks.scoped(run.tenant, self.mark_unit))
         if self._flow is not None or gate.counts:
             self.on_success = self.follow
@@ -225,11 +226,19 @@ class Execution(WithoutCalls):
     def objections(self, i: int, action: Action, tool: Tool | None) -> Sequence[Objection]:
         """What the gates say to an action, as things stand now."""
         template = self.actions[i]
-        if self._flow is None and template.compensation is None:
+        aside = i >= self.size
+        if self._flow is None and template.compensation is None and not aside:
             return self._judge(action, tool, self._view, [])
         inflow = self._flow.inflow(template) if self._flow is not None else UNMARKED
-        undo = undo_action(self.graph, i) if i < self.size else None
-        return self._judge(action, tool, self._view, [], inflow=inflow, undo=undo)
+        undo = None if aside else undo_action(self.graph, i)
+        return self._judge(action, tool, self._view, [], inflow=inflow, undo=undo, undoes=aside)
+
+    def look_again(self, i: int, action: Action) -> tuple[Tool | None, Sequence[Objection]]:
+        """The same after a while, in which policies and tools may have become others."""
+        self._gate.refresh()
+        tool = self._find_tool(action.tool or "") if action.type == "tool_call" else None
+        self.tools[i] = tool
+        return tool, self.objections(i, action, tool)
 
     def _say_permission(self, i: int, action: Action, tool: Tool | None) -> None:
         found = self._gate.permission(action, tool)
@@ -269,9 +278,22 @@ class Execution(WithoutCalls):
         if not self._patient:
             self._patient_since = perf_counter()
         self._patient += 1
+        waiting = asyncio.ensure_future(answer)
+        loop = asyncio.get_running_loop()
+        unsubscribe = None
+        if self._cancel is not None:
+            # May come from any thread.
+            unsubscribe = self._cancel.on_request(lambda: loop.call_soon_threadsafe(waiting.cancel))
         try:
-            return await answer
+            await asyncio.wait((waiting,))
+            if not waiting.cancelled():
+                return waiting.result()
+            self.stop_canceled(self._cancel.reason if self._cancel is not None else "")
+            return None
         finally:
+            waiting.cancel()
+            if unsubscribe is not None:
+                unsubscribe()
             self._patient -= 1
             if not self._patient:
                 self._allowance.waited_ms += (perf_counter() - self._patient_since) * 1000
@@ -304,6 +326,8 @@ class Execution(WithoutCalls):
         if not objections or any(o.kind != "ask" for o in objections):
             self.leave(i)
             return None
+        if self._gate.has_posture:
+            self._say_permission(i, action, tool)
         return ask(self, i, action, tool, objections, ahead=True)
 
     def admit(
@@ -330,6 +354,9 @@ class Execution(WithoutCalls):
                     self.page.begin(key)
         if self._has_budget and not aside and not self._reserve(i, is_tool_call=tool is not None):
             self.release(key)
+            if self._gate.counts:
+                self._gate.begun(action, tool, by=-1)
+                self._begun.remove((action, tool))
             return None
         if tool is None or (
             tool.is_direct
@@ -530,12 +557,13 @@ class Execution(WithoutCalls):
 
     # What follows from a success
 
-    def follow(self, i: int, action: Action, output: JsonValue) -> None:
-        """The marks go with the output, and policies that look back get to know."""
+    def follow(self, i: int, action: Action, output: JsonValue, but: Container[str] = ()) -> None:
+        """The marks go with the output, except on keys in `but`, and policies that look back get to know."""
         tool = self.tools[i]
         if self._flow is not None:
             key = action.parameters.get("key") if action.type != "tool_call" else None
-            self._flow.ended(self.actions[i], tool, key if isinstance(key, str) else None)
+            key = key if isinstance(key, str) else None
+            self._flow.ended(self.actions[i], action, tool, key=key, but=but)
             if tool is not None and "secret" in self._gate.marks(action, tool):
                 self.services.events.redactor.add_secrets_in(output)
         if self._gate.counts:

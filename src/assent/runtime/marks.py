@@ -50,7 +50,7 @@ class MarkBook:
     @property
     def is_empty(self) -> bool:
         """Whether nothing is marked."""
-        return not self._store.keys() and not self._store.tenants()
+        return self._store.is_empty
 
     def begin(self, proposal_id: str) -> Unit:
         """Open a unit of writes."""

@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from assent.errors import RunError, StorageError
-from assent.ir.references import MissingPath, resolve
+from assent.ir.action import Action
+from assent.ir.references import MissingPath, has_references, resolve
 from assent.ir.result import CANCELED_PREFIX
 from assent.runtime.calls import AttemptFailed
 from assent.runtime.guards.idempotency import Answer, call_key
@@ -198,11 +199,7 @@ class Notes:
         x.status[i] = result.status
         x.results[i] = result
         x.note("action_replayed", i, {"status": result.status})
-        ran = action
-        if i in x.graph.references:
-            # As it ran, where what it refers to is still to be had.
-            with suppress(MissingPath):
-                ran = msgspec.structs.replace(action, parameters=resolve(action.parameters, x.lookup))
+        ran = self._as_it_ran(i)
         if result.status != "rejected":
             x.begun_before(ran, x.tools[i])
         if result.status != "rejected" and not ended.answered:
@@ -213,7 +210,7 @@ class Notes:
             return
         x.finished.append(i)
         if x.on_success is not None:
-            x.on_success(i, ran, result.output)
+            x.follow(i, ran, result.output, self._replay.overwritten)
         for name, value in result.state_changes.items():
             if name not in self._replay.overwritten:
                 x.write(action, name, value)
@@ -223,12 +220,23 @@ class Notes:
             # Equal calls still to come are answered by this one, as they would have been.
             x.page.end(call_key(x.run.tenant, ran), Answer(action.id, result.output))
 
+    def _as_it_ran(self, i: int) -> Action:
+        """The action with its references filled in, where what they name is still to be had."""
+        x = self._x
+        action = x.actions[i]
+        if action.references and has_references(action.parameters):
+            with suppress(MissingPath):
+                return msgspec.structs.replace(action, parameters=resolve(action.parameters, x.lookup))
+        return action
+
     def _conclude(self, i: int, decision: Decision) -> None:
         """End an action as a person decided that it did."""
         x = self._x
         action = x.actions[i]
         x.tools[i] = tool = x.services.tools.get(action.tool or "")
         x.keep_before(i)
+        ran = self._as_it_ran(i)
+        x.begun_before(ran, tool)
         x.tool_calls += 1
         if i < x.size:
             # It was admitted before it began; what takes something back needs no budget.
@@ -237,7 +245,7 @@ class Notes:
         if decision.choice == "done":
             x.succeed(
                 i,
-                action,
+                ran,
                 None if decision.output is msgspec.UNSET else decision.output,
                 x.now(),
                 x.effects(action, {}),
@@ -257,6 +265,9 @@ class Notes:
         if ended is not None:
             x.status[i] = ended.result.status
             x.results[i] = ended.result
+            if ended.result.status != "rejected":
+                x.tools[i] = x.services.tools.get(x.actions[i].tool or "")
+                x.begun_before(self._as_it_ran(i), x.tools[i])
             return True
         decision = self._replay.decided.get(key)
         if decision is not None:

@@ -40,6 +40,7 @@ from assent.runtime.account import (
     outcome_of,
     steps_of,
 )
+from assent.runtime.asking import answer_words
 from assent.runtime.calls import words_of
 from assent.runtime.execution import Execution
 from assent.runtime.journal import Asked, Choice, Decision, Journal, RunRecord, Taken, parse_key
@@ -119,6 +120,9 @@ class Run:
         """
         record = taken.record
         self._is_resumed = True
+        counted = self._gate.trace.unfinished.pop(record.run_id, None)
+        if counted is not None:
+            counted()
         called, decided = await self._kept.take_up(taken, decide)
         in_flight = self._kept.replay.in_flight
         if in_flight and not decided and taken.waited is not None:
@@ -140,8 +144,8 @@ class Run:
 
     async def _end(self, result: ProposalResult) -> ProposalResult:
         """Have everything on disk. That it cannot be kept how a run ended does not change how it ended."""
-        self._services.events.flush()
         await self._take_back_questions(result)
+        self._services.events.flush()
         try:
             await self._kept.end(result)
         except StorageError as error:
@@ -155,12 +159,14 @@ class Run:
         desk = self._services.desk
         if desk is None or not (desk.has_asked(self._info.run_id) or self._is_resumed):
             return
-        if result.outcome == "canceled":
+        if result.outcome == "canceled" and self._settings.journal is not None:
             return  # It can go on, and then needs its answers.
         waiting = frozenset(w.approval for w in result.waiting if w.approval is not None)
         why = "the run asks about something else now" if waiting else f"the run has ended ({result.outcome})"
         try:
-            await desk.take_back(self._info.run_id, why, waiting)
+            for approval in await desk.take_back(self._info.run_id, why, waiting):
+                words = answer_words(approval)
+                self.emit("approval_recorded", result.proposal_id, words, action_id=approval.action_id)
         except StorageError as error:
             self._say_not_kept("approvals", result.proposal_id, error)
 
@@ -319,7 +325,10 @@ class Run:
             x.emit("proposal_ended", data={"outcome": "aborted", "error": "the run broke off"})
             self._services.events.flush()
             raise
-        return self._close(x, outcome_of(x), x.stop.error if x.stop is not None else None)
+        outcome = outcome_of(x)
+        if outcome == "canceled" and notes is not None and self._gate.counts:
+            self._gate.trace.unfinished[self._info.run_id] = x.forget_all
+        return self._close(x, outcome, x.stop.error if x.stop is not None else None)
 
     def _refuse(self, x: Execution, reasons: Sequence[str]) -> ProposalResult:
         # Told once in full; an action is told what concerns it, or a plan of ten thousand would say each
@@ -446,11 +455,13 @@ class Run:
             if i.severity == "error"
         ]
 
-    def emit(self, kind: str, proposal_id: str, data: dict[str, JsonValue]) -> None:
+    def emit(
+        self, kind: str, proposal_id: str, data: dict[str, JsonValue], *, action_id: str | None = None
+    ) -> None:
         """Record an event of this run."""
         info = self._info
         self._services.events.append(
-            kind, info.run_id, proposal_id, None, info.trace_id, None, info.tenant, data
+            kind, info.run_id, proposal_id, action_id, info.trace_id, None, info.tenant, data
         )
 
     # Learning

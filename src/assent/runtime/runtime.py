@@ -265,11 +265,21 @@ class Runtime:
         Raises:
             DecodeError: the proposal cannot be read.
         """
+        return self._verify(proposal, self._gate(session, scope), scope, budget, max_actions)
+
+    def _verify(
+        self,
+        proposal: ProposalLike,
+        gate: Gate,
+        scope: Scope | None,
+        budget: CostBudget | None,
+        max_actions: int | None,
+    ) -> Report:
         return verify(
             decode_proposal(proposal),
             tools=self.tools,
             max_actions=max_actions,
-            gate=self._gate(session, scope),
+            gate=gate,
             view=ReadOnly(self.state.scoped(_tenant(scope))),
             budget=self._budget(budget),
         )
@@ -286,8 +296,7 @@ class Runtime:
         found: list[tuple[str, Opinion]] = []
         gate = self._gate(session, scope)
         gate.listen = lambda action, opinion: found.append((action.id, opinion))
-        view = ReadOnly(self.state.scoped(_tenant(scope)))
-        verify(decode_proposal(proposal), tools=self.tools, gate=gate, view=view)
+        self._verify(proposal, gate, scope, None, None)
         return found
 
     def _budget(self, budget: CostBudget | None) -> CostBudget | None:
@@ -463,10 +472,11 @@ class Runtime:
         if run_id is not None and (type(run_id) is not str or not run_id):
             raise UsageError(f"run_id is {run_id!r}; name the run with a text, or leave it out.")
         settings = self._settings if replans else self._settings._replace(replan=None)
+        gate = self._gate(session, scope)
         return Run(
             self._services,
             settings,
-            self._gate(session, scope),
+            gate,
             RunInfo(
                 run_id or new_id(),
                 trace_id or os.urandom(16).hex(),
@@ -476,7 +486,8 @@ class Runtime:
                 scope.caller_id if scope is not None else None,
             ),
             Allowance(self._budget(budget)),
-            lambda p: self.verify(p, session=session, scope=scope, budget=budget, max_actions=MAX_ACTIONS),
+            # By the run's own gate, which knows what has run so far.
+            lambda p: self._verify(p, gate, scope, budget, MAX_ACTIONS),
             Request(scope, budget, scope_data(scope)),
         )
 

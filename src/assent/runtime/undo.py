@@ -64,7 +64,7 @@ def _irreversible(x: Execution) -> list[str]:
 
 def _is_final(x: Execution, i: int) -> bool:
     kind = x.undo_of(i)
-    # Compensable by declaration, but the plan brought nothing to compensate it with.
+    # No gate lets the second through now; but a resumed run may have passed before its tool was declared so.
     return kind == "irreversible" or (kind == "compensable" and x.actions[i].compensation is None)
 
 

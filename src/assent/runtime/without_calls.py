@@ -15,7 +15,7 @@ from assent.ir.proposal import Proposal
 from assent.runtime.calls import AttemptFailed
 from assent.runtime.guards.idempotency import Answer, AnswerPage, CallKey, call_key
 from assent.runtime.ledger import Ledger, RunInfo
-from assent.state.store import Transition
+from assent.state.store import Transition, Unit
 from assent.tools.tool import Tool
 from assent.validator import deduplicates
 
@@ -38,16 +38,19 @@ class WithoutCalls(Ledger):
         self.page = AnswerPage(services.answers)
         self.state = services.state.scoped(run.tenant)
         self.unit = services.state.begin(proposal.id)
-        self.mark_unit = services.marks.begin(proposal.id)
+        self.mark_unit: Unit | None = None
+        """The same for marks, where there are any."""
 
     def commit(self) -> None:
         """What the proposal wrote stays."""
         self.services.state.commit(self.unit)
-        self.services.marks.commit(self.mark_unit)
+        if self.mark_unit is not None:
+            self.services.marks.commit(self.mark_unit)
 
     def take_back(self) -> Sequence[Transition]:
         """Undo what the proposal wrote."""
-        self.services.marks.undo(self.mark_unit)
+        if self.mark_unit is not None:
+            self.services.marks.undo(self.mark_unit)
         return self.services.state.undo(self.unit)
 
     # Actions on the state

@@ -212,6 +212,11 @@ class MemoryState(MemoryNamespace):
         if len(self._vanished) > (self.log.maxlen or 0):
             _, self._forgotten = self._vanished.popitem(last=False)
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether no namespace holds anything."""
+        return not self._values and not self._tenants
+
     def tenants(self) -> Sequence[str]:
         """Every tenant that holds something."""
         return list(self._tenants)

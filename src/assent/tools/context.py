@@ -4,7 +4,7 @@ A function asks for the context by annotating a parameter with `ToolContext`; th
 by the runtime and never shown to a model.
 
 Keep true:
-1. `Cancel` may be used from any thread. Each hard callback runs exactly once, outside the lock, in the
+1. `Cancel` may be used from any thread. Each callback runs exactly once, outside the lock, in the
    thread that cancelled (or that subscribed, if it came late).
 2. A cancel is never taken back: `requested` and `hard` only go from False to True.
 3. A context works without a runtime, so that a tool can be tested: `ToolContext(action_id="a", run_id="r")`.
@@ -32,7 +32,7 @@ class Cancel:
     (True, False, 'the user pressed stop')
     """
 
-    __slots__ = ("_callbacks", "_lock", "hard", "reason", "requested")
+    __slots__ = ("_callbacks", "_lock", "_soft", "hard", "reason", "requested")
 
     def __init__(self) -> None:
         self.requested: bool = False
@@ -40,6 +40,7 @@ class Cancel:
         self.reason: str = ""
         """Why, in the words of the first one who cancelled; empty before."""
         self._callbacks: dict[object, Callable[[], object]] = {}
+        self._soft: dict[object, Callable[[], object]] = {}
         self._lock = Lock()
 
     def cancel(self, reason: str = "cancellation requested by caller", *, hard: bool = False) -> None:
@@ -49,11 +50,12 @@ class Cancel:
                 # The reason is set first: a reader without the lock who sees `requested` finds it.
                 self.reason = reason
                 self.requested = True
-            if not hard or self.hard:
-                return
-            self.hard = True
-            waiting = list(self._callbacks.values())
-            self._callbacks.clear()
+            waiting = list(self._soft.values())
+            self._soft.clear()
+            if hard and not self.hard:
+                self.hard = True
+                waiting += self._callbacks.values()
+                self._callbacks.clear()
         failure: Exception | None = None
         for callback in waiting:
             try:
@@ -69,17 +71,29 @@ class Cancel:
 
         Returns a function that takes the subscription back; calling it twice is harmless.
         """
+        return self._subscribe(callback, self._callbacks, lambda: self.hard)
+
+    def on_request(self, callback: Callable[[], object]) -> Callable[[], None]:
+        """The same for any cancel, soft or hard."""
+        return self._subscribe(callback, self._soft, lambda: self.requested)
+
+    def _subscribe(
+        self,
+        callback: Callable[[], object],
+        waiting: dict[object, Callable[[], object]],
+        is_late: Callable[[], bool],
+    ) -> Callable[[], None]:
         token = object()
         with self._lock:
-            late = self.hard
+            late = is_late()
             if not late:
-                self._callbacks[token] = callback
+                waiting[token] = callback
         if late:
             callback()
 
         def unsubscribe() -> None:
             with self._lock:
-                self._callbacks.pop(token, None)
+                waiting.pop(token, None)
 
         return unsubscribe
 

@@ -51,12 +51,7 @@ def find_cautions(graph: Graph, cards: ToolCards, status: Mapping[int, str]) -> 
             final.clear()
         if is_final and runs:
             final.append(action)
-        if (
-            action.compensation is not None
-            or action.reversibility is not None
-            or action.idempotent
-            or (card is not None and card.undo == "compensable")
-        ):
+        if action.compensation is not None or action.reversibility is not None or action.idempotent:
             found += _claims(action, card)
     if repeats:
         found += _repeated_calls(graph, cards)
@@ -90,10 +85,6 @@ def _claims(action: Action, card: ToolCard | None) -> list[Issue]:
         else:
             why = f"tool '{action.tool}' declares itself {declared}"
         found.append(f"its compensation will not run, because {why}")
-    elif action.compensation is None and undo == "compensable" and claimed != "compensable":
-        found.append(
-            f"tool '{action.tool}' is compensable, but no 'compensation' is given: it will stay done"
-        )
     return [warning(action.id, message) for message in found]
 
 

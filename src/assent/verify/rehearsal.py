@@ -19,7 +19,7 @@ from assent.ir.graph import Graph
 from assent.ir.json_value import JsonValue, json_equal
 from assent.policy.budget import Allowance
 from assent.policy.gate import Gate, Objection
-from assent.policy.marks import UNMARKED, Flow
+from assent.policy.marks import NO_MARKS, UNMARKED, Flow
 from assent.state.store import MISSING
 from assent.validator import ToolFacts, Undecided, deduplicates, undo_action
 from assent.verify.blanks import Blanks
@@ -222,9 +222,10 @@ class Rehearsal:
         if blanks and "key" in blanks and action.type != "tool_call":
             if action.type == "state_write":
                 self._marks.blur(flow.inflow(template).at("value"))
-            flow.ended(template, tool, None, also=self._marks.anything())
-        else:
-            flow.ended(template, tool, key if isinstance(key, str) else None)
+            flow.ended(template, action, tool, key=None, also=self._marks.anything())
+            return
+        also = self._gate.may_mark(action, tool) if blanks else NO_MARKS
+        flow.ended(template, action, tool, key=key if isinstance(key, str) else None, also=also)
 
     # Before the gate.
 
@@ -390,5 +391,6 @@ class Rehearsal:
             # No output is kept here: what is wrong is wrong whatever they are.
             action, blanks, problems = Outputs(self._cards).resolve(action)
         tool = self._cards[action.tool].tool if action.type == "tool_call" else None
-        found = self._gate.judge(action, tool, _BLIND, [], blanks=blanks, ahead=True)
+        undoes = i in self._graph.targets
+        found = self._gate.judge(action, tool, _BLIND, [], blanks=blanks, ahead=True, undoes=undoes)
         return [*problems, *(rejection.reason for rejection in found)]
