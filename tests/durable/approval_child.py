@@ -2,8 +2,8 @@
 
     approval_child.py URL EFFECTS PATIENCE RUN=PLAN...
 
-All that it shares with others is the database and the file of effects; beside that it leaves `EFFECTS.at-work`
-in the moment in which it begins. PATIENCE is in seconds, or `live`.
+All that it shares with others is the database and the file of effects. It leaves `EFFECTS.at-work` in the
+moment in which it begins. PATIENCE is in seconds, or `live`.
 Prints one line of JSON for each run; exits with 4 if one waits.
 """
 
@@ -15,7 +15,6 @@ import os
 import random
 import sys
 import time
-from pathlib import Path
 from typing import Any
 
 from assent import DenyTool, EventLog, Runtime, SqlEvents, SqlJournal, ToolContext, open_database, tool
@@ -73,6 +72,7 @@ async def main(url: str, effects: str, patience: str, *given: str) -> int:
         journal = SqlJournal(database)
         try:
             rt = runtime(database, journal, effects, None if patience == "live" else float(patience))
+            os.close(os.open(f"{effects}.at-work", os.O_CREAT | os.O_WRONLY, 0o600))
             known = {summary.run_id for summary in journal.runs(limit=10_000)}
 
             async def one(run_id: str, document: dict[str, Any]) -> ProposalResult:
@@ -80,7 +80,6 @@ async def main(url: str, effects: str, patience: str, *given: str) -> int:
                     return await rt.resume(run_id, decide=document.get("decide"))
                 return await rt.execute(document["plan"], run_id=run_id)
 
-            Path(f"{effects}.at-work").touch()
             parts = [text.partition("=") for text in given]
             results = await asyncio.gather(*(one(name, json.loads(text)) for name, _, text in parts))
         finally:

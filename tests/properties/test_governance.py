@@ -74,6 +74,8 @@ TOOLS = {
     "mail": ToolKind("network", "web", "posted"),
     "release": ToolKind("destructive", "web", "out"),
 }
+CALLED = (*TOOLS, "fetch", "vault", "inbox", "fetch")
+"""Where data comes in more often, so that there is something to follow."""
 
 
 @dataclass(frozen=True)
@@ -233,8 +235,8 @@ def make_action(dice: Dice, name: str, before: list[str]) -> Wire:
     if before and dice.chance(25):
         action["dependencies"] = [dice.pick(before)]
     kind = dice.number(0, 9)
-    if kind <= 5:
-        action |= {"tool": dice.pick(list(TOOLS)), "parameters": make_parameters(dice, before)}
+    if kind <= 4:
+        action |= {"tool": dice.pick(CALLED), "parameters": make_parameters(dice, before)}
         action["idempotent"] = dice.chance(50)
         if dice.chance(10):
             action["expected_effects"] = {dice.pick(KEYS): "as planned"}

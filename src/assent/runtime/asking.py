@@ -46,6 +46,7 @@ class Desk:
         self._looking: asyncio.Task[None] | None = None
         self._askers: set[str] = set()
         """Runs that have asked something here."""
+        self._being_put: set[asyncio.Future[Approval]] = set()
 
     def expiry(self, now: float) -> float | None:
         """Until when a question that is asked now can be answered."""
@@ -66,7 +67,11 @@ class Desk:
             StorageError: it cannot be kept.
         """
         self._askers.add(question.run_id)
-        return await asyncio.to_thread(self._ledger.request, question)
+        putting = asyncio.ensure_future(asyncio.to_thread(self._ledger.request, question))
+        self._being_put.add(putting)
+        putting.add_done_callback(self._being_put.discard)
+        # Whoever asks may be stopped; what is being written is written.
+        return await asyncio.shield(putting)
 
     async def answer(self, asked: Approval) -> Approval | None:
         """The answer, once there is one, or the question's time is up; None if patience ran out before."""
@@ -128,6 +133,8 @@ class Desk:
     ) -> Sequence[Approval]:
         """Nobody needs an answer to what a run has asked any more, except to `but`; returns the others."""
         self._askers.discard(run_id)
+        if self._being_put:
+            await asyncio.wait(set(self._being_put))
 
         def withdraw() -> list[Approval]:
             open_ones = [a for a in self._ledger.pending(run=run_id) if a.id not in but]

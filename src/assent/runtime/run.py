@@ -161,6 +161,8 @@ class Run:
             return
         if result.outcome == "canceled" and self._settings.journal is not None:
             return  # It can go on, and then needs its answers.
+        if any(w.kind == "unknown_outcome" for w in result.waiting) and result.outcome == "waiting":
+            return  # Something else is to be decided first; what was asked is still in question.
         waiting = frozenset(w.approval for w in result.waiting if w.approval is not None)
         why = "the run asks about something else now" if waiting else f"the run has ended ({result.outcome})"
         try:
