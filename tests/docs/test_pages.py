@@ -146,3 +146,17 @@ def test_what_differs_from_run_to_run_does_not_matter(
     trial.run()
 
     assert trial.steps == 3
+
+
+def test_an_id_that_a_page_shows_stands_for_the_one_that_was_printed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    page = (
+        "```console\n$ echo id 0123456789ab; echo 0123456789ab again\nid ffffffffffff\nffffffffffff again\n"
+        "$ printf %s ffffffffffff > said.txt\n```\n"
+    )
+
+    Trial("page.md", page, tmp_path).run()
+
+    assert (tmp_path / "said.txt").read_text() == "0123456789ab"

@@ -23,7 +23,7 @@ from assent.validator import undo_action, undo_of
 
 if TYPE_CHECKING:
     from assent.policy.gate import Objection
-    from assent.runtime.execution import Execution
+    from assent.runtime.gated import Gated
     from assent.tools.tool import Tool
 
 _LOOK_EVERY_S = 0.2
@@ -146,7 +146,7 @@ class Desk:
 
 
 async def ask(
-    x: Execution,
+    x: Gated,
     i: int,
     action: Action,
     tool: Tool | None,
@@ -174,7 +174,7 @@ async def ask(
                 x.note("approval_requested", i, {**_asked_words(known), **trail_of(objections)})
             answer = known if ahead else await x.patiently(desk.answer(known))
         except StorageError as error:
-            x.stop_unasked(i, action, tool, f"it needs an approval, which cannot be asked for: {error}")
+            x.stop_unasked(i, f"it needs an approval, which cannot be asked for: {error}")
             return
         except asyncio.CancelledError:
             x.stopped(i, action, tool, begun=False)
@@ -203,7 +203,7 @@ async def ask(
         await rest
 
 
-def _let_go(x: Execution, i: int, known: Approval, objections: Sequence[Objection]) -> None:
+def _let_go(x: Gated, i: int, known: Approval, objections: Sequence[Objection]) -> None:
     """The plan has stopped, or waits for something else."""
     if x.stop is not None and x.stop.kind != "waiting":
         x.skip(i, x.stop.words)
@@ -214,7 +214,7 @@ def _let_go(x: Execution, i: int, known: Approval, objections: Sequence[Objectio
 
 
 def _question(
-    x: Execution, i: int, action: Action, tool: Tool | None, objections: Sequence[Objection], again: int = 0
+    x: Gated, i: int, action: Action, tool: Tool | None, objections: Sequence[Objection], again: int = 0
 ) -> Approval:
     desk = x.services.desk
     assert desk is not None

@@ -12,26 +12,21 @@ Keep true:
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Container, Coroutine, Sequence
+from collections.abc import Coroutine
 from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from assent.approvals.approval import Approval
 from assent.ir.action import Action
 from assent.ir.graph import Graph
 from assent.ir.json_value import JsonValue, copy_json
 from assent.ir.proposal import Proposal
-from assent.ir.references import MissingPath, Reference, resolve
+from assent.ir.references import MissingPath, resolve
 from assent.ir.result import CANCELED_PREFIX, ActionResult
 from assent.policy.budget import Allowance
-from assent.policy.gate import Gate, Objection
-from assent.policy.marks import UNMARKED, Flow
-from assent.policy.permission import Answer as PostureAnswer
-from assent.policy.permission import Tier
-from assent.runtime.asking import ask, trail_of
+from assent.policy.gate import Gate
 from assent.runtime.calls import (
     Attempt,
     AttemptFailed,
@@ -41,16 +36,13 @@ from assent.runtime.calls import (
     failure_of,
     stop_tasks,
 )
+from assent.runtime.gated import Gated
 from assent.runtime.guards.idempotency import Answer, CallKey
-from assent.runtime.journal import Beginning, key_of, undo_key_of
 from assent.runtime.ledger import NOTHING, RunInfo, Stop
 from assent.runtime.notes import HoldLost, Notes, NotNoted
-from assent.runtime.resume import VersionsThen
-from assent.runtime.without_calls import WithoutCalls
-from assent.state.store import ReadOnly
 from assent.tools.context import Cancel, ToolContext
 from assent.tools.tool import Tool
-from assent.validator import deduplicates, undo_action
+from assent.validator import deduplicates
 
 if TYPE_CHECKING:
     from assent.runtime.services import Services
@@ -59,32 +51,10 @@ RETRY_BASE_MS = 100
 RETRY_LONGEST_MS = 3_600_000
 
 
-class Execution(WithoutCalls):
+class Execution(Gated):
     """A proposal while it runs."""
 
-    __slots__ = (
-        "_allowance",
-        "_begun",
-        "_cancel",
-        "_find_tool",
-        "_first_attempt",
-        "_flow",
-        "_gate",
-        "_has_budget",
-        "_judge",
-        "_needs",
-        "_notes",
-        "_owners",
-        "_patient",
-        "_patient_since",
-        "_references",
-        "_succeeded",
-        "_view",
-        "approved",
-        "plan",
-        "retries",
-        "tool_calls",
-    )
+    __slots__ = ("_first_attempt", "_has_budget", "_needs", "retries", "tool_calls")
 
     def __init__(
         self,
@@ -98,43 +68,14 @@ class Execution(WithoutCalls):
         notes: Notes | None = None,
     ) -> None:
         """`attempt` is the number of the plan in its run; `notes` are kept so that it can be resumed."""
-        super().__init__(services, proposal, graph, run, attempt)
+        super().__init__(services, proposal, graph, gate, run, allowance, attempt, notes)
         self.tool_calls = 0
         self.retries = 0
-        self._view = ReadOnly(self.state)
-        self._gate = gate
         # Looked up once: each of these is asked for every action.
-        self._judge = gate.judge
-        self._find_tool = services.tools.get
         self._needs = graph.needs
-        self._references = graph.references
-        self._cancel = run.cancel
         self._has_budget = allowance.budget is not None
-        self._allowance = allowance
-        self.plan = attempt
-        self._notes = notes
-        self._owners: dict[int, int] = {}
-        """What ran aside, and the action that it takes back."""
-        self.approved: set[str] = set()
-        """Keys of actions that a person has approved, and with them what would take them back."""
-        self._begun: list[tuple[Action, Tool | None]] = []
-        self._succeeded: list[tuple[Action, Tool | None]] = []
-        """What policies that look back have counted, to be taken off again if it is taken back."""
-        self._patient = 0
-        """How many actions wait for people right now."""
-        self._patient_since = 0.0
-        self._flow: Flow | None = None
-        if gate.state_marks is not None:
-            self.mark_unit = services.marks.begin(proposal.id)
-            self._flow = Flow(gate.marks, services.marks.scoped(run.tenant, self.mark_unit))
-        if self._flow is not None or gate.counts:
-            self.on_success = self.follow
         self._first_attempt: dict[str | None, dict[str, JsonValue]] = {}
         """What is said of a first attempt, by tool: the same words every time, so made once."""
-
-    def count_versions_from(self, beginning: Beginning) -> None:
-        """Compare assumptions about versions with the counting of the time when the run began."""
-        self._view.version_of = VersionsThen(beginning, self.services.state, self.state)
 
     def start(self, i: int) -> Coroutine[Any, Any, None] | None:
         """Begin an action. What is returned, if anything, must be awaited for it to end."""
@@ -146,7 +87,7 @@ class Execution(WithoutCalls):
             self.stop_canceled(cancel.reason)
         if self.stop is not None:
             if self.stop.kind == "waiting":
-                return self._ask_ahead(i, action)
+                return self.ask_ahead(i, action)
             self.skip(i, self.stop.words)
             return None
         for p in self._needs[i]:
@@ -218,117 +159,10 @@ class Execution(WithoutCalls):
             self.tools[i] = tool = self._find_tool(action.tool or "")
         objections = self.objections(i, action, tool)
         if self._gate.has_posture:
-            self._say_permission(i, action, tool)
+            self.say_permission(i, action, tool)
         if objections:
             return self.object(i, action, tool, objections)
         return self.admit(i, action, tool, now)
-
-    def objections(self, i: int, action: Action, tool: Tool | None) -> Sequence[Objection]:
-        """What the gates say to an action, as things stand now."""
-        template = self.actions[i]
-        aside = i >= self.size
-        if self._flow is None and template.compensation is None and not aside:
-            return self._judge(action, tool, self._view, [])
-        inflow = self._flow.inflow(template) if self._flow is not None else UNMARKED
-        undo = None if aside else undo_action(self.graph, i)
-        return self._judge(action, tool, self._view, [], inflow=inflow, undo=undo, undoes=aside)
-
-    def look_again(self, i: int, action: Action) -> tuple[Tool | None, Sequence[Objection]]:
-        """The same after a while, in which policies and tools may have become others."""
-        self._gate.refresh()
-        tool = self._find_tool(action.tool or "") if action.type == "tool_call" else None
-        self.tools[i] = tool
-        return tool, self.objections(i, action, tool)
-
-    def _say_permission(self, i: int, action: Action, tool: Tool | None) -> None:
-        found = self._gate.permission(action, tool)
-        if found is not None and found[0] != "read_only":
-            self.note("permission_decision", i, {"tier": found[0], "decision": found[1], "tool": action.tool})
-
-    def object(
-        self, i: int, action: Action, tool: Tool | None, objections: Sequence[Objection]
-    ) -> Coroutine[Any, Any, None] | None:
-        """A gate does not let the action through as it is: end it, or ask."""
-        if all(o.kind == "ask" for o in objections):
-            owner = self._owners.get(i)
-            if owner is None:
-                return ask(self, i, action, tool, objections)
-            if key_of(self.plan, owner) in self.approved:
-                return self.admit(i, action, tool, self.now())
-            # Whoever let the owner run was not told of this: it comes from what the owner put out.
-            words = "it needs an approval, which cannot be asked for while a plan is taken back"
-            objections = [*objections, Objection("denied", words)]
-        denied = any(o.kind != "invalid" for o in objections)
-        self.reject(i, action, denied, "; ".join(o.reason for o in objections), trail_of(objections))
-        return None
-
-    # People
-
-    @property
-    def policy_version(self) -> str:
-        """Under which policies people are asked."""
-        return self._gate.version
-
-    def permission(self, action: Action, tool: Tool | None) -> tuple[Tier, PostureAnswer] | None:
-        """The tier of a call, and what its caller is answered."""
-        return self._gate.permission(action, tool)
-
-    async def patiently(self, answer: Awaitable[Approval | None]) -> Approval | None:
-        """Wait for a person; that time is nobody's budget."""
-        if not self._patient:
-            self._patient_since = perf_counter()
-        self._patient += 1
-        waiting = asyncio.ensure_future(answer)
-        loop = asyncio.get_running_loop()
-        unsubscribe = None
-        if self._cancel is not None:
-            # May come from any thread.
-            unsubscribe = self._cancel.on_request(lambda: loop.call_soon_threadsafe(waiting.cancel))
-        try:
-            await asyncio.wait((waiting,))
-            if not waiting.cancelled():
-                return waiting.result()
-            self.stop_canceled(self._cancel.reason if self._cancel is not None else "")
-            return None
-        finally:
-            waiting.cancel()
-            if unsubscribe is not None:
-                unsubscribe()
-            self._patient -= 1
-            if not self._patient:
-                self._allowance.waited_ms += (perf_counter() - self._patient_since) * 1000
-
-    def approve(self, i: int, approval: str) -> None:
-        """A person has approved the action."""
-        self.approved.add(self.key(i))
-        if self._notes is not None:
-            self._notes.approved(i, approval)
-
-    def stop_unasked(self, i: int, action: Action, tool: Tool | None, error: str) -> None:
-        """Nobody can be asked now. That is no fault of the action: the run can be resumed."""
-        self._stop_unnoted(i, action, error, 0, tool, None, self.now())
-
-    def _ask_ahead(self, i: int, action: Action) -> Coroutine[Any, Any, None] | None:
-        """While the plan waits nothing starts; but what must be asked anyway is asked now, in one go."""
-        is_next = all(self.status[p] == "succeeded" for p in self.graph.before[i])
-        if not is_next or self.services.desk is None:
-            self.leave(i)
-            return None
-        tool = self._find_tool(action.tool or "") if action.type == "tool_call" else None
-        if i in self._references:
-            try:
-                parameters = resolve(action.parameters, self.lookup)
-            except MissingPath:
-                self.leave(i)
-                return None
-            action = msgspec.structs.replace(action, parameters=parameters)
-        objections = self.objections(i, action, tool)
-        if not objections or any(o.kind != "ask" for o in objections):
-            self.leave(i)
-            return None
-        if self._gate.has_posture:
-            self._say_permission(i, action, tool)
-        return ask(self, i, action, tool, objections, ahead=True)
 
     def admit(
         self, i: int, action: Action, tool: Tool | None, now: float
@@ -356,7 +190,7 @@ class Execution(WithoutCalls):
             self.release(key)
             if self._gate.counts:
                 self._gate.begun(action, tool, by=-1)
-                self._begun.remove((action, tool))
+                self._begun.pop()
             return None
         if tool is None or (
             tool.is_direct
@@ -365,17 +199,6 @@ class Execution(WithoutCalls):
         ):
             return self._attempt_now(i, action, tool, key, now, span_id)
         return self._attempts(i, action, tool, key)
-
-    def lookup(self, reference: Reference) -> JsonValue:
-        """The part of an earlier result that a reference names.
-
-        Raises:
-            MissingPath: there is no such part, or the action has no output.
-        """
-        result = self.results[self.graph.index[reference.action_id]]
-        if result is None or result.status != "succeeded":
-            raise MissingPath(f"reference '{reference}' names an action that has no output")
-        return reference.lookup(result.output)
 
     def _reserve(self, i: int, *, is_tool_call: bool) -> bool:
         elapsed_ms = (perf_counter() - self.run.started) * 1000 - self._allowance.waited_ms
@@ -549,45 +372,6 @@ class Execution(WithoutCalls):
             idempotency_key=f"{self.run.run_id}-{self.key(i)}",
             on_spend=self._allowance.spend,
         )
-
-    def key(self, i: int) -> str:
-        """What names this call in its run, also after a restart."""
-        owner = self._owners.get(i)
-        return key_of(self.plan, i) if owner is None else undo_key_of(self.plan, owner)
-
-    # What follows from a success
-
-    def follow(self, i: int, action: Action, output: JsonValue, but: Container[str] = ()) -> None:
-        """The marks go with the output, except on keys in `but`, and policies that look back get to know."""
-        tool = self.tools[i]
-        if self._flow is not None:
-            key = action.parameters.get("key") if action.type != "tool_call" else None
-            key = key if isinstance(key, str) else None
-            self._flow.ended(self.actions[i], action, tool, key=key, but=but)
-            if tool is not None and "secret" in self._gate.marks(action, tool):
-                self.services.events.redactor.add_secrets_in(output)
-        if self._gate.counts:
-            self._gate.succeeded(action, tool)
-            self._succeeded.append((action, tool))
-
-    def begun_before(self, action: Action, tool: Tool | None) -> None:
-        """An action that is read back had passed every gate."""
-        if self._gate.counts:
-            self._gate.begun(action, tool)
-            self._begun.append((action, tool))
-
-    def forget_successes(self) -> None:
-        """What was done is taken back: nothing may rely on it."""
-        for action, tool in self._succeeded:
-            self._gate.succeeded(action, tool, by=-1)
-        self._succeeded.clear()
-
-    def forget_all(self) -> None:
-        """The plan waits, and will be gone through again: nothing of it counts twice."""
-        self.forget_successes()
-        for action, tool in self._begun:
-            self._gate.begun(action, tool, by=-1)
-        self._begun.clear()
 
     def _may_retry(self, action: Action, made: int, failure: AttemptFailed, tool: Tool | None) -> bool:
         if action.failure_behavior != "retry" or made > action.max_retries or not failure.retry:
