@@ -724,7 +724,9 @@ async def test_under_a_session_a_run_that_is_taken_up_again_counts_once(
         session = rt.open_session()
         rt.add_policy("two", TraceRule(tool="deploy", at_most=2), session=session)
         proposal = row(
-            call("a", "deploy"), call("g", "gate", write_set=["x"]), call("z", "deploy", dependencies=["g"])
+            call("a", "deploy"),
+            call("g", "gate", dependencies=["a"]),
+            call("z", "deploy", dependencies=["g"]),
         )
         task = asyncio.create_task(rt.execute(proposal, session=session, cancel=cancel, run_id="k"))
         await gate.hangs.wait()

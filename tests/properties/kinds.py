@@ -41,7 +41,8 @@ def describe(world: World, report: Report, result: ProposalResult) -> dict[str, 
         "listed_out_of_order": list(report.execution_order) != listed,
         "overlapped": bool(world.overlaps),
         "compensated": bool(result.compensations),
-        "uncompensable": any(_lacks_compensation(a) and "reversibility" not in a for a in case.actions),
+        "uncompensable": case.mood != "broken"
+        and any(_lacks_compensation(a) and "reversibility" not in a for a in case.actions),
         "called_irreversible": any(
             _lacks_compensation(a) and a.get("reversibility") == "irreversible" for a in case.actions
         ),
