@@ -57,7 +57,7 @@ def names(governance: Governance) -> list[str]:
 
 
 def test_without_anything_nothing_governs(tmp_path: Path, env: dict[str, str]) -> None:
-    assert gather(tmp_path, env, confirm=never) == Governance(folder=tmp_path, policies=[])
+    assert gather(tmp_path, env, confirm=never) == Governance(folder=tmp_path, policies=[], policy_files=[])
     assert list(tmp_path.iterdir()) == []
 
 
@@ -77,6 +77,13 @@ def test_rules_come_from_the_person_then_from_the_outermost_project_inwards_then
     found = gather(start, env, policies=str(named), confirm=never)
 
     assert names(found) == ["mine-1", "mine-2", "outer", "inner", "named"]
+    assert [(where, [path.name for path, _ in files]) for where, files in found.policy_files] == [
+        ("user", ["a.toml", "b.toml"]),
+        (f"project {tmp_path / 'outer'}", ["a.toml"]),
+        ("project", ["a.toml"]),
+        ("--policies", ["named.toml"]),
+    ]
+    assert found.policy_files[-1][1] == [(named, named.read_bytes())]
     assert found.folder == tmp_path / "outer" / "inner"
     assert found.permissions is None
 

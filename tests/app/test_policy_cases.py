@@ -8,16 +8,10 @@ from typing import Any
 
 import pytest
 
-from assent import Runtime, tool
-from assent.app.policy_cases import JudgedPlan, Trials, judge_plan, open_rule_book, try_cases
-from assent.approvals.memory import MemoryApprovals
+from assent.app.governance import Question
+from assent.app.policy_cases import open_rule_book
+from assent.app.trials import Trials, try_cases
 from assent.errors import InputError, PolicyFileError
-from assent.ir.codec import decode_proposal
-from assent.policy.calls import Calls
-from assent.policy.flow import FlowRule, MarkOutput
-from assent.policy.permission import Permissions, Posture
-from assent.policy.rule import DenyTool, DenyToolParam, RateLimitTool, RequireState
-from assent.policy.trace import TraceRule
 
 Write = Callable[..., Path]
 
@@ -368,6 +362,24 @@ def test_without_a_path_all_that_a_run_would_find_is_tried(tmp_path: Path, write
     assert book.folder == str(tmp_path / "p" / "q")
 
 
+def test_cases_are_those_that_were_read_with_their_rules(tmp_path: Path, write: Write) -> None:
+    """Whoever swaps a file while the person is asked changes nothing of what is tried."""
+    text = '[[rule]]\nname = "x"\nkind = "deny_tool"\n[[case]]\nname = "{}"\ntool = "t"\nexpect = "deny"\n'
+    path = write(text.format("as it was read"), ".assent/policies/a.toml")
+    write("from assent import tool\n\n@tool\ndef t() -> None: ...\n", ".assent/tools.py")
+    write('tools = "tools.py"\n', ".assent/settings.toml")
+    env = {"XDG_CONFIG_HOME": str(tmp_path / "config"), "XDG_DATA_HOME": str(tmp_path / "data")}
+
+    def swap_and_agree(question: Question) -> bool:
+        path.write_text(text.format("swapped"))
+        return True
+
+    book = open_rule_book(None, tmp_path, env, confirm=swap_and_agree)
+
+    assert "swapped" in path.read_text()
+    assert [case.name for case in book.cases] == ["as it was read"]
+
+
 def test_nothing_to_try_is_an_error_that_says_how_to_begin(tmp_path: Path, write: Write) -> None:
     env = {"XDG_CONFIG_HOME": str(tmp_path / "config"), "XDG_DATA_HOME": str(tmp_path / "data")}
     with pytest.raises(InputError, match="No policies hold in"):
@@ -451,127 +463,3 @@ def test_a_case_that_means_nothing_is_refused(write: Write, which: str) -> None:
     assert (caught.value.path, caught.value.key) == (str(path), key)
     assert words in str(caught.value)
     assert "hunter2" not in str(caught.value)
-
-
-# Plans
-
-
-@tool(risk="read_only", marks=["untrusted"])
-def fetch(url: str = "") -> str:
-    raise AssertionError("the plan has run")
-
-
-@tool
-def pay(to: str = "", command: str = "") -> str:
-    raise AssertionError("the plan has run")
-
-
-@tool(risk="idempotent", reversibility="compensable")
-def put(path: str = "") -> str:
-    raise AssertionError("the plan has run")
-
-
-def judged(*actions: dict[str, Any], agent: str | None = None, **options: Any) -> JudgedPlan:
-    runtime = Runtime(tools=[fetch, pay, put], approvals=MemoryApprovals(), **options)
-    return judge_plan(runtime, decode_proposal({"actions": list(actions)}), agent=agent)
-
-
-def test_a_plan_is_told_action_by_action() -> None:
-    plan = judged(
-        {"id": "f", "tool": "fetch"},
-        {"id": "p", "tool": "pay", "parameters": {"to": "$f.output"}},
-        policies=[
-            ("flow", FlowRule(mark="untrusted", risk="destructive", param="to")),
-            ("web", MarkOutput(tool="fetch", marks=["secret"])),
-            ("other", DenyTool(tool="shell")),
-        ],
-        permissions=Permissions(agents={"nightly": Posture(full_access="deny")}),
-        agent="nightly",
-    )
-
-    first, second = plan.actions
-    assert (plan.verdict, plan.agent, plan.about_nothing) == ("denied", "nightly", ["other"])
-    assert plan.posture == {"read_only": "allow", "sandbox_edit": "ask", "full_access": "deny"}
-    assert (first.verdict, first.tier, first.marks) == ("allowed", "read_only", ["untrusted", "secret"])
-    assert ("web", "allows", "marks its output secret") in [(s.by, s.answer, s.reason) for s in first.said]
-    assert (second.verdict, second.tier, second.problems) == ("denied", "full_access", [])
-    assert [(s.by, s.answer, s.decides) for s in second.said] == [
-        ("flow", "denies", True),
-        ("permission", "denies", True),
-    ]
-    assert "f (fetch)" in second.said[0].reason
-
-
-def test_each_thing_is_said_once_and_what_is_no_rule_is_a_problem() -> None:
-    plan = judged(
-        {"id": "a", "tool": "pay", "parameters": {"nope": 1}},
-        {"id": "b", "tool": "pay", "dependencies": ["a"]},
-        {"id": "c", "tool": "fetch", "failure_behavior": "skip"},
-        policies=[
-            ("no\x1b", DenyToolParam(tool="pay", param="nope", presence=True, reason="no\x07")),
-            ("late", RateLimitTool(tool="fetch", max_calls=1, interval_secs=1)),
-        ],
-    )
-
-    a, b, c = plan.actions
-    assert (a.verdict, [(s.by, s.reason) for s in a.said]) == ("denied", [("no\x1b", "no\x07")])
-    assert a.problems == ["its parameters do not fit the tool's schema"]
-    assert (b.verdict, b.problems) == ("invalid", ["dependency 'a' would be rejected"])
-    assert (c.verdict, c.undecided) == ("undecided", [])
-    assert plan.verdict == "denied"
-
-
-@pytest.mark.parametrize(
-    ("policies", "verdict"),
-    [
-        ([], "allowed"),
-        ([RateLimitTool(tool="pay", max_calls=1, interval_secs=1)], "undecided"),
-        ([DenyTool(tool="pay", unless_approved=True)], "asks"),
-        ([DenyTool(tool="pay", unless_approved=True), RequireState(tool="pay", key="k")], "denied"),
-        ([TraceRule(tool="pay", only_after=Calls(tool="fetch"))], "denied"),
-    ],
-)
-def test_the_worst_answer_is_the_plans(policies: list[Any], verdict: str) -> None:
-    assert judged({"id": "a", "tool": "pay"}, policies=policies).verdict == verdict
-
-
-def test_a_plan_that_is_refused_whole_says_why() -> None:
-    plan = judged(
-        {"id": "a", "tool": "pay", "dependencies": ["b"]}, {"id": "b", "tool": "pay", "dependencies": ["a"]}
-    )
-
-    assert plan.verdict == "invalid"
-    said = [*plan.problems, *(problem for action in plan.actions for problem in action.problems)]
-    assert any("cycle" in problem for problem in said), said
-
-
-def test_what_would_take_it_back_is_asked_about_with_it() -> None:
-    def plan(compensation: dict[str, Any]) -> dict[str, Any]:
-        return {"id": "a", "tool": "put", "compensation": compensation}
-
-    by_tool = judged(
-        plan({"type": "tool", "tool": "pay"}), policies=[("ask", DenyTool(tool="pay", unless_approved=True))]
-    )
-    by_action = judged(
-        plan({"type": "action_ref", "action_id": "z"}),
-        {"id": "z", "tool": "pay"},
-        policies=[("no", DenyTool(tool="pay"))],
-    )
-
-    assert by_tool.verdict == "asks"
-    assert [(s.by, s.answer, s.reason) for s in by_tool.actions[0].said] == [
-        ("its compensation", "asks", "policy 'ask': tool 'pay' is denied")
-    ]
-    assert by_action.verdict == "allowed"  # It is no part of the plan unless something fails.
-    assert (by_action.actions[1].verdict, by_action.actions[1].takes_back) == ("denied", ["a"])
-
-
-def test_an_open_tier_is_undecided() -> None:
-    plan = judged(
-        {"id": "f", "tool": "fetch"},
-        {"id": "a", "tool": "put", "parameters": {"path": "$f.output"}, "reversibility": "irreversible"},
-        permissions="balanced",
-    )
-
-    assert plan.verdict == "undecided"
-    assert "which tier it needs depends on what is filled in" in plan.actions[1].undecided

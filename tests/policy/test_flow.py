@@ -221,6 +221,20 @@ async def test_the_answer_of_a_write_names_the_key_and_nothing_else(recorder: Re
     assert key["s"].error == "policy 'r': untrusted data would choose parameter 'to' (f (fetch) -> w)"
 
 
+async def test_the_answer_of_a_write_under_a_name_that_a_tool_chose_holds_no_value(
+    recorder: Recorder,
+) -> None:
+    rt = runtime(recorder)
+    rt.tools.add(recorder.tool("where", "k", risk="read_only"))
+    proposal = plan(FETCH, call("n", "where"), write("w", "$n.output", "$f.output"), send("$w.output"))
+
+    report = rt.verify(proposal)
+    result = await rt.execute(proposal)
+
+    assert result.succeeded
+    assert report.errors == []
+
+
 async def test_a_key_that_untrusted_data_chose_leads_to_what_is_there(recorder: Recorder) -> None:
     """Verify cannot know which key is read, and says so; the run does."""
     rt = runtime(recorder, FlowRule(mark="secret", tool="send", param="to"), state={"open": "x"})
@@ -264,6 +278,17 @@ async def test_the_mark_is_still_there_for_another_proposal(recorder: Recorder, 
     found = await judged(rt, recorder, plan(read("q", "k"), send("$q.output.deep[0]")))
 
     assert found == stopped("f (fetch) -> state 'k' -> q")
+
+
+@pytest.mark.parametrize("key", ["k", "", "a.b", "$k", "'", "k" * 5_000])
+async def test_a_key_may_be_called_anything(recorder: Recorder, key: str) -> None:
+    rt = runtime(recorder)
+    await rt.execute(plan(FETCH, write("w", key, "$f.output")))
+
+    found = await judged(rt, recorder, plan(read("q", key), send("$q.output")))
+
+    assert found.status == "rejected"
+    assert found.sent == []
 
 
 async def test_a_runtime_that_shares_the_state_sees_the_marks(recorder: Recorder) -> None:

@@ -479,7 +479,7 @@ class _Layout:
             elif fit := [name for name in spare if not self._leads_to(name, action["id"])]:
                 action["compensation"] = {"type": "action_ref", "action_id": dice.pick(fit)}
             # With nothing that takes it back it must call itself irreversible; in a bad mood it may not.
-            if "compensation" not in action and not (self.is_bad and dice.chance(40)):
+            if "compensation" not in action and not (self.is_bad and dice.chance(60)):
                 action["reversibility"] = "irreversible"
             elif self.is_bad and dice.chance(10):
                 action["reversibility"] = dice.pick(("irreversible", "compensable", "reversible"))

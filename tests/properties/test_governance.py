@@ -10,6 +10,7 @@ checks. Cases hold several proposals for one runtime, so that marks and counts a
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from copy import deepcopy
@@ -431,8 +432,6 @@ class Reading:
         value = self._outputs[match[2]]
         if isinstance(value, str):
             return value
-        import json
-
         return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
 
     def _denials(self, action: Wire, parameters: Wire) -> set[str]:
@@ -696,21 +695,19 @@ def test_verify_agrees_with_execute(schedule: str) -> None:
                 assert report.valid or not went_well, told  # An error is never a guess.
             else:
                 assert report.valid == went_well, told
-                _same_words(report, result)
+                _names_them(report, result)
 
     for_many_cases(lambda case: asyncio.run(check(case)), 300)
     tally.require({**COMMON, "decided": FIFTH, "sure": 0.1, "doomed": 0.1, "invalid": FIFTH})
 
 
-def _same_words(report: Report, result: ProposalResult) -> None:
-    """Where nothing is open, whoever is rejected is told just what verify has said."""
+def _names_them(report: Report, result: ProposalResult) -> None:
+    """Where nothing is open, verify has named whoever is rejected. It may have found fewer reasons: what
+    dooms an action for one is not looked into further."""
     if result.outcome == "aborted":
         return  # What comes after is not reached.
-    for ended in result.results:
-        if ended.status == "rejected":
-            said = [i.message for i in report.errors if i.action_id == ended.action_id]
-            assert ended.error is not None
-            assert who_denied(ended.error) <= who_denied("; ".join(said)), (said, ended.error)
+    doomed = {i.action_id for i in report.errors}
+    assert {r.action_id for r in result.results if r.status == "rejected"} <= doomed
 
 
 @pytest.mark.parametrize("schedule", ["levels", "dataflow"])

@@ -14,7 +14,8 @@ from rich.console import Console
 
 from assent.events.event import Event
 from assent.render.advice import advise
-from assent.render.history import History, Step, Undoing
+from assent.render.history import History
+from assent.render.steps import Step, Undoing
 from assent.render.tree import draw_tree, fit
 
 MakeEvents = Callable[..., list[Event]]

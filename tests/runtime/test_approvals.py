@@ -433,6 +433,25 @@ async def test_all_that_can_be_asked_is_asked_at_once(
     assert sorted(recorder.names) == ["note", "pay", "pay", "pay"]
 
 
+async def test_who_waits_live_is_asked_about_all_that_may_run_at_once(
+    recorder: Recorder, office: Office, schedule: Any
+) -> None:
+    rt = office.runtime(patience_s=None, schedule=schedule)
+    run = await started(
+        rt.execute(plan(*(pay(id, n, failure_behavior="skip") for n, id in enumerate("abc"))))
+    )
+
+    await office.asked("a", "b", "c")
+    assert recorder.calls == []
+    office.say("once", "c")
+    office.say("deny", "a")
+    office.say("once", "b")
+    result = await run
+
+    assert statuses(result) == {"a": "rejected", "b": "succeeded", "c": "succeeded"}
+    assert sorted(p["n"] for _, p in recorder.calls) == [1, 2]
+
+
 async def test_while_one_waits_live_what_does_not_need_it_goes_on(recorder: Recorder, office: Office) -> None:
     rt = office.runtime(patience_s=None, schedule="dataflow")
     run = await started(rt.execute(plan(pay("a"), note("b"), note("c", "b"), pay("d", 4), note("e", "a"))))

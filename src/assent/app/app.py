@@ -228,7 +228,12 @@ def open_app(
         records = None
         if db != NOWHERE and database_url(db) != NOWHERE:
             context = set_up_of(
-                tools=tools, policies=policies, permissions=permissions, schedule=schedule, folder=here
+                tools=tools,
+                policies=policies,
+                permissions=permissions,
+                schedule=schedule,
+                folder=here,
+                expires_s=asking.expires_s,
             )
             records = stack.enter_context(
                 open_records(db, create=create, writes=True, context=context, redactor=redactor)
@@ -281,12 +286,15 @@ def set_up_of(
     permissions: str | None,
     schedule: Schedule,
     folder: Path,
+    expires_s: float | None,
 ) -> dict[str, JsonValue]:
     """What it takes to set up the same runtime again, from anywhere on this machine. What the folder brings
     is not in it: that is found and judged anew each time."""
     made: dict[str, JsonValue] = {"schedule": schedule, "folder": str(folder.absolute())}
     if permissions is not None:
         made["permissions"] = permissions
+    if expires_s is not None:
+        made["expire"] = expires_s
     if tools is not None:
         made["tools"] = str(Path(tools).absolute())
         made["tools_sha256"] = digest_of(tools)

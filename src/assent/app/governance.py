@@ -27,6 +27,9 @@ from assent.policy.permission import TIERS, Permissions, Posture
 from assent.policy.toml_file import TomlFile
 from assent.storage.location import PROJECT_FOLDER, config_folder, project_folders
 
+PolicyPlace = tuple[str, list[tuple[Path, bytes]]]
+"""Where policy files are ("user", "project", ...), and each of them with what it held."""
+
 _POLICIES = "policies"
 
 
@@ -55,6 +58,8 @@ class Governance:
     """The project's, which holds `.assent`; without one, where the search began."""
     policies: list[tuple[str, Rule]]
     """All rules under names that are their own: the person's, the projects' from the outermost, the named."""
+    policy_files: list[PolicyPlace]
+    """The files that these rules were read from, in the same order."""
     permissions: Permissions | None = None
     """None where nobody says anything."""
     tools: str | None = None
@@ -99,10 +104,13 @@ def gather(
     """
     found = project_folders(start)
     projects = [_read_project(folder, is_nearest=folder == found[0]) for folder in found]
-    rules = _rules(environment, projects, policies)
+    places = _policy_places(environment, projects, policies)
+    rules = _apart((where, parse_policies(files)) for where, files in places)
     own = _own_permissions(environment)
     if not projects:
-        return Governance(folder=start.absolute(), policies=rules, permissions=own, tools=tools)
+        return Governance(
+            folder=start.absolute(), policies=rules, policy_files=places, permissions=own, tools=tools
+        )
     nearest = projects[0]
     settings = nearest.settings
     permissions = settings.over(own or Permissions()) if settings.has_permissions else own
@@ -115,6 +123,7 @@ def gather(
     return Governance(
         folder=nearest.folder.parent,
         policies=rules,
+        policy_files=places,
         permissions=permissions,
         tools=tools if inner is None else str(nearest.folder / inner),
         tools_source=source,
@@ -194,10 +203,10 @@ def _policy_files(project: _Project) -> list[tuple[Path, bytes]]:
     ]
 
 
-def _rules(
+def _policy_places(
     environment: Mapping[str, str], projects: list[_Project], named: str | None
-) -> list[tuple[str, Rule]]:
-    places: list[tuple[str, list[tuple[Path, bytes]]]] = []
+) -> list[PolicyPlace]:
+    places: list[PolicyPlace] = []
     own = config_folder(environment) / _POLICIES
     if own.is_dir() and any(path.suffix == ".toml" for path in own.iterdir()):
         places.append(("user", read_policies(own)))
@@ -209,7 +218,7 @@ def _rules(
         known = {path.resolve() for _, files in places for path, _ in files}
         files = [(path, data) for path, data in read_policies(named) if path.resolve() not in known]
         places.append(("--policies", files))
-    return _apart((where, parse_policies(files)) for where, files in places)
+    return places
 
 
 def _apart(places: Iterable[tuple[str, list[tuple[str, Rule]]]]) -> list[tuple[str, Rule]]:

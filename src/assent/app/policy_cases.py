@@ -1,4 +1,4 @@
-"""What the gate says of a plan, action by action; and cases, which say what it should say.
+"""Cases beside rules: calls, and what is to be answered to them.
 
     [[case]]
     name = "rm is denied"
@@ -14,46 +14,31 @@ A case may also say what is known of its tool, where no tools file does (`risk`,
     parameters = { text = "$1.output" }   # what the first of them has put out
 
 Keep true:
-1. Cases are judged by the gate that execution asks. Nothing runs: the tools that a case makes up cannot.
-2. Cases are read as strictly as rules: a case that is not read as it was meant proves nothing.
-3. No value of a parameter is in anything that is said of a case: it may be the very value that is denied.
+1. Cases are read as strictly as rules: a case that is not read as it was meant proves nothing.
+2. A case is read from the bytes that its rules were read from, and means the rules of its own place first.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeVar, get_args
 
 import msgspec
 
 from assent.app.governance import Question, gather
+from assent.app.judgement import PERMISSION
 from assent.app.tool_file import load_tools
-from assent.app.trust import read_files
-from assent.approvals.memory import MemoryApprovals
 from assent.errors import InputError, NotJson
-from assent.ir.action import Action, ActionCompensation, ToolCompensation
 from assent.ir.json_value import JsonValue, copy_json
-from assent.ir.proposal import Proposal
 from assent.ir.references import find_references
-from assent.ir.tool_spec import Mark, Reversibility, Risk, ToolSchema
+from assent.ir.tool_spec import Mark, Reversibility, Risk
 from assent.policy.case import Rule
-from assent.policy.flow import MarkOutput
-from assent.policy.gate import Opinion
 from assent.policy.loader import parse_policies, read_document, read_policies
-from assent.policy.permission import TIERS, Permissions, Tier
-from assent.policy.rule import RateLimitTool
+from assent.policy.permission import Permissions
 from assent.policy.toml_file import TomlFile, kind_of, listing
-from assent.runtime.runtime import Runtime
-from assent.runtime.scope import Scope
-from assent.storage.location import config_folder, project_folders
 from assent.tools.tool import Tool
-from assent.verify.report import UNDECIDED, Report, printable
 
-PERMISSION = "permission"
-"""Who speaks where the posture decides."""
-COMPENSATION = "its compensation"
-"""Who speaks where a person must be asked for what would take an action back."""
 EXAMPLE = """Write one beside the rules, such as:
 
     [[case]]
@@ -63,208 +48,12 @@ EXAMPLE = """Write one beside the rules, such as:
     expect = "deny"
 """
 
-Verdict = Literal["denied", "invalid", "asks", "undecided", "allowed"]
 Expected = Literal["deny", "ask", "allow"]
 Word = TypeVar("Word", bound=str)
 
-_APPROVAL = "it needs an approval: "
-_FROM_OUTPUTS = "its parameters depend on the output of "
-"""How verify begins to say that a schema looks at what is filled in."""
-_CALL = "call"
-"""The id of the action that a case is about; those before it are numbered from 1."""
-_UNDO = "(undo)"
-"""The tool that would take back what a case does, where its own tool wants one."""
 _FACTS = ("risk", "labels", "reversibility", "marks")
 _CALL_KEYS = ("tool", "parameters", *_FACTS)
 _KEYS = ("name", "tool", "parameters", "expect", "by", *_FACTS, "state", "after", "agent")
-
-
-# What the gate says of a plan
-
-
-class Said(msgspec.Struct, frozen=True, kw_only=True):
-    """What one rule, or the posture, answers to an action."""
-
-    by: str
-    answer: Literal["allows", "asks", "denies", "undecided"]
-    reason: str = ""
-    decides: bool = False
-    """Whether the verdict is its answer."""
-
-
-class JudgedAction(msgspec.Struct, frozen=True, kw_only=True):
-    """One action, and everything that is said of it."""
-
-    id: str
-    type: str
-    tool: str | None
-    verdict: Verdict
-    said: Sequence[Said] = ()
-    """By every rule that is about it, in the order in which they are asked."""
-    problems: Sequence[str] = ()
-    """Why it would not run, whatever the rules say."""
-    undecided: Sequence[str] = ()
-    """What only the run itself will show."""
-    tier: Tier | None = None
-    """What it needs to be allowed to do; None where no posture is asked."""
-    marks: Sequence[str] = ()
-    """What its output is, by itself."""
-    takes_back: Sequence[str] = ()
-    """The actions that it would take back; it runs only for that."""
-
-
-class JudgedPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """A plan, as the gate sees it beforehand."""
-
-    verdict: Verdict
-    actions: Sequence[JudgedAction]
-    problems: Sequence[str] = ()
-    """Why it is refused whole."""
-    agent: str | None = None
-    posture: Mapping[str, str] | None = None
-    """What the agent is answered, tier by tier."""
-    about_nothing: Sequence[str] = ()
-    """The rules that are about no action of this plan."""
-
-
-def judge_plan(runtime: Runtime, proposal: Proposal, *, agent: str | None = None) -> JudgedPlan:
-    """What the gate of a runtime would say to a plan. Nothing runs.
-
-    The runtime should keep approvals: without them, whatever needs asking is denied.
-    """
-    scope = Scope(caller_id=agent) if agent is not None else None
-    report = runtime.verify(proposal, scope=scope)
-    opinions: dict[str, dict[Opinion, None]] = {}
-    for action_id, opinion in runtime.opinions(proposal, scope=scope):
-        # What is also the compensation of another is asked about more than once.
-        opinions.setdefault(action_id, {})[opinion] = None
-    owners: dict[str, list[str]] = {}
-    for action in proposal.actions:
-        if isinstance(action.compensation, ActionCompensation):
-            owners.setdefault(action.compensation.action_id, []).append(action.id)
-    found = _Findings(report)
-    marking = {p.name: p.rule for p in runtime.policies if isinstance(p.rule, MarkOutput)}
-    actions = [
-        _judged(runtime, action, list(opinions.get(action.id, ())), found, owners.get(action.id, ()), marking)
-        for action in proposal.actions
-    ]
-    heard = {opinion.by for about in opinions.values() for opinion in about}
-    posture = runtime.permissions.posture(agent) if runtime.permissions is not None else None
-    verdicts = {action.verdict for action in actions if not action.takes_back}
-    verdict: Verdict = "allowed"
-    if "denied" in verdicts or not report.valid:
-        verdict = "denied" if "denied" in verdicts else "invalid"
-    elif verdicts & {"asks", "undecided"}:
-        verdict = "asks" if "asks" in verdicts else "undecided"
-    return JudgedPlan(
-        verdict=verdict,
-        actions=actions,
-        problems=found.errors(None),
-        agent=agent,
-        posture=None if posture is None else {tier: posture.to(tier) for tier in TIERS},
-        about_nothing=[name for name in runtime.policies.names() if name not in heard],
-    )
-
-
-class _Findings:
-    """The findings of verify, by action."""
-
-    def __init__(self, report: Report) -> None:
-        self._errors: dict[str | None, list[str]] = {}
-        self._open: dict[str | None, list[str]] = {}
-        for issue in report.issues:
-            if issue.severity == "error":
-                self._errors.setdefault(issue.action_id, []).append(issue.message)
-            elif issue.is_undecided:
-                self._open.setdefault(issue.action_id, []).append(issue.message.removeprefix(UNDECIDED))
-
-    def errors(self, action_id: str | None) -> list[str]:
-        """Why it would not run."""
-        return self._errors.get(action_id, [])
-
-    def open(self, action_id: str) -> list[str]:
-        """What is not known of it beforehand; also who must be asked."""
-        return self._open.get(action_id, [])
-
-
-def _judged(
-    runtime: Runtime,
-    action: Action,
-    opinions: list[Opinion],
-    found: _Findings,
-    owners: Sequence[str],
-    marking: Mapping[str, MarkOutput],
-) -> JudgedAction:
-    tool = runtime.tools.get(action.tool) if action.tool is not None else None
-    open_questions = found.open(action.id)
-    opinions += [
-        Opinion(COMPENSATION, "asks", why.removeprefix(f"{_APPROVAL}{COMPENSATION}: "))
-        for why in open_questions
-        if why.startswith(f"{_APPROVAL}{COMPENSATION}: ")
-    ]
-    # The report says in words what the opinions say one by one; here each is told once.
-    told = {printable(words) for opinion in opinions for words in _in_report(opinion)}
-    problems = [problem for problem in found.errors(action.id) if problem not in told]
-    undecided = [why for why in open_questions if why not in told and not why.startswith(_APPROVAL)]
-    answers = {opinion.answer for opinion in opinions}
-    verdict: Verdict = "allowed"
-    if "denies" in answers or problems:
-        verdict = "denied" if "denies" in answers else "invalid"
-    elif "asks" in answers:
-        verdict = "asks"
-    elif "undecided" in answers or undecided:
-        verdict = "undecided"
-    decisive = {"denied": "denies", "asks": "asks", "undecided": "undecided"}.get(verdict)
-    marks: list[str] = list(tool.schema.marks) if tool is not None and action.type == "tool_call" else []
-    said = []
-    for opinion in opinions:
-        rule = marking.get(opinion.by)
-        reason = opinion.reason
-        if opinion.by == PERMISSION:
-            reason = reason.removeprefix(f"{PERMISSION}: ")
-        if rule is not None and opinion.answer == "allows" and rule.fits_path(action):
-            marks += [mark for mark in rule.marks if mark not in marks]
-            reason = f"marks its output {' and '.join(rule.marks)}"
-        said.append(
-            Said(by=opinion.by, answer=opinion.answer, reason=reason, decides=opinion.answer == decisive)
-        )
-    return JudgedAction(
-        id=action.id,
-        type=action.type,
-        tool=action.tool,
-        verdict=verdict,
-        said=said,
-        problems=problems,
-        undecided=undecided,
-        tier=next((tier for opinion in opinions if (tier := _tier(opinion)) is not None), None),
-        marks=marks,
-        takes_back=owners,
-    )
-
-
-def _in_report(opinion: Opinion) -> Iterator[str]:
-    """The ways in which verify says what an opinion says."""
-    separator = "" if opinion.answer == "undecided" else ":"
-    yield f"policy '{opinion.by}'{separator} {opinion.reason}"
-    if opinion.by == PERMISSION:
-        yield opinion.reason  # The posture speaks for itself.
-
-
-def _tier(opinion: Opinion) -> Tier | None:
-    """The tier that the posture was asked about; None if a rule has spoken."""
-    if opinion.by != PERMISSION:
-        return None
-    ends = ("denied here", "not granted without asking")
-    for tier in TIERS:
-        # From the end, because the name of a tool stands before it.
-        if opinion.reason == tier or opinion.reason.endswith(
-            tuple(f" needs {tier}, which is {e}" for e in ends)
-        ):
-            return tier
-    return None
-
-
-# Cases, as they are written
 
 
 class Call(msgspec.Struct, frozen=True, kw_only=True):
@@ -331,10 +120,10 @@ def open_rule_book(
             f"No policies hold in {start}. Name a file or a folder, or put one into .assent/policies."
         )
     cases, position = [], 0
-    for files in _places(start, environment):
+    for _, files in found.policy_files:
         # Two places may use one name, and the runtime knows each under another: they stand in the same order.
         own = [name for name, _ in parse_policies(files)]
-        names = dict(zip(own, known[position : position + len(own)], strict=False))
+        names = dict(zip(own, known[position : position + len(own)], strict=True))
         position += len(own)
         cases += _cases(files, names, known)
     if not cases:
@@ -345,20 +134,6 @@ def open_rule_book(
 
 def _by_name(tools: Sequence[Tool]) -> dict[str, Tool]:
     return {tool.name: tool for tool in tools}
-
-
-def _places(start: Path, environment: Mapping[str, str]) -> Iterator[list[tuple[Path, bytes]]]:
-    """The policy files that a run in `start` finds, place by place, in its order."""
-    own = config_folder(environment) / "policies"
-    if own.is_dir() and any(path.suffix == ".toml" for path in own.iterdir()):
-        yield read_policies(own)
-    for folder in reversed(project_folders(start)):
-        below = read_files(folder, "policies")
-        yield [
-            (folder / name, data)
-            for name, data in below.items()
-            if name.endswith(".toml") and Path(name).parent == Path("policies")
-        ]
 
 
 def _cases(
@@ -517,182 +292,3 @@ class _Reader:
         except NotJson as error:
             # Dates and infinities of TOML, which no plan can hold.
             self._file.fail("a plan cannot hold this value", error.place, "Write a text or a finite number.")
-
-
-# Cases, tried
-
-
-class Trial(msgspec.Struct, frozen=True, kw_only=True):
-    """One case, and how it went."""
-
-    name: str
-    file: str
-    passed: bool
-    expect: Expected
-    by: str | None = None
-    got: Literal["deny", "ask", "allow", "undecided", "invalid"]
-    said: Sequence[Said] = ()
-    """What each rule answers to the call."""
-    problem: str = ""
-    """What was expected, and what was said instead."""
-
-
-class Trials(msgspec.Struct, frozen=True, kw_only=True):
-    """All cases, and how they went."""
-
-    passed: int
-    failed: int
-    cases: Sequence[Trial]
-    rules_without_case: Sequence[str] = ()
-    """Rules that no case names, and that objected in none. Rate limits are not among them: whether one
-    objects depends on the clock."""
-
-
-def try_cases(book: RuleBook) -> Trials:
-    """Judge every case of a book. Nothing runs."""
-    trials: list[Trial] = []
-    tried: set[str] = set()
-    marking = {name for name, rule in book.rules if isinstance(rule, MarkOutput)}
-    for case in book.cases:
-        plan = _judge_case(case, book)
-        trials.append(_trial(case, plan, book))
-        tried |= {said.by for said in plan.actions[-1].said if said.answer in ("denies", "asks")}
-        tried |= {said.by for action in plan.actions for said in action.said if said.by in marking}
-        if case.by is not None:
-            tried.add(case.by)
-    failed = sum(1 for trial in trials if not trial.passed)
-    return Trials(
-        passed=len(trials) - failed,
-        failed=failed,
-        cases=trials,
-        rules_without_case=[
-            name for name, rule in book.rules if name not in tried and not isinstance(rule, RateLimitTool)
-        ],
-    )
-
-
-def _judge_case(case: PolicyCase, book: RuleBook) -> JudgedPlan:
-    # What neither a tools file nor the case says of a tool is taken at its worst.
-    tools = {
-        name: book.tools.get(name) or _stand_in(ToolSchema(name=name, **facts))
-        for name, facts in case.facts.items()
-    }
-    actions = [_action(str(n), call, tools) for n, call in enumerate(case.after, start=1)]
-    actions.append(_action(_CALL, case.call, tools))
-    runtime = Runtime(
-        tools=[*tools.values(), _stand_in(ToolSchema(name=_UNDO, risk="read_only"))],
-        state=case.state,
-        policies=book.rules,
-        permissions=book.permissions,
-        approvals=MemoryApprovals(),
-        folder=book.folder,
-    )
-    return judge_plan(runtime, Proposal(id="case", source="case", actions=actions), agent=case.agent)
-
-
-def _action(name: str, call: Call, tools: Mapping[str, Tool]) -> Action:
-    # Which tool takes it back is not what a case is about, but a compensable one wants to be told.
-    wants_undo = tools[call.tool].schema.reversibility == "compensable"
-    return Action(
-        id=name,
-        tool=call.tool,
-        parameters=call.parameters,
-        compensation=ToolCompensation(tool=_UNDO) if wants_undo else None,
-    )
-
-
-def _stand_in(schema: ToolSchema) -> Tool:
-    return Tool.from_schema(schema, _never)
-
-
-def _never(parameters: dict[str, JsonValue]) -> None:
-    raise AssertionError("A case is judged, never run.")
-
-
-def _trial(case: PolicyCase, plan: JudgedPlan, book: RuleBook) -> Trial:
-    *before, last = plan.actions
-    got = _answer(last)
-    wanted = {"deny": "denies", "ask": "asks", "allow": "allows"}[case.expect]
-    problem = _contradiction(case, book) or _cannot_have_run(before)
-    if not problem and (
-        got != case.expect
-        or (case.by is not None and not any(s.by == case.by and s.answer == wanted for s in last.said))
-    ):
-        by = f" by '{case.by}'" if case.by is not None else ""
-        problem = f"expected {case.expect}{by}; {_in_words(last, got)}"
-    return Trial(
-        name=case.name,
-        file=case.file,
-        passed=not problem,
-        expect=case.expect,
-        by=case.by,
-        got=got,
-        said=last.said,
-        problem=problem,
-    )
-
-
-def _answer(action: JudgedAction) -> Literal["deny", "ask", "allow", "undecided", "invalid"]:
-    """What the verdict comes to for a case: an open question is no answer, except where only a schema is
-    open, which no rule looks at."""
-    answers = {said.answer for said in action.said}
-    if "denies" in answers:
-        return "deny"
-    if action.problems:
-        return "invalid"
-    if "undecided" in answers or _open_to_rules(action):
-        return "undecided"
-    return "ask" if "asks" in answers else "allow"
-
-
-def _open_to_rules(action: JudgedAction) -> list[str]:
-    return [why for why in action.undecided if not why.startswith(_FROM_OUTPUTS)]
-
-
-def _in_words(action: JudgedAction, got: str) -> str:
-    match got:
-        case "deny":
-            return f"it is denied by {_who(action, 'denies')}"
-        case "ask":
-            return f"a person is asked by {_who(action, 'asks')}"
-        case "undecided":
-            open_questions = [
-                *(f"'{said.by}' {said.reason}" for said in action.said if said.answer == "undecided"),
-                *_open_to_rules(action),
-            ]
-            return f"it is undecided, which is neither: {'; '.join(open_questions)}"
-        case "invalid":
-            # Not in the words of the schema: they quote values.
-            return f"the call is not valid: its parameters do not fit the schema of tool '{action.tool}'"
-    return "it is allowed"
-
-
-def _who(action: JudgedAction, answer: str) -> str:
-    return ", ".join(
-        f"'{said.by}' ({said.reason})" if said.reason else f"'{said.by}'"
-        for said in action.said
-        if said.answer == answer
-    )
-
-
-def _cannot_have_run(before: Sequence[JudgedAction]) -> str:
-    """Why something that a case says has run before cannot have; empty if all can."""
-    for action in before:
-        if (got := _answer(action)) in ("deny", "invalid"):
-            words = _in_words(action, got)
-            return f"call {action.id} of 'after' (tool '{action.tool}') cannot have run: {words}"
-    return ""
-
-
-def _contradiction(case: PolicyCase, book: RuleBook) -> str:
-    """Where the case says of a tool what its declaration does not; empty if nowhere."""
-    for name, facts in case.facts.items():
-        tool = book.tools.get(name)
-        if tool is None:
-            continue
-        for key, said in facts.items():
-            declared = getattr(tool.schema, "undo" if key == "reversibility" else key)
-            same = declared == said if isinstance(said, str) else set(declared) == set(said)
-            if not same:
-                return f"tool '{name}' is declared with other {key} than the case says; leave it out here"
-    return ""

@@ -2,8 +2,7 @@
 
 Keep true:
 1. Deciding only records. No command here runs, resumes or ends anything.
-2. Who decides sees what will run: whatever is left out for the terminal's sake is said to be left out, and
-   what a plan wrote stands behind a bar, so that it cannot pass for words of ours.
+2. Secrets are taken out before anything is drawn: half a secret would not be known as one.
 3. Once a decision is on disk, nothing that is only looked up for the person can make the command fail.
 """
 
@@ -15,29 +14,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from assent.cli.inputs import Span, Subject, db_option, json_option, not_empty
-from assent.cli.output import Output
+from assent.cli.output import Output, to_json
 
 if TYPE_CHECKING:
-    from rich.text import Text
-
     from assent.app.app import Records
     from assent.approvals.approval import Approval, Decision
     from assent.redaction import Redactor
     from assent.render.advice import Advice
-
-_LONGEST_LINE = 600
-_MOST_LINES = 200
-"""Of parameters, a preview or a compensation, in the terminal."""
-_LABELS = 14
-"""Columns for the names of facts."""
-
-_LOOKS = {
-    "waiting": ("?", "bold yellow"),
-    "expired": ("–", "dim"),
-    "approved": ("✓", "green"),
-    "denied": ("⊘", "magenta"),
-    "withdrawn": ("■", "dim"),
-}
 
 
 def _text(context: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
@@ -83,6 +66,7 @@ def list_approvals(
     from assent.app.app import open_records
     from assent.approvals.sql import has_approvals
     from assent.render.advice import db_words
+    from assent.render.approvals import approvals_table
     from assent.render.text import count
 
     waiting: list[Approval] = []
@@ -107,8 +91,8 @@ def list_approvals(
         of_run = "" if run is None else f" of run '{run}'"
         output.talk(f"Nothing{of_run} waits for a decision in {name}.")
     if shown:
-        width = output.result_console().width
-        output.show(_table(shown, output.redactor, now, width, with_status=with_closed))
+        rows = [_for_people(_without_secrets(one, output.redactor), now) for one in shown]
+        output.show(approvals_table(rows, now, output.result_console().width, with_status=with_closed))
     if left_out > 0:
         output.talk(f"{count(left_out, 'more waits', 'more wait')}; see them with --limit.")
     if waiting:
@@ -134,6 +118,7 @@ def show(output: Output, id: str, db: str | None, as_json: bool) -> int:
 
     from assent.app.app import open_records
     from assent.render.advice import db_words, name_words
+    from assent.render.approvals import approval_lines
 
     now = time.time()
     with open_records(db) as records:
@@ -142,7 +127,7 @@ def show(output: Output, id: str, db: str | None, as_json: bool) -> int:
         output.show_json(_as_data(found, now))
         return 0
     shown = _without_secrets(found, output.redactor)
-    output.show(*_description(shown, now, output.result_console().width))
+    output.show(*approval_lines(_for_people(shown, now), now, output.result_console().width))
     if shown != found:
         output.show(Text("What is secret is not shown; the decision is about the values as they are."))
     if found.isolation == "none":
@@ -226,8 +211,7 @@ def _decide(
     from rich.text import Text
 
     from assent.app.app import open_records
-    from assent.approvals.approval import how_decided
-    from assent.render.text import clean
+    from assent.render.approvals import decision_line
 
     with open_records(db, writes=True) as records:
         found = _find(records, given)
@@ -243,9 +227,7 @@ def _decide(
     if as_json:
         output.show_json({**_as_data(made, time.time()), "next": [one._asdict() for one in advice]})
         return 0
-    sign, style = _LOOKS[_status(made, time.time())]
-    shown = _without_secrets(made, output.redactor)
-    output.show(Text.assemble((sign, style), f" {_what(shown)} was {clean(how_decided(shown), 500)}."))
+    output.show(decision_line(_for_people(_without_secrets(made, output.redactor), time.time())))
     for one in advice:
         output.show(Text(one.sentence))
         if one.command:
@@ -334,8 +316,21 @@ def _as_data(approval: Approval, now: float) -> dict[str, Any]:
     return {**msgspec.to_builtins(approval), "status": _status(approval, now)}
 
 
+def _for_people(approval: Approval, now: float) -> dict[str, Any]:
+    """An approval as it is drawn: the same data, with words where a person does not read data."""
+    from assent.approvals.approval import how_decided
+
+    undo = approval.compensation
+    return {
+        **_as_data(approval, now),
+        "parameters": to_json(approval.parameters, indent=True),
+        "compensation": to_json(undo, indent=True) if undo is not None else None,
+        "decided": how_decided(approval),
+    }
+
+
 def _without_secrets(approval: Approval, redactor: Redactor) -> Approval:
-    """The approval as it may be shown. Before anything is cut: half a secret would not be known as one."""
+    """The approval as it may be shown."""
     from msgspec.structs import replace
 
     def of(text: str | None) -> str | None:
@@ -356,172 +351,3 @@ def _without_secrets(approval: Approval, redactor: Redactor) -> Approval:
         reason=of(approval.reason),
         decided_by=of(approval.decided_by),
     )
-
-
-def _table(found: list[Approval], redactor: Redactor, now: float, width: int, *, with_status: bool) -> Any:
-    from rich.table import Table
-    from rich.text import Text
-
-    from assent.render.text import clean, columns
-
-    headings = ["id", "status", "run", "action", "tool", "why", "asked", "expires"]
-    flexible = {"run": 24, "action": 24, "tool": 24, "why": 60}
-    rows = []
-    for one in (_without_secrets(each, redactor) for each in found):
-        status = _status(one, now)
-        cells = (
-            clean(one.id, 40),
-            f"{_LOOKS[status][0]} {status}",
-            *(clean(text, 60) for text in (one.run_id, one.action_id, one.tool, _reasons(one)[0])),
-            _ago(now - one.requested_at),
-            _expiry(one, now),
-        )
-        rows.append(dict(zip(headings, cells, strict=True)))
-    if not with_status:
-        headings.remove("status")
-    # An id that is cut cannot be copied: the texts share what the rest leaves over, or give way.
-    sizes = {name: max(columns(text) for text in [name, *(row[name] for row in rows)]) for name in headings}
-    room = width - 2 * (len(headings) - 1) - sum(sizes[name] for name in headings if name not in flexible)
-    for name in ("run", "action", "tool"):
-        if room < 24:
-            headings.remove(name)
-            room += 2
-        else:
-            sizes[name] = min(sizes[name], flexible[name], max(room // 5, 6))
-            room -= sizes[name]
-    sizes["why"] = min(sizes["why"], flexible["why"], max(room, 12))
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    for name in headings:
-        table.add_column(
-            name, no_wrap=True, overflow="ellipsis", min_width=sizes[name], max_width=sizes[name]
-        )
-    for row in rows:
-        style = {"status": _LOOKS[row["status"][2:]][1]}
-        table.add_row(*(Text(row[name], style=style.get(name, "")) for name in headings))
-    return table
-
-
-def _what(approval: Approval) -> str:
-    from assent.render.text import clean
-
-    return (
-        f"{clean(approval.tool, 80)}, action '{clean(approval.action_id, 80)}' "
-        f"of run {clean(approval.run_id, 80)},"
-    )
-
-
-def _reasons(approval: Approval) -> list[str]:
-    return list(approval.reasons) or [f"it is {approval.risk} and {approval.reversibility}"]
-
-
-def _description(approval: Approval, now: float, width: int) -> Iterator[Text]:
-    """Everything that whoever decides has to know, line by line."""
-    from rich.text import Text
-
-    from assent.approvals.approval import how_decided, moment
-    from assent.cli.output import to_json
-    from assent.render.text import clean
-
-    status = _status(approval, now)
-    sign, style = _LOOKS[status]
-    yield Text.assemble((f"{sign} {status}", style), f"  {_what(approval).rstrip(',')}")
-    end = approval.expires_at
-    facts: list[tuple[str, str | None]] = [
-        ("id", approval.id),
-        *(("asked because" if not n else "", reason) for n, reason in enumerate(_reasons(approval))),
-        ("risk", approval.risk),
-        ("undoing", approval.reversibility),
-        ("tier", approval.tier),
-        ("folder", approval.folder),
-        ("tenant", approval.tenant),
-        ("agent", approval.agent),
-        ("isolation", approval.isolation if approval.isolation != "none" else None),
-        ("fingerprint", approval.fingerprint[:16]),
-        ("asked", f"{moment(approval.requested_at)} ({_ago(now - approval.requested_at)})"),
-        ("expires", "never" if end is None else f"{moment(end)} ({_expiry(approval, now)})"),
-        ("decision", how_decided(approval) or None),
-    ]
-    for label, fact in facts:
-        if fact is not None:
-            yield from _fact(label, clean(fact, _LONGEST_LINE), width)
-    yield from _block("parameters", to_json(approval.parameters, indent=True), width)
-    if approval.preview is not None:
-        yield from _block("what would change", approval.preview, width)
-    if approval.compensation is not None:
-        yield from _block(
-            "what would take it back, and is approved with it",
-            to_json(approval.compensation, indent=True),
-            width,
-        )
-
-
-def _fact(label: str, words: str, width: int) -> Iterator[Text]:
-    from rich.text import Text
-
-    from assent.render.text import wrap
-
-    for number, line in enumerate(wrap(words, max(width - _LABELS - 3, 20))):
-        yield Text.assemble((f"  {label if not number else '':{_LABELS}}", "dim"), f" {line}")
-
-
-def _block(heading: str, text: str, width: int) -> Iterator[Text]:
-    """A text of several lines, behind a bar: a long line must not go on at the margin, as if it were ours."""
-    from rich.text import Text
-
-    from assent.render.text import clean
-
-    yield Text(f"{heading}:")
-    lines = text.replace("\r\n", "\n").removesuffix("\n").split("\n")
-    left_out = len(lines) - _MOST_LINES
-    if left_out > 0:
-        half = _MOST_LINES // 2
-        lines[half:-half] = [f"… {left_out:,} lines are left out here; see them with --json …"]
-    for line in lines:
-        for piece in _pieces(_cut(clean(line)), max(width - 4, 20)):
-            yield Text.assemble(("  │ ", "dim"), piece)
-
-
-def _pieces(line: str, width: int) -> Iterator[str]:
-    """A line in pieces that fit. Not between words: here every space counts."""
-    from assent.render.text import columns
-
-    begun, used = 0, 0
-    for position, character in enumerate(line):
-        size = columns(character)
-        if used + size > width:
-            yield line[begun:position]
-            begun, used = position, 0
-        used += size
-    yield line[begun:]
-
-
-def _cut(line: str) -> str:
-    """A line without its middle, if it is long."""
-    left_out = len(line) - _LONGEST_LINE
-    if left_out <= 0:
-        return line
-    half = _LONGEST_LINE // 2
-    return f"{line[:half]} … {left_out:,} characters are left out here; see them with --json … {line[-half:]}"
-
-
-def _expiry(approval: Approval, now: float) -> str:
-    if approval.expires_at is None:
-        return "never"
-    left = approval.expires_at - now
-    return f"in {_span(left)}" if left > 0 else _ago(-left)
-
-
-def _ago(seconds: float) -> str:
-    return "just now" if seconds < 60 else f"{_span(seconds)} ago"
-
-
-def _span(seconds: float) -> str:
-    from assent.render.text import count
-
-    if seconds < 60:
-        return "less than 1 min"
-    if seconds < 7_200:
-        return f"{int(seconds // 60)} min"
-    if seconds < 172_800:
-        return f"{int(seconds // 3600)} h"
-    return count(int(seconds // 86_400), "day")

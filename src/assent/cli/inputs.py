@@ -36,6 +36,15 @@ db_option = click.option(
 )
 
 
+as_option = click.option(
+    "--as",
+    "agent",
+    metavar="NAME",
+    callback=not_empty,
+    help="The agent that acts; it may have a posture of its own.",
+)
+
+
 def runtime_options(command: Command) -> Command:
     """What a runtime is made from: state, tools, policies, permissions, schedule."""
     for option in (

@@ -10,25 +10,18 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from assent.cli.inputs import Command, json_option, not_empty, plan_argument, runtime_options
+from assent.cli.inputs import Command, as_option, json_option, not_empty, plan_argument, runtime_options
 from assent.cli.output import Output
 
 if TYPE_CHECKING:
-    from assent.app.policy_cases import JudgedPlan
+    from assent.app.judgement import JudgedPlan
 
 _EXIT = {"denied": 3, "invalid": 3, "asks": 4, "undecided": 0, "allowed": 0}
 
 
 def _plan_options(command: Command) -> Command:
     """What a plan is judged with."""
-    agent = click.option(
-        "--as",
-        "agent",
-        metavar="NAME",
-        callback=not_empty,
-        help="The agent that would act; it may have a posture of its own.",
-    )
-    return plan_argument(runtime_options(agent(json_option(command))))
+    return plan_argument(runtime_options(as_option(json_option(command))))
 
 
 @click.group(
@@ -125,7 +118,8 @@ def test(output: Output, path: str | None, tools: str | None, as_json: bool) -> 
     output.claim()
     from pathlib import Path
 
-    from assent.app.policy_cases import open_rule_book, try_cases
+    from assent.app.policy_cases import open_rule_book
+    from assent.app.trials import try_cases
     from assent.cli.trust import terminal_question
 
     book = open_rule_book(path, Path.cwd(), os.environ, tools=tools, confirm=terminal_question(output))
@@ -146,7 +140,7 @@ def _judge(output: Output, plan: str, agent: str | None, options: dict[str, Any]
 
     from assent.app.app import Asking, open_app
     from assent.app.files import load_plan
-    from assent.app.policy_cases import judge_plan
+    from assent.app.judgement import judge_plan
     from assent.cli.trust import terminal_question
     from assent.cli.wording import say_no_tools
 

@@ -16,9 +16,10 @@ from rich.console import Console
 from rich.live import Live
 
 from assent.events.event import Event
-from assent.render.history import TERMINAL, History, Step, why
+from assent.render.history import History, why
 from assent.render.marks import AWAITING, MARKS, mark
 from assent.render.questions import answer_words, reason_words
+from assent.render.steps import TERMINAL, Step
 from assent.render.text import clean, duration
 from assent.render.tree import draw_tree
 

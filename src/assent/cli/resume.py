@@ -67,6 +67,7 @@ def resume(
         summary = records.journal.find(run)
         record = records.journal.record(summary.run_id)
     context = summary.context
+    expire = context.get("expire")
     tools = tools or _text(context.get("tools"))
     policies = policies or _text(context.get("policies"))
     schedule: Schedule = "dataflow" if context.get("schedule") == "dataflow" else "levels"
@@ -85,7 +86,7 @@ def resume(
         create=False,
         start=_folder(output, context),
         confirm=terminal_question(output),
-        asking=Asking(patience(wait)),
+        asking=Asking(patience(wait), expire if isinstance(expire, int | float) else None),
     ) as app:
 
         async def start(cancel: Cancel) -> ProposalResult:

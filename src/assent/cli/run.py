@@ -8,6 +8,7 @@ import click
 
 from assent.cli.inputs import (
     Span,
+    as_option,
     db_option,
     json_option,
     not_empty,
@@ -33,13 +34,7 @@ if TYPE_CHECKING:
     callback=not_empty,
     help="What to call the run, for `assent resume`. Default: one is made up and shown.",
 )
-@click.option(
-    "--as",
-    "agent",
-    metavar="NAME",
-    callback=not_empty,
-    help="The agent that acts; it may have a posture of its own.",
-)
+@as_option
 @wait_option
 @click.option(
     "--expire", type=Span(), metavar="DURATION", help="How long approvals can be given. Default: no limit."

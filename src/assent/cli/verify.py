@@ -6,13 +6,14 @@ from typing import Literal
 
 import click
 
-from assent.cli.inputs import json_option, plan_argument, runtime_options
+from assent.cli.inputs import as_option, json_option, plan_argument, runtime_options
 from assent.cli.output import Output
 
 
 @click.command(short_help="Check a plan; nothing runs.")
 @plan_argument
 @runtime_options
+@as_option
 @json_option
 @click.pass_obj
 def verify(
@@ -23,6 +24,7 @@ def verify(
     policies: str | None,
     permissions: str | None,
     schedule: Literal["levels", "dataflow"],
+    agent: str | None,
     as_json: bool,
 ) -> int:
     """Say what `assent run` would refuse, reject or skip with the same options. No tool is called.
@@ -35,6 +37,7 @@ def verify(
     from assent.app.app import Asking, open_app
     from assent.app.files import load_plan
     from assent.cli.trust import terminal_question
+    from assent.runtime.scope import Scope
 
     proposal = load_plan(plan)
     with open_app(
@@ -46,7 +49,7 @@ def verify(
         confirm=terminal_question(output),
         asking=Asking(only_on_paper=True),
     ) as app:
-        report = app.runtime.verify(proposal)
+        report = app.runtime.verify(proposal, scope=Scope(caller_id=agent) if agent is not None else None)
         known = app.runtime.tools
     if not known.names():
         from assent.cli.wording import say_no_tools_in_report

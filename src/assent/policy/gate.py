@@ -58,6 +58,8 @@ class Opinion(NamedTuple):
     by: str
     answer: Literal["allows", "asks", "denies", "undecided"]
     reason: str = ""
+    tier: Tier | None = None
+    """What the call needs to be allowed to do, where the permission gate speaks; None of a policy."""
 
 
 _NONE: tuple[Objection, ...] = ()
@@ -360,11 +362,13 @@ class Gate:
             return []
         tier, answer = found
         if answer == "allow":
-            self._tell(action, "permission", "allows", tier)
+            if self.listen is not None:
+                self.listen(action, Opinion("permission", "allows", tier, tier))
             return []
         words = f"permission: tool '{action.tool}' needs {tier}, which is "
         words += "denied here" if answer == "deny" else "not granted without asking"
-        self._tell(action, "permission", "denies" if answer == "deny" else "asks", words)
+        if self.listen is not None:
+            self.listen(action, Opinion("permission", "denies" if answer == "deny" else "asks", words, tier))
         if answer == "deny":
             return [Objection("denied", words)]
         asks.append(Objection("ask", words))

@@ -2,10 +2,16 @@
 
     text       untrusted text made harmless and short
     marks      one mark, word and colour per status
+    questions  what a person was asked about an action, and the answer
+    steps      the actions of a run, and how each stands
     history    a run put together again from its events
     tree       a run as a tree, live or finished
+    timeline   events as lines
     story      a run told in sentences
+    advice     what to do next
     report     what verify found, and which tools there are
+    policy     what the rules say of a plan, and how cases went
+    approvals  what waits for a person, and what was decided
     layout     where the boxes of a plan go
     graph_svg  a plan as a picture
 

@@ -12,8 +12,9 @@ import shlex
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from assent.render.history import INTERRUPTED, History, Part, Step
+from assent.render.history import History
 from assent.render.questions import Question, answer_words, reason_words
+from assent.render.steps import INTERRUPTED, Part, Step
 from assent.render.text import clean, count, listing, moment
 
 _OPTIONS = "--tools TOOLS.py --policies POLICIES --state STATE.json"

@@ -15,9 +15,10 @@ from rich.text import Text
 
 from assent.events.event import Event
 from assent.render.advice import advise
-from assent.render.history import INTERRUPTED, TERMINAL, History, Part, Resumption, Step
+from assent.render.history import History, Resumption
 from assent.render.marks import AWAITING, MARKS, mark, outcome_mark
 from assent.render.questions import Question, answer_words, reason_words, trail_words, without_trail
+from assent.render.steps import INTERRUPTED, TERMINAL, Part, Step
 from assent.render.text import clean, count, duration, listing, moment, value
 
 _FINE_SHOWN = 40

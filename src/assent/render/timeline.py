@@ -14,9 +14,9 @@ from rich.text import Text
 
 from assent.events.event import Event
 from assent.ir.json_value import JsonValue
-from assent.render.history import TERMINAL
 from assent.render.marks import AWAITING, MARKS, Mark, outcome_mark
 from assent.render.questions import GIVEN, Question, answer_words, reason_words
+from assent.render.steps import TERMINAL
 from assent.render.text import clean, count, duration, moment, value
 
 _MARKED: dict[str, str] = {

@@ -15,9 +15,10 @@ from typing import NamedTuple
 from rich.text import Text
 from rich.tree import Tree
 
-from assent.render.history import INTERRUPTED, History, Part, Step
+from assent.render.history import History
 from assent.render.marks import AWAITING, MARKS, mark, outcome_mark
 from assent.render.questions import reason_words
+from assent.render.steps import INTERRUPTED, Part, Step
 from assent.render.text import clean, columns, count, count_actions, duration, value, wrap
 
 _URGENCY = {

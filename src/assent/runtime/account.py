@@ -92,7 +92,7 @@ def added(cost: CostSummary, x: Execution) -> CostSummary:
             executed += 1
         elif result.status == "rejected":
             rejected += 1
-        else:
+        elif result.status == "skipped":
             skipped += 1
     return CostSummary(
         tool_calls=cost.tool_calls + x.tool_calls,

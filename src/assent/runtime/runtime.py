@@ -125,6 +125,7 @@ class Runtime:
                 "patience_s is for runs that can be resumed, and not below 0. Give a journal, or leave it "
                 "out: runs then wait for people as long as it takes."
             )
+        folder = os.path.abspath(folder) if folder is not None else None
         if approvals_expire_s is not None and approvals_expire_s <= 0:
             raise UsageError("approvals_expire_s must be above 0; leave it out for questions that stay open.")
         self.capabilities = capabilities
