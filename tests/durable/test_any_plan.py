@@ -173,3 +173,25 @@ def _compare(result: ProposalResult, expected: ProposalResult, where: str, *, is
 
 def _taken_back(result: ProposalResult) -> Any:
     return [(c.action_id, c.status, c.error) for c in result.compensations], list(result.irreversible)
+
+
+def test_a_budget_that_suffices_still_does_after_a_cut() -> None:
+    """What had ended has its share already: counted again, it would make the plan run one by one, and an
+    effect of a later layer could come before the abort that prevents it."""
+    call: dict[str, Any] = {"failure_behavior": "abort", "type": "tool_call"}
+    actions = [
+        {**call, "id": "a0", "tool": "put", "parameters": {"n": 0}},
+        {**call, "id": "a1", "type": "assertion", "parameters": {"key": "k0", "expected": None}},
+        {**call, "id": "a2", "tool": "put", "parameters": {"n": "$a1.output"}, "failure_behavior": "skip"},
+        {**call, "id": "a3", "tool": "ask", "parameters": {"n": 1}, "state_dependencies": ["ghost"]},
+    ]
+    case = Case(proposal={"id": "plan", "actions": actions}, state={}, budget={"max_actions": 5}, mood="fine")
+    whole = MemoryJournal()
+    expected = run(DurableWorld(case, "levels", whole).execute())
+    kept = whole._runs["r"]
+    assert expected["a2"].status == "skipped"
+
+    for number in range(len(kept.notes) + 1):
+        _, result, _ = run(Cut(case, kept.record, list(kept.notes), number).resume("levels", Random(1)))
+
+        assert [r.status for r in result.results] == [r.status for r in expected.results], number

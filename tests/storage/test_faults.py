@@ -379,7 +379,9 @@ def test_a_process_that_is_killed_while_writing_leaves_whole_commits(path: Path)
     while hear(child) != "100":
         pass
     child.kill()
-    said, _ = child.communicate()
+    assert child.stdout is not None
+    said = child.stdout.read()  # Not communicate(), which knows nothing of the lines that are read ahead.
+    child.wait()
 
     found = holds(path)
     last = int(said.split()[-1]) if said.split() else 100

@@ -105,6 +105,9 @@ class MarkedState(Protocol):
 
     def put(self, key: str, marks: Marks) -> None: ...
 
+    def anything(self) -> Marks:
+        """Every mark that some key has."""
+
 
 class Flow:
     """The marks on what the actions of one plan put out."""
@@ -143,17 +146,16 @@ class Flow:
         about, if it is about one that is known; `also` comes from elsewhere; keys in `but` are another's.
         """
         declared = self._declared(ran, tool)
-        if not (declared or also or self._outputs or key or action.expected_effects):
+        if not (declared or also or self._outputs or key is not None or action.expected_effects):
             return  # Nothing is marked so far, and nothing becomes so.
         name = f"{action.id} ({action.tool})" if action.tool is not None else action.id
         inflow = self.inflow(action)
-        came = inflow.at(None)
-        if key is not None and action.type == "state_write":
-            if key not in but:
-                self.state.put(key, _further(inflow.at("value"), f"state '{key}'"))
+        if action.type == "state_write":
             came = inflow.at("key")  # It answers with the name of the key, and nothing else.
-        elif key is not None:
-            came = union(came, self.state.get(key))
+            if key is not None and key not in but:
+                self.state.put(key, _further(inflow.at("value"), f"state '{key}'"))
+        else:
+            came = inflow.at(None) if key is None else union(inflow.at(None), self.state.get(key))
         fresh = {mark: Trail((name,)) for mark in declared}
         marks = union(fresh, _further(came, name), _further(also, name))
         if marks:

@@ -180,7 +180,7 @@ async def ask(
             x.stopped(i, action, tool, begun=False)
             return
         if ahead or x.stop is not None:
-            _let_go(x, i, known, objections)
+            _let_go(x, i, answer or known, objections)
             return
         if answer is None:
             x.hold(i, known.id, _reasons(objections))

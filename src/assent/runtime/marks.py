@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from weakref import WeakKeyDictionary
 
 from assent.ir.tool_spec import Mark
-from assent.policy.marks import NO_MARKS, Marks, Trail
+from assent.policy.marks import NO_MARKS, Marks, Trail, union
 from assent.state.memory import MemoryNamespace, MemoryState
 from assent.state.store import StateStore, Unit
 
@@ -32,6 +32,10 @@ class StateMarks:
         """The marks on a key."""
         kept = self._namespace.get(key)
         return {mark: Trail(tuple(steps)) for mark, steps in kept.items()} if kept else NO_MARKS
+
+    def anything(self) -> Marks:
+        """Every mark that some key has."""
+        return union(*map(self.get, self._namespace.keys()))
 
     def put(self, key: str, marks: Marks) -> None:
         """What was written has these marks, and no others."""

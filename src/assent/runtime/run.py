@@ -282,10 +282,12 @@ class Run:
         if reasons:
             return self._refuse(x, reasons)
         try:
-            calls = sum(proposal.actions[i].type == "tool_call" for i in graph.order)
+            # What has ended before the run was broken off has its share already.
+            to_come = [i for i in graph.order if x.results[i] is None]
+            calls = sum(proposal.actions[i].type == "tool_call" for i in to_come)
             await Scheduler(x, max_concurrency=self._settings.max_concurrency).run(
                 self._settings.schedule,
-                one_by_one=self._allowance.may_run_out(len(graph.order), calls),
+                one_by_one=self._allowance.may_run_out(len(to_come), calls),
             )
             if x.waiting and x.stop is not None and x.stop.kind != "waiting":
                 x.resettle()

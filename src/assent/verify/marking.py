@@ -39,8 +39,8 @@ class RehearsedMarks:
         self._anywhere = union(self._anywhere, _unsure(marks))
 
     def anything(self) -> Marks:
-        """What a key that is not known may have, of what the plan has written so far."""
-        return _unsure(union(self._anywhere, *self._written.values()))
+        """What a key that is not known may have."""
+        return _unsure(union(self._anywhere, self._base.anything(), *self._written.values()))
 
 
 def _unsure(marks: Marks) -> Marks:

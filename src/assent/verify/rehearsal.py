@@ -220,9 +220,12 @@ class Rehearsal:
         self._marks.in_doubt = in_doubt
         key = action.parameters.get("key") if action.type != "tool_call" else None
         if blanks and "key" in blanks and action.type != "tool_call":
+            also = NO_MARKS
             if action.type == "state_write":
                 self._marks.blur(flow.inflow(template).at("value"))
-            flow.ended(template, action, tool, key=None, also=self._marks.anything())
+            else:
+                also = self._marks.anything()
+            flow.ended(template, action, tool, key=None, also=also)
             return
         also = self._gate.may_mark(action, tool) if blanks else NO_MARKS
         flow.ended(template, action, tool, key=key if isinstance(key, str) else None, also=also)
