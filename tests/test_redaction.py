@@ -476,3 +476,12 @@ def test_a_registered_secret_is_nowhere_in_what_is_shown(
         assert written.strip() not in found
     assert json.dumps(secret.strip())[1:-1] not in json.dumps(shown)
     assert json.dumps(secret.strip(), ensure_ascii=False)[1:-1] not in json.dumps(shown, ensure_ascii=False)
+
+
+def test_every_text_in_a_secret_answer_is_a_secret() -> None:
+    redactor = Redactor()
+
+    redactor.add_secrets_in({"user": "ann", "token": "a-token-of-value", "more": ["key-of-the-house", 5]})
+
+    shown = redactor.value({"log": "ann used a-token-of-value and key-of-the-house", "user": "ann"})
+    assert shown == {"log": f"ann used {REDACTED} and {REDACTED}", "user": "ann"}

@@ -31,8 +31,8 @@ from assent.ir.json_value import MAX_DEPTH, JsonValue
 REDACTED = "[redacted]"
 
 _SHORTEST, _SHORTEST_LINE = 6, 12
-_LONGEST, _MOST_TEXTS = 4096, 50
-"""Of what a tool answers as a secret."""
+_LEAST, _MOST, _MOST_TEXTS = 8, 4096, 50
+"""Of what a tool answers as a secret: how long a text must and may be to be blacked out, and how many are."""
 _DEEPEST = MAX_DEPTH + 20
 """A value and what it is wrapped in. What lies deeper is not looked at, so it is not shown either."""
 _CACHED_LENGTH, _CACHED = 64, 4096
@@ -201,11 +201,12 @@ class Redactor:
         self._secrets = sorted(found.union(self._secrets), key=len, reverse=True)
         self._secret = re.compile("|".join(map(re.escape, self._secrets)))
         self._clean.clear()
+        self._plain.clear()
 
     def add_secrets_in(self, value: JsonValue) -> None:
         """From now on every text in `value` is a secret, except what is too short, or too long, to be one."""
         for text in islice(_texts(value), _MOST_TEXTS):
-            if _SHORTEST_LINE <= len(text.strip()) <= _LONGEST:
+            if _LEAST <= len(text.strip()) <= _MOST:
                 self.add_secret(text)
 
     def text(self, text: str) -> str:

@@ -90,6 +90,69 @@ def test_of_processes_that_decide_at_once_exactly_one_wins(database_url: str, ot
             child.communicate(timeout=PATIENCE_S)
 
 
+REVOKER = """
+import sys
+from assent.approvals.sql import SqlApprovals
+from assent.errors import ApprovalDecided
+from assent.storage.location import open_database
+from assent.testing.ledger import START
+url, me = sys.argv[1:]
+with open_database(url) as database:
+    ledger = SqlApprovals(database, clock=lambda: START)
+    print("ready", flush=True)
+    for id in map(str.strip, sys.stdin):
+        try:
+            print(ledger.revoke(id, by=me).revoked_by, flush=True)
+        except ApprovalDecided as refused:
+            winner = str(refused).partition("revoked by ")[2].split()[0]
+            print("refused, as it was revoked by", winner, flush=True)
+"""
+
+
+def test_of_processes_that_revoke_at_once_exactly_one_wins(database_url: str) -> None:
+    with open_database(database_url) as database:
+        ledger = SqlApprovals(database, clock=FakeClock(START))
+        children = {me: start(REVOKER, database_url, me) for me in ("bob", "cy")}
+        assert [hear(child) for child in children.values()] == ["ready", "ready"]
+
+        for number in range(40):
+            ledger.request(approval(f"q{number}"))
+            ledger.decide(f"q{number}", "always", by="ann")
+            for child in children.values():
+                tell(child, f"q{number}")
+            said = {me: hear(child) for me, child in children.items()}
+
+            stored = ledger.get(f"q{number}")
+            assert stored is not None
+            assert (stored.decision, stored.decided_by) == ("always", "ann")
+            winner = str(stored.revoked_by)
+            assert said.pop(winner) == winner
+            assert list(said.values()) == [f"refused, as it was revoked by {winner}"]
+            assert ledger.standing(stored.fingerprint) is None
+        for child in children.values():
+            child.communicate(timeout=PATIENCE_S)
+
+
+@pytest.mark.parametrize("ids", [("q1", "q2"), ("q2", "q1")])
+def test_of_two_answers_with_one_number_one_stands_and_can_be_revoked(
+    database_url: str, ids: tuple[str, str]
+) -> None:
+    """Two servers' processes can get one number; the other must not stand once the one is revoked."""
+    with open_database(database_url) as database:
+        ledger = SqlApprovals(database, clock=FakeClock(START))
+        for id in ids:
+            ledger.request(approval(id, fingerprint="f"))
+            ledger.decide(id, "always", by="ann")
+        say(database, "UPDATE approvals SET answered = 1")
+
+        (stands,) = ledger.standing_ones()
+
+        assert ledger.standing("f") == stands
+        ledger.revoke(stands.id, by="bob")
+        assert ledger.standing("f") is None
+        assert ledger.standing_ones() == []
+
+
 OLD_QUESTION = (
     '{"id":"q1","run_id":"r1","action_id":"a1","tool":"fs.remove","parameters":{"p":1},"risk":"destructive",'
     '"reversibility":"irreversible","preview":null,"fingerprint":"f","tenant":null,"folder":null,'
@@ -114,7 +177,12 @@ def test_what_was_stored_before_there_were_more_fields_can_be_read(database_url:
         assert (found.decision, found.decided_by, found.reason) == ("always", "ann", "go")
         assert (found.reasons, found.tier, found.agent) == ((), None, None)
         assert (found.compensation, found.isolation, found.holds_until) == (None, "none", None)
+        assert found.revoked_at is None
         assert ledger.request(undecided(found)) == found
+        assert ledger.standing_ones() == [found]
+        ended = ledger.revoke("q1", by="bob")
+        assert (ended.decided_by, ended.reason, ended.revoked_by) == ("ann", "go", "bob")
+        assert ledger.standing("f") is None
 
 
 def test_whoever_only_reads_can_tell_that_nobody_has_asked(database_url: str) -> None:

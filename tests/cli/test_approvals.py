@@ -176,10 +176,21 @@ def test_nothing_waits_where_nobody_asked(quick: Assent, db: Path) -> None:
     assert as_json.json == {"approvals": [], "left_out": 0}
     assert (shown.code, decided.code) == (2, 2)
     assert "no approval 'q'" in shown.err
+    standing = quick("approvals", "list", "--standing", "--db", db)
+    assert (standing.code, standing.out) == (0, "")
+    assert f"Nothing is approved for always in {db}" in standing.err
+    assert "no approval 'q'" in quick("approvals", "revoke", "q", "--db", db).err
 
 
 def test_a_database_that_is_not_there_is_not_made(quick: Assent, db: Path) -> None:
-    for words in (["list"], ["show", "q"], ["approve", "q"], ["deny", "q", "--reason", "no"]):
+    for words in (
+        ["list"],
+        ["list", "--standing"],
+        ["show", "q"],
+        ["approve", "q"],
+        ["deny", "q", "--reason", "no"],
+        ["revoke", "q"],
+    ):
         done = quick("approvals", *words, "--db", db)
 
         assert done.code == 2
@@ -423,7 +434,7 @@ def test_an_id_that_nobody_asked_under(quick: Assent, ask: Ask, db: Path) -> Non
     ask("abc-1")
     ask("abc-2")
 
-    for words in (["show"], ["approve"], ["deny", "--reason", "no"]):
+    for words in (["show"], ["approve"], ["deny", "--reason", "no"], ["revoke"]):
         unknown = quick("approvals", words[0], "x", *words[1:], "--db", db)
         several = quick("approvals", words[0], "abc", *words[1:], "--db", db, "--json")
         empty = quick("approvals", words[0], "", *words[1:], "--db", db)
@@ -521,6 +532,180 @@ def test_a_database_that_is_damaged_is_said_to_be_so(quick: Assent, ask: Ask, db
 
     assert done.code == 2
     assert done.json["error"]["code"] == "storage.damaged"
+
+
+# Revoke
+
+
+@pytest.fixture
+def allow(ask: Ask, db: Path) -> Ask:
+    """Ask something that ann approves for always."""
+
+    def approve(id: str = "q1", holds_until: float | None = None, **changes: Any) -> Approval:
+        ask(id, **changes)
+        with open_database(str(db)) as database:
+            return SqlApprovals(database).decide(id, "always", by="ann", holds_until=holds_until)
+
+    return approve
+
+
+def test_what_holds_is_listed_with_until_when(quick: Assent, ask: Ask, allow: Ask, db: Path) -> None:
+    allow("gone", fingerprint="f0")
+    allow("older", fingerprint="f1", run_id="nightly")
+    allow("newer", 4_102_444_800.0, fingerprint="f2", requested_at=time.time() - 90_000)
+    ask("open", fingerprint="f3")
+    quick("approvals", "revoke", "gone", "--db", db)
+
+    done = quick("approvals", "list", "--standing", "--db", db)
+
+    heading, *lines = done.out.splitlines()
+    assert done.code == 0
+    assert heading.split() == ["id", "run", "action", "tool", "by", "approved", "until"]
+    assert [line.split()[0] for line in lines] == ["newer", "older"]
+    assert re.search(r"newer +r1 +a1 +fs\.remove +ann +just now +2100-01-01 00:00:00 UTC$", lines[0])
+    assert re.search(r"older +nightly +a1 +fs\.remove +ann +just now +for good *$", lines[1])
+    assert f"assent approvals show ID --db {db}" in done.err
+
+    def listed(*more: str) -> tuple[list[str], int]:
+        found = quick("approvals", "--standing", "--json", "--db", db, *more).json
+        return [one["id"] for one in found["approvals"]], found["left_out"]
+
+    assert listed() == (["newer", "older"], 0)
+    assert listed("--limit", "1") == (["newer"], 1)
+    assert listed("--run", "nightly") == (["older"], 0)
+    assert "1 more holds" in quick("approvals", "--standing", "--limit", "1", "--db", db).err
+    both = quick("approvals", "--standing", "--all", "--db", db)
+    assert (both.code, both.out) == (2, "")
+    assert "two lists" in both.err
+
+
+def test_what_holds_fits_a_narrow_terminal(quick: Assent, allow: Ask, db: Path) -> None:
+    allow("a1b2c3d4e5f6", 4_102_444_800.0, run_id="a-run-with-a-long-name", tool="a.tool.with.a.long.name")
+
+    done = quick("approvals", "--standing", "--db", db, COLUMNS="80")
+
+    (line,) = done.out.splitlines()[1:]
+    assert len(line) <= 80
+    assert line.startswith("a1b2c3d4e5f6 ")
+    assert "a.tool.with" in line
+    assert line.endswith("2100-01-01 00:00:00 UTC")
+
+
+def test_revoke(quick: Assent, allow: Ask, db: Path) -> None:
+    made = allow("q-123")
+    before = quick("approvals", "show", "q-123", "--db", db).out
+    assert f"It holds now. To be asked again:\n  assent approvals revoke q-123 --db {db}\n" in before
+
+    done = quick("approvals", "revoke", "q-1", "--reason", "she left", "--by", "bob", "--db", db)
+
+    assert done.code == 0
+    assert re.search(
+        r"^⊘ The approval of fs\.remove, action 'a1' of run r1, was revoked by bob on 20.* UTC \(she left\)\."
+        r"\nFrom now on the same is asked about again\.",
+        done.out,
+    )
+    ended = stored(db, "q-123")
+    assert (ended.decision, ended.decided_by, ended.decided_at) == ("always", "ann", made.decided_at)
+    assert (ended.revoked_by, ended.revoked_reason) == ("bob", "she left")
+    assert ended.revoked_at is not None
+    assert abs(ended.revoked_at - time.time()) < 60
+    with open_database(str(db), read_only=True) as database:
+        assert SqlApprovals(database).standing(made.fingerprint) is None
+
+
+def test_that_one_was_revoked_is_shown(quick: Assent, allow: Ask, db: Path) -> None:
+    """Also where the reason of the approval is so long that it is cut."""
+    allow()
+    quick("approvals", "revoke", "q1", "--db", db, LOGNAME="bob")
+
+    shown = quick("approvals", "show", "q1", "--db", db).out
+    as_json = quick("approvals", "show", "q1", "--json", "--db", db).json
+
+    assert shown.startswith("⊘ revoked  fs.remove")
+    assert re.search(
+        r"decision +approved for good by ann on 20.* UTC\n +then +revoked by bob on 20.* UTC\n", shown
+    )
+    assert "approvals revoke" not in shown
+    assert (as_json["status"], as_json["revoked_by"], as_json["revoked_reason"]) == ("revoked", "bob", None)
+    assert "⊘ revoked" in quick("approvals", "list", "--all", "--db", db).out
+
+
+def test_what_does_not_hold_is_not_revoked(quick: Assent, ask: Ask, allow: Ask, db: Path) -> None:
+    ask("open", fingerprint="f1")
+    ask("once", fingerprint="f2")
+    allow("twice", fingerprint="f3")
+    quick("approvals", "approve", "once", "--by", "ann", "--db", db)
+    assert (
+        quick("approvals", "revoke", "twice", "--by", "bob", "--json", "--db", db).json["status"] == "revoked"
+    )
+
+    for id, words in {
+        "open": "is not decided yet. To refuse it: assent approvals deny",
+        "once": "was approved for this one time by ann on 20",
+        "twice": ", and revoked by bob on 20",
+    }.items():
+        before = stored(db, id)
+        done = quick("approvals", "revoke", id, "--by", "cy", "--db", db, "--json")
+
+        assert done.code == 2
+        assert done.json["error"]["code"] == "usage.approval_decided"
+        assert words in done.json["error"]["message"]
+        assert stored(db, id) == before
+    for words in (["--by", " "], ["--reason", ""], ["--reason", "\udcff"]):
+        assert quick("approvals", "revoke", "twice", *words, "--db", db).code == 2
+
+
+def test_who_revokes_steers_no_terminal_and_gives_no_secret_away(quick: Assent, allow: Ask, db: Path) -> None:
+    evil, ours = "\x1b[2J\u202egnp.exe\r\n✓ approved", "zebra stripes at noon"
+    allow(tool=evil, run_id=evil, action_id=evil)
+
+    outputs = [
+        quick("approvals", *words, "--db", db, FOO_API_KEY=ours)
+        for words in (
+            ["--standing"],
+            ["revoke", "q1", "--by", evil, "--reason", f"{evil} {ours}"],
+            ["revoke", "q1"],
+            ["show", "q1"],
+            ["show", "q1", "--json"],
+        )
+    ]
+
+    assert [done.code for done in outputs] == [0, 0, 2, 0, 0]
+    for done in outputs:
+        assert not STEERS.search(done.out + done.err)
+        assert ours not in done.out + done.err
+        assert "\n✓" not in done.out
+    assert stored(db).revoked_reason == f"{evil} {ours}"
+
+
+def test_what_was_revoked_is_asked_about_again(quick: Assent, tmp_path: Path, db: Path) -> None:
+    """By the next run, which ran unasked before."""
+    world = tmp_path / "world.txt"
+    (tmp_path / "tools.py").write_text(
+        "from assent import tool\n\n\n@tool\ndef deploy(version: str) -> str:\n"
+        f"    with open({str(world)!r}, 'a') as file:\n        file.write(version)\n    return version\n"
+    )
+    (tmp_path / "rules.toml").write_text(
+        '[[rule]]\nname = "ask-me"\nkind = "deny_tool"\ntool = "deploy"\nunless_approved = true\n'
+    )
+    (tmp_path / "plan.json").write_text(
+        '{"actions": [{"id": "go", "tool": "deploy", "parameters": {"version": "1"}}]}'
+    )
+
+    def run(id: str) -> int:
+        files = ("--tools", tmp_path / "tools.py", "--policies", tmp_path / "rules.toml")
+        return quick("run", tmp_path / "plan.json", *files, "--run-id", id, "--db", db).code
+
+    assert run("first") == 4
+    (asked,) = quick("approvals", "--json", "--db", db).json["approvals"]
+    quick("approvals", "approve", asked["id"], "--always", "--db", db)
+    assert (run("second"), world.read_text()) == (0, "1")
+
+    assert quick("approvals", "revoke", asked["id"], "--db", db).code == 0
+
+    assert (run("third"), world.read_text()) == (4, "1")
+    (again,) = quick("approvals", "--json", "--db", db).json["approvals"]
+    assert (again["run_id"], again["fingerprint"]) == ("third", asked["fingerprint"])
 
 
 # How it goes on

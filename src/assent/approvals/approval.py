@@ -26,7 +26,16 @@ Decision = Literal["once", "always", "deny", "withdrawn"]
 ANSWERS: tuple[Decision, ...] = ("once", "always", "deny")
 """What a person can say."""
 
-_ANSWER_FIELDS = ("decision", "reason", "decided_by", "decided_at", "holds_until")
+_ANSWER_FIELDS = (
+    "decision",
+    "reason",
+    "decided_by",
+    "decided_at",
+    "holds_until",
+    "revoked_by",
+    "revoked_at",
+    "revoked_reason",
+)
 
 
 class Approval(msgspec.Struct, frozen=True, kw_only=True):
@@ -65,6 +74,11 @@ class Approval(msgspec.Struct, frozen=True, kw_only=True):
     decided_at: float | None = None
     holds_until: float | None = None
     """From then on an `always` is none any more. Without one it holds for good."""
+    revoked_by: str | None = None
+    """A person who took an `always` back. What was decided before stays in the record."""
+    revoked_at: float | None = None
+    """From then on it is none any more, however long it was to hold."""
+    revoked_reason: str | None = None
 
     def __post_init__(self) -> None:
         # A decoder makes lists, a caller makes either: one kind, so that two approvals compare.
@@ -76,7 +90,11 @@ class Approval(msgspec.Struct, frozen=True, kw_only=True):
 
     def stands_at(self, now: float) -> bool:
         """Whether it is an `always` that still holds."""
-        return self.decision == "always" and (self.holds_until is None or now < self.holds_until)
+        return (
+            self.decision == "always"
+            and self.revoked_at is None
+            and (self.holds_until is None or now < self.holds_until)
+        )
 
 
 def fingerprint(
@@ -163,10 +181,7 @@ def check_answer(
     """
     if decision not in ANSWERS:
         raise UsageError(f"'{decision}' is no decision. Use one of: {', '.join(ANSWERS)}.")
-    if not by.strip():
-        raise UsageError("A decision needs a name: say with `by` who decides.")
-    copy_json(by, "by")
-    copy_json(reason, "reason")
+    check_person(by, reason)
     if holds_until is None:
         return
     if decision != "always":
@@ -177,10 +192,23 @@ def check_answer(
         )
 
 
+def check_person(by: str, reason: str | None) -> None:
+    """Returns if that can be kept as who decides and why.
+
+    Raises:
+        UsageError: nobody decides.
+        NotJson: a text that no encoding can carry.
+    """
+    if not by.strip():
+        raise UsageError("A decision needs a name: say with `by` who decides.")
+    copy_json(by, "by")
+    copy_json(reason, "reason")
+
+
 def refusal(stored: Approval, *, now: float, fingerprint: str | None) -> ApprovalDecided:
     """Why an approval cannot be decided now."""
     if stored.decision is not None:
-        return ApprovalDecided(stored.id, f"was {how_decided(stored)}")
+        return ApprovalDecided(stored.id, f"was {_what_became(stored)}")
     if not stored.open_at(now) and stored.expires_at is not None:
         return ApprovalDecided(stored.id, f"expired on {moment(stored.expires_at)}")
     assert fingerprint is not None
@@ -189,6 +217,30 @@ def refusal(stored: Approval, *, now: float, fingerprint: str | None) -> Approva
         f"is about other parameters than those you saw: its fingerprint is {stored.fingerprint[:16]}, "
         f"yours is {fingerprint[:16]}",
         fix="Look at it again before you decide: assent approvals show ID",
+    )
+
+
+def not_standing(stored: Approval, latest: Approval | None, *, now: float) -> ApprovalDecided:
+    """Why an approval cannot be revoked now. `latest` is the last `always` or denial of its fingerprint."""
+    fix = "There is nothing to revoke. See what holds: assent approvals list --standing"
+    if stored.decision is None:
+        if stored.expires_at is None or stored.open_at(now):
+            return ApprovalDecided(
+                stored.id, "is not decided yet", fix="To refuse it: assent approvals deny ID --reason TEXT"
+            )
+        return ApprovalDecided(stored.id, f"expired on {moment(stored.expires_at)}", fix=fix)
+    if stored.decision != "always" or stored.revoked_at is not None:
+        return ApprovalDecided(stored.id, f"was {_what_became(stored)}", fix=fix)
+    if not stored.stands_at(now) and stored.holds_until is not None:
+        return ApprovalDecided(stored.id, f"ran out on {moment(stored.holds_until)}", fix=fix)
+    assert latest is not None
+    # Else whoever revokes the older one would believe that the same is asked about again.
+    if latest.stands_at(now):
+        fix = f"To end that, revoke '{latest.id}'."
+    return ApprovalDecided(
+        stored.id,
+        f"counts no longer: a later one about the same, '{latest.id}', was {_what_became(latest)}",
+        fix=fix,
     )
 
 
@@ -215,10 +267,31 @@ def how_decided(approval: Approval) -> str:
             what = "withdrawn by its run"
         case _:
             assert_never(approval.decision)
-    by = f" by {approval.decided_by}" if approval.decided_by is not None else ""
-    on = f" on {moment(approval.decided_at)}" if approval.decided_at is not None else ""
-    why = f" ({approval.reason})" if approval.reason else ""
-    return f"{what}{by}{on}{why}"
+    return what + _signed(approval.decided_by, approval.decided_at, approval.reason)
+
+
+def how_revoked(approval: Approval) -> str:
+    """By whom, when and why it was revoked, in words that go on after "it was"; empty if it was not.
+
+    >>> asks = {"id": "q", "run_id": "r", "action_id": "a", "tool": "rm", "requested_at": 0.0}
+    >>> asks |= {"risk": "destructive", "reversibility": "irreversible", "fingerprint": "f"}
+    >>> how_revoked(Approval(**asks, decision="always", revoked_by="bob", revoked_at=60.0))
+    'revoked by bob on 1970-01-01 00:01:00 UTC'
+    """
+    if approval.revoked_at is None:
+        return ""
+    return "revoked" + _signed(approval.revoked_by, approval.revoked_at, approval.revoked_reason)
+
+
+def _what_became(approval: Approval) -> str:
+    revoked = how_revoked(approval)
+    return f"{how_decided(approval)}, and {revoked}" if revoked else how_decided(approval)
+
+
+def _signed(who: str | None, when: float | None, why: str | None) -> str:
+    by = f" by {who}" if who is not None else ""
+    on = f" on {moment(when)}" if when is not None else ""
+    return f"{by}{on} ({why})" if why else f"{by}{on}"
 
 
 def moment(seconds: float) -> str:

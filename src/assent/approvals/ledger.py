@@ -13,7 +13,8 @@ class ApprovalLedger(Protocol):
     Promises:
     1. Deciding only records. Whoever owns the run sees it and goes on; nothing runs from here.
     2. An answer is final. Of several given at once, also by several processes, exactly one counts, and
-       everyone else is told so, also those who said the same.
+       everyone else is told so, also those who said the same. Only an `always` can be ended later, once,
+       and its record keeps what was decided before.
     3. What is returned is on disk, and shares nothing with what was handed in.
     4. Parameters come back as they were given: whoever decides must see what will run.
     """
@@ -75,6 +76,19 @@ class ApprovalLedger(Protocol):
         """
         ...
 
+    def revoke(self, approval: str, *, by: str, reason: str | None = None) -> Approval:
+        """End an `always` that is in force, from now on, and return what is recorded.
+
+        The same is asked about again. No older `always` comes back.
+
+        Raises:
+            ApprovalDecided: it is no `always` that is in force: it is open, was decided otherwise, ran out,
+                was revoked before, or a later answer about the same took its place.
+            UsageError: there is no such approval, or nobody who revokes it.
+            NotJson: `by` or `reason` is a text that no encoding can carry.
+        """
+        ...
+
     def pending(self, *, run: str | None = None, tenant: str | None = None) -> list[Approval]:
         """Those that can be decided now, the oldest first; of one run or tenant, or of all."""
         ...
@@ -86,7 +100,11 @@ class ApprovalLedger(Protocol):
     def standing(self, fingerprint: str) -> Approval | None:
         """The `always` that is in force for a fingerprint: the latest, if it has not run out.
 
-        A denial ends it, and whatever ended never brings back an older one. The time in which a question
-        could be answered does not limit how long its answer holds.
+        A denial ends it, and so does `revoke`, and whatever ended never brings back an older one. The time in
+        which a question could be answered does not limit how long its answer holds.
         """
+        ...
+
+    def standing_ones(self) -> list[Approval]:
+        """Every `always` that is in force, one for each fingerprint, what was decided last first."""
         ...

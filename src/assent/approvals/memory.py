@@ -15,6 +15,8 @@ from assent.approvals.approval import (
     asked,
     asked_again,
     check_answer,
+    check_person,
+    not_standing,
     only_one,
     refusal,
     unknown_approval,
@@ -29,7 +31,7 @@ class MemoryApprovals:
         self._clock = clock
         self._asked: dict[str, Approval] = {}
         self._answers: dict[str, Approval] = {}
-        """The latest `always` or `deny` by fingerprint."""
+        """The latest `always` or `deny` by fingerprint, in the order in which they were given."""
         self._lock = threading.Lock()
 
     def request(self, approval: Approval) -> Approval:
@@ -80,6 +82,7 @@ class MemoryApprovals:
             )
             self._asked[approval] = made
             if decision != "once":
+                self._answers.pop(made.fingerprint, None)  # To stand last, and not where an older one stood.
                 self._answers[made.fingerprint] = made
         return apart(made)
 
@@ -92,6 +95,20 @@ class MemoryApprovals:
                 stored = replace(stored, decision="withdrawn", reason=reason, decided_at=self._clock())
                 self._asked[approval] = stored
         return apart(stored)
+
+    def revoke(self, approval: str, *, by: str, reason: str | None = None) -> Approval:
+        """End an `always`."""
+        check_person(by, reason)
+        with self._lock:
+            now = self._clock()
+            stored = self._stored(approval)
+            latest = self._answers.get(stored.fingerprint)
+            if latest is not stored or not stored.stands_at(now):
+                raise not_standing(stored, latest, now=now)
+            made = replace(stored, revoked_by=by, revoked_at=now, revoked_reason=reason)
+            # It stays the latest answer, so that no older one takes its place.
+            self._asked[approval] = self._answers[made.fingerprint] = made
+        return apart(made)
 
     def pending(self, *, run: str | None = None, tenant: str | None = None) -> list[Approval]:
         """Those that can be decided now."""
@@ -112,6 +129,12 @@ class MemoryApprovals:
         """The `always` that is in force."""
         latest = self._answers.get(fingerprint)
         return apart(latest) if latest is not None and latest.stands_at(self._clock()) else None
+
+    def standing_ones(self) -> list[Approval]:
+        """Every `always` that is in force."""
+        with self._lock:
+            now = self._clock()
+            return [apart(one) for one in reversed(self._answers.values()) if one.stands_at(now)]
 
     def _stored(self, approval: str) -> Approval:
         stored = self._asked.get(approval)

@@ -1,8 +1,11 @@
 """Approvals in SQLite or Postgres: asked in one process, answered in another.
 
 Keep true:
-1. A decision is one conditional statement, so that of two at once the database lets one through.
-2. What was asked is written once and never touched again; the answer stands beside it.
+1. A decision is one conditional statement, and so is a revocation: of two at once the database lets one
+   through.
+2. What was asked is written once and never touched again; the answer stands beside it. A revocation adds
+   to the answer and changes nothing in it.
+3. An `always` that was revoked stays an answer: as the latest it keeps older ones from standing.
 """
 
 from __future__ import annotations
@@ -19,6 +22,8 @@ from assent.approvals.approval import (
     asked,
     asked_again,
     check_answer,
+    check_person,
+    not_standing,
     only_one,
     refusal,
     unknown_approval,
@@ -48,6 +53,19 @@ _SELECT = "SELECT asked, decision, decided_at, answer FROM approvals"
 _NEWEST_FIRST = "ORDER BY requested_at DESC, id DESC"
 _OPEN = "decision IS NULL AND (expires_at IS NULL OR expires_at > ?)"
 
+# Two servers' processes may answer in the same instant and get one number: in doubt the denial, and of two
+# `always` one, the same whenever it is looked for.
+_LATEST = (
+    "fingerprint = ? AND decision IN ('always', 'deny')"
+    " ORDER BY answered DESC, decision DESC, id DESC LIMIT 1"
+)
+_LATEST_OF_EACH = (
+    "decision = 'always' AND NOT EXISTS (SELECT 1 FROM approvals AS other"
+    " WHERE other.fingerprint = approvals.fingerprint AND other.decision IN ('always', 'deny')"
+    " AND (other.answered, other.decision, other.id)"
+    " > (approvals.answered, approvals.decision, approvals.id)) ORDER BY answered DESC, id DESC"
+)
+
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(Approval).decode
 
@@ -58,6 +76,9 @@ class _Answer(msgspec.Struct, frozen=True, array_like=True):
     by: str | None
     reason: str | None
     holds_until: float | None = None
+    revoked_by: str | None = None
+    revoked_at: float | None = None
+    revoked_reason: str | None = None
 
 
 def has_approvals(database: Database) -> bool:
@@ -171,6 +192,38 @@ class SqlApprovals:
 
         return self._database.write(work).result()
 
+    def revoke(self, approval: str, *, by: str, reason: str | None = None) -> Approval:
+        """End an `always`."""
+        check_person(by, reason)
+        id, now = searchable(approval), self._clock()
+
+        def look(t: Transaction) -> tuple[Approval, Approval | None]:
+            found = self._find(t, "id = ?", (id,))
+            if not found:
+                raise unknown_approval(approval)
+            latest = self._find(t, _LATEST, (searchable(found[0].fingerprint),))
+            return found[0], latest[0] if latest else None
+
+        def work(t: Transaction) -> Approval:
+            stored, latest = look(t)
+            if stored.stands_at(now):
+                ((answer,),) = t.execute("SELECT answer FROM approvals WHERE id = ?", (id,))
+                said = msgspec.json.decode(answer, type=_Answer)
+                ended = replace(said, revoked_by=by, revoked_at=now, revoked_reason=reason)
+                # Whoever is quicker changes the answer: before it was read here, and then it says so, or
+                # after, and then it is another than the one that is compared.
+                won = said.revoked_at is None and t.execute(
+                    "UPDATE approvals SET answer = ? WHERE id = ? AND answer = ?"
+                    f" AND id = (SELECT id FROM approvals WHERE {_LATEST}) RETURNING id",
+                    (_encode(ended).decode(), id, answer, searchable(stored.fingerprint)),
+                )
+                stored, latest = look(t)
+                if won:
+                    return stored
+            raise not_standing(stored, latest, now=now)
+
+        return self._database.write(work).result()
+
     def pending(self, *, run: str | None = None, tenant: str | None = None) -> list[Approval]:
         """Those that can be decided now."""
         where = [_OPEN]
@@ -192,12 +245,14 @@ class SqlApprovals:
 
     def standing(self, fingerprint: str) -> Approval | None:
         """The `always` that is in force."""
-        # Two servers' processes may answer in the same instant and get one number: in doubt the denial.
-        latest = (
-            "fingerprint = ? AND decision IN ('always', 'deny') ORDER BY answered DESC, decision DESC LIMIT 1"
-        )
-        found = self._database.read(lambda t: self._find(t, latest, (searchable(fingerprint),)))
+        found = self._database.read(lambda t: self._find(t, _LATEST, (searchable(fingerprint),)))
         return found[0] if found and found[0].stands_at(self._clock()) else None
+
+    def standing_ones(self) -> list[Approval]:
+        """Every `always` that is in force."""
+        now = self._clock()
+        found = self._database.read(lambda t: self._find(t, _LATEST_OF_EACH, ()))
+        return [one for one in found if one.stands_at(now)]
 
     def _find(self, t: Transaction, condition: str, values: Sequence[Value]) -> list[Approval]:
         try:
@@ -222,4 +277,7 @@ def _approval(body: str, decision: Decision | None, decided_at: float | None, an
         decided_by=said.by,
         decided_at=decided_at,
         holds_until=said.holds_until,
+        revoked_by=said.revoked_by,
+        revoked_at=said.revoked_at,
+        revoked_reason=said.revoked_reason,
     )

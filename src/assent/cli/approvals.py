@@ -40,7 +40,7 @@ by_option = click.option(
 )
 
 
-@click.group(cls=Subject, short_help="List what waits for a person, show one, approve or deny it.")
+@click.group(cls=Subject, short_help="List what waits for a person, show one, approve, deny or revoke it.")
 def approvals() -> None:
     """What waits for a person's decision. Without a command: all that does."""
 
@@ -50,14 +50,23 @@ def approvals() -> None:
 @click.option(
     "--all", "with_closed", is_flag=True, help="Also the newest that are decided, or too old to be."
 )
+@click.option("--standing", is_flag=True, help="Instead, what is approved for always and holds now.")
 @click.option("--limit", type=click.IntRange(min=1), default=50, show_default=True, help="How many at most.")
 @db_option
 @json_option
 @click.pass_obj
 def list_approvals(
-    output: Output, run: str | None, with_closed: bool, limit: int, db: str | None, as_json: bool
+    output: Output,
+    run: str | None,
+    with_closed: bool,
+    standing: bool,
+    limit: int,
+    db: str | None,
+    as_json: bool,
 ) -> int:
     """List what waits to be decided, oldest first; with --all then the newest that no longer do.
+
+    With --standing it lists what is approved for always and holds now, with until when, the latest first.
 
     Exit codes: 0 listed, also if there is nothing, 2 bad input.
     """
@@ -69,6 +78,10 @@ def list_approvals(
     from assent.render.approvals import approvals_table
     from assent.render.text import count
 
+    if standing and with_closed:
+        raise click.UsageError("--standing and --all are two lists. Leave one of them out.")
+    if standing:
+        return _list_standing(output, run, limit, db, as_json=as_json)
     waiting: list[Approval] = []
     newest: list[Approval] = []
     with open_records(db) as records:
@@ -100,6 +113,38 @@ def list_approvals(
     return 0
 
 
+def _list_standing(output: Output, run: str | None, limit: int, db: str | None, *, as_json: bool) -> int:
+    import time
+
+    from assent.app.app import open_records
+    from assent.approvals.sql import has_approvals
+    from assent.render.advice import db_words
+    from assent.render.approvals import standing_table
+    from assent.render.text import count
+
+    found: list[Approval] = []
+    with open_records(db) as records:
+        name = records.database.name
+        if has_approvals(records.database):
+            run = _run_id(records, run)
+            found = [one for one in records.approvals.standing_ones() if run in (None, one.run_id)]
+    now = time.time()
+    shown, left_out = found[:limit], max(len(found) - limit, 0)
+    if as_json:
+        output.show_json({"approvals": [_as_data(one, now) for one in shown], "left_out": left_out})
+        return 0
+    if not shown:
+        of_run = "" if run is None else f" that run '{run}' asked for"
+        output.talk(f"Nothing{of_run} is approved for always in {name}.")
+        return 0
+    rows = [_for_people(_without_secrets(one, output.redactor), now) for one in shown]
+    output.show(standing_table(rows, now, output.result_console().width))
+    if left_out:
+        output.talk(f"{count(left_out, 'more holds', 'more hold')}; see them with --limit.")
+    output.talk(f"See what one is about, and how to revoke it: assent approvals show ID{db_words(db)}")
+    return 0
+
+
 @approvals.command(short_help="What one is about.")
 @id_argument
 @db_option
@@ -123,6 +168,7 @@ def show(output: Output, id: str, db: str | None, as_json: bool) -> int:
     now = time.time()
     with open_records(db) as records:
         found = _find(records, id)
+        latest = records.approvals.standing(found.fingerprint)
     if as_json:
         output.show_json(_as_data(found, now))
         return 0
@@ -139,6 +185,9 @@ def show(output: Output, id: str, db: str | None, as_json: bool) -> int:
         output.show(Text("To decide:"))
         output.show(Text(f"  assent approvals approve {rest}"))
         output.show(Text(f"  assent approvals deny {rest} --reason TEXT"))
+    if latest is not None and latest.id == found.id:
+        output.show(Text("It holds now. To be asked again:"))
+        output.show(Text(f"  assent approvals revoke {name_words(found.id)}{db_words(db)}"))
     return 0
 
 
@@ -166,7 +215,7 @@ def approve(
     """Let the action that ID asks for run, this one time or --always. The start of ID is enough.
 
     `--always` is for the same tool with the same parameters, folder, tenant and policies. A decision is
-    final.
+    final; what is approved for always can be revoked.
 
     Exit codes: 0 approved, 2 there is no such approval, or it can no longer be decided.
     """
@@ -193,6 +242,35 @@ def deny(output: Output, id: str, reason: str, by: str | None, db: str | None, a
     Exit codes: 0 denied, 2 there is no such approval, or it can no longer be decided.
     """
     return _decide(output, id, "deny", by, reason, None, db, as_json=as_json)
+
+
+@approvals.command(short_help="End an approval for always.")
+@id_argument
+@click.option("--reason", metavar="TEXT", callback=_text, help="Why.")
+@by_option
+@db_option
+@json_option
+@click.pass_obj
+def revoke(output: Output, id: str, reason: str | None, by: str | None, db: str | None, as_json: bool) -> int:
+    """End what ID approved for always, from now on: the same is asked about again. The start of ID is enough.
+
+    See what can be revoked with: assent approvals list --standing. An older approval does not come back.
+
+    Exit codes: 0 revoked, 2 there is no such approval, or it is none for always that holds.
+    """
+    import time
+
+    from assent.app.app import open_records
+    from assent.render.approvals import revoked_lines
+
+    with open_records(db, writes=True) as records:
+        found = _find(records, id)
+        made = records.approvals.revoke(found.id, by=by or _login_name(), reason=reason)
+    if as_json:
+        output.show_json(_as_data(made, time.time()))
+        return 0
+    output.show(*revoked_lines(_for_people(_without_secrets(made, output.redactor), time.time())))
+    return 0
 
 
 def _decide(
@@ -302,6 +380,8 @@ def _status(approval: Approval, now: float) -> str:
     match approval.decision:
         case None:
             return "waiting" if approval.open_at(now) else "expired"
+        case "always" if approval.revoked_at is not None:
+            return "revoked"
         case "once" | "always":
             return "approved"
         case "deny":
@@ -318,7 +398,7 @@ def _as_data(approval: Approval, now: float) -> dict[str, Any]:
 
 def _for_people(approval: Approval, now: float) -> dict[str, Any]:
     """An approval as it is drawn: the same data, with words where a person does not read data."""
-    from assent.approvals.approval import how_decided
+    from assent.approvals.approval import how_decided, how_revoked
 
     undo = approval.compensation
     return {
@@ -326,6 +406,7 @@ def _for_people(approval: Approval, now: float) -> dict[str, Any]:
         "parameters": to_json(approval.parameters, indent=True),
         "compensation": to_json(undo, indent=True) if undo is not None else None,
         "decided": how_decided(approval),
+        "revoked": how_revoked(approval),
     }
 
 
@@ -350,4 +431,6 @@ def _without_secrets(approval: Approval, redactor: Redactor) -> Approval:
         tenant=of(approval.tenant),
         reason=of(approval.reason),
         decided_by=of(approval.decided_by),
+        revoked_by=of(approval.revoked_by),
+        revoked_reason=of(approval.revoked_reason),
     )

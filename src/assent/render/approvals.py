@@ -1,7 +1,7 @@
 """What waits for a person, and what was decided, as a table and as lines.
 
-An approval comes in as the fields that `--json` prints, without secrets, and with three of them in words:
-`parameters` and `compensation` are JSON text, and `decided` says how it was decided.
+An approval comes in as the fields that `--json` prints, without secrets, and with some of it in words:
+`parameters` and `compensation` are JSON text, `decided` and `revoked` say how it was decided and revoked.
 
 Keep true:
 1. Who decides sees what will run: whatever is left out for the terminal's sake is said to be left out.
@@ -34,6 +34,7 @@ _LOOKS = {
     "approved": ("✓", "green"),
     "denied": ("⊘", "magenta"),
     "withdrawn": ("■", "dim"),
+    "revoked": ("⊘", "magenta"),
 }
 
 
@@ -52,29 +53,57 @@ def approvals_table(found: Sequence[Data], now: float, width: int, *, with_statu
         rows.append(dict(zip(headings, cells, strict=True)))
     if not with_status:
         headings.remove("status")
-    sizes = _sizes(headings, rows, width)
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    for name, size in sizes.items():
-        table.add_column(name, no_wrap=True, overflow="ellipsis", min_width=size, max_width=size)
+    sizes = _sizes(headings, rows, width, keeps="why")
+    table = _table(sizes)
     for one, row in zip(found, rows, strict=True):
         style = {"status": _LOOKS[one["status"]][1]}
         table.add_row(*(Text(row[name], style=style.get(name, "")) for name in sizes))
     return table
 
 
-def _sizes(headings: Sequence[str], rows: Sequence[Mapping[str, str]], width: int) -> dict[str, int]:
-    """The columns that are shown, each with its width."""
+def standing_table(found: Sequence[Data], now: float, width: int) -> Table:
+    """One row for each that is approved for always: who said so, and until when it holds."""
+    headings = ["id", "run", "action", "tool", "by", "approved", "until"]
+    rows = []
+    for one in found:
+        until = one["holds_until"]
+        cells = (
+            clean(one["id"], 40),
+            *(clean(text, 60) for text in (one["run_id"], one["action_id"], one["tool"])),
+            clean(one["decided_by"] or "", 24),
+            _ago(now - one["decided_at"]),
+            "for good" if until is None else moment(until),
+        )
+        rows.append(dict(zip(headings, cells, strict=True)))
+    sizes = _sizes(headings, rows, width, keeps="tool")
+    table = _table(sizes)
+    for row in rows:
+        table.add_row(*(Text(row[name]) for name in sizes))
+    return table
+
+
+def _table(sizes: Mapping[str, int]) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    for name, size in sizes.items():
+        table.add_column(name, no_wrap=True, overflow="ellipsis", min_width=size, max_width=size)
+    return table
+
+
+def _sizes(
+    headings: Sequence[str], rows: Sequence[Mapping[str, str]], width: int, *, keeps: str
+) -> dict[str, int]:
+    """The columns that are shown, each with its width. Of the texts `keeps` is shown in any case."""
     # An id that is cut cannot be copied: the texts share what the rest leaves over, or give way.
     sizes = {name: max(columns(text) for text in [name, *(row[name] for row in rows)]) for name in headings}
     room = width - 2 * (len(headings) - 1) - sum(sizes[name] for name in headings if name not in _FLEXIBLE)
-    for name in ("run", "action", "tool"):
+    for name in [name for name in headings if name in _FLEXIBLE and name != keeps]:
         if room < 24:
             del sizes[name]
             room += 2
         else:
             sizes[name] = min(sizes[name], _FLEXIBLE[name], max(room // 5, 6))
             room -= sizes[name]
-    sizes["why"] = min(sizes["why"], _FLEXIBLE["why"], max(room, 12))
+    sizes[keeps] = min(sizes[keeps], _FLEXIBLE[keeps], max(room, 12))
     return sizes
 
 
@@ -94,6 +123,8 @@ def approval_lines(approval: Data, now: float, width: int) -> Iterator[Text]:
         ("asked", f"{moment(approval['requested_at'])} ({_ago(now - approval['requested_at'])})"),
         ("expires", "never" if end is None else f"{moment(end)} ({_expiry(approval, now)})"),
         ("decision", approval["decided"] or None),
+        # A fact of its own: the end of a long line may be cut, and this must be seen.
+        ("then", approval["revoked"] or None),
     ]
     for label, fact in facts:
         if fact is not None:
@@ -112,6 +143,13 @@ def decision_line(approval: Data) -> Text:
     """What was decided just now."""
     words = f" {_what(approval)}, was {clean(approval['decided'], 500)}."
     return Text.assemble(_LOOKS[approval["status"]], words)
+
+
+def revoked_lines(approval: Data) -> Iterator[Text]:
+    """What was revoked just now, and what follows from that."""
+    words = f" The approval of {_what(approval)}, was {clean(approval['revoked'], 500)}."
+    yield Text.assemble(_LOOKS[approval["status"]], words)
+    yield Text("From now on the same is asked about again. The run that asked keeps its answer.")
 
 
 def _what(approval: Data) -> str:

@@ -21,7 +21,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from assent.approvals.approval import ANSWERS, Approval, Decision, fingerprint, how_decided
+from assent.approvals.approval import ANSWERS, Approval, Decision, fingerprint, how_decided, how_revoked
 from assent.approvals.ledger import ApprovalLedger
 from assent.errors import ApprovalDecided, NotJson, UsageError
 from assent.testing.clock import FakeClock
@@ -81,6 +81,8 @@ def an_empty_ledger_holds_nothing(make: MakeLedger) -> None:
     _same(ledger.pending(), [], "pending")
     _same(ledger.recent(5), [], "recent")
     _same(ledger.standing("f"), None, "standing")
+    _same(ledger.standing_ones(), [], "those that stand")
+    _refuses(lambda: ledger.revoke("q1", by="ann"), UsageError, "an unknown id", "no approval 'q1'")
     _refuses(lambda: ledger.decide("q1", "once", by="ann"), UsageError, "an unknown id", "no approval 'q1'")
     _refuses(lambda: ledger.withdraw("q1", "done"), UsageError, "an unknown id", "no approval 'q1'")
     for prefix in ("q1", ""):
@@ -131,6 +133,10 @@ def what_is_not_json_is_refused(make: MakeLedger) -> None:
     _refuses(lambda: ledger.decide("q1", "once", by="ann", reason=half), NotJson, "reason", "reason")
     _refuses(lambda: ledger.withdraw("q1", half), NotJson, "why it is withdrawn", "reason")
     _same(ledger.pending(), [approval()], "after more refusals")
+    made = ledger.decide("q1", "always", by="ann")
+    _refuses(lambda: ledger.revoke("q1", by=half), NotJson, "who revokes", "by")
+    _refuses(lambda: ledger.revoke("q1", by="ann", reason=half), NotJson, "why it is revoked", "reason")
+    _same(ledger.get("q1"), made, "after still more refusals")
 
 
 def nothing_is_aliased(make: MakeLedger) -> None:
@@ -159,7 +165,10 @@ def nothing_is_aliased(make: MakeLedger) -> None:
     check("changing all that is outside")
     change(ledger.decide("q1", "always", by="ann"))
     change(ledger.standing("f"))
+    for found in ledger.standing_ones():
+        change(found)
     change(ledger.withdraw("q1", "late"))
+    change(ledger.revoke("q1", by="ann"))
     check("changing the answers")
 
 
@@ -185,6 +194,9 @@ def a_decision_is_not_brought_along(make: MakeLedger) -> None:
         {"decided_by": "me"},
         {"holds_until": START + 5},
         {"reason": "because"},
+        {"revoked_by": "me"},
+        {"revoked_at": START},
+        {"revoked_reason": "because"},
     ):
         _refuses(
             lambda brought=brought: ledger.request(approval(**brought)),  # type: ignore[misc]
@@ -487,6 +499,178 @@ def a_later_denial_ends_an_always(make: MakeLedger) -> None:
     _same(ledger.standing("f"), made, "after another always")
 
 
+def a_revoked_always_stands_no_longer(make: MakeLedger) -> None:
+    """The record says who, when and why, and keeps what was decided before."""
+    clock = FakeClock(START)
+    ledger = make(clock)
+    for number, until in enumerate((None, START + 50)):
+        id = f"q{number}"
+        ledger.request(approval(id, fingerprint=id))
+        made = ledger.decide(id, "always", by="ann", reason="go\0", holds_until=until)
+        clock.advance(5)
+
+        ended = ledger.revoke(id, by="bob \0é", reason="left\0")
+
+        expected = replace(made, revoked_by="bob \0é", revoked_at=clock(), revoked_reason="left\0")
+        _same(ended, expected, "revoke")
+        _same(ledger.get(id), expected, "get after it")
+        _same(ledger.standing(id), None, "standing after it")
+        _same(ledger.request(approval(id, fingerprint=id)), expected, "asking that again")
+        _same(ledger.withdraw(id, "late"), expected, "withdrawing that")
+        _refuses(
+            lambda id=id: ledger.decide(id, "always", by="ann"),  # type: ignore[misc]
+            ApprovalDecided,
+            "deciding what was revoked",
+            f"was {how_decided(expected)}, and {how_revoked(expected)}",
+        )
+    _same(ledger.standing_ones(), [], "those that stand")
+    ledger.request(approval("q2", fingerprint="q0"))
+    again = ledger.decide("q2", "always", by="ann")
+    _same(ledger.standing("q0"), again, "a later always")
+    _same(ledger.revoke("q2", by="bob").revoked_reason, None, "revoking without a reason")
+
+
+def no_older_always_comes_back_when_one_is_revoked(make: MakeLedger) -> None:
+    """And the older one cannot be revoked in its place: whoever did so would believe that nothing stands."""
+    ledger = make(FakeClock(START))
+    for number in range(3):
+        ledger.request(approval(f"q{number}", fingerprint="f"))
+    older = ledger.decide("q2", "always", by="ann")
+    newer = ledger.decide("q1", "always", by="ann")
+
+    _refuses(
+        lambda: ledger.revoke("q2", by="bob"),
+        ApprovalDecided,
+        "revoking the older one",
+        "'q1', was approved for good by ann on 1970-01-01 00:16:40 UTC. To end that, revoke 'q1'.",
+    )
+    _same(ledger.standing("f"), newer, "after a refusal")
+    ledger.revoke("q1", by="bob")
+
+    _same(ledger.standing("f"), None, "standing")
+    _same(ledger.standing_ones(), [], "those that stand")
+    _same(ledger.get("q2"), older, "the older one")
+    _refuses(
+        lambda: ledger.revoke("q2", by="bob"),
+        ApprovalDecided,
+        "revoking the older one afterwards",
+        "'q1', was approved for good by ann on 1970-01-01 00:16:40 UTC, and revoked by bob on",
+    )
+
+
+def only_an_always_that_stands_is_revoked(make: MakeLedger) -> None:
+    clock = FakeClock(START)
+    ledger = make(clock)
+    ids = ("open", "endless", "once", "denied", "taken", "short", "revoked", "ended", "ends")
+    for id in ids:
+        mark = "f" if id in ("ended", "ends") else id
+        ledger.request(approval(id, fingerprint=mark, expires_at=None if id == "endless" else START + 60))
+    ledger.decide("once", "once", by="ann")
+    ledger.decide("denied", "deny", by="ann", reason="no")
+    ledger.withdraw("taken", "canceled")
+    ledger.decide("short", "always", by="ann", holds_until=START + 10)
+    ledger.decide("revoked", "always", by="ann")
+    ledger.revoke("revoked", by="bob", reason="left")
+    ledger.decide("ended", "always", by="ann")
+    ledger.decide("ends", "deny", by="ann")
+    clock.advance(10)
+    before = [ledger.get(id) for id in ids]
+
+    at = "on 1970-01-01 00:16:40 UTC"
+    said = {
+        "open": "'open' is not decided yet. To refuse it: assent approvals deny",
+        "endless": "'endless' is not decided yet",
+        "once": f"'once' was approved for this one time by ann {at}. There is nothing to revoke.",
+        "denied": f"'denied' was denied by ann {at} (no)",
+        "taken": f"'taken' was withdrawn by its run {at} (canceled)",
+        "short": "'short' ran out on 1970-01-01 00:16:50 UTC. There is nothing to revoke.",
+        "revoked": f"'revoked' was approved for good by ann {at}, and revoked by bob {at} (left)",
+        "ended": f"'ended' counts no longer: a later one about the same, 'ends', was denied by ann {at}",
+    }
+    for id, words in said.items():
+        _refuses(lambda id=id: ledger.revoke(id, by="cy"), ApprovalDecided, f"revoking {id}", words)  # type: ignore[misc]
+    _same([ledger.get(id) for id in ids], before, "after refusals")
+    clock.advance(50)
+    _refuses(lambda: ledger.revoke("open", by="cy"), ApprovalDecided, "an old one", "expired on 1970-01-01")
+
+
+def nobody_revokes_nothing(make: MakeLedger) -> None:
+    ledger = make(FakeClock(START))
+    ledger.request(approval("q1", fingerprint="f"))
+    made = ledger.decide("q1", "always", by="ann")
+
+    for nobody in ("", "  "):
+        _refuses(
+            lambda nobody=nobody: ledger.revoke("q1", by=nobody),  # type: ignore[misc]
+            UsageError,
+            "revoking by nobody",
+            "who decides",
+        )
+    _refuses(lambda: ledger.revoke("q", by="ann"), UsageError, "revoking by a start", "no approval 'q'")
+    _same(ledger.standing("f"), made, "after refusals")
+
+
+def those_that_stand_are_listed_the_latest_first(make: MakeLedger) -> None:
+    """One for each fingerprint, and in the order in which they were decided, also within one instant."""
+    clock = FakeClock(START)
+    ledger = make(clock)
+    for number, mark in enumerate(("f0", "f1", "f2", "f3", "f4", "f5", "f0", "f5")):
+        ledger.request(approval(f"q{number}", fingerprint=mark, requested_at=START + number))
+    for id in ("q0", "q5", "q2", "q1"):
+        ledger.decide(id, "always", by="ann", holds_until=START + 10 if id == "q2" else None)
+    ledger.decide("q3", "once", by="ann")
+    newest = ledger.decide("q6", "always", by="ann")
+
+    def ids() -> list[str]:
+        return [one.id for one in ledger.standing_ones()]
+
+    _same(ledger.standing_ones()[0], newest, "the latest")
+    _same(ids(), ["q6", "q1", "q2", "q5"], "all")
+    ledger.decide("q7", "deny", by="ann")
+    _same(ids(), ["q6", "q1", "q2"], "after a denial")
+    ledger.revoke("q6", by="ann")
+    _same(ids(), ["q1", "q2"], "after one is revoked, with an older one behind it")
+    clock.advance(10)
+    _same(ids(), ["q1"], "after one ran out")
+
+
+def of_many_who_revoke_at_once_exactly_one_does(make: MakeLedger) -> None:
+    for _ in range(4):
+        ledger = make(FakeClock(START))
+        ledger.request(approval("q1", fingerprint="f"))
+        ledger.decide("q1", "always", by="ann")
+        start = threading.Barrier(8)
+        won: list[Approval] = []
+        lost: list[ApprovalDecided] = []
+
+        def revoke(
+            number: int,
+            ledger: ApprovalLedger = ledger,
+            start: threading.Barrier = start,
+            won: list[Approval] = won,
+            lost: list[ApprovalDecided] = lost,
+        ) -> None:
+            start.wait()
+            try:
+                won.append(ledger.revoke("q1", by=str(number)))
+            except ApprovalDecided as error:
+                lost.append(error)
+
+        threads = [threading.Thread(target=revoke, args=(number,)) for number in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+
+        stored = ledger.get("q1")
+        assert stored is not None
+        _same(won, [stored], "who revoked it")
+        _same(len(lost), 7, "those who did not")
+        for refused in lost:
+            _same(f"revoked by {stored.revoked_by} on" in str(refused), True, f"'{refused}' says who did")
+        _same(ledger.standing("f"), None, "what stands")
+
+
 def of_many_decisions_at_once_exactly_one_counts(make: MakeLedger) -> None:
     """Whatever each of them says; and a run that takes its question back is one of them."""
     for agreed in (False, True, False, True):
@@ -553,6 +737,12 @@ approval_ledger_suite: tuple[Check, ...] = (
     an_always_holds_until_it_ends,
     what_cannot_hold_so_long_is_refused,
     a_later_denial_ends_an_always,
+    a_revoked_always_stands_no_longer,
+    no_older_always_comes_back_when_one_is_revoked,
+    only_an_always_that_stands_is_revoked,
+    nobody_revokes_nothing,
+    those_that_stand_are_listed_the_latest_first,
+    of_many_who_revoke_at_once_exactly_one_does,
     of_many_decisions_at_once_exactly_one_counts,
 )
 """Every promise of `ApprovalLedger`, one check each."""
