@@ -1306,3 +1306,20 @@ def pending(ledger: ApprovalLedger) -> Approval:
         assert time.monotonic() < deadline, "nobody asked"
         time.sleep(0.005)
     return found[0]
+
+
+async def test_an_answer_that_was_revoked_before_the_run_acts_is_asked_for_again(
+    recorder: Recorder, office: Office
+) -> None:
+    await office.runtime().execute(plan(pay()), run_id="r")
+    first = office.only()
+    office.say("always")
+    office.ledger.revoke(first.id, by="bob")
+
+    waits = await office.runtime().resume("r")
+
+    assert waits.outcome == "waiting"
+    assert recorder.calls == []
+    assert office.only().id != first.id
+    office.say("once")
+    assert (await office.runtime().resume("r")).outcome == "succeeded"

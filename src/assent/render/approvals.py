@@ -149,7 +149,7 @@ def revoked_lines(approval: Data) -> Iterator[Text]:
     """What was revoked just now, and what follows from that."""
     words = f" The approval of {_what(approval)}, was {clean(approval['revoked'], 500)}."
     yield Text.assemble(_LOOKS[approval["status"]], words)
-    yield Text("From now on the same is asked about again. The run that asked keeps its answer.")
+    yield Text("From now on the same is asked about again, also by the run that asked, unless it has acted.")
 
 
 def _what(approval: Data) -> str:

@@ -165,7 +165,7 @@ async def ask(
         try:
             known = await desk.known(question.id, question.fingerprint)
             again = 0
-            while known is not None and known.decision == "withdrawn":
+            while known is not None and (known.decision == "withdrawn" or known.revoked_at is not None):
                 again += 1
                 question = _question(x, i, action, tool, objections, again)
                 known = await desk.known(question.id, question.fingerprint)
