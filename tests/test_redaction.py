@@ -485,3 +485,15 @@ def test_every_text_in_a_secret_answer_is_a_secret() -> None:
 
     shown = redactor.value({"log": "ann used a-token-of-value and key-of-the-house", "user": "ann"})
     assert shown == {"log": f"ann used {REDACTED} and {REDACTED}", "user": "ann"}
+
+
+def test_what_a_rule_is_called_says_nothing_of_its_reason() -> None:
+    redactor = Redactor()
+    redactor.add_secret("hunter2-of-ann")
+
+    assert redactor.text("policy 'no-secrets': its parameters") == "policy 'no-secrets': its parameters"
+    assert (
+        redactor.text("policy 'token': needs token: abcdefgh1") == f"policy 'token': needs token: {REDACTED}"
+    )
+    assert redactor.text("policy 'x': hunter2-of-ann") == f"policy 'x': {REDACTED}"
+    assert redactor.text("policy 'hunter2-of-ann': no") == f"policy '{REDACTED}': no"

@@ -601,7 +601,7 @@ def test_revoke(quick: Assent, allow: Ask, db: Path) -> None:
     assert done.code == 0
     assert re.search(
         r"^⊘ The approval of fs\.remove, action 'a1' of run r1, was revoked by bob on 20.* UTC \(she left\)\."
-        r"\nFrom now on the same is asked about again\.",
+        r"\nFrom now on the same is asked about again",
         done.out,
     )
     ended = stored(db, "q-123")

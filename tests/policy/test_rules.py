@@ -12,6 +12,7 @@ from assent import (
     DenyTool,
     DenyToolParam,
     DenyToolParamMatching,
+    FlowRule,
     RateLimitTool,
     RequireState,
     Runtime,
@@ -452,3 +453,21 @@ async def test_asking_verify_fills_no_window(recorder: Recorder) -> None:
 
     assert report.undecided
     assert (await rt.execute(plan(call("a", "mail")))).outcome == "succeeded"
+
+
+# Rules made in Python
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        FlowRule(mark="Untrusted"),  # type: ignore[arg-type]
+        DenyTool(risk="destrutive"),  # type: ignore[arg-type]
+        DenyTool(tool=5),  # type: ignore[arg-type]
+        RateLimitTool(tool="mail", max_calls=-1, interval_secs=1),
+    ],
+    ids=lambda rule: type(rule).__name__,
+)
+def test_a_typo_in_a_rule_is_refused_and_does_not_let_everything_pass(rule: Any) -> None:
+    with pytest.raises(UsageError, match=r"Policy 'r' .* cannot mean anything"):
+        Runtime(policies=[("r", rule)])

@@ -588,7 +588,11 @@ async def test_under_other_policies_an_answer_is_none(recorder: Recorder, office
 
     assert result.outcome == "waiting"
     assert office.only().id != first.id
-    assert len(office.only().reasons) == 2
+    assert [why for why in office.only().reasons if "second look" in why]
+    assert (
+        f"approval '{first.id}' of ann was for other parameters, or under other rules"
+        in office.only().reasons
+    )
     assert recorder.calls == []
 
 
@@ -1323,3 +1327,30 @@ async def test_an_answer_that_was_revoked_before_the_run_acts_is_asked_for_again
     assert office.only().id != first.id
     office.say("once")
     assert (await office.runtime().resume("r")).outcome == "succeeded"
+
+
+async def test_a_no_holds_for_the_run_whatever_the_rules_say_later(
+    recorder: Recorder, office: Office
+) -> None:
+    await office.runtime().execute(plan(pay()), run_id="r")
+    office.say("deny", reason="never")
+
+    result = await office.runtime(policies=[]).resume("r")
+
+    assert result["a"].status == "rejected"
+    assert "denied by" in (result["a"].error or "")
+    assert recorder.calls == []
+
+
+async def test_what_was_asked_is_not_run_unanswered_by_rules_that_do_not_ask(
+    recorder: Recorder, office: Office
+) -> None:
+    await office.runtime().execute(plan(pay()), run_id="r")
+
+    waits = await office.runtime(policies=[]).resume("r")
+
+    assert waits.outcome == "waiting"
+    assert recorder.calls == []
+    office.say("once")
+    assert (await office.runtime(policies=[]).resume("r")).outcome == "succeeded"
+    assert recorder.names == ["pay"]

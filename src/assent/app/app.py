@@ -15,6 +15,7 @@ from assent.app.tool_file import load_tools
 
 if TYPE_CHECKING:
     from assent.app.governance import Question
+    from assent.approvals.approval import Approval
     from assent.approvals.ledger import ApprovalLedger
     from assent.approvals.sql import SqlApprovals
     from assent.durable.sql import SqlJournal
@@ -73,6 +74,23 @@ class Records:
         from assent.approvals.sql import SqlApprovals
 
         return SqlApprovals(self.database)
+
+    def note_answer(self, approval: Approval) -> None:
+        """Let the log know of an answer when it is given, not only when the run acts on it."""
+        from assent.events.log import EventLog
+        from assent.redaction import Redactor
+        from assent.runtime.asking import answer_words
+
+        log = EventLog(sinks=[self.events], redactor=Redactor(secrets_of(os.environ)))
+        log.append(
+            "approval_recorded",
+            approval.run_id,
+            approval.proposal_id or None,
+            approval.action_id,
+            tenant=approval.tenant,
+            data=answer_words(approval),
+        )
+        log.flush()
 
     def run_id(self, given: str) -> str:
         """The whole id of a run; one that only the log knows must be given whole.
@@ -221,8 +239,7 @@ def open_app(
             found = load_tools(rules.tools, rules.tools_source)
         granted = rules.permissions
         if permissions is not None:
-            agents = granted.agents if granted is not None else {}
-            granted = Permissions(standing=Posture.named(permissions), agents=agents)
+            granted = Permissions(standing=Posture.named(permissions))
         values = load_state(state) if state is not None else {}
         redactor = Redactor(secrets_of(os.environ))
         records = None

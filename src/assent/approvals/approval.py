@@ -57,6 +57,9 @@ class Approval(msgspec.Struct, frozen=True, kw_only=True):
     tier: str | None = None
     agent: str | None = None
     """Who wants to do it."""
+    proposal_id: str = ""
+    key: str = ""
+    """Which action of the run it is, whatever plans of the run share its id."""
     isolation: str = "none"
     """What keeps the agent from answering by itself. With "none" nothing does."""
     fingerprint: str

@@ -301,6 +301,7 @@ def _decide(
             holds_until=holds_until,
             fingerprint=found.fingerprint,
         )
+        records.note_answer(made)
         advice = list(_advise(records, made, db))
     if as_json:
         output.show_json({**_as_data(made, time.time()), "next": [one._asdict() for one in advice]})
@@ -362,6 +363,7 @@ def _advise(records: Records, approval: Approval, db: str | None) -> Iterator[Ad
             yield Advice(f"{what} to be decided:", f"assent approvals list --run {run}{place}")
         summary = records.journal.find(approval.run_id)
         status = summary.status if summary.run_id == approval.run_id else None
+        by_command = "folder" in summary.context
     except (RunError, StorageError):
         status = None
     if status is None:
@@ -371,9 +373,12 @@ def _advise(records: Records, approval: Approval, db: str | None) -> Iterator[Ad
     elif status == "running":
         yield Advice("Its run is at work and goes on by itself.")
     elif status == "interrupted" or status in RESUMABLE:
-        yield Advice("To go on with the run:", f"assent resume {run}{place}")
+        if by_command:
+            yield Advice("To go on with the run:", f"assent resume {run}{place}")
+        else:
+            yield Advice("To go on with the run, in the program that began it:", f"runtime.resume({run!r})")
     else:
-        yield Advice(f"Its run has ended ({clean(status, 40)}), and stays as it is.")
+        yield Advice(f"Its run went on, and has ended ({clean(status, 40)}).")
 
 
 def _status(approval: Approval, now: float) -> str:

@@ -109,6 +109,10 @@ def run(
             # Before anything runs: a process that is killed cannot say it any more.
             output.talk(f"Run {name}")
 
+        agents = app.runtime.permissions.agents if app.runtime.permissions is not None else {}
+        if agent is not None and agents and agent not in agents:
+            output.talk(f"Note: no agent '{agent}' has a posture of its own; the standing one holds.")
+
         def start(cancel: Cancel) -> Awaitable[ProposalResult]:
             return app.runtime.execute(proposal, cancel=cancel, run_id=name, scope=scope)
 

@@ -198,6 +198,14 @@ def _reason(answer: Any) -> str | None:
     return f"it returned a {type(answer).__name__} instead of a reason or None, so the action is denied"
 
 
+def _check_values(name: str, rule: Rule) -> None:
+    """A rule made in Python is not checked against its own annotations: a typo would match nothing."""
+    try:
+        msgspec.convert(msgspec.to_builtins(rule), type(rule))
+    except msgspec.ValidationError as error:
+        raise UsageError(f"Policy '{name}' ({type(rule).__name__}) cannot mean anything: {error}.") from None
+
+
 class PolicySet:
     """Named policies, in the order in which they were added."""
 
@@ -213,6 +221,8 @@ class PolicySet:
         Raises:
             UsageError: the name is taken, or `rule` is neither a rule nor a function.
         """
+        if isinstance(rule, Rule):
+            _check_values(name, rule)
         if name in self._policies:
             raise UsageError(f"A policy named '{name}' exists. Remove it first, or choose another name.")
         self._policies[name] = Policy(name, rule, clock=self._clock, reads=reads)

@@ -7,6 +7,7 @@ from typing import Annotated, ClassVar
 
 import msgspec
 
+from assent.errors import RuleError
 from assent.ir.tool_spec import Mark
 from assent.policy.case import Case, Rule
 from assent.policy.marks import Trail
@@ -51,6 +52,10 @@ class MarkOutput(Rule, frozen=True, kw_only=True, tag="mark_output"):
 
     marks: Annotated[Sequence[Mark], msgspec.Meta(min_length=1)]
     reads_parameters: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        if self.unless_approved:
+            raise RuleError("mark_output denies nothing, so 'unless_approved' means nothing; leave it out")
 
     def check(self, case: Case) -> str | None:
         return None

@@ -398,6 +398,12 @@ class Gate:
         return [o._replace(reason=f"its compensation: {o.reason}") for o in found]
 
     @property
+    def names(self) -> list[str]:
+        """What holds here: rules by name, and `permission` for a posture."""
+        rules = [name for policies in self._policies for name in policies.names()]
+        return [*rules, "permission"] if self._posture is not None else rules
+
+    @property
     def version(self) -> str:
         """Which policies and postures these are: with others, an approval is another."""
         parts = [policies.spelled_out() for policies in self._policies]

@@ -32,11 +32,14 @@ import msgspec
 
 from assent.errors import NotJson
 from assent.ir.json_value import copy_json
+from assent.ir.tool_spec import Mark, Risk
 from assent.policy.case import Rule
 from assent.policy.rule import DeclaredRule
 from assent.policy.toml_file import TomlFile, listing
 
 _KINDS: dict[str, type[Rule]] = {str(kind.__struct_config__.tag): kind for kind in get_args(DeclaredRule)}
+_CHOICES = {"risk": list(get_args(Risk)), "mark": list(get_args(Mark)), "marks": list(get_args(Mark))}
+"""What may stand under a key, in whichever rule."""
 _PATTERNS = ("pattern", "matching")
 """Keys that hold a regular expression, in whichever rule."""
 _EXAMPLE = 'Write at least:  [[rule]]  name = "no-shell"  kind = "deny_tool"  tool = "shell"'
@@ -201,6 +204,9 @@ def _convert(file: TomlFile, given: dict[str, Any], struct: type[Rule], place: s
         assert match is not None
         problem = _lower(match["problem"].replace("`", "'"))
         key = f"{place}.{match['place']}" if match["place"] else place
+        choices = _CHOICES.get(re.sub(r"\[.*?\]", "", match["place"] or "").rpartition(".")[2])
+        if choices is not None and (wrong := re.match(r"invalid enum value '(.*)'$", problem, re.DOTALL)):
+            file.no_choice(wrong[1], choices, key, key.rpartition(".")[2].partition("[")[0])
         file.fail(problem, key, "Give it a value of that kind." if problem.startswith("expected") else "")
 
 

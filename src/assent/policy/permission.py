@@ -35,6 +35,13 @@ class Posture(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     sandbox_edit: Answer = "ask"
     full_access: Answer = "ask"
 
+    def __post_init__(self) -> None:
+        for tier in TIERS:
+            if self.to(tier) not in ANSWERS:
+                raise UsageError(
+                    f"{self.to(tier)!r} is no answer to {tier}. Use one of: {', '.join(ANSWERS)}."
+                )
+
     def to(self, tier: Tier) -> Answer:
         """The answer to an action of that tier."""
         found: Answer = getattr(self, tier)

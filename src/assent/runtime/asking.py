@@ -19,16 +19,17 @@ from assent.approvals.ledger import ApprovalLedger
 from assent.errors import StorageError
 from assent.ir.action import Action
 from assent.ir.json_value import JsonValue
+from assent.policy.gate import Objection
 from assent.validator import undo_action, undo_of
 
 if TYPE_CHECKING:
-    from assent.policy.gate import Objection
     from assent.runtime.gated import Gated
     from assent.tools.tool import Tool
 
 _LOOK_EVERY_S = 0.2
 _LOOK_SELDOM_S = 5.0
 _MOST_FAILED_LOOKS = 25
+_MOST_ASKED = 1_000_000
 
 
 class Desk:
@@ -59,6 +60,17 @@ class Desk:
             return self._ledger.get(approval) or self._ledger.standing(fingerprint)
 
         return await asyncio.to_thread(look)
+
+    async def of_run(self, run_id: str) -> dict[str, list[Approval]]:
+        """Everything that a run has asked so far, by the key of the action, newest first.
+
+        Raises:
+            StorageError: that cannot be read.
+        """
+        found: dict[str, list[Approval]] = {}
+        for approval in await asyncio.to_thread(self._ledger.recent, _MOST_ASKED, run=run_id):
+            found.setdefault(approval.key, []).append(approval)
+        return found
 
     async def ask(self, question: Approval) -> Approval:
         """Put the question.
@@ -185,7 +197,7 @@ async def ask(
         if answer is None:
             x.hold(i, known.id, _reasons(objections))
             return
-        denial = _denial(answer)
+        denial = denial_of(answer)
         x.note("approval_recorded", i, answer_words(answer))
         if denial is not None:
             x.reject(i, action, True, denial)
@@ -251,8 +263,39 @@ def _question(
         reasons=[o.reason for o in objections],
         tier=found[0] if found is not None else None,
         agent=x.run.caller,
+        proposal_id=x.proposal.id,
+        key=x.key(i),
         compensation=compensation,
     )
+
+
+def from_before(asked: Sequence[Approval], objections: Sequence[Objection]) -> Sequence[Objection]:
+    """What stands in the way of an action about which the run has asked before, whatever the rules say now.
+
+    Raises:
+        Denied: a person has said no.
+    """
+    for approval in asked:
+        if approval.decision == "deny":
+            raise Denied(approval)
+    given = next((a for a in asked if a.decision in ("once", "always")), None)
+    if given is not None:
+        if not objections:
+            return ()
+        was = f"approval '{given.id}' of {given.decided_by} was for other parameters, or under other rules"
+        return [*objections, Objection("ask", was)]
+    open_ones = [a for a in asked if a.decision is None]
+    if objections or not open_ones:
+        return objections
+    return [Objection("ask", f"{why} (when it was first asked)") for why in open_ones[0].reasons]
+
+
+class Denied(Exception):
+    """A person has said no to an action of the run."""
+
+    def __init__(self, approval: Approval) -> None:
+        self.approval = approval
+        super().__init__(approval.id)
 
 
 def trail_of(objections: Sequence[Objection]) -> dict[str, JsonValue]:
@@ -267,7 +310,7 @@ def _reasons(objections: Sequence[Objection]) -> str:
     return "; ".join(o.reason for o in objections)
 
 
-def _denial(answer: Approval) -> str | None:
+def denial_of(answer: Approval) -> str | None:
     """Why the action does not run, or None if it may."""
     if answer.decision in ("once", "always"):
         return None

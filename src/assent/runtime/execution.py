@@ -160,6 +160,11 @@ class Execution(Gated):
         objections = self.objections(i, action, tool)
         if self._gate.has_posture:
             self.say_permission(i, action, tool)
+        if self.asked_before:
+            heeded = self.heed_answers(i, action, tool, objections)
+            if heeded is None:
+                return None
+            objections = heeded
         if objections:
             return self.object(i, action, tool, objections)
         return self.admit(i, action, tool, now)

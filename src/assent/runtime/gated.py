@@ -9,7 +9,7 @@ Keep true:
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Container, Coroutine, Sequence
+from collections.abc import Awaitable, Container, Coroutine, Mapping, Sequence
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
@@ -27,7 +27,7 @@ from assent.policy.gate import Gate, Objection
 from assent.policy.marks import UNMARKED, Flow
 from assent.policy.permission import Answer as PostureAnswer
 from assent.policy.permission import Tier
-from assent.runtime.asking import ask, trail_of
+from assent.runtime.asking import Denied, answer_words, ask, denial_of, from_before, trail_of
 from assent.runtime.journal import Beginning, key_of, undo_key_of
 from assent.runtime.ledger import RunInfo
 from assent.runtime.notes import Notes
@@ -60,6 +60,7 @@ class Gated(WithoutCalls):
         "_succeeded",
         "_view",
         "approved",
+        "asked_before",
         "plan",
     )
 
@@ -92,6 +93,8 @@ class Gated(WithoutCalls):
         self._begun: list[tuple[Action, Tool | None]] = []
         self._succeeded: list[tuple[Action, Tool | None]] = []
         """What policies that look back have counted, to be taken off again if it is taken back."""
+        self.asked_before: Mapping[str, Sequence[Approval]] = {}
+        """What the run asked before it was broken off, by the key of the action."""
         self._patient = 0
         """How many actions wait for people right now."""
         self._patient_since = 0.0
@@ -144,6 +147,20 @@ class Gated(WithoutCalls):
         tool = self._find_tool(action.tool or "") if action.type == "tool_call" else None
         self.tools[i] = tool
         return tool, self.objections(i, action, tool)
+
+    def heed_answers(
+        self, i: int, action: Action, tool: Tool | None, objections: Sequence[Objection]
+    ) -> Sequence[Objection] | None:
+        """What the gates say, and what people were asked before; None if one has said no: then it ended."""
+        asked = self.asked_before.get(self.key(i))
+        if not asked or any(o.kind != "ask" for o in objections):
+            return objections
+        try:
+            return from_before(asked, objections)
+        except Denied as denied:
+            self.note("approval_recorded", i, answer_words(denied.approval))
+            self.reject(i, action, True, denial_of(denied.approval) or "")
+            return None
 
     def say_permission(self, i: int, action: Action, tool: Tool | None) -> None:
         found = self._gate.permission(action, tool)

@@ -62,6 +62,8 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     beginning: Beginning = Beginning()
     tools: Sequence[str] = ()
     """Those that the plan names and the runtime had."""
+    policies: Sequence[str] = ()
+    """The names of the rules that held, and `permission` if a posture did."""
 
 
 class _Note(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="note"):

@@ -7,7 +7,7 @@ Keep true:
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from assent.ir.graph import Graph
@@ -52,6 +52,8 @@ class Request(NamedTuple):
     budget: CostBudget | None = None
     said: Mapping[str, JsonValue] = {}
     """What the log says of the scope."""
+    policies: Sequence[str] = ()
+    """The names of the rules that hold, and `permission` if a posture does."""
 
 
 class Keeping:
@@ -145,6 +147,7 @@ class Keeping:
                     must_succeed=must_succeed,
                     beginning=self.beginning,
                     tools=tools_of(proposal, self._tools),
+                    policies=self._request.policies,
                 )
             )
 

@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from assent.approvals.approval import Approval
 from assent.errors import DecodeError, StorageError
 from assent.ir.codec import decode_proposal
 from assent.ir.graph import Graph
@@ -94,6 +95,9 @@ class Run:
         self._waiting: list[Waiting] = []
         self._attempt = 0
         self._is_resumed = False
+        self._was_told = False
+        """Whether the log has the beginning of the run for sure."""
+        self._asked_before: Mapping[str, Sequence[Approval]] = {}
         self._execution: Execution | None = None
         self._request = request
         self._kept = Keeping(settings.journal, info, request, services)
@@ -120,6 +124,13 @@ class Run:
         """
         record = taken.record
         self._is_resumed = True
+        self._was_told = taken.waited is not None
+        if self._services.desk is not None:
+            try:
+                self._asked_before = await self._services.desk.of_run(record.run_id)
+            except BaseException:
+                taken.journal.release()
+                raise
         counted = self._gate.trace.unfinished.pop(record.run_id, None)
         if counted is not None:
             counted()
@@ -269,7 +280,8 @@ class Run:
             self._services, proposal, graph, self._gate, self._info, self._allowance, self._attempt, notes
         )
         self._execution = x
-        if not self._kept.has_begun(self._attempt):
+        x.asked_before = self._asked_before
+        if not self._kept.has_begun(self._attempt) and not (self._was_told and not self._attempt):
             if self._request.said and not self._attempt:
                 self.emit("session_scope", proposal.id, dict(self._request.said))
             x.emit("proposal_received", data=description(proposal, graph, self._services.events.has_sinks))

@@ -489,7 +489,7 @@ class Runtime:
             Allowance(self._budget(budget)),
             # By the run's own gate, which knows what has run so far.
             lambda p: self._verify(p, gate, scope, budget, MAX_ACTIONS),
-            Request(scope, budget, scope_data(scope)),
+            Request(scope, budget, scope_data(scope), gate.names),
         )
 
     @contextmanager
