@@ -57,6 +57,8 @@ class Approval(msgspec.Struct, frozen=True, kw_only=True):
     tier: str | None = None
     agent: str | None = None
     """Who wants to do it."""
+    secret: Sequence[str] = ()
+    """The parameters that hold secret data, by name."""
     proposal_id: str = ""
     key: str = ""
     """Which action of the run it is, whatever plans of the run share its id."""
