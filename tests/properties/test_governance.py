@@ -125,6 +125,7 @@ class RuleSpec:
             case "flow":
                 return FlowRule(mark=self.marks[0], param=self.param, **more)  # type: ignore[arg-type]
             case "mark":
+                more.pop("unless_approved", None)
                 return MarkOutput(marks=self.marks, **more)  # type: ignore[arg-type]
             case "irreversible":
                 return DenyIrreversible(**more)

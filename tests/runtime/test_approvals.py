@@ -1090,7 +1090,7 @@ async def test_a_gated_tool_cannot_be_smuggled_in_as_a_compensation(
         assert set(office.ids()) == {"a"}
 
 
-async def test_an_approved_owner_covers_a_compensation_that_its_output_makes_dangerous(
+async def test_an_approved_owner_does_not_cover_a_compensation_that_its_output_makes_dangerous(
     recorder: Recorder, office: Office
 ) -> None:
     rule = DenyToolParam(tool="refund", param="n", equals="paid 1", unless_approved=True)
@@ -1099,9 +1099,11 @@ async def test_an_approved_owner_covers_a_compensation_that_its_output_makes_dan
     await rt.execute(plan(booked, claim("x", "never", 1, dependencies=["a"])), run_id="r")
     office.say("once")
 
-    await rt.resume("r")
+    result = await rt.resume("r")
 
-    assert recorder.names == ["pay", "refund"]
+    assert recorder.names == ["pay"]
+    assert [c.status for c in result.compensations] == ["rejected"]
+    assert "cannot be asked for while a plan is taken back" in (result.compensations[0].error or "")
 
 
 async def test_a_compensation_that_a_policy_denies_does_not_run_whatever_was_approved(

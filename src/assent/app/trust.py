@@ -6,17 +6,14 @@ change takes it away. `data` is left out: Assent itself writes there, and nothin
 Keep true:
 1. A file is read once, into a Snapshot: what was digested is what whoever asks gets to use.
 2. No link is followed on the way, so nothing outside the folder can change what was trusted.
-3. A record of trust that cannot be read trusts nobody, and is never written over.
-4. Two processes that trust at once are both remembered.
+3. A record of trust that cannot be read trusts nobody.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import stat
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from errno import ELOOP, ENOTDIR
 from hashlib import sha256
@@ -26,6 +23,7 @@ from typing import Literal, NamedTuple, NoReturn
 
 import msgspec
 
+from assent.app.private_record import PrivateRecord
 from assent.errors import TrustError
 from assent.storage.location import PROJECT_FOLDER, user_folder
 
@@ -35,7 +33,6 @@ FILES_AT_MOST = 1_000
 BYTES_AT_MOST = 16 * 1024 * 1024
 _DEPTH_AT_MOST = 20
 _LEFT_OUT = "data"
-_FORMAT = 1
 
 Degree = Literal["trusted", "changed", "unknown"]
 
@@ -56,11 +53,6 @@ class Trusted(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     digest: str
     time: str
     """UTC, ISO 8601."""
-
-
-class _Record(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    format: int
-    folders: dict[str, Trusted]
 
 
 def snapshot(folder: Path) -> Snapshot:
@@ -228,7 +220,7 @@ def trusted_folders(environment: Mapping[str, str]) -> dict[str, Trusted]:
     Raises:
         TrustError: the record of trust is damaged.
     """
-    return _load(record_file(environment))
+    return _record(environment).load()
 
 
 def trust(seen: Snapshot, environment: Mapping[str, str]) -> None:
@@ -237,7 +229,7 @@ def trust(seen: Snapshot, environment: Mapping[str, str]) -> None:
     Raises:
         TrustError: that cannot be written, or what is there is damaged.
     """
-    with _changing(environment) as folders:
+    with _record(environment).changing() as folders:
         now = datetime.now(UTC).isoformat(timespec="seconds")
         folders[str(seen.folder)] = Trusted(digest=seen.digest, time=now)
 
@@ -251,7 +243,7 @@ def forget(folder: Path, environment: Mapping[str, str]) -> bool:
     name = str(real(folder))
     if name not in trusted_folders(environment):
         return False
-    with _changing(environment) as folders:
+    with _record(environment).changing() as folders:
         return folders.pop(name, None) is not None
 
 
@@ -260,75 +252,11 @@ def record_file(environment: Mapping[str, str]) -> Path:
     return user_folder(environment) / FILE_NAME
 
 
-def _load(path: Path) -> dict[str, Trusted]:
-    try:
-        # Not msgspec's decoder: a folder's name may hold bytes that are no UTF-8, which json keeps.
-        record = msgspec.convert(json.loads(path.read_bytes()), _Record)
-    except FileNotFoundError:
-        return {}
-    except OSError as error:
-        problem = f"cannot be read: {error.strerror or error}"
-        raise TrustError(str(path), f"{problem}, so no folder is trusted", "Check its permissions.") from None
-    except (ValueError, msgspec.ValidationError, RecursionError):
-        raise TrustError(
-            str(path),
-            "is damaged, so no folder is trusted",
-            "Put back an older copy, or move it away and trust your folders again with `assent trust PATH`.",
-        ) from None
-    if record.format != _FORMAT:
-        raise TrustError(
-            str(path),
-            f"has format {record.format}, and this version reads {_FORMAT}",
-            "Use the version of Assent that wrote it, or move the file away and trust your folders again.",
-        )
-    return record.folders
-
-
-@contextmanager
-def _changing(environment: Mapping[str, str]) -> Iterator[dict[str, Trusted]]:
-    """What is remembered, to be changed; written when the block ends, while no other process changes it."""
-    import fcntl
-
-    path = record_file(environment)
-    try:
-        _make_private(path.parent)
-        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
-        # A file of its own: the record itself is replaced, and a lock on the old one would hold nobody back.
-        lock = os.open(path.with_suffix(".lock"), flags, 0o600)
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            folders = _load(path)
-            yield folders
-            _write(path, folders)
-        finally:
-            os.close(lock)
-    except OSError as error:
-        raise TrustError(
-            str(path),
-            f"cannot be written: {error.strerror or error}",
-            "Nothing was changed; check its permissions and those of its folder.",
-        ) from None
-
-
-def _write(path: Path, folders: Mapping[str, Trusted]) -> None:
-    data = json.dumps(
-        {"format": _FORMAT, "folders": msgspec.to_builtins(dict(sorted(folders.items())))}, indent=2
+def _record(environment: Mapping[str, str]) -> PrivateRecord[Trusted]:
+    return PrivateRecord(
+        record_file(environment),
+        Trusted,
+        key="folders",
+        otherwise="no folder is trusted",
+        again="trust your folders again with `assent trust PATH`",
     )
-    draft = path.with_suffix(".part")
-    # Whoever holds the lock is alone: a draft that is there was left by one that died.
-    draft.unlink(missing_ok=True)
-    try:
-        with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "w") as file:
-            file.write(data + "\n")
-            file.flush()
-            os.fsync(file.fileno())
-        draft.replace(path)
-    finally:
-        draft.unlink(missing_ok=True)
-
-
-def _make_private(folder: Path) -> None:
-    if not folder.exists():
-        # One by one: mkdir gives the mode to the last folder only.
-        _make_private(folder.parent)
-        folder.mkdir(mode=0o700, exist_ok=True)

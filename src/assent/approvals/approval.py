@@ -88,6 +88,7 @@ class Approval(msgspec.Struct, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         # A decoder makes lists, a caller makes either: one kind, so that two approvals compare.
         msgspec.structs.force_setattr(self, "reasons", tuple(self.reasons))
+        msgspec.structs.force_setattr(self, "secret", tuple(self.secret))
 
     def open_at(self, now: float) -> bool:
         """Whether it can be decided."""

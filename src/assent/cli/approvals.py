@@ -2,13 +2,15 @@
 
 Keep true:
 1. Deciding only records. No command here runs, resumes or ends anything.
-2. Secrets are taken out before anything is drawn: half a secret would not be known as one.
+2. Secrets are taken out before anything is drawn, and not again from what is drawn: half a secret would not
+   be known as one, and whatever is hidden is counted. A plan can make what runs look like a secret, so who
+   decides is told, and can see it.
 3. Once a decision is on disk, nothing that is only looked up for the person can make the command fail.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -19,8 +21,14 @@ from assent.cli.output import Output, to_json
 if TYPE_CHECKING:
     from assent.app.app import Records
     from assent.approvals.approval import Approval, Decision
+    from assent.ir.json_value import JsonValue
     from assent.redaction import Redactor
     from assent.render.advice import Advice
+
+_SECRET = "[secret]"
+"""In the place of a parameter that holds data marked as secret."""
+_RUNS = ("tool", "parameters", "compensation")
+"""The fields that say what will run."""
 
 
 def _text(context: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
@@ -98,13 +106,13 @@ def list_approvals(
     shown = waiting[:limit] + closed[:limit]
     left_out = len(waiting) - limit
     if as_json:
-        output.show_json({"approvals": [_as_data(one, now) for one in shown], "left_out": max(left_out, 0)})
+        _show_json(output, {"approvals": _all_as_data(output, shown, now), "left_out": max(left_out, 0)})
         return 0
     if not waiting:
         of_run = "" if run is None else f" of run '{run}'"
         output.talk(f"Nothing{of_run} waits for a decision in {name}.")
     if shown:
-        rows = [_for_people(_without_secrets(one, output.redactor), now) for one in shown]
+        rows = [_for_people(one, now) for one in _without_secrets(shown, output.redactor)]
         output.show(approvals_table(rows, now, output.result_console().width, with_status=with_closed))
     if left_out > 0:
         output.talk(f"{count(left_out, 'more waits', 'more wait')}; see them with --limit.")
@@ -131,13 +139,13 @@ def _list_standing(output: Output, run: str | None, limit: int, db: str | None, 
     now = time.time()
     shown, left_out = found[:limit], max(len(found) - limit, 0)
     if as_json:
-        output.show_json({"approvals": [_as_data(one, now) for one in shown], "left_out": left_out})
+        _show_json(output, {"approvals": _all_as_data(output, shown, now), "left_out": left_out})
         return 0
     if not shown:
         of_run = "" if run is None else f" that run '{run}' asked for"
         output.talk(f"Nothing{of_run} is approved for always in {name}.")
         return 0
-    rows = [_for_people(_without_secrets(one, output.redactor), now) for one in shown]
+    rows = [_for_people(one, now) for one in _without_secrets(shown, output.redactor)]
     output.show(standing_table(rows, now, output.result_console().width))
     if left_out:
         output.talk(f"{count(left_out, 'more holds', 'more hold')}; see them with --limit.")
@@ -147,35 +155,50 @@ def _list_standing(output: Output, run: str | None, limit: int, db: str | None, 
 
 @approvals.command(short_help="What one is about.")
 @id_argument
+@click.option(
+    "--reveal", is_flag=True, help="Hide and cut nothing: also what is secret or looks so is shown as it is."
+)
 @db_option
 @json_option
 @click.pass_obj
-def show(output: Output, id: str, db: str | None, as_json: bool) -> int:
+def show(output: Output, id: str, reveal: bool, db: str | None, as_json: bool) -> int:
     """Show what would be done, why that is asked and until when it can be decided. The start of ID is enough.
 
-    Long texts are cut in the middle; --json shows them whole. Secrets are not shown.
+    Long texts are cut in the middle; --json shows them whole. Secrets, and what looks like one, are not
+    shown: it is said in how many places, and --reveal shows them.
 
     Exit codes: 0 shown, 2 there is no such approval.
     """
     import time
 
+    from rich.console import Group
     from rich.text import Text
 
     from assent.app.app import open_records
     from assent.render.advice import db_words, name_words
     from assent.render.approvals import approval_lines
+    from assent.render.text import count
 
     now = time.time()
     with open_records(db) as records:
         found = _find(records, id)
         latest = records.approvals.standing(found.fingerprint)
+    (shown,) = [found] if reveal else _without_secrets([found], output.redactor)
+    hidden = _hidden(found, shown)
     if as_json:
-        output.show_json(_as_data(found, now))
+        _show_json(output, {**_as_data(shown, now), "hidden": hidden})
         return 0
-    shown = _without_secrets(found, output.redactor)
-    output.show(*approval_lines(_for_people(shown, now), now, output.result_console().width))
-    if shown != found:
-        output.show(Text("What is secret is not shown; the decision is about the values as they are."))
+    width = output.result_console().width
+    # As one: line by line, what begins a line where a long one is broken may look like a secret once more.
+    output.show(Group(*approval_lines(_for_people(shown, now), now, width, is_whole=reveal)))
+    if hidden:
+        output.show(
+            Text(
+                f"{count(hidden, 'place is', 'places are')} not shown: secret, or made to look so. "
+                "The decision is about what is there. To see it:"
+            ),
+            Text(f"  {_reveal_words(found, db)}"),
+        )
     if found.isolation == "none":
         output.show(
             Text("Nothing keeps code that runs in the same account from answering this by itself.", "dim")
@@ -267,9 +290,11 @@ def revoke(output: Output, id: str, reason: str | None, by: str | None, db: str 
         found = _find(records, id)
         made = records.approvals.revoke(found.id, by=by or _login_name(), reason=reason)
     if as_json:
-        output.show_json(_as_data(made, time.time()))
+        (data,) = _all_as_data(output, [made], time.time())
+        _show_json(output, data)
         return 0
-    output.show(*revoked_lines(_for_people(_without_secrets(made, output.redactor), time.time())))
+    (shown,) = _without_secrets([made], output.redactor)
+    output.show(*revoked_lines(_for_people(shown, time.time())))
     return 0
 
 
@@ -303,10 +328,15 @@ def _decide(
         )
         records.note_answer(made)
         advice = list(_advise(records, made, db))
+    (shown,) = _without_secrets([made], output.redactor)
+    if decision != "deny" and _hidden(made, shown, _RUNS):
+        output.talk(f"Note: parts of what runs were not shown: {_reveal_words(made, db)}")
     if as_json:
-        output.show_json({**_as_data(made, time.time()), "next": [one._asdict() for one in advice]})
+        (data,) = _all_as_data(output, [made], time.time())
+        steps = output.redactor.value([one._asdict() for one in advice])
+        _show_json(output, {**data, "next": steps})
         return 0
-    output.show(decision_line(_for_people(_without_secrets(made, output.redactor), time.time())))
+    output.show(decision_line(_for_people(shown, time.time())))
     for one in advice:
         output.show(Text(one.sentence))
         if one.command:
@@ -376,7 +406,10 @@ def _advise(records: Records, approval: Approval, db: str | None) -> Iterator[Ad
         if by_command:
             yield Advice("To go on with the run:", f"assent resume {run}{place}")
         else:
-            yield Advice("To go on with the run, in the program that began it:", f"runtime.resume({run!r})")
+            yield Advice(
+                "To go on with the run, in the program that began it:",
+                f"runtime.resume({clean(repr(approval.run_id))})",
+            )
     else:
         yield Advice(f"Its run went on, and has ended ({clean(status, 40)}).")
 
@@ -401,6 +434,26 @@ def _as_data(approval: Approval, now: float) -> dict[str, Any]:
     return {**msgspec.to_builtins(approval), "status": _status(approval, now)}
 
 
+def _all_as_data(output: Output, approvals: Sequence[Approval], now: float) -> list[dict[str, Any]]:
+    """As they may be shown, each with the number of places that are hidden."""
+    shown = _without_secrets(approvals, output.redactor)
+    return [
+        {**_as_data(one, now), "hidden": _hidden(whole, one)}
+        for whole, one in zip(approvals, shown, strict=True)
+    ]
+
+
+def _show_json(output: Output, data: dict[str, Any]) -> None:
+    """Print what has been made fit to be shown: the names of what is secret are no secrets."""
+    output.show_json(data, is_declaration=True)
+
+
+def _reveal_words(approval: Approval, db: str | None) -> str:
+    from assent.render.advice import db_words, name_words
+
+    return f"assent approvals show {name_words(approval.id)} --reveal{db_words(db)}"
+
+
 def _for_people(approval: Approval, now: float) -> dict[str, Any]:
     """An approval as it is drawn: the same data, with words where a person does not read data."""
     from assent.approvals.approval import how_decided, how_revoked
@@ -415,27 +468,53 @@ def _for_people(approval: Approval, now: float) -> dict[str, Any]:
     }
 
 
-def _without_secrets(approval: Approval, redactor: Redactor) -> Approval:
-    """The approval as it may be shown."""
+def _without_secrets(approvals: Sequence[Approval], redactor: Redactor) -> list[Approval]:
+    """The approvals as they may be shown."""
+    from contextlib import suppress
+
+    from assent.errors import UsageError
+
+    for one in approvals:
+        for name in one.secret:
+            # What a preview or a compensation repeats of it is as secret.
+            with suppress(UsageError):
+                redactor.add_secrets_in(one.parameters.get(name))
+    return [_shown(one, redactor) for one in approvals]
+
+
+def _shown(approval: Approval, redactor: Redactor) -> Approval:
     from msgspec.structs import replace
 
-    def of(text: str | None) -> str | None:
-        return text if text is None else redactor.text(text)
+    fields = {name: redactor.value(getattr(approval, name)) for name in approval.__struct_fields__}
+    # Null is never hidden, so each name is shown as it would be, and its place is free.
+    secret = {name for name in approval.secret if name in approval.parameters}
+    shown = redactor.value({**approval.parameters, **dict.fromkeys(secret)})
+    assert isinstance(shown, dict)
+    names = zip(approval.parameters, shown.items(), strict=True)
+    fields["parameters"] = {key: _SECRET if name in secret else item for name, (key, item) in names}
+    return replace(approval, **fields)
 
-    return replace(
-        approval,
-        run_id=redactor.text(approval.run_id),
-        action_id=redactor.text(approval.action_id),
-        tool=redactor.text(approval.tool),
-        parameters=redactor.value(approval.parameters),
-        compensation=redactor.value(approval.compensation),
-        preview=of(approval.preview),
-        reasons=[redactor.text(reason) for reason in approval.reasons],
-        agent=of(approval.agent),
-        folder=of(approval.folder),
-        tenant=of(approval.tenant),
-        reason=of(approval.reason),
-        decided_by=of(approval.decided_by),
-        revoked_by=of(approval.revoked_by),
-        revoked_reason=of(approval.revoked_reason),
+
+def _hidden(approval: Approval, shown: Approval, names: Sequence[str] | None = None) -> int:
+    """In how many places, of these fields or of all, something else is shown than what is there."""
+    return sum(
+        _places(getattr(approval, name), getattr(shown, name)) for name in names or approval.__struct_fields__
     )
+
+
+def _places(given: JsonValue, shown: JsonValue) -> int:
+    from assent.redaction import REDACTED
+
+    if given == shown:
+        return 0
+    match given, shown:
+        case (dict(), dict()) if len(given) == len(shown):
+            pairs = zip(given.items(), shown.items(), strict=True)
+            return sum((key != other) + _places(item, new) for (key, item), (other, new) in pairs)
+        case (list() | tuple(), list() | tuple()) if len(given) == len(shown):
+            return sum(map(_places, given, shown))
+        case str(), str():
+            # A plan may write the mark itself: that hides nothing, and must not make this less than one.
+            return max(shown.count(REDACTED) - given.count(REDACTED), 1)
+        case _:
+            return 1

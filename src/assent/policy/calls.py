@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import lru_cache
 
 import msgspec
 
+from assent.errors import RuleError
 from assent.ir.action import Action
 from assent.ir.json_value import texts_in
 from assent.ir.references import has_references
@@ -24,6 +26,13 @@ class Calls(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     label: str | None = None
     path: str | None = None
     """A path such as `secrets/*`, which must fit some text in the parameters."""
+
+    def __post_init__(self) -> None:
+        for name in ("tool", "risk", "label", "path"):
+            if getattr(self, name) in ("", [], ()):
+                raise RuleError(
+                    f"'{name}' is empty, so it would fit no call; give it a value, or leave it out"
+                )
 
     def about(self, action: Action, tool: ToolFacts | None) -> bool:
         """Whether a call of this tool can be meant, whatever its parameters. A tool that is not known has
@@ -71,16 +80,36 @@ def refers(action: Action) -> bool:
 
 def path_fits(pattern: str, texts: Iterable[str]) -> bool:
     """Whether one of the texts, read as a path, fits; a pattern that does not begin with `/` fits at any
-    depth.
+    depth, and a folder fits what stands for everything in it.
 
     >>> path_fits("secrets/*", ["./x/../secrets/key"]), path_fits("secrets/*", ["my-secrets/key"])
     (True, False)
+    >>> path_fits("/etc/*", ["../../../etc/passwd", "file:///etc/passwd"])
+    True
     """
-    plain, deep = name_pattern(pattern), name_pattern(f"*/{pattern}")
-    for text in texts:
-        path = posixpath.normpath(text.replace("\\", "/"))
-        if path.startswith("//"):
-            path = path[1:]  # POSIX leaves two slashes to the system, and ours takes them for one.
-        if plain(path) or (not pattern.startswith("/") and deep(path)):
-            return True
-    return False
+    tests = _tests(pattern)
+    return any(test(path) for text in texts for path in _as_paths(text) for test in tests)
+
+
+@lru_cache(maxsize=1024)
+def _tests(pattern: str) -> tuple[Callable[[str], bool], ...]:
+    pattern = pattern.replace("\\", "/")
+    plain = _normal(pattern) + ("/*" if pattern.endswith("/") else "")
+    both = [plain, plain[:-2]] if plain.endswith("/*") and len(plain) > 2 else [plain]
+    if not plain.startswith("/"):
+        both += [f"*/{each}" for each in both]
+    return tuple(map(name_pattern, both))
+
+
+def _as_paths(text: str) -> Iterator[str]:
+    path = _normal(text.removeprefix("file://").replace("\\", "/"))
+    yield path
+    if path.startswith("../"):
+        # From a deep enough folder nothing of the way up is left.
+        yield "/" + path.replace("../", "")
+
+
+def _normal(path: str) -> str:
+    path = posixpath.normpath(path)
+    # POSIX leaves two slashes to the system, and ours takes them for one.
+    return path[1:] if path.startswith("//") else path

@@ -128,14 +128,11 @@ class Policy:
         """The action passed every gate: count it; or, with `by` -1, take it off the count again."""
         if isinstance(self.rule, TraceRule):
             self.rule.begun(trace.of(self), case, sure=sure, is_open=is_open, by=by)
-        elif (
-            self._counter is not None
-            and by > 0
-            and self.rule is not None
-            and self.rule.fits_path(case.action)
-        ):
-            # A window forgets by itself.
-            self._counter.note()
+        elif self._counter is not None and self.rule is not None and self.rule.fits_path(case.action):
+            if by > 0:
+                self._counter.note()
+            else:
+                self._counter.take_back()
 
     def succeeded(
         self, case: Case, trace: Trace, *, sure: bool = True, is_open: bool = False, by: int = 1
@@ -212,6 +209,8 @@ class PolicySet:
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._policies: dict[str, Policy] = {}
+        self.revision = 0
+        """Another number whenever a policy comes or goes."""
         self._by_tool: dict[tuple[str, str | None], tuple[ToolFacts | None, tuple[Policy, ...]]] = {}
         """What was found for a tool, as it was declared then."""
 
@@ -226,11 +225,13 @@ class PolicySet:
         if name in self._policies:
             raise UsageError(f"A policy named '{name}' exists. Remove it first, or choose another name.")
         self._policies[name] = Policy(name, rule, clock=self._clock, reads=reads)
+        self.revision += 1
         self._by_tool.clear()
 
     def remove(self, name: str) -> bool:
         """Remove a policy; false if there is none of that name."""
         self._by_tool.clear()
+        self.revision += 1
         return self._policies.pop(name, None) is not None
 
     def names(self) -> Sequence[str]:

@@ -22,6 +22,11 @@ class FlowRule(Rule, frozen=True, kw_only=True, tag="flow_rule"):
     """Which parameters, such as `to` or `message.to`; without it, any."""
     reads_parameters: ClassVar[bool] = False
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.param is not None and not all([self.param, *self.param]):
+            raise RuleError("'param' is empty, so it would fit no call; name a parameter, or leave it out")
+
     def check(self, case: Case) -> str | None:
         name, trail = self._found(case)
         if trail is None:
@@ -54,6 +59,7 @@ class MarkOutput(Rule, frozen=True, kw_only=True, tag="mark_output"):
     reads_parameters: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if self.unless_approved:
             raise RuleError("mark_output denies nothing, so 'unless_approved' means nothing; leave it out")
 

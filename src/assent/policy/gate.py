@@ -81,6 +81,7 @@ class Gate:
         "_posture",
         "_session",
         "_tools",
+        "_version",
         "can_ask",
         "counts",
         "listen",
@@ -116,6 +117,7 @@ class Gate:
         self._is_plain = capabilities is None and session is None and posture is None
         self.trace = trace if trace is not None else Trace()
         self._is_rehearsal = False
+        self._version: tuple[list[int], str] | None = None
         self.state_marks = state_marks
         self.can_ask = can_ask
         """Whether there is somebody to ask."""
@@ -199,6 +201,7 @@ class Gate:
         ahead: bool = False,
         inflow: Inflow = UNMARKED,
         undo: Action | None = None,
+        undo_inflow: Inflow = UNMARKED,
         undoes: bool = False,
     ) -> Sequence[Objection]:
         """Why the action may not start, or not without a person's word; empty if it may.
@@ -207,7 +210,8 @@ class Gate:
         objects, and what depends on rate windows or people is left open. Where the answer depends on what is
         not known yet, the reason goes to `undecided`; where it depends on `blanks`, they are told.
         `inflow` says where its parameters come from. `undo` is what would take it back, and needs no approval
-        of its own: so it is looked at here. With `undoes` the action itself takes another back.
+        of its own: so it is looked at here, with what flows into it. With `undoes` the action itself takes
+        another back.
         """
         if (
             (self._is_bare or (self._is_plain and not self._about(action, tool)))
@@ -246,7 +250,7 @@ class Gate:
             if blanks and self._may_rise(case, blanks):
                 undecided.append("which tier it needs depends on what is filled in")
         if undo is not None and (ahead or not found):
-            asks += self._asks_of_undo(undo, inflow)
+            asks += self._asks_of_undo(undo, undo_inflow)
         if not asks:
             return found
         if not self.can_ask:
@@ -271,8 +275,8 @@ class Gate:
         ):
             problems += shape_problems(action, tool, self._tools, undoes=undoes)
         wrong = blanks.problems(action) if blanks else parameter_problems(action, tool)
-        if wrong and self._denies_parameters(case, blanks):
-            # The words of the schema quote values, and a denied value must not be shown.
+        if wrong and ("secret" in case.inflow.at(None) or self._denies_parameters(case, blanks)):
+            # The words of the schema quote values, and a denied or secret one must not be shown.
             wrong = ["its parameters do not fit the tool's schema"]
         problems += wrong
         if blanks and _needs_blanks(action, tool):
@@ -395,7 +399,7 @@ class Gate:
                     reason = None  # Asked when it comes to that: without an approval it then does not run.
                 if reason is not None:
                     found.append(_objection(policy, case, reason))
-        return [o._replace(reason=f"its compensation: {o.reason}") for o in found]
+        return [o._replace(reason=of_undo(o.reason)) for o in found]
 
     @property
     def names(self) -> list[str]:
@@ -406,9 +410,12 @@ class Gate:
     @property
     def version(self) -> str:
         """Which policies and postures these are: with others, an approval is another."""
-        parts = [policies.spelled_out() for policies in self._policies]
-        posture = [] if self._posture is None else [self._posture.to(tier) for tier in TIERS]
-        return hashlib.sha256(canonical_bytes([parts, posture])).hexdigest()[:16]
+        revisions = [policies.revision for policies in self._policies]
+        if self._version is None or self._version[0] != revisions:
+            parts = [policies.spelled_out() for policies in self._policies]
+            posture = [] if self._posture is None else [self._posture.to(tier) for tier in TIERS]
+            self._version = revisions, hashlib.sha256(canonical_bytes([parts, posture])).hexdigest()[:16]
+        return self._version[1]
 
     # What ran
 
@@ -469,6 +476,11 @@ class Gate:
     def has_marks(self) -> bool:
         """Whether a rule marks outputs."""
         return self._has_marks
+
+
+def of_undo(reason: str) -> str:
+    """The words in which a person is told of what would take an action back."""
+    return f"its compensation: {reason}"
 
 
 def _objection(policy: Policy, case: Case, reason: str) -> Objection:

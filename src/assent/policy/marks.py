@@ -127,6 +127,16 @@ class Flow:
         """What comes with the parameters of an action of the plan, its references not resolved."""
         return Inflow(action, self._of) if self._outputs and action.references else UNMARKED
 
+    def inflow_of_undo(self, undo: Action, owner: Action, tool: ToolFacts | None) -> Inflow:
+        """The same for what would take `owner` back, before that has run."""
+        fresh = {mark: Trail((_name(owner),)) for mark in self._declared(owner, tool)}
+        own = union(fresh, _further(self.inflow(owner).at(None), _name(owner)))
+        return Inflow(undo, lambda named: own if named.action_id == owner.id else self._of(named))
+
+    def output_of(self, action_id: str) -> Marks:
+        """The marks on what an action has put out."""
+        return self._outputs.get(action_id, NO_MARKS)
+
     def _of(self, reference: Reference) -> Marks:
         return self._outputs.get(reference.action_id, NO_MARKS)
 
@@ -139,16 +149,18 @@ class Flow:
         key: str | None,
         also: Marks = NO_MARKS,
         but: Container[str] = (),
+        recalled: Marks | None = None,
     ) -> None:
         """The action has succeeded: what it put out is marked, and what it wrote.
 
         `action` is as the plan holds it, `ran` with its references filled in. `key` is the state key it is
         about, if it is about one that is known; `also` comes from elsewhere; keys in `but` are another's.
+        `recalled` is what was on its output then, of an action that is read back.
         """
         declared = self._declared(ran, tool)
-        if not (declared or also or self._outputs or key is not None or action.expected_effects):
+        if not (declared or also or recalled or self._outputs or key is not None or action.expected_effects):
             return  # Nothing is marked so far, and nothing becomes so.
-        name = f"{action.id} ({action.tool})" if action.tool is not None else action.id
+        name = _name(action)
         inflow = self.inflow(action)
         if action.type == "state_write":
             came = inflow.at("key")  # It answers with the name of the key, and nothing else.
@@ -157,13 +169,17 @@ class Flow:
         else:
             came = inflow.at(None) if key is None else union(inflow.at(None), self.state.get(key))
         fresh = {mark: Trail((name,)) for mark in declared}
-        marks = union(fresh, _further(came, name), _further(also, name))
+        marks = union(fresh, _further(came, name), _further(also, name)) if recalled is None else recalled
         if marks:
             self._outputs[action.id] = marks
         for written in action.expected_effects:
             if written not in but:
                 # What the plan says outright; nothing flows into it.
                 self.state.put(written, NO_MARKS)
+
+
+def _name(action: Action) -> str:
+    return f"{action.id} ({action.tool})" if action.tool is not None else action.id
 
 
 def _further(marks: Marks, step: str) -> Marks:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable
 from functools import lru_cache
 
@@ -16,8 +15,22 @@ def name_pattern(pattern: str) -> Callable[[str], bool]:
     """
     if "*" not in pattern:
         return pattern.__eq__
-    compiled = re.compile(".*".join(map(re.escape, pattern.split("*"))), re.DOTALL)
-    return lambda name: compiled.fullmatch(name) is not None
+    first, *middle, last = pattern.split("*")
+    least = len(first) + len(last)
+
+    def fits(name: str) -> bool:
+        # No regular expression: stars in a row would make one slow, and names come from outside.
+        if len(name) < least or not name.startswith(first) or not name.endswith(last):
+            return False
+        at, end = len(first), len(name) - len(last)
+        for part in middle:
+            at = name.find(part, at, end)
+            if at < 0:
+                return False
+            at += len(part)
+        return True
+
+    return fits
 
 
 def matches_any(name: str, patterns: Iterable[str]) -> bool:

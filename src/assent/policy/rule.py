@@ -40,6 +40,11 @@ class Counter:
         """Count one admission."""
         self._starts.append(self._clock())
 
+    def take_back(self) -> None:
+        """The newest admission did not count after all."""
+        if self._starts:
+            self._starts.pop()
+
 
 class DenyTool(Rule, frozen=True, kw_only=True, tag="deny_tool"):
     """Deny a tool altogether."""
@@ -61,6 +66,7 @@ class DenyToolParam(Rule, frozen=True, kw_only=True, tag="deny_tool_param"):
     """Denied when the parameter is given at all."""
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         given = (self.contains is not None) + (self.equals is not msgspec.UNSET) + self.presence
         if given != 1:
             raise RuleError("deny_tool_param needs exactly one of 'contains', 'equals', 'presence = true'")

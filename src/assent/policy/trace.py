@@ -48,6 +48,7 @@ class TraceRule(Rule, frozen=True, kw_only=True, tag="trace_rule"):
     reads_parameters: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         given = [
             n for n in ("only_after", "only_before", "never_with", "at_most") if getattr(self, n) is not None
         ]
@@ -55,8 +56,6 @@ class TraceRule(Rule, frozen=True, kw_only=True, tag="trace_rule"):
             raise RuleError(
                 "trace_rule needs exactly one of 'only_after', 'only_before', 'never_with', 'at_most'"
             )
-        if self.other == Calls():
-            raise RuleError(f"'{given[0]}' chooses every call; name a tool, a risk, a label or a path in it")
 
     @property
     def other(self) -> Calls | None:

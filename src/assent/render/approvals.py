@@ -39,8 +39,8 @@ _LOOKS = {
 
 
 def approvals_table(found: Sequence[Data], now: float, width: int, *, with_status: bool) -> Table:
-    """One row for each approval; how it stands is told only `with_status`."""
-    headings = ["id", "status", "run", "action", "tool", "why", "asked", "expires"]
+    """One row for each approval; how it stands, and who decided when, is told only `with_status`."""
+    headings = ["id", "status", "run", "action", "tool", "why", "asked", "expires", "by", "decided"]
     rows = []
     for one in found:
         cells = (
@@ -48,12 +48,14 @@ def approvals_table(found: Sequence[Data], now: float, width: int, *, with_statu
             f"{_LOOKS[one['status']][0]} {one['status']}",
             *(clean(text, 60) for text in (one["run_id"], one["action_id"], one["tool"], _reasons(one)[0])),
             _ago(now - one["requested_at"]),
-            _expiry(one, now),
+            # What is decided no longer expires.
+            _expiry(one, now) if one["decision"] is None else "",
+            *_decider(one, now),
         )
         rows.append(dict(zip(headings, cells, strict=True)))
     if not with_status:
-        headings.remove("status")
-    sizes = _sizes(headings, rows, width, keeps="why")
+        headings = [name for name in headings if name not in ("status", "by", "decided")]
+    sizes = _sizes(headings, rows, width, keeps="why", yields=("expires", "asked") if with_status else ())
     table = _table(sizes)
     for one, row in zip(found, rows, strict=True):
         style = {"status": _LOOKS[one["status"]][1]}
@@ -82,6 +84,16 @@ def standing_table(found: Sequence[Data], now: float, width: int) -> Table:
     return table
 
 
+def _decider(approval: Data, now: float) -> tuple[str, str]:
+    """Who made it stand as it stands, and how long ago."""
+    who, when = approval["decided_by"], approval["decided_at"]
+    if approval["revoked_at"] is not None:
+        who, when = approval["revoked_by"], approval["revoked_at"]
+    if when is None:
+        return "", ""
+    return clean("its run" if who is None else who, 24), _ago(now - when)
+
+
 def _table(sizes: Mapping[str, int]) -> Table:
     table = Table(box=None, pad_edge=False, header_style="dim")
     for name, size in sizes.items():
@@ -90,9 +102,17 @@ def _table(sizes: Mapping[str, int]) -> Table:
 
 
 def _sizes(
-    headings: Sequence[str], rows: Sequence[Mapping[str, str]], width: int, *, keeps: str
+    headings: Sequence[str],
+    rows: Sequence[Mapping[str, str]],
+    width: int,
+    *,
+    keeps: str,
+    yields: Sequence[str] = (),
 ) -> dict[str, int]:
-    """The columns that are shown, each with its width. Of the texts `keeps` is shown in any case."""
+    """The columns that are shown, each with its width.
+
+    Of the texts `keeps` is shown in any case; for it the columns in `yields` give way, one after the other.
+    """
     # An id that is cut cannot be copied: the texts share what the rest leaves over, or give way.
     sizes = {name: max(columns(text) for text in [name, *(row[name] for row in rows)]) for name in headings}
     room = width - 2 * (len(headings) - 1) - sum(sizes[name] for name in headings if name not in _FLEXIBLE)
@@ -103,12 +123,15 @@ def _sizes(
         else:
             sizes[name] = min(sizes[name], _FLEXIBLE[name], max(room // 5, 6))
             room -= sizes[name]
+    for name in yields:
+        if room < 12:
+            room += sizes.pop(name) + 2
     sizes[keeps] = min(sizes[keeps], _FLEXIBLE[keeps], max(room, 12))
     return sizes
 
 
-def approval_lines(approval: Data, now: float, width: int) -> Iterator[Text]:
-    """Everything that whoever decides has to know, line by line."""
+def approval_lines(approval: Data, now: float, width: int, *, is_whole: bool = False) -> Iterator[Text]:
+    """Everything that whoever decides has to know, line by line; with `is_whole` nothing of it is cut."""
     sign, style = _LOOKS[approval["status"]]
     yield Text.assemble((f"{sign} {approval['status']}", style), f"  {_what(approval)}")
     end = approval["expires_at"]
@@ -128,7 +151,7 @@ def approval_lines(approval: Data, now: float, width: int) -> Iterator[Text]:
     ]
     for label, fact in facts:
         if fact is not None:
-            yield from _fact(label, clean(fact, _LONGEST_LINE), width)
+            yield from _fact(label, clean(fact, None if is_whole else _LONGEST_LINE), width)
     blocks: list[tuple[str, str | None]] = [
         ("parameters", approval["parameters"]),
         ("what would change", approval["preview"]),
@@ -136,7 +159,7 @@ def approval_lines(approval: Data, now: float, width: int) -> Iterator[Text]:
     ]
     for heading, text in blocks:
         if text is not None:
-            yield from _block(heading, text, width)
+            yield from _block(heading, text, width, is_whole=is_whole)
 
 
 def decision_line(approval: Data) -> Text:
@@ -166,16 +189,16 @@ def _fact(label: str, words: str, width: int) -> Iterator[Text]:
         yield Text.assemble((f"  {label if not number else '':{_LABELS}}", "dim"), f" {line}")
 
 
-def _block(heading: str, text: str, width: int) -> Iterator[Text]:
+def _block(heading: str, text: str, width: int, *, is_whole: bool) -> Iterator[Text]:
     """A text of several lines, behind a bar: a long line must not go on at the margin, as if it were ours."""
     yield Text(f"{heading}:")
     lines = text.replace("\r\n", "\n").removesuffix("\n").split("\n")
     left_out = len(lines) - _MOST_LINES
-    if left_out > 0:
+    if left_out > 0 and not is_whole:
         half = _MOST_LINES // 2
         lines[half:-half] = [f"… {left_out:,} lines are left out here; see them with --json …"]
     for line in lines:
-        for piece in _pieces(_cut(clean(line)), max(width - 4, 20)):
+        for piece in _pieces(clean(line) if is_whole else _cut(clean(line)), max(width - 4, 20)):
             yield Text.assemble(("  │ ", "dim"), piece)
 
 

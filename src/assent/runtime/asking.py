@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from assent.approvals.approval import Approval, fingerprint
 from assent.approvals.ledger import ApprovalLedger
-from assent.errors import StorageError
+from assent.errors import AssentError, StorageError
 from assent.ir.action import Action
 from assent.ir.json_value import JsonValue
 from assent.policy.gate import Objection
@@ -57,7 +57,10 @@ class Desk:
         """What was asked under that id; or an answer to all such questions."""
 
         def look() -> Approval | None:
-            return self._ledger.get(approval) or self._ledger.standing(fingerprint)
+            found = self._ledger.get(approval)
+            if found is None or found.open_at(time.time()):
+                return self._ledger.standing(fingerprint) or found
+            return found
 
         return await asyncio.to_thread(look)
 
@@ -177,7 +180,7 @@ async def ask(
         try:
             known = await desk.known(question.id, question.fingerprint)
             again = 0
-            while known is not None and (known.decision == "withdrawn" or known.revoked_at is not None):
+            while known is not None and not _is_about(known, question):
                 again += 1
                 question = _question(x, i, action, tool, objections, again)
                 known = await desk.known(question.id, question.fingerprint)
@@ -185,7 +188,8 @@ async def ask(
                 known = await desk.ask(question)
                 x.note("approval_requested", i, {**_asked_words(known), **trail_of(objections)})
             answer = known if ahead else await x.patiently(desk.answer(known))
-        except StorageError as error:
+        except (AssentError, OSError) as error:
+            # A ledger may be anybody's; whatever it raises, the action has not run.
             x.stop_unasked(i, f"it needs an approval, which cannot be asked for: {error}")
             return
         except asyncio.CancelledError:
@@ -209,10 +213,19 @@ async def ask(
             return
         if not objections or _question(x, i, action, tool, objections).fingerprint == question.fingerprint:
             break
-    x.approve(i, answer.id)
+    x.approve(i, answer)
     rest = x.admit(i, action, tool, x.now())
     if rest is not None:
         await rest
+
+
+def _is_about(known: Approval, question: Approval) -> bool:
+    """Whether what was found under the id, or holds for all, is that very question, and still one."""
+    return (
+        known.decision != "withdrawn"
+        and known.revoked_at is None
+        and known.fingerprint == question.fingerprint
+    )
 
 
 def _let_go(x: Gated, i: int, known: Approval, objections: Sequence[Objection]) -> None:
@@ -234,7 +247,11 @@ def _question(
     compensation: dict[str, JsonValue] | None = None
     if undo is not None:
         compensation = {"tool": undo.tool, "parameters": undo.parameters}
-    name = action.tool or action.type
+        if undo.type != "tool_call":
+            compensation["type"] = undo.type
+        if not undo.references:
+            compensation["references"] = False
+    name = action.tool if action.type == "tool_call" and action.tool else action.type
     mark = fingerprint(
         name,
         action.parameters,
@@ -245,8 +262,9 @@ def _question(
     )
     found = x.permission(action, tool)
     now = time.time()
-    # The same when a run that was broken off asks again, and another when it asks about something else.
-    parts = (x.run.run_id, x.key(i), mark, str(again))
+    # The same when a run that was broken off asks again, and another when it asks about something else, or
+    # when the id of a run comes again: no two runs share a trace.
+    parts = (x.run.trace_id, x.key(i), mark, str(again))
     return Approval(
         id=hashlib.sha256("\0".join(parts).encode()).hexdigest()[:12],
         run_id=x.run.run_id,
@@ -264,7 +282,8 @@ def _question(
         tier=found[0] if found is not None else None,
         agent=x.run.caller,
         proposal_id=x.proposal.id,
-        key=x.key(i),
+        key=x.question_key(i),
+        secret=[name for name in action.parameters if "secret" in x.inflow(i).at(name)],
         compensation=compensation,
     )
 

@@ -23,8 +23,8 @@ from assent.ir.proposal import Proposal
 from assent.ir.references import MissingPath, Reference, resolve
 from assent.ir.result import CANCELED_PREFIX
 from assent.policy.budget import Allowance
-from assent.policy.gate import Gate, Objection
-from assent.policy.marks import UNMARKED, Flow
+from assent.policy.gate import Gate, Objection, of_undo
+from assent.policy.marks import NO_MARKS, UNMARKED, Flow, Inflow, Marks
 from assent.policy.permission import Answer as PostureAnswer
 from assent.policy.permission import Tier
 from assent.runtime.asking import Denied, answer_words, ask, denial_of, from_before, trail_of
@@ -88,8 +88,9 @@ class Gated(WithoutCalls):
         self._notes = notes
         self._owners: dict[int, int] = {}
         """What ran aside, and the action that it takes back."""
-        self.approved: set[str] = set()
-        """Keys of actions that a person has approved, and with them what would take them back."""
+        self.approved: dict[str, Sequence[str]] = {}
+        """Keys of actions that a person has approved, and the reasons for which they were asked; what would
+        take such an action back needs no more asking for those."""
         self._begun: list[tuple[Action, Tool | None]] = []
         self._succeeded: list[tuple[Action, Tool | None]] = []
         """What policies that look back have counted, to be taken off again if it is taken back."""
@@ -100,10 +101,16 @@ class Gated(WithoutCalls):
         self._patient_since = 0.0
         self._flow: Flow | None = None
         if gate.state_marks is not None:
-            self.mark_unit = services.marks.begin(proposal.id)
-            self._flow = Flow(gate.marks, services.marks.scoped(run.tenant, self.mark_unit))
-        if self._flow is not None or gate.counts:
+            self._follow_marks()
+        if gate.counts:
             self.on_success = self.follow
+
+    def _follow_marks(self) -> None:
+        """From now on something may be marked."""
+        self.mark_unit = self.services.marks.begin(self.proposal.id)
+        marks = self.services.marks.scoped(self.run.tenant, self.mark_unit)
+        self._flow = Flow(self._gate.marks, marks)
+        self.on_success = self.follow
 
     def count_versions_from(self, beginning: Beginning) -> None:
         """Compare assumptions about versions with the counting of the time when the run began."""
@@ -113,6 +120,14 @@ class Gated(WithoutCalls):
         """What names this call in its run, also after a restart."""
         owner = self._owners.get(i)
         return key_of(self.plan, i) if owner is None else undo_key_of(self.plan, owner)
+
+    def question_key(self, i: int) -> str:
+        """The same for questions, which may outlive a run whose id comes again."""
+        return f"{self.run.trace_id}-{self.key(i)}"
+
+    def inflow(self, i: int) -> Inflow:
+        """Which marks come with the parameters of an action."""
+        return self._flow.inflow(self.actions[i]) if self._flow is not None else UNMARKED
 
     def lookup(self, reference: Reference) -> JsonValue:
         """The part of an earlier result that a reference names.
@@ -135,11 +150,18 @@ class Gated(WithoutCalls):
         """What the gates say to an action, as things stand now."""
         template = self.actions[i]
         aside = i >= self.size
+        if self._flow is None and not self.services.marks.is_empty:
+            self._follow_marks()  # Another has marked something in a state that is shared.
         if self._flow is None and template.compensation is None and not aside:
             return self._judge(action, tool, self._view, [])
-        inflow = self._flow.inflow(template) if self._flow is not None else UNMARKED
+        inflow = self.inflow(i)
         undo = None if aside else undo_action(self.graph, i)
-        return self._judge(action, tool, self._view, [], inflow=inflow, undo=undo, undoes=aside)
+        into_undo = UNMARKED
+        if undo is not None and self._flow is not None:
+            into_undo = self._flow.inflow_of_undo(undo, template, tool)
+        return self._judge(
+            action, tool, self._view, [], inflow=inflow, undo=undo, undo_inflow=into_undo, undoes=aside
+        )
 
     def look_again(self, i: int, action: Action) -> tuple[Tool | None, Sequence[Objection]]:
         """The same after a while, in which policies and tools may have become others."""
@@ -152,7 +174,7 @@ class Gated(WithoutCalls):
         self, i: int, action: Action, tool: Tool | None, objections: Sequence[Objection]
     ) -> Sequence[Objection] | None:
         """What the gates say, and what people were asked before; None if one has said no: then it ended."""
-        asked = self.asked_before.get(self.key(i))
+        asked = self.asked_before.get(self.question_key(i))
         if not asked or any(o.kind != "ask" for o in objections):
             return objections
         try:
@@ -175,9 +197,10 @@ class Gated(WithoutCalls):
             owner = self._owners.get(i)
             if owner is None:
                 return ask(self, i, action, tool, objections)
-            if key_of(self.plan, owner) in self.approved:
+            told = self.approved.get(key_of(self.plan, owner), ())
+            if all(of_undo(o.reason) in told for o in objections):
                 return self.admit(i, action, tool, self.now())
-            # Whoever let the owner run was not told of this: it comes from what the owner put out.
+            # Whoever let the owner run was not told of this: it comes from what actions put out.
             words = "it needs an approval, which cannot be asked for while a plan is taken back"
             objections = [*objections, Objection("denied", words)]
         denied = any(o.kind != "invalid" for o in objections)
@@ -220,11 +243,11 @@ class Gated(WithoutCalls):
             if not self._patient:
                 self._allowance.waited_ms += (perf_counter() - self._patient_since) * 1000
 
-    def approve(self, i: int, approval: str) -> None:
+    def approve(self, i: int, approval: Approval) -> None:
         """A person has approved the action."""
-        self.approved.add(self.key(i))
+        self.approved[self.key(i)] = approval.reasons
         if self._notes is not None:
-            self._notes.approved(i, approval)
+            self._notes.approved(i, approval.id, approval.reasons)
 
     def stop_unasked(self, i: int, error: str) -> None:
         """Nobody can be asked now. That is no fault of the action: the run can be resumed."""
@@ -256,13 +279,25 @@ class Gated(WithoutCalls):
 
     # What follows from a success
 
-    def follow(self, i: int, action: Action, output: JsonValue, but: Container[str] = ()) -> None:
-        """The marks go with the output, except on keys in `but`, and policies that look back get to know."""
+    def marks_of(self, i: int) -> Marks:
+        """The marks on what an action has put out."""
+        return self._flow.output_of(self.actions[i].id) if self._flow is not None else NO_MARKS
+
+    def follow(
+        self,
+        i: int,
+        action: Action,
+        output: JsonValue,
+        but: Container[str] = (),
+        recalled: Marks | None = None,
+    ) -> None:
+        """The marks go with the output, except on keys in `but`, and policies that look back get to know.
+        `recalled` are the marks of an action that is read back."""
         tool = self.tools[i]
         if self._flow is not None:
             key = action.parameters.get("key") if action.type != "tool_call" else None
             key = key if isinstance(key, str) else None
-            self._flow.ended(self.actions[i], action, tool, key=key, but=but)
+            self._flow.ended(self.actions[i], action, tool, key=key, but=but, recalled=recalled)
             if tool is not None and "secret" in self._gate.marks(action, tool):
                 self.services.events.redactor.add_secrets_in(output)
         if self._gate.counts:

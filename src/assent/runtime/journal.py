@@ -64,6 +64,8 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Those that the plan names and the runtime had."""
     policies: Sequence[str] = ()
     """The names of the rules that held, and `permission` if a posture did."""
+    had_session: bool = False
+    """It ran under a session, whose rules hold only as long as that is given."""
 
 
 class _Note(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="note"):
@@ -104,6 +106,8 @@ class Ended(_Note, frozen=True, tag="ended"):
     tally: Tally
     answered: bool = False
     """It was answered from memory: its effect is another's."""
+    marks: dict[Mark, list[str]] = {}
+    """What is on its output, with the steps of each trail."""
 
 
 class Replaced(_Note, frozen=True, tag="replaced"):
@@ -144,6 +148,8 @@ class Approved(_Note, frozen=True, tag="approved"):
 
     key: str
     approval: str
+    reasons: Sequence[str] = ()
+    """Why the person was asked."""
 
 
 Note = Started | Tried | Ended | Asked | Replaced | Aborted | Decided | Approved
@@ -232,8 +238,8 @@ class Replay:
         """How many attempts are over, of what has neither ended nor is in flight."""
         self.decided: dict[str, Decision] = {}
         """Decisions that something is done or has failed, and is to end so."""
-        self.approved: set[str] = set()
-        """Keys of what a person has approved."""
+        self.approved: dict[str, Sequence[str]] = {}
+        """Keys of what a person has approved, with the reasons for asking."""
         self.plans: dict[int, Replaced] = {}
         self.overwritten: frozenset[str] = frozenset()
         """Keys that others have written since the run was broken off: theirs is the newer word."""
@@ -271,7 +277,7 @@ class Replay:
             case Replaced():
                 self.plans[note.plan] = note
             case Approved():
-                self.approved.add(note.key)
+                self.approved[note.key] = note.reasons
             case Aborted():
                 self.aborted[note.plan] = note.error
             case Decided():

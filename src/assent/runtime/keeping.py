@@ -54,6 +54,7 @@ class Request(NamedTuple):
     """What the log says of the scope."""
     policies: Sequence[str] = ()
     """The names of the rules that hold, and `permission` if a posture does."""
+    had_session: bool = False
 
 
 class Keeping:
@@ -148,6 +149,7 @@ class Keeping:
                     beginning=self.beginning,
                     tools=tools_of(proposal, self._tools),
                     policies=self._request.policies,
+                    had_session=self._request.had_session,
                 )
             )
 
@@ -161,6 +163,14 @@ class Keeping:
     def notes(self, allowance: Allowance) -> Notes | None:
         """What a plan notes as it goes."""
         return None if self._journal is None else Notes(self._journal, self.replay, allowance)
+
+    @property
+    def has_marks(self) -> bool:
+        """Whether something was marked before the run was broken off."""
+        plans = [plan.beginning for plan in self.replay.plans.values()]
+        return any(begun.marks for begun in (self.beginning, *plans)) or any(
+            ended.marks for ended in self.replay.ended.values()
+        )
 
     def has_begun(self, number: int) -> bool:
         """Whether something of that plan had ended before the run was broken off."""

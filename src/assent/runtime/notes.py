@@ -10,6 +10,7 @@ Keep true:
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from contextlib import suppress
 from time import perf_counter
 from typing import TYPE_CHECKING
@@ -20,6 +21,7 @@ from assent.errors import RunError, StorageError
 from assent.ir.action import Action
 from assent.ir.references import MissingPath, has_references, resolve
 from assent.ir.result import CANCELED_PREFIX
+from assent.policy.marks import Trail
 from assent.runtime.calls import AttemptFailed
 from assent.runtime.guards.idempotency import Answer, call_key
 from assent.runtime.journal import (
@@ -138,9 +140,9 @@ class Notes:
             )
             x.stop = Stop("canceled", f"{words} ({x.stop.error})", words)
 
-    def approved(self, i: int, approval: str) -> None:
-        """A person has approved the action."""
-        self._note(Approved(self._x.key(i), approval))
+    def approved(self, i: int, approval: str, reasons: Sequence[str]) -> None:
+        """A person has approved the action, asked for these reasons."""
+        self._note(Approved(self._x.key(i), approval, reasons))
 
     def tried(self, i: int, attempt: int) -> None:
         """An attempt is over, and another will follow."""
@@ -149,7 +151,8 @@ class Notes:
     def _ended(self, i: int) -> None:
         result = self._x.results[i]
         assert result is not None
-        self._note(Ended(self._x.key(i), result, self._tally(), i in self._x.answered))
+        marks = {mark: list(trail.steps) for mark, trail in self._x.marks_of(i).items()}
+        self._note(Ended(self._x.key(i), result, self._tally(), i in self._x.answered, marks))
 
     def _tally(self) -> Tally:
         return Tally(
@@ -180,7 +183,7 @@ class Notes:
 
     def _recall(self) -> None:
         x = self._x
-        x.approved |= self._replay.approved
+        x.approved.update(self._replay.approved)
         for key, ended in self._replay.ended.items():
             plan, i, is_undo = parse_key(key)
             if plan == x.plan and not is_undo:
@@ -210,7 +213,8 @@ class Notes:
             return
         x.finished.append(i)
         if x.on_success is not None:
-            x.follow(i, ran, result.output, self._replay.overwritten)
+            marks = {mark: Trail(tuple(steps)) for mark, steps in ended.marks.items()}
+            x.follow(i, ran, result.output, self._replay.overwritten, marks)
         for name, value in result.state_changes.items():
             if name not in self._replay.overwritten:
                 x.write(action, name, value)

@@ -18,7 +18,7 @@ from assent.ir.json_value import JsonValue, copy_json, json_equal
 from assent.ir.proposal import Proposal
 from assent.ir.references import find_references
 from assent.ir.result import ProposalResult
-from assent.policy.marks import Trail
+from assent.policy.marks import Trail, union
 from assent.runtime.journal import (
     CHOICES,
     Beginning,
@@ -57,8 +57,11 @@ def restore(beginning: Beginning, state: Namespace, marks: StateMarks) -> None:
     for key, value in beginning.values.items():
         if not state.exists(key):
             state.set(key, value)
-            trails = beginning.marks.get(key, {})
-            marks.put(key, {mark: Trail(tuple(steps)) for mark, steps in trails.items()})
+        elif not json_equal(state.get(key), value):
+            continue
+        if key in beginning.marks:
+            found = {mark: Trail(tuple(steps)) for mark, steps in beginning.marks[key].items()}
+            marks.put(key, union(found, marks.get(key)))
 
 
 def take_back_left(

@@ -135,6 +135,8 @@ class Run:
         if counted is not None:
             counted()
         called, decided = await self._kept.take_up(taken, decide)
+        if self._gate.state_marks is None and self._kept.has_marks:
+            self._gate.state_marks = self._services.marks.scoped(self._info.tenant)
         in_flight = self._kept.replay.in_flight
         if in_flight and not decided and taken.waited is not None:
             # Somebody only looked: nothing has happened that the log would have to tell.

@@ -370,7 +370,8 @@ class Runtime:
             UnknownRun: no such run is kept.
             RunHeld: another process is at work on it.
             StorageError: the journal cannot be read or written.
-            UsageError: there is no journal, or nothing to decide about what `decide` names.
+            UsageError: there is no journal, or nothing to decide about what `decide` names, or a session is
+                needed.
         """
         journal = self._settings.journal
         if journal is None:
@@ -384,6 +385,12 @@ class Runtime:
                     raise UsageError(f"Run '{run_id}' has ended ({taken.outcome}); nothing is to be decided.")
                 return taken
             record = taken.record
+            if record.had_session and session is None:
+                taken.journal.release()
+                raise UsageError(
+                    f"Run '{run_id}' began under a session, and such rules must hold when it goes on. Give "
+                    "one: resume(..., session=open_session()), with its policies."
+                )
             run = self._run(
                 session,
                 record.scope,
@@ -489,7 +496,7 @@ class Runtime:
             Allowance(self._budget(budget)),
             # By the run's own gate, which knows what has run so far.
             lambda p: self._verify(p, gate, scope, budget, MAX_ACTIONS),
-            Request(scope, budget, scope_data(scope), gate.names),
+            Request(scope, budget, scope_data(scope), gate.names, session is not None),
         )
 
     @contextmanager

@@ -7,11 +7,12 @@ Keep true:
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from assent.errors import StorageUnavailable, UsageError
+from assent.errors import StorageUnavailable, TrustError, UsageError
 from assent.storage.database import Database
 from assent.storage.transaction import Link
 
@@ -22,30 +23,58 @@ _POSTGRES = ("postgres://", "postgresql://")
 
 def default_url(environment: Mapping[str, str], start: Path) -> str:
     """Where things are kept when nobody says: ASSENT_DB, the nearest `.assent` folder above `start`, or the
-    person's own data folder."""
+    person's own data folder.
+
+    Raises:
+        TrustError: as `project_folder`.
+    """
     named = environment.get("ASSENT_DB")
     if named:
         return named
-    project = project_folder(start)
-    folder = project / "data" if project is not None else user_folder(environment)
-    return str(folder / FILE_NAME)
+    return str(project_database(environment, start) or user_folder(environment) / FILE_NAME)
+
+
+def project_database(environment: Mapping[str, str], start: Path) -> Path | None:
+    """The file of the nearest project, where things are kept there when nobody says; else None.
+
+    Raises:
+        TrustError: as `project_folder`.
+    """
+    project = project_folder(start) if not environment.get("ASSENT_DB") else None
+    return project / "data" / FILE_NAME if project is not None else None
 
 
 def project_folder(start: Path) -> Path | None:
-    """The nearest `.assent` folder at or above `start`."""
+    """The nearest `.assent` folder at or above `start`.
+
+    Raises:
+        TrustError: something else is called so.
+    """
     return next(_project_folders(start), None)
 
 
 def project_folders(start: Path) -> list[Path]:
-    """Every `.assent` folder at or above `start`, the nearest first."""
+    """Every `.assent` folder at or above `start`, the nearest first.
+
+    Raises:
+        TrustError: something else is called so.
+    """
     return list(_project_folders(start))
 
 
 def _project_folders(start: Path) -> Iterator[Path]:
     here = start.absolute()
     for folder in (here, *here.parents):
-        if (folder / PROJECT_FOLDER).is_dir():
-            yield folder / PROJECT_FOLDER
+        project = folder / PROJECT_FOLDER
+        if project.is_dir():
+            yield project
+        elif os.path.lexists(project):
+            # Passed over, it would take away rules that somebody believes to hold.
+            raise TrustError(
+                str(project),
+                "is no folder, so nobody can tell which rules were meant to hold here",
+                f"Make it a folder with {PROJECT_FOLDER}/policies in it, or take it away.",
+            )
 
 
 def config_folder(environment: Mapping[str, str]) -> Path:

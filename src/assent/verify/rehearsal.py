@@ -195,7 +195,12 @@ class Rehearsal:
         blanks: Blanks | None,
     ) -> Sequence[Objection]:
         """Ask the gate, and tell it what flows in, and what would take the action back."""
-        inflow = self._flow.inflow(self._graph.actions[i]) if self._flow is not None else UNMARKED
+        template, undo = self._graph.actions[i], undo_action(self._graph, i)
+        inflow = into_undo = UNMARKED
+        if self._flow is not None:
+            inflow = self._flow.inflow(template)
+            if undo is not None:
+                into_undo = self._flow.inflow_of_undo(undo, template, tool)
         return self._gate.judge(
             action,
             tool,
@@ -204,7 +209,8 @@ class Rehearsal:
             blanks=blanks,
             ahead=True,
             inflow=inflow,
-            undo=undo_action(self._graph, i),
+            undo=undo,
+            undo_inflow=into_undo,
         )
 
     def _carry_marks(
