@@ -171,6 +171,8 @@ class Redactor:
         known = (*_SURE.split(), *_LIKELY.split(), *(f"{word}pass" for word in _PASS.split()))
         self._names = self._own.union(name.replace("_", "") for name in known)
         self._longest = max([3, *map(len, own)])
+        self._known: set[str] = set()
+        self._is_sorted = True
         self._secrets: list[str] = []
         self._secret = re.compile("")
         self._clean: set[str] = set()
@@ -198,11 +200,19 @@ class Redactor:
         lines = [line.strip() for line in secret.splitlines()]
         long = [line for line in lines if len(line) >= _SHORTEST_LINE and not line.startswith("-----")]
         found = {form for part in (secret, *long) for form in _forms(part)}
-        # Longest first: of two that begin alike, nothing of the longer one may remain.
-        self._secrets = sorted(found.union(self._secrets), key=len, reverse=True)
-        self._secret = re.compile("|".join(map(re.escape, self._secrets)))
+        if found.issubset(self._known):
+            return
+        self._known |= found
+        # Put in order when a text is looked at next: many may come at once.
+        self._is_sorted = False
         self._clean.clear()
         self._plain.clear()
+
+    def _sort(self) -> None:
+        # Longest first: of two that begin alike, nothing of the longer one may remain.
+        self._secrets = sorted(self._known, key=len, reverse=True)
+        self._secret = re.compile("|".join(map(re.escape, self._secrets)))
+        self._is_sorted = True
 
     def add_secrets_in(self, value: JsonValue) -> None:
         """From now on every text in `value` is a secret, except what is too short, or too long, to be one."""
@@ -216,6 +226,8 @@ class Redactor:
         >>> Redactor().text("postgresql://app:hunter2@db/main?sslmode=require&password=hunter2")
         'postgresql://app:[redacted]@db/main?sslmode=require&password=[redacted]'
         """
+        if not self._is_sorted:
+            self._sort()
         if text in self._clean:
             return text
         if "policy '" in text:

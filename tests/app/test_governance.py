@@ -53,6 +53,10 @@ def names(governance: Governance) -> list[str]:
     return [name for name, _ in governance.policies]
 
 
+def source(governance: Governance) -> bytes | None:
+    return governance.tools_source.source if governance.tools_source is not None else None
+
+
 # Rules
 
 
@@ -69,7 +73,8 @@ def test_rules_come_from_the_person_then_from_the_outermost_project_inwards_then
     write("outer/.assent/policies/a.toml", rule("outer"))
     write("outer/inner/.assent/policies/a.toml", rule("inner"))
     write("outer/inner/.assent/policies/notes.txt", "{{{")
-    write("outer/inner/.assent/policies/below/x.toml", "{{{")
+    write("outer/inner/.assent/policies/below/README.md", "{{{")
+    write("config/assent/policies/below/README.md", "{{{")
     named = write("named.toml", rule("named"))
     start = tmp_path / "outer" / "inner" / "deep"
     start.mkdir()
@@ -181,6 +186,65 @@ def test_a_person_may_link_their_own_rules(tmp_path: Path, env: dict[str, str], 
     assert found.permissions == Permissions(standing=POSTURES["cautious"])
 
 
+# What would be passed over
+
+UNREAD = {
+    "policies/X.TOML": "X.TOML: it would not be read for its name. Let its name end in .toml",
+    "policies/.toml": "/.toml: it would not be read for its name",
+    "policies/strict/a.toml": "policies/strict/a.toml: it would not be read: it lies too deep. Move it to ",
+    "policies/strict/er/a.TOML": "policies/strict/er/a.TOML: it would not be read: it lies too deep",
+    "policies": "policies: it is no folder. Put rules into files ",
+    "policies.toml": "policies.toml: it would not be read. Put rules into files ",
+    "Policies/a.toml": "Policies: it would not be read. Put rules into files ",
+    "Settings.toml": "Settings.toml: it would not be read. Call it ",
+}
+
+
+@pytest.mark.parametrize("is_trusted", [False, True], ids=["plain", "with settings"])
+@pytest.mark.parametrize("place", ["config/assent", "p/.assent", "p/q/.assent"])
+@pytest.mark.parametrize("name", UNREAD)
+def test_what_looks_like_rules_and_would_not_be_read_is_an_error(
+    tmp_path: Path, env: dict[str, str], write: Write, place: str, name: str, is_trusted: bool
+) -> None:
+    (tmp_path / "p" / "q" / ".assent").mkdir(parents=True)
+    if is_trusted:
+        write(f"{place}/settings.toml", CAUTIOUS)
+    write(f"{place}/{name}", rule("x"))
+
+    with pytest.raises(PolicyFileError) as caught:
+        gather(tmp_path / "p" / "q", env, confirm=yes)
+
+    assert UNREAD[name] in str(caught.value)
+    assert caught.value.path.startswith(str(tmp_path / place))
+
+
+def test_a_link_that_leads_nowhere_is_no_place_for_rules(
+    tmp_path: Path, env: dict[str, str], write: Write
+) -> None:
+    own, theirs = (tmp_path / name / "policies" for name in ("config/assent", "p/.assent"))
+    for link in (own, theirs):
+        link.parent.mkdir(parents=True)
+        link.symlink_to("nowhere")
+
+    with pytest.raises(TrustError, match=r"p/\.assent/policies is a link"):
+        gather(tmp_path / "p", env)
+    with pytest.raises(PolicyFileError, match=r"config/assent/policies: it is no folder"):
+        gather(tmp_path, env)
+
+
+@pytest.mark.parametrize("kind", ["file", "link"])
+def test_an_assent_that_is_no_folder_is_an_error(tmp_path: Path, env: dict[str, str], kind: str) -> None:
+    project = tmp_path / "p" / ".assent"
+    project.parent.mkdir()
+    if kind == "file":
+        project.write_text(rule("x"))
+    else:
+        project.symlink_to("nowhere")
+
+    with pytest.raises(TrustError, match=r"p/\.assent is no folder.*take it away"):
+        gather(tmp_path / "p" / "deep", env)
+
+
 # Trust
 
 TOOLS = 'tools = "tools.py"\n'
@@ -226,7 +290,7 @@ def test_yes_is_asked_once_and_remembered(project: Path, env: dict[str, str]) ->
         found = gather(project / "not" / "yet", env, confirm=again)
 
         assert found.tools == str(project / ".assent" / "tools.py")
-        assert found.tools_source == b"print('mine')"
+        assert source(found) == b"print('mine')"
         assert found.tools_sha256 == sha256(b"print('mine')").hexdigest()
         assert names(found) == ["x"]
 
@@ -258,8 +322,8 @@ def test_a_change_asks_again_and_says_so(project: Path, env: dict[str, str]) -> 
     asked: list[bool] = []
     found = gather(project, env, confirm=lambda question: not asked.append(question.is_changed))
     assert asked == [True]
-    assert found.tools_source == b"print('another')"
-    assert gather(project, env).tools_source == b"print('another')"
+    assert source(found) == b"print('another')"
+    assert source(gather(project, env)) == b"print('another')"
 
 
 def test_what_was_shown_is_what_takes_effect(project: Path, env: dict[str, str]) -> None:
@@ -273,7 +337,7 @@ def test_what_was_shown_is_what_takes_effect(project: Path, env: dict[str, str])
 
     found = gather(project, env, confirm=confirm)
 
-    assert found.tools_source == b"print('mine')"
+    assert source(found) == b"print('mine')"
     assert found.tools == str(project / ".assent" / "tools.py")
     assert found.policies == [("x", DenyTool(tool="*"))]
     (project / ".assent" / "settings.toml").write_text(TOOLS)
@@ -406,17 +470,57 @@ def test_a_project_cannot_loosen_by_saying_nothing_about_an_agent(
     assert found.permissions.posture(None).read_only == "ask"
 
 
-def test_only_the_nearest_projects_settings_count(tmp_path: Path, env: dict[str, str], write: Write) -> None:
-    write("outer/.assent/settings.toml", "not even TOML {{{")
-    write("outer/.assent/policies/a.toml", rule("outer"))
+OUTER = {
+    "an empty one": "",
+    "one that says less": '[permissions]\nread_only = "allow"\n',
+    "one that says the opposite": MILD,
+    "one that raises an agent": '[permissions.agents.bot]\nposture = "trusting"\n',
+}
+
+
+@pytest.mark.parametrize("case", OUTER)
+def test_a_project_inside_takes_no_strictness_away(
+    tmp_path: Path, env: dict[str, str], write: Write, case: str
+) -> None:
+    write("outer/.assent/settings.toml", 'tools = "nowhere.py"\n' + CAUTIOUS)
+    write("outer/between/.assent/settings.toml", '[permissions]\nread_only = "ask"\n')
+    write("outer/between/inner/.assent/settings.toml", OUTER[case])
+
+    found = gather(tmp_path / "outer" / "between" / "inner", env, confirm=never)
+
+    assert found.permissions is not None
+    for caller in (None, "bot"):
+        posture = found.permissions.posture(caller)
+        assert posture == Posture(read_only="ask", sandbox_edit="ask", full_access="deny")
+    assert found.tools is None
+    assert found.folder == tmp_path / "outer" / "between" / "inner"
+
+
+def test_an_outer_project_loosens_nothing_even_if_it_is_trusted(
+    tmp_path: Path, env: dict[str, str], write: Write
+) -> None:
+    write("config/assent/settings.toml", CAUTIOUS)
+    write("outer/.assent/settings.toml", MILD + '[permissions.agents.bot]\nposture = "trusting"\n')
     (tmp_path / "outer" / "inner" / ".assent").mkdir(parents=True)
+    gather(tmp_path / "outer", env, confirm=yes)
 
     found = gather(tmp_path / "outer" / "inner", env, confirm=never)
 
-    assert names(found) == ["outer"]
-    assert found.permissions is None
-    with pytest.raises(PolicyFileError, match=r"Settings file .*it is not TOML"):
-        gather(tmp_path / "outer", env)
+    assert found.permissions is not None
+    for caller in (None, "bot"):
+        assert found.permissions.posture(caller) == POSTURES["cautious"]
+
+
+def test_what_an_outer_project_says_has_to_mean_something(
+    tmp_path: Path, env: dict[str, str], write: Write
+) -> None:
+    write("outer/.assent/settings.toml", "not even TOML {{{")
+    (tmp_path / "outer" / "inner" / ".assent").mkdir(parents=True)
+
+    with pytest.raises(
+        PolicyFileError, match=r"Settings file .*outer/\.assent/settings\.toml: it is not TOML"
+    ):
+        gather(tmp_path / "outer" / "inner", env)
 
 
 def test_trusting_a_project_does_not_trust_the_one_inside_it(

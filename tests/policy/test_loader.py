@@ -225,6 +225,34 @@ def test_a_file_that_cannot_be_opened_is_refused(tmp_path: Path) -> None:
         load_policies(tmp_path)
 
 
+@pytest.mark.parametrize("number", ["9" * 5_000, "-" + "9" * 5_000, "0x" + "f" * 5_000])
+def test_a_number_that_cannot_be_read_is_refused(tmp_path: Path, number: str) -> None:
+    path = _file(tmp_path, f'[[rule]]\nname = "x"\nkind = "trace_rule"\ntool = "x"\nat_most = {number}\n')
+
+    with pytest.raises(PolicyFileError, match=r"too long to be read|more than 4,300 digits") as caught:
+        load_policies(path)
+
+    assert caught.value.path == str(path)
+
+
+@pytest.mark.parametrize("name", ["b.TOML", ".toml", "below/b.toml", "below/deeper/b.Toml", "link/b.toml"])
+def test_what_would_be_passed_over_in_a_folder_is_refused(tmp_path: Path, name: str) -> None:
+    folder = tmp_path / "policies"
+    folder.mkdir()
+    _file(folder, '[[rule]]\nname = "x"\nkind = "deny_tool"\n', "a.toml")
+    _file(folder, "", "README.md")
+    (tmp_path / "elsewhere").mkdir()
+    (folder / "link").symlink_to(tmp_path / "elsewhere")
+    assert [rule for rule, _ in load_policies(folder)] == ["x"]
+    (folder / name).parent.mkdir(parents=True, exist_ok=True)
+    (folder / name).write_text("")
+
+    with pytest.raises(PolicyFileError, match="it would not be read") as caught:
+        load_policies(folder)
+
+    assert caught.value.path == str(folder / name)
+
+
 CASE = '[[case]]\nname = "c"\nanything = { goes = 1 }\n'
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from datetime import UTC, datetime
 from io import StringIO
 from typing import Any
 from xml.etree import ElementTree
@@ -17,7 +18,7 @@ from assent.approvals.memory import MemoryApprovals
 from assent.durable.memory import MemoryJournal
 from assent.events.event import Event
 from assent.ir.codec import decode_proposal
-from assent.ir.result import ProposalResult
+from assent.ir.result import ActionResult, ProposalResult, Waiting
 from assent.policy.flow import FlowRule
 from assent.policy.permission import Posture
 from assent.render.advice import advise
@@ -345,6 +346,127 @@ def test_a_question_that_took_the_place_of_another_is_the_one_to_answer(make_eve
 
     assert _commands(history)[0] == "assent approvals show q2"
     assert "no answer to it is in the log" in _story(history)
+
+
+ANSWERED = (
+    "approval_recorded",
+    "a",
+    {"approval": "q1", "decision": "once", "by": "ann", "decided_at": 1060.0, "reason": "tested"},
+)
+
+
+@pytest.mark.parametrize("proposal", ["p1", None])
+def test_what_is_answered_before_the_run_goes_on_is_not_to_be_decided_again(
+    make_events: MakeEvents, proposal: str | None
+) -> None:
+    """Also where whoever answered did not know which plan had asked."""
+    events = make_events(("proposal_received", None, {}), ASKED, LET_GO)
+    answer = msgspec.structs.replace(make_events(ANSWERED)[0], seq=9, time=1060.0, proposal_id=proposal)
+    result = ProposalResult(
+        proposal_id="p1",
+        run_id="run1",
+        trace_id="t",
+        outcome="waiting",
+        results=[
+            ActionResult(
+                action_id="a",
+                status="validated",
+                timestamp=datetime(2026, 1, 1, tzinfo=UTC),
+                error="waits for approval 'q1'",
+            )
+        ],
+        waiting=[Waiting(kind="approval", action_id="a", reason="policy 'x'", approval="q1")],
+    )
+    from_log, settled = (History.of([*events, answer]) for _ in range(2))
+    settled.settle(result)
+
+    for history in (from_log, settled):
+        told, story = advise(history, db="my.db"), _story(history)
+        assert [advice.command for advice in told] == ["", "assent resume run1 --db my.db"]
+        assert told[0].sentence.startswith(
+            "'a' was approved for this one time by 'ann' on 1970-01-01 00:17:40"
+        )
+        assert told[0].sentence.endswith(": tested.")
+        assert list(history.parts) == ["p1"]
+        assert "Nothing is left to decide: it goes on when it is resumed." in story
+        assert "✓ it was approved for this one time by 'ann' " in story
+        assert "waits for" not in story
+        assert history.last is not None
+        assert history.last.steps["a"].error is None
+        assert "of it waiting for people" not in story, "since it let go nobody was at work"
+
+
+def test_while_one_of_two_is_open_only_that_is_to_be_decided(make_events: MakeEvents) -> None:
+    second = ("approval_requested", "b", {"approval": "q2", "reasons": ["policy 'x': ask"]})
+    waiting = [
+        {"kind": "approval", "action_id": name, "approval": f"q{n}"} for n, name in enumerate("ab", start=1)
+    ]
+    let_go = ("proposal_ended", None, {"outcome": "waiting", "waiting": waiting})
+
+    one, both = (
+        History.of(make_events(ASKED, second, let_go, ANSWERED, *more))
+        for more in ([], [("approval_recorded", "b", {"approval": "q2", "decision": "deny", "by": "bob"})])
+    )
+
+    assert _commands(one) == [
+        "assent approvals show q2",
+        "assent approvals approve q2",
+        "assent approvals deny q2 --reason TEXT",
+        "assent resume run1",
+    ]
+    assert [command for command in _commands(both) if command] == ["assent resume run1"]
+    assert any(advice.sentence == "'b' was denied by 'bob'." for advice in advise(both))
+
+
+@pytest.mark.parametrize("end", [LET_GO, ("proposal_ended", None, {"outcome": "canceled"}), None])
+def test_what_can_no_longer_be_decided_is_not_to_be_approved(
+    make_events: MakeEvents, end: tuple[str, str | None, dict[str, Any]] | None
+) -> None:
+    asked = (*ASKED[:2], {**ASKED[2], "expires_at": 4600.0})
+    history = History.of(make_events(asked, *([end] if end else [])))
+
+    def told(now: float) -> str:
+        return "\n".join(line.plain for line in tell_history(history, now=now))
+
+    early, late = told(4599.0), told(4600.0)
+    assert "assent approvals approve q1" in early
+    assert "assent approvals" not in late
+    assert "assent resume run1" in late
+    assert "a (send) was not approved in time (q1)" in late
+    assert "since 1970-01-01 01:16:40 UTC none can be given" in late
+    if end is LET_GO:
+        assert (
+            "'a' was not decided in time, which was until 1970-01-01 01:16:40 UTC: it will be rejected"
+            in late
+        )
+        assert "Nothing is left to decide" in late
+
+
+def test_many_answers_are_counted(make_events: MakeEvents) -> None:
+    waiting = [{"kind": "approval", "action_id": f"a{n}", "approval": f"q{n}"} for n in range(30)]
+    let_go = ("proposal_ended", None, {"outcome": "waiting", "waiting": waiting})
+    answers = [("approval_recorded", f"a{n}", {"approval": f"q{n}", "decision": "once"}) for n in range(30)]
+
+    told = advise(History.of(make_events(let_go, *answers)))
+
+    assert len(told) == 22
+    assert told[-2].sentence == "10 more have been decided, or can no longer be."
+    assert told[-1].command == "assent resume run1"
+
+
+def test_what_else_is_waited_for_is_still_to_be_said(make_events: MakeEvents) -> None:
+    waiting = [
+        {"kind": "approval", "action_id": "a", "approval": "q1"},
+        {"kind": "unknown_outcome", "action_id": "b"},
+    ]
+    let_go = ("proposal_ended", None, {"outcome": "waiting", "waiting": waiting})
+
+    history = History.of(make_events(ASKED, let_go, ANSWERED))
+
+    told = advise(history)
+    assert "assent resume run1 --decide b=CHOICE" in [advice.command for advice in told]
+    assert told[-1].sentence == "The run goes on when everything above is decided."
+    assert "Nothing is left to decide" not in _story(history)
 
 
 def test_a_canceled_run_still_needs_its_answers_and_waits_again_when_it_goes_on(

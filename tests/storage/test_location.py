@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from assent.errors import AssentError, StorageUnavailable, UsageError
+from assent.errors import AssentError, StorageUnavailable, TrustError, UsageError
 from assent.storage.location import (
     config_folder,
     default_url,
@@ -35,7 +35,6 @@ def test_the_nearest_project_above_is_taken(tmp_path: Path) -> None:
     deep.mkdir(parents=True)
     (tmp_path / "outer" / ".assent").mkdir()
     (tmp_path / "outer" / "inner" / ".assent").mkdir()
-    (tmp_path / "outer" / "inner" / "deep" / ".assent").write_text("a file is no project")
 
     found = default_url({"HOME": "/h", "XDG_DATA_HOME": "/x"}, deep)
 
@@ -75,13 +74,26 @@ def test_every_project_above_is_found_the_nearest_first(tmp_path: Path) -> None:
     inner = tmp_path / "outer" / "between" / "inner"
     for folder in (inner, tmp_path / "outer"):
         (folder / ".assent").mkdir(parents=True)
-    (tmp_path / "outer" / "between" / ".assent").write_text("a file is no project")
 
     found = project_folders(inner / "not" / "yet")
 
     assert found[:2] == [inner / ".assent", tmp_path / "outer" / ".assent"]
     assert project_folder(inner / "not" / "yet") == found[0]
     assert not [folder for folder in found[2:] if folder.is_relative_to(tmp_path)]
+
+
+@pytest.mark.parametrize("kind", ["file", "link"])
+def test_something_else_of_that_name_is_not_passed_over(tmp_path: Path, kind: str) -> None:
+    (tmp_path / ".assent").mkdir()
+    odd = tmp_path / "p" / ".assent"
+    odd.parent.mkdir()
+    odd.write_text("") if kind == "file" else odd.symlink_to("nowhere")
+
+    for look in (project_folder, project_folders, lambda start: default_url({"HOME": "/h"}, start)):
+        with pytest.raises(TrustError, match=r"p/\.assent is no folder"):
+            look(tmp_path / "p")
+
+    assert default_url({"HOME": "/h", "ASSENT_DB": "named.db"}, tmp_path / "p") == "named.db"
 
 
 def test_looking_makes_nothing(tmp_path: Path) -> None:

@@ -123,10 +123,10 @@ def database_url(named: str | None, environment: Mapping[str, str] | None = None
 
 def database_files(named: str | None) -> dict[str, str | None]:
     """The files of the database, by what they are to the person; nothing else may be written there."""
-    from assent.storage.location import sqlite_path
+    from assent.storage.location import is_server, sqlite_path
 
     url = database_url(named)
-    if url == NOWHERE or url.startswith(("postgres://", "postgresql://")):
+    if url == NOWHERE or is_server(url):
         return {}
     path = os.path.realpath(sqlite_path(url))  # SQLite keeps its other files beside that one.
     return {
@@ -149,15 +149,27 @@ def open_records(
 
     Raises:
         StorageError: it cannot be opened, or is not there and `create` is false.
+        TrustError: it is the default of a project, and somebody else has made it.
         UsageError: it is none, or of no known kind.
     """
+    from contextlib import ExitStack
+
+    from assent.app.own_database import check_own, note_log
     from assent.errors import UsageError
-    from assent.storage.location import open_database, user_folder
+    from assent.storage.location import is_server, open_database, project_database, sqlite_path, user_folder
 
     url = database_url(db)
     if url == NOWHERE:
         raise UsageError("'none' keeps nothing, so there is nothing to look at; name a database.")
-    with open_database(url, create=create, read_only=not writes) as database:
+    if not db and (of_project := project_database(os.environ, Path.cwd())) is not None:
+        check_own(of_project, os.environ, create=create and writes)
+    with ExitStack() as stack:
+        file = sqlite_path(url) if writes and not is_server(url) else None
+        if file is not None:
+            stack.callback(note_log, file, os.environ)
+        database = stack.enter_context(open_database(url, create=create, read_only=not writes))
+        if file is not None:
+            note_log(file, os.environ)
         anchors = anchor or user_folder(os.environ) / "anchors"
         records = Records(database, context or {}, anchors, redactor)
         try:

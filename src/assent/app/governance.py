@@ -7,22 +7,27 @@ Keep true:
 1. Whoever brings a folder can make things stricter, and nothing milder, until a person has trusted it.
 2. Every file is read once. What a person was asked about is what takes effect, whatever is on disk by then.
 3. No rule takes the place of another: where two places use one name, both apply.
+4. A project inside another takes nothing away from the outer one: neither rules nor stricter permissions.
+5. What looks like rules and would not be read is an error, never passed over.
 """
 
 from __future__ import annotations
 
+import os
 import shlex
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
+from typing import NoReturn
 
+from assent.app.seen_modules import SeenTools
 from assent.app.settings import FILE_NAME, Settings, parse_settings
 from assent.app.trust import Snapshot, how_trusted, read_files, snapshot, trust
 from assent.errors import TrustError
 from assent.policy.case import Rule
-from assent.policy.loader import parse_policies, read_policies
+from assent.policy.loader import check_names, parse_policies, read_policies
 from assent.policy.permission import TIERS, Permissions, Posture
 from assent.policy.toml_file import TomlFile
 from assent.storage.location import PROJECT_FOLDER, config_folder, project_folders
@@ -64,10 +69,11 @@ class Governance:
     """None where nobody says anything."""
     tools: str | None = None
     """The tools file: the one that was named, else the project's."""
-    tools_source: bytes | None = None
-    """What the project's tools file held when it was looked at: run this. None for a file that was named."""
+    tools_source: SeenTools | None = None
+    """What the project's tools file and those beside it held when they were looked at: run this. None for a
+    file that was named."""
     tools_sha256: str | None = None
-    """The digest of `tools_source`."""
+    """The digest of the project's tools file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +82,7 @@ class _Project:
     """The `.assent` folder."""
     files: Mapping[str, bytes]
     seen: Snapshot | None
-    """Only where there are settings, which may want something."""
+    """Only of the nearest, where it has settings, which may want something."""
     settings: Settings
 
 
@@ -119,7 +125,11 @@ def gather(
         wants = _wants(inner, own, permissions)
         if wants and not _may(nearest.seen, wants, environment, confirm):
             inner, permissions = None, _tightened(own, permissions)
-    source = nearest.files[inner] if inner is not None else None
+    for outer in projects[1:]:
+        if outer.settings.has_permissions:
+            # Over the person's own: what a project further in says of an agent is no answer to this.
+            permissions = _tightened(permissions, outer.settings.over(own or Permissions()))
+    source = SeenTools(inner, nearest.files) if inner is not None else None
     return Governance(
         folder=nearest.folder.parent,
         policies=rules,
@@ -127,7 +137,7 @@ def gather(
         permissions=permissions,
         tools=tools if inner is None else str(nearest.folder / inner),
         tools_source=source,
-        tools_sha256=sha256(source).hexdigest() if source is not None else None,
+        tools_sha256=sha256(source.source).hexdigest() if source is not None else None,
     )
 
 
@@ -172,11 +182,15 @@ def _may(
 
 
 def _read_project(folder: Path, *, is_nearest: bool) -> _Project:
-    # Only the nearest project's settings count; of the others, nothing but rules is looked at.
+    _refuse_misnamed(folder)
     if is_nearest and _is_there(folder / FILE_NAME):
         seen = snapshot(folder.parent)
         return _parse_project(folder, seen.files, seen)
-    return _Project(folder, read_files(folder, _POLICIES), None, Settings())
+    files = read_files(folder, _POLICIES)
+    if not is_nearest:
+        # What it brings besides is not looked at: it takes no effect further in.
+        files |= read_files(folder, FILE_NAME)
+    return _parse_project(folder, files, None)
 
 
 def _is_there(path: Path) -> bool:
@@ -184,11 +198,31 @@ def _is_there(path: Path) -> bool:
     return path.is_symlink() or path.exists()
 
 
-def _parse_project(folder: Path, files: Mapping[str, bytes], seen: Snapshot) -> _Project:
+def _refuse_misnamed(folder: Path) -> None:
+    """Refuse what was meant for a file of ours and would be passed over for its name."""
+    try:
+        names = sorted(os.listdir(folder))
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise TrustError(
+            str(folder), f"cannot be read: {error.strerror or error}", "Check its permissions."
+        ) from None
+    for name in names:
+        if name.lower() == f"{_POLICIES}.toml" or (name.lower() == _POLICIES and name != _POLICIES):
+            fix = f"Put rules into files {folder / _POLICIES}/*.toml."
+            TomlFile(str(folder / name)).fail("it would not be read", fix=fix)
+        if name.lower() == FILE_NAME and name != FILE_NAME:
+            TomlFile(str(folder / name), "Settings file").fail(
+                "it would not be read", fix=f"Call it {folder / FILE_NAME}."
+            )
+
+
+def _parse_project(folder: Path, files: Mapping[str, bytes], seen: Snapshot | None) -> _Project:
     path = folder / FILE_NAME
     data = files.get(FILE_NAME)
     settings = parse_settings(path, data, of_project=True) if data is not None else Settings()
-    if settings.tools is not None and settings.tools not in files:
+    if seen is not None and settings.tools is not None and settings.tools not in files:
         TomlFile(str(path), "Settings file").fail(
             f"there is no file {folder / settings.tools}", "tools", "Name one that is there, or drop the key."
         )
@@ -196,20 +230,26 @@ def _parse_project(folder: Path, files: Mapping[str, bytes], seen: Snapshot) -> 
 
 
 def _policy_files(project: _Project) -> list[tuple[Path, bytes]]:
-    return [
-        (project.folder / name, data)
-        for name, data in project.files.items()
-        if (path := Path(name)).suffix == ".toml" and path.parent == Path(_POLICIES)
-    ]
+    folder = project.folder / _POLICIES
+    if _POLICIES in project.files:
+        _refuse_no_folder(folder)
+    inside = {Path(name): data for name, data in project.files.items() if Path(name).parts[0] == _POLICIES}
+    check_names(folder, [path.relative_to(_POLICIES) for path in inside])
+    return [(project.folder / path, data) for path, data in inside.items() if path.suffix == ".toml"]
+
+
+def _refuse_no_folder(path: Path) -> NoReturn:
+    TomlFile(str(path)).fail("it is no folder", fix=f"Put rules into files {path}/*.toml.")
 
 
 def _policy_places(
     environment: Mapping[str, str], projects: list[_Project], named: str | None
 ) -> list[PolicyPlace]:
     places: list[PolicyPlace] = []
-    own = config_folder(environment) / _POLICIES
-    if own.is_dir() and any(path.suffix == ".toml" for path in own.iterdir()):
-        places.append(("user", read_policies(own)))
+    own = config_folder(environment)
+    _refuse_misnamed(own)
+    if _is_there(own / _POLICIES):
+        places += [("user", files)] if (files := _own_policies(own / _POLICIES)) else []
     for project in reversed(projects):
         where = "project" if project is projects[0] else f"project {project.folder.parent}"
         places.append((where, _policy_files(project)))
@@ -219,6 +259,12 @@ def _policy_places(
         files = [(path, data) for path, data in read_policies(named) if path.resolve() not in known]
         places.append(("--policies", files))
     return places
+
+
+def _own_policies(folder: Path) -> list[tuple[Path, bytes]]:
+    if not folder.is_dir():
+        _refuse_no_folder(folder)
+    return read_policies(folder, may_be_empty=True)
 
 
 def _apart(places: Iterable[tuple[str, list[tuple[str, Rule]]]]) -> list[tuple[str, Rule]]:

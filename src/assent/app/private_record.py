@@ -90,7 +90,7 @@ class PrivateRecord(Generic[Entry]):
         try:
             _make_private(self.path.parent)
             flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
-            # A file of its own: the record itself is replaced, and a lock on the old one would hold nobody back.
+            # A file of its own: the record is replaced, and a lock on the old one would hold nobody back.
             lock = os.open(self.path.with_suffix(".lock"), flags, 0o600)
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX)

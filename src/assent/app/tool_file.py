@@ -1,6 +1,8 @@
 """Tools out of a Python file.
 
-Keep true: loading a tools file runs that file, as importing it would; nothing else here runs what it reads.
+Keep true:
+1. Loading a tools file runs that file, as importing it would; nothing else here runs what it reads.
+2. Of a trusted folder only what was looked at is run, whatever is on the disk by then.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 
 from assent.app.files import read_file
+from assent.app.seen_modules import SeenTools, import_from
 from assent.errors import ToolDeclarationError, ToolFileError
 
 if TYPE_CHECKING:
@@ -31,10 +34,11 @@ _EXAMPLE = """Write one like this:
 """
 
 
-def load_tools(path: str, source: bytes | None = None) -> list[Tool]:
+def load_tools(path: str, seen: SeenTools | None = None) -> list[Tool]:
     """The tools that a Python file defines at its top level, in the order in which they stand there.
 
-    With `source` that is what the file held when somebody looked at it, and it is not read again.
+    With `seen` that is what the file held when somebody looked at it, and it is not read again. What lies
+    beside it is then imported from what was looked at too, also later, while a tool runs.
 
     Raises:
         InputError: the file cannot be read.
@@ -42,10 +46,13 @@ def load_tools(path: str, source: bytes | None = None) -> list[Tool]:
     """
     from assent.tools.tool import Tool
 
-    if source is not None:
-        # A cache beside trusted files would make them other files than those that were trusted.
-        sys.dont_write_bytecode = True
-    module = _run_file(path, read_file(path) if source is None else source)
+    if seen is not None:
+        import_from(seen, path)
+        module = _run_file(path, seen.source)
+    else:
+        source = read_file(path)
+        _find_beside(path)
+        module = _run_file(path, source)
     found: dict[int, Tool] = {}
     names: dict[str, str] = {}
     for attribute, item in vars(module).items():
@@ -70,6 +77,13 @@ def _compile(path: str, tool: Tool) -> None:
         raise ToolFileError(f"Tools file {path}: {error}") from error
 
 
+def _find_beside(path: str) -> None:
+    folder = str(Path(path).resolve().parent)
+    if folder not in sys.path:
+        # Last, so that a file beside the tools cannot take the place of an installed module.
+        sys.path.append(folder)
+
+
 def _run_file(path: str, source: bytes) -> ModuleType:
     """Run a Python file as a module under a name that nobody imports by accident."""
     full = str(Path(path).resolve())
@@ -80,10 +94,6 @@ def _run_file(path: str, source: bytes) -> ModuleType:
     module = module_from_spec(spec)
     # In sys.modules, because decorators and type hints look their module up there.
     sys.modules[name] = module
-    folder = str(Path(full).parent)
-    if folder not in sys.path:
-        # Last, so that a file beside the tools cannot take the place of an installed module.
-        sys.path.append(folder)
     try:
         exec(loader.source_to_code(source, full), vars(module))
     except KeyboardInterrupt:

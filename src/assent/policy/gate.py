@@ -63,6 +63,7 @@ class Opinion(NamedTuple):
 
 
 _NONE: tuple[Objection, ...] = ()
+_BAD_PARAMETERS = "its parameters do not fit the tool's schema"
 
 
 class Gate:
@@ -230,7 +231,10 @@ class Gate:
             if tool is not None:
                 if undoes or tool.schema.reversibility != "compensable":
                     wrong = tool.validate(action.parameters) if tool.validate is not None else None
-                    return _NONE if wrong is None else (Objection("invalid", wrong),)
+                    if wrong is None:
+                        return _NONE
+                    is_secret = "secret" in inflow.at(None)
+                    return (Objection("invalid", _BAD_PARAMETERS if is_secret else wrong),)
             elif action.type != "tool_call" and type(action.parameters.get("key")) is str:
                 return _NONE
         found: list[Objection] = []
@@ -277,7 +281,7 @@ class Gate:
         wrong = blanks.problems(action) if blanks else parameter_problems(action, tool)
         if wrong and ("secret" in case.inflow.at(None) or self._denies_parameters(case, blanks)):
             # The words of the schema quote values, and a denied or secret one must not be shown.
-            wrong = ["its parameters do not fit the tool's schema"]
+            wrong = [_BAD_PARAMETERS]
         problems += wrong
         if blanks and _needs_blanks(action, tool):
             blanks.leave_open()

@@ -25,7 +25,7 @@ import re
 import tomllib
 from collections.abc import Iterable, Iterator
 from difflib import get_close_matches
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any, get_args
 
 import msgspec
@@ -55,13 +55,31 @@ def load_policies(path: Path | str) -> list[tuple[str, Rule]]:
     return parse_policies(read_policies(path))
 
 
-def read_policies(path: Path | str) -> list[tuple[Path, bytes]]:
+def read_policies(path: Path | str, *, may_be_empty: bool = False) -> list[tuple[Path, bytes]]:
     """A policy file, or every `*.toml` in a folder (by name), with what each holds.
 
     Raises:
-        PolicyFileError: one cannot be read, or the folder holds none.
+        PolicyFileError: one cannot be read or would be passed over, or the folder holds none.
     """
-    return [(file, _read(file)) for file in _files(Path(path))]
+    return [(file, _read(file)) for file in _files(Path(path), may_be_empty)]
+
+
+def check_names(folder: Path, inside: Iterable[PurePath]) -> None:
+    """Refuse files below a folder of policies that look like rules and would not be read.
+
+    Raises:
+        PolicyFileError: there is one; names it.
+    """
+    for path in inside:
+        if not path.name.lower().endswith(".toml"):
+            continue
+        if len(path.parts) > 1:
+            fix = f"Move it to {folder}, or give it another ending than .toml."
+            TomlFile(str(folder / path)).fail("it would not be read: it lies too deep", fix=fix)
+        if path.suffix != ".toml":
+            TomlFile(str(folder / path)).fail(
+                "it would not be read for its name", fix="Let its name end in .toml, in small letters."
+            )
 
 
 def parse_policies(files: Iterable[tuple[Path, bytes]]) -> list[tuple[str, Rule]]:
@@ -123,22 +141,36 @@ def read_toml(file: TomlFile, data: bytes) -> dict[str, Any]:
         file.fail(f"it is not UTF-8 text (byte {error.start})", fix="Save it as UTF-8.")
     except tomllib.TOMLDecodeError as error:
         file.fail(f"it is not TOML: {_lower(str(error))}", fix="Mend the syntax there.")
+    except ValueError:
+        # Python reads no number of more than some thousand digits.
+        file.fail("it holds a number that is too long to be read", fix="Write a shorter one.")
     except RecursionError:
         file.fail("it is nested too deep")
 
 
-def _files(path: Path) -> list[Path]:
+def _files(path: Path, may_be_empty: bool) -> list[Path]:
     try:
         if not path.is_dir():
             return [path]
+        check_names(path, _below(path, PurePath()))
         files = sorted(p for p in path.iterdir() if p.suffix == ".toml")
     except OSError as error:
         TomlFile(str(path)).fail(f"it cannot be read ({error.strerror or type(error).__name__})")
-    if not files:
+    if not files and not may_be_empty:
         TomlFile(str(path)).fail(
             "the folder holds no *.toml file", fix="Put a policy file into it, or name one directly."
         )
     return files
+
+
+def _below(folder: Path, inside: PurePath) -> Iterator[PurePath]:
+    """Every file below `inside` of a folder, sorted; a link to a folder is gone into at the top only."""
+    for entry in sorted((folder / inside).iterdir()):
+        path = inside / entry.name
+        if entry.is_dir() and not (inside.parts and entry.is_symlink()):
+            yield from _below(folder, path)
+        else:
+            yield path
 
 
 def _read(path: Path) -> bytes:

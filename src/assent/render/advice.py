@@ -9,6 +9,7 @@ Keep true:
 from __future__ import annotations
 
 import shlex
+import time
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -35,13 +36,17 @@ class Advice(NamedTuple):
     """Something outside may be wrong, and only a person can look."""
 
 
-def advise(history: History, log: str = "", db: str | None = None) -> list[Advice]:
+def advise(
+    history: History, log: str = "", db: str | None = None, *, now: float | None = None
+) -> list[Advice]:
     """What to do next, the urgent first.
 
     Args:
         log: The file that the events come from.
         db: The database as the person named it; None if nobody did, because then it is found again.
+        now: The present in seconds since the epoch; without it, what the clock says.
     """
+    now = time.time() if now is None else now
     part = history.last
     place = db_words(db)
     if part is not None and db == _NOWHERE and any(map(_is_unasked, part.steps.values())):
@@ -58,10 +63,10 @@ def advise(history: History, log: str = "", db: str | None = None) -> list[Advic
     again = f"assent run PLAN.json {_OPTIONS} --log {name_words(log) if log else 'run.jsonl'}{place}"
     return [
         *_by_hand(part),
-        *_approve(part, run, place, resume),
+        *_approve(part, run, place, resume, now),
         *_decide(part, resume),
         *_mend(part, again),
-        *_go_on(part, log, again, resume),
+        *_go_on(part, log, again, resume, now),
     ]
 
 
@@ -79,11 +84,11 @@ def db_words(db: str | None) -> str:
     return f" --db {'URL' if is_secret else shlex.quote(clean(db))}"
 
 
-def _approve(part: Part, run: str, place: str, resume: str) -> Iterator[Advice]:
+def _approve(part: Part, run: str, place: str, resume: str, now: float) -> Iterator[Advice]:
     """How to answer what a run has asked: look first, then say yes or no, then go on."""
     if part.outcome not in (None, "waiting", "canceled", INTERRUPTED):
         return
-    asked = part.open_questions
+    asked = part.open_questions(now)
     for step, question in asked[:_QUESTIONS]:
         name = name_words(question.id or "ID")
         yield Advice(_what_is_asked(step, question), f"assent approvals show {name}{place}", is_urgent=True)
@@ -94,7 +99,7 @@ def _approve(part: Part, run: str, place: str, resume: str) -> Iterator[Advice]:
     if len(asked) > _QUESTIONS:
         more = count(len(asked) - _QUESTIONS, "more question waits", "more questions wait")
         yield Advice(f"{more} for an answer:", f"assent approvals list --run {run}{place}", is_urgent=True)
-    if part.outcome == "waiting" and _is_all_asked(part):
+    if part.outcome == "waiting" and _is_all_asked(part, now):
         them = "that is" if len(asked) == 1 else "all are"
         yield Advice(f"When {them} decided, go on with the run:", resume, is_urgent=True)
 
@@ -108,9 +113,9 @@ def _what_is_asked(step: Step, question: Question) -> str:
     return f"{words}. See first what it would do:"
 
 
-def _is_all_asked(part: Part) -> bool:
+def _is_all_asked(part: Part, now: float) -> bool:
     """Whether nothing is waited for but answers to questions that can be shown."""
-    return bool(part.open_questions) and all(w.kind == "approval" and w.approval for w in part.waiting)
+    return bool(part.open_questions(now)) and all(w.kind == "approval" and w.approval for w in part.waiting)
 
 
 def _decide(part: Part, resume: str) -> Iterator[Advice]:
@@ -223,7 +228,7 @@ def _mend(part: Part, again: str) -> Iterator[Advice]:
         )
 
 
-def _go_on(part: Part, log: str, again: str, resume: str) -> Iterator[Advice]:
+def _go_on(part: Part, log: str, again: str, resume: str, now: float) -> Iterator[Advice]:
     match part.outcome:
         case "succeeded":
             yield Advice(
@@ -248,9 +253,13 @@ def _go_on(part: Part, log: str, again: str, resume: str) -> Iterator[Advice]:
         case "refused":
             yield Advice("Nothing ran, so nothing has to be undone.")
         case "waiting":
-            if _is_all_asked(part):
+            if _is_all_asked(part, now):
                 return  # Said above, with the command.
-            yield Advice("The run goes on when everything above is decided.")
+            yield from _answers(part, now)
+            if part.is_settled(now):
+                yield Advice("Nothing is left to decide. To go on with the run:", resume)
+            else:
+                yield Advice("The run goes on when everything above is decided.")
         case "interrupted":
             yield Advice("Its process is gone. To go on where it stood:", resume)
         case None:
@@ -258,7 +267,7 @@ def _go_on(part: Part, log: str, again: str, resume: str) -> Iterator[Advice]:
             if running:
                 yield Advice(f"If it no longer runs: {listing(running)} may or may not have taken effect.")
             yield Advice("If its process is gone, go on where it stood:", resume)
-            asked = part.open_questions
+            asked = part.open_questions(now)
             yield Advice(
                 "If it still runs, it goes on by itself once it has its answers."
                 if asked
@@ -267,6 +276,20 @@ def _go_on(part: Part, log: str, again: str, resume: str) -> Iterator[Advice]:
             )
         case _:
             yield Advice("To run the plan again:", again)
+
+
+def _answers(part: Part, now: float) -> Iterator[Advice]:
+    """What has become of the questions of a run that waits, where nobody has to be asked any more."""
+    closed = part.closed_questions(now)
+    for step, question in closed[:_QUESTIONS]:
+        name = clean(step.id, 60)
+        if question.decision is not None:
+            yield Advice(f"'{name}' was {answer_words(question, is_dated=True)}.")
+        elif question.expires is not None:
+            until = moment(question.expires)
+            yield Advice(f"'{name}' was not decided in time, which was until {until}: it will be rejected.")
+    if len(closed) > _QUESTIONS:
+        yield Advice(f"{len(closed) - _QUESTIONS:,} more have been decided, or can no longer be.")
 
 
 def _names(steps: list[Step]) -> str:

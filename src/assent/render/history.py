@@ -84,8 +84,8 @@ class History:
                 step.duration_ms = found.duration_ms
         part.note_waiting(Wait(w.kind, w.action_id, w.reason, w.approval) for w in result.waiting)
         for step in part.steps.values():
-            if step.is_awaiting:
-                step.error = None  # It only says that it waits, and for what.
+            if step.approvals and step.status in ("proposed", "validated"):
+                step.error = None  # It only says that it waits, and for what; by now it may have its answer.
         for undone in result.compensations:
             step = part.step(undone.action_id)
             step.undoing = step.undoing or Undoing("")
@@ -158,7 +158,16 @@ class History:
             keys = [key for name in ("keys", "restored", "removed") for key in _texts(data.get(name))]
             self._part(event.proposal_id).rolled_back_keys = keys
         elif event.action_id is not None:
-            self._action(kind, event, self._part(event.proposal_id), data)
+            self._action(kind, event, self._part_of(event, event.action_id, data), data)
+
+    def _part_of(self, event: Event, action_id: str, data: Mapping[str, JsonValue]) -> Part:
+        if event.kind == "approval_recorded" and event.proposal_id is None:
+            # Whoever answers from outside may not know which plan has asked.
+            name = _text(data, "approval") or ""
+            for part in reversed(self.parts.values()):
+                if action_id in part.steps and name in part.steps[action_id].approvals:
+                    return part
+        return self._part(event.proposal_id)
 
     def _resumption(self, event: Event) -> Resumption:
         last = self.last

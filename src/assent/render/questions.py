@@ -48,6 +48,10 @@ class Question:
         """Whether a person has said yes."""
         return self.decision in GIVEN
 
+    def is_late(self, now: float) -> bool:
+        """Whether nobody has answered, and nobody can any more."""
+        return self.decision is None and self.expires is not None and self.expires <= now
+
     @property
     def took_ms(self) -> float | None:
         """How long the answer took. Two clocks may disagree by a little: that is no time."""

@@ -188,14 +188,27 @@ class Part:
             if name not in self.steps or self.steps[name].status != "unknown"
         ]
 
-    @property
-    def open_questions(self) -> list[tuple[Step, Question]]:
-        """What a person can still be asked about, each with its step."""
+    def open_questions(self, now: float) -> list[tuple[Step, Question]]:
+        """What a person can decide now, each with its step."""
         return [
             (step, step.question)
             for step in self.steps.values()
-            if step.question is not None and step.status in ("proposed", "validated", "canceled")
+            if step.question is not None
+            and not step.question.is_late(now)
+            and step.status in ("proposed", "validated", "canceled")
         ]
+
+    def closed_questions(self, now: float) -> list[tuple[Step, Question]]:
+        """Of what a run that has let go waits for: what is answered by now, or can no longer be."""
+        found = [
+            (self.steps[w.action_id], w.approval or "") for w in self.waiting if w.action_id in self.steps
+        ]
+        asked = [(step, step.approvals[name]) for step, name in found if name in step.approvals]
+        return [(step, one) for step, one in asked if one.decision is not None or one.is_late(now)]
+
+    def is_settled(self, now: float) -> bool:
+        """Whether it has let go to wait, and nothing is left to decide."""
+        return bool(self.waiting) and len(self.closed_questions(now)) == len(self.waiting)
 
     def note_waiting(self, waiting: Iterable[Wait]) -> None:
         """Take over what a run that has let go waits for."""

@@ -8,6 +8,7 @@ Keep true:
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -38,32 +39,38 @@ _LONG = 300
 """Longest text that is quoted."""
 
 
-def tell(events: Iterable[Event], *, log: str = "", db: str | None = None) -> list[Text]:
+def tell(
+    events: Iterable[Event], *, log: str = "", db: str | None = None, now: float | None = None
+) -> list[Text]:
     """One run as a story, a line each; the events of other runs must have been left out.
 
     Args:
         log: The file the events come from, for the commands at the end.
         db: The database that the person named, for the same.
+        now: The present in seconds since the epoch; without it, what the clock says.
     """
-    return tell_history(History.of(events), log=log, db=db)
+    return tell_history(History.of(events), log=log, db=db, now=now)
 
 
-def tell_history(history: History, *, log: str = "", db: str | None = None) -> list[Text]:
+def tell_history(
+    history: History, *, log: str = "", db: str | None = None, now: float | None = None
+) -> list[Text]:
     """The same, from events that were put together before."""
+    now = time.time() if now is None else now
     lines: list[Text] = []
     if not history.events and not history.parts:
         return [Text("Nothing happened: there are no events.")]
-    lines += _opening(history)
+    lines += _opening(history, now)
     several = len(history.parts) > 1
     for number, part in enumerate(history.parts.values(), start=1):
         if several:
             lines += [Text(), Text(f"Plan {number}: '{clean(part.proposal_id, 60)}'", style="bold")]
-        lines += _section("What happened", _happened(part))
+        lines += _section("What happened", _happened(part, now))
         lines += _section("What it changed", _changed(part))
         lines += _section("What was undone", _undone(part))
         lines += _section("What could not be undone", _stuck(part))
     lines += _section("Replanning", _replans(history))
-    lines += _section("What to do next", _next(history, log, db))
+    lines += _section("What to do next", _next(history, log, db, now))
     return lines
 
 
@@ -72,7 +79,7 @@ def _section(title: str, body: Iterable[Text]) -> list[Text]:
     return [Text(), Text(title, style="bold"), *found] if found else []
 
 
-def _opening(history: History) -> Iterator[Text]:
+def _opening(history: History, now: float) -> Iterator[Text]:
     part = history.last or Part("")
     first = next(iter(history.parts.values()), part)
     line = Text("Run ")
@@ -90,7 +97,7 @@ def _opening(history: History) -> Iterator[Text]:
         facts.append(f"Began {moment(first.started)}")
     if first.started is not None and part.ended is not None:
         took = f"took {duration((part.ended - first.started) * 1000) or 'an unknown time'}"
-        waited = duration(_waited_ms(history))
+        waited = duration(_waited_ms(history, part.ended))
         facts.append(f"{took} ({waited} of it waiting for people)" if waited else took)
     if part.action_count is not None:
         facts.append(part.size)
@@ -112,21 +119,23 @@ def _opening(history: History) -> Iterator[Text]:
         yield Text(f"Whatever ran at once, it counts as run in this order: {order}{more}.")
     for resumption in history.resumptions:
         yield Text(_resumed(resumption))
-    yield _outcome(part)
+    yield _outcome(part, now)
     for failure in history.sink_failures[:3]:
         yield Text(
             f"Some events may be missing elsewhere: a sink failed ({clean(failure, _LONG)}).", style="yellow"
         )
 
 
-def _waited_ms(history: History) -> float | None:
-    """How long answers to what was asked took, several at once counted once; None if nothing was asked."""
+def _waited_ms(history: History, ended: float) -> float | None:
+    """How long answers to what was asked took, several at once counted once; None if none was given by then."""
     spans = sorted(
         (question.asked, question.asked + took / 1000)
         for part in history.parts.values()
         for step in part.steps.values()
         for question in step.approvals.values()
-        if question.asked is not None and (took := question.took_ms) is not None and 0 <= took < 1e15
+        if question.asked is not None
+        and (took := question.took_ms) is not None
+        and 0 <= took <= (ended - question.asked) * 1000
     )
     waited, reached = 0.0, float("-inf")
     for begin, end in spans:
@@ -155,7 +164,7 @@ def _resumed(resumption: Resumption) -> str:
     return words + "."
 
 
-def _outcome(part: Part) -> Text:
+def _outcome(part: Part, now: float) -> Text:
     if part.outcome is None:
         look = MARKS["unknown"]
         return Text(
@@ -164,6 +173,9 @@ def _outcome(part: Part) -> Text:
         )
     look = outcome_mark(part.outcome)
     words = _ENDS.get(part.outcome) or f"It ended as '{clean(part.outcome, 60)}'"
+    if part.outcome == "waiting" and part.is_settled(now):
+        words = "It let go to wait for a person. Nothing is left to decide: it goes on when it is resumed."
+        return Text(f"{look.sign} {words}", style=look.style)
     if part.outcome == "waiting" and part.error is not None and part.error.startswith("waits "):
         return Text(f"{look.sign} It {clean(part.error, _LONG)}", style=look.style)
     line = Text(f"{look.sign} {words}", style=look.style)
@@ -171,7 +183,7 @@ def _outcome(part: Part) -> Text:
     return line
 
 
-def _happened(part: Part) -> Iterator[Text]:
+def _happened(part: Part, now: float) -> Iterator[Text]:
     if part.outcome == "refused":
         yield Text("  Nothing ran: the plan was refused as a whole.")
         return
@@ -181,7 +193,7 @@ def _happened(part: Part) -> Iterator[Text]:
         if len(group) > 1:
             yield Text(f"  {len(group)} at once:", style="dim")
         for step in group:
-            yield from _step(step, "    " if len(group) > 1 else "  ", part.started)
+            yield from _step(step, "    " if len(group) > 1 else "  ", part.started, now)
     if len(shown) < len(steps):
         rest = Counter(map(_status, steps))
         rest.subtract(map(_status, shown))
@@ -227,14 +239,14 @@ def _status(step: Step) -> str:
     return AWAITING if step.is_awaiting else step.status
 
 
-def _step(step: Step, indent: str, origin: float | None) -> Iterator[Text]:
+def _step(step: Step, indent: str, origin: float | None, now: float) -> Iterator[Text]:
     look = mark(_status(step))
     line = Text(indent)
     line.append(f"{look.sign} ", style=look.style)
     line.append(clean(step.id, 60), style="bold")
     if step.does:
         line.append(f" ({clean(step.does, 60)})")
-    line.append(f" {_verb(step)}", style=look.style)
+    line.append(f" {_verb(step, now)}", style=look.style)
     took = duration(step.duration_ms)
     if took and step.status in ("succeeded", "failed", "unknown") and not step.is_cached:
         line.append(f" {'in' if step.status == 'succeeded' else 'after'} {took}")
@@ -255,7 +267,7 @@ def _step(step: Step, indent: str, origin: float | None) -> Iterator[Text]:
     if origin is not None and began is not None and 0 <= began - origin < 1e9:
         line.append(f"  +{began - origin:.3f} s", style="dim")
     yield line
-    yield from _asked(step, indent)
+    yield from _asked(step, indent, now)
     for retry in step.retries[:20]:
         wait = duration(retry.delay_ms)
         line = Text(f"{indent}  {MARKS['retrying'].sign} ", style="yellow")
@@ -271,15 +283,15 @@ def _error(step: Step) -> str:
     return without_trail(step.error or "", step.trail)
 
 
-def _asked(step: Step, indent: str) -> Iterator[Text]:
+def _asked(step: Step, indent: str, now: float) -> Iterator[Text]:
     """What a person was asked about a step, and answered; and which way marked data came to it."""
     for question in list(step.approvals.values())[-_QUESTIONS_SHOWN:]:
-        yield from _question(step, question, indent)
+        yield from _question(step, question, indent, now)
     if step.trail:
         yield Text(f"{indent}  ! {trail_words(step.trail, step.marked)}", style="yellow")
 
 
-def _question(step: Step, question: Question, indent: str) -> Iterator[Text]:
+def _question(step: Step, question: Question, indent: str, now: float) -> Iterator[Text]:
     look = MARKS[AWAITING]
     name = f"approval {clean(question.id, 40)}" if question.id else "an approval"
     if question.asked is not None or question.reasons:
@@ -294,6 +306,9 @@ def _question(step: Step, question: Question, indent: str) -> Iterator[Text]:
         said = (step.error or "") if (step.error or "").startswith(f"approval '{question.id}'") else ""
         words = answer_words(question, but=said)
         yield Text(f"{indent}  {given.sign} {name} was {words}", style=given.style)
+    elif question.is_late(now) and question.expires is not None:
+        words = f"no answer is in the log, and since {moment(question.expires)} none can be given"
+        yield Text(f"{indent}  – {words}", style="dim")
     elif step.question is question and step.is_awaiting:
         until = f"; it can be given until {moment(question.expires)}" if question.expires is not None else ""
         yield Text(f"{indent}  {look.sign} no answer so far{until}", style=look.style)
@@ -301,9 +316,13 @@ def _question(step: Step, question: Question, indent: str) -> Iterator[Text]:
         yield Text(f"{indent}  – no answer to it is in the log", style="dim")
 
 
-def _verb(step: Step) -> str:
+def _verb(step: Step, now: float) -> str:
     if step.is_awaiting and step.question is not None:
+        if step.question.is_late(now):
+            return f"was not approved in time ({clean(step.question.id, 40)})"
         return f"waits for approval {clean(step.question.id, 40)}"
+    if step.answer is not None and step.status in ("proposed", "validated"):
+        return "has its answer, and had not begun"
     if step.status == "rejected":
         return "was rejected" if step.denied else "was rejected as it stands"
     if step.status in ("skipped", "canceled"):
@@ -387,8 +406,8 @@ def _replans(history: History) -> Iterator[Text]:
         yield Text(f"  {words.get(kind, clean(kind, 40))}{why}")
 
 
-def _next(history: History, log: str, db: str | None) -> Iterator[Text]:
-    for advice in advise(history, log, db):
+def _next(history: History, log: str, db: str | None, now: float) -> Iterator[Text]:
+    for advice in advise(history, log, db, now=now):
         yield Text(f"  - {advice.sentence}", style="bold yellow" if advice.is_urgent else "")
         if advice.command:
             yield Text(f"      {advice.command}", style="bold")

@@ -105,7 +105,7 @@ def open_database(url: str, *, create: bool = True, read_only: bool = False) -> 
         StorageError: it cannot be opened; says why and what to do.
         UsageError: the URL names no kind of database that is known.
     """
-    if url.startswith(_POSTGRES):
+    if is_server(url):
         from assent.storage.postgres import PostgresLink
 
         return Database(lambda writes: PostgresLink(url, writes=writes), read_only=read_only)
@@ -117,6 +117,11 @@ def open_database(url: str, *, create: bool = True, read_only: bool = False) -> 
         return SqliteLink(path, writes=writes, create=create and writes)
 
     return Database(connect, read_only=read_only)
+
+
+def is_server(url: str) -> bool:
+    """Whether a URL names a server, not a file."""
+    return url.startswith(_POSTGRES)
 
 
 def sqlite_path(url: str) -> Path:

@@ -3,6 +3,7 @@
 Keep true:
 1. The file and what lies beside it are for their owner alone, from the first byte.
 2. Every error of SQLite's that a person can meet has words of ours.
+3. A file that would do something by itself, by triggers or views, is not ours.
 """
 
 from __future__ import annotations
@@ -174,6 +175,7 @@ class SqliteLink:
             raise StorageDamaged(
                 self.name, "belongs to another program", "Name another file with --db or ASSENT_DB."
             )
+        self._refuse_additions(connection)
         self._use_wal(connection)
         if owner != _OUR_ID:
             connection.execute(f"PRAGMA application_id = {_OUR_ID}")
@@ -202,7 +204,32 @@ class SqliteLink:
             connection.close()
             connection = self._connect("mode=ro&immutable=1")
             connection.execute("SELECT 1 FROM sqlite_master").fetchone()
+        self._refuse_additions(connection)
         return connection
+
+    def _refuse_additions(self, connection: sqlite3.Connection) -> None:
+        """None of our tables has a trigger or is a view: such a thing answers or writes in our place."""
+        found = connection.execute(
+            "SELECT type, name FROM sqlite_master WHERE type IN ('trigger', 'view') LIMIT 1"
+        ).fetchone()
+        if found is not None:
+            raise StorageDamaged(
+                self.name,
+                f"holds a {found[0]} ('{found[1]}') that no version of Assent makes",
+                "Do not rely on what is in it. Name another file with --db or ASSENT_DB.",
+            )
+
+    def mark(self, number: int) -> None:
+        """Put a number into the head of the file, which stays there and means nothing to SQLite.
+
+        Raises:
+            StorageError: it cannot be written.
+        """
+        assert self._connection is not None
+        try:
+            self._connection.execute(f"PRAGMA user_version = {number:d}")
+        except sqlite3.Error as error:
+            raise self.explain(error) from error
 
     def _identity(self) -> tuple[int, int] | None:
         """Which file stands under the name, as the system counts them; None if there is none."""
@@ -272,6 +299,19 @@ class SqliteLink:
         if self._connection is not None:
             with suppress(sqlite3.Error):
                 self._connection.close()
+
+
+def make_marked(path: Path, number: int) -> None:
+    """Make a new, private database with a number in its head (see `SqliteLink.mark`).
+
+    Raises:
+        StorageError: it cannot be made.
+    """
+    link = SqliteLink(path, writes=True)
+    try:
+        link.mark(number)
+    finally:
+        link.close()
 
 
 def _patiently(do: Callable[[], T], timeout_s: float) -> T:

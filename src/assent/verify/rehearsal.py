@@ -14,9 +14,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from assent.ir.action import Action
+from assent.ir.action import Action, ActionCompensation
 from assent.ir.graph import Graph
 from assent.ir.json_value import JsonValue, json_equal
+from assent.ir.references import has_references
 from assent.policy.budget import Allowance
 from assent.policy.gate import Gate, Objection
 from assent.policy.marks import NO_MARKS, UNMARKED, Flow
@@ -393,13 +394,27 @@ class Rehearsal:
 
     def look_at(self, i: int) -> list[str]:
         """What is wrong with an action in any state: an unknown tool, parameters that do not fit."""
-        action = self._graph.actions[i]
+        problems, found = self._look(self._graph.actions[i], undoes=i in self._graph.targets)
+        return [*problems, *(objection.reason for objection in found)]
+
+    def denials_of_undo(self, i: int) -> list[str]:
+        """Why what would take an action back would not be let through. What is wrong with it in itself is
+        told of the action."""
+        undo = undo_action(self._graph, i)
+        if undo is None or isinstance(self._graph.actions[i].compensation, ActionCompensation):
+            return []
+        _, found = self._look(undo, undoes=True)
+        return [o.reason for o in found if o.kind == "denied" or o.reason.startswith("capability denied")]
+
+    def _look(self, action: Action, *, undoes: bool) -> tuple[Sequence[str], Sequence[Objection]]:
+        inflow = self._flow.inflow(action) if self._flow is not None else UNMARKED
         blanks: Blanks | None = None
-        problems: list[str] = []
-        if i in self._graph.references:
+        problems: Sequence[str] = ()
+        if action.references and has_references(action.parameters):
             # No output is kept here: what is wrong is wrong whatever they are.
             action, blanks, problems = Outputs(self._cards).resolve(action)
         tool = self._cards[action.tool].tool if action.type == "tool_call" else None
-        undoes = i in self._graph.targets
-        found = self._gate.judge(action, tool, _BLIND, [], blanks=blanks, ahead=True, undoes=undoes)
-        return [*problems, *(rejection.reason for rejection in found)]
+        found = self._gate.judge(
+            action, tool, _BLIND, [], blanks=blanks, ahead=True, inflow=inflow, undoes=undoes
+        )
+        return problems, found

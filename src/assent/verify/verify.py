@@ -165,4 +165,10 @@ def _targets(graph: Graph, rehearsal: Rehearsal) -> list[Issue]:
             warning(graph.actions[target].id, f"as the compensation of '{of}' it could not run: {problem}")
             for problem in rehearsal.look_at(target)
         ]
+    for i, action in enumerate(graph.actions):
+        if action.compensation is not None:
+            found += [
+                warning(action.id, f"its compensation would not be let through: {why}")
+                for why in rehearsal.denials_of_undo(i)
+            ]
     return found
