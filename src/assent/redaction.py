@@ -217,7 +217,7 @@ class Redactor:
     def add_secrets_in(self, value: JsonValue) -> None:
         """From now on every text in `value` is a secret, except what is too short, or too long, to be one."""
         for text in islice(_texts(value), _MOST_TEXTS):
-            if _LEAST <= len(text.strip()) <= _MOST:
+            if _LEAST <= len(text.strip()) <= _MOST and text.strip() not in REDACTED:
                 self.add_secret(text)
 
     def text(self, text: str) -> str:

@@ -208,10 +208,19 @@ def test_undecided_is_no_answer(write: Write, expect: str) -> None:
     for trial in found.cases:
         assert not trial.passed
         assert trial.problem == (
-            f"expected {expect}; it is undecided, which is neither: "
-            "'slow' depends on what runs within its window"
+            f"expected {expect}; it is undecided: 'slow' depends on what runs within its window"
         )
     assert found.rules_without_case == []  # A rate limit cannot be tried, so none is missed.
+
+
+def test_a_case_may_expect_an_open_question(write: Write) -> None:
+    path = write(
+        '[[rule]]\nname = "slow"\nkind = "rate_limit_tool"\ntool = "x"\nmax_calls = 9\ninterval_secs = 60\n'
+        '[[case]]\nname = "c"\ntool = "x"\nexpect = "open"\nby = "slow"\n'
+        '[[case]]\nname = "d"\ntool = "y"\nexpect = "open"\n'
+    )
+
+    assert [t.passed for t in trials(path).cases] == [True, False]
 
 
 def test_a_rule_that_looks_at_what_is_filled_in_is_undecided(write: Write) -> None:

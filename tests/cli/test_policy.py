@@ -388,7 +388,7 @@ def test_a_case_that_fails_exits_1_and_says_who_said_what(policy: Assent, rules:
         "  ✗ rm is denied\n      expected ask; it is denied by 'no-rm' (files are not deleted here)\n"
         in plain.out
     )
-    assert "undecided, which is neither: 'slow' depends on what runs within its window" in plain.out
+    assert "undecided: 'slow' depends on what runs within its window" in plain.out
     assert "2 of 4 cases passed" in plain.out
     told = as_json.json
     assert (told["passed"], told["failed"], told["rules_without_case"]) == (2, 2, ["own-words"])

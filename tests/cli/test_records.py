@@ -209,9 +209,10 @@ def test_where_runs_are_kept_by_default(quick: Assent, plan: Plan, tmp_path: Pat
     assert [r["run_id"] for r in quick("runs", "--json", **own).json["runs"]] == ["r2"]
 
 
-def test_the_project_is_found_from_a_folder_in_it(quick: Assent, kept: Path, tmp_path: Path) -> None:
-    (tmp_path / ".assent" / "data").mkdir(parents=True)
-    kept.rename(tmp_path / ".assent" / "data" / "assent.db")
+def test_the_project_is_found_from_a_folder_in_it(quick: Assent, plan: Plan, tmp_path: Path) -> None:
+    (tmp_path / ".assent").mkdir()
+    write = plan({"id": "w", "type": "state_write", "parameters": {"key": "k"}})
+    assert quick("run", write, "--run-id", "red-1").code == 0
     deep = tmp_path / "a" / "b"
     deep.mkdir(parents=True)
 
@@ -219,6 +220,99 @@ def test_the_project_is_found_from_a_folder_in_it(quick: Assent, kept: Path, tmp
 
     assert done.code == 0
     assert "red-1" in done.out
+
+
+COMMANDS = [
+    ("runs",),
+    ("runs", "show", "red-1"),
+    ("runs", "prune", "--before", "2000-01-01", "--yes"),
+    ("log",),
+    ("log", "query"),
+    ("log", "verify"),
+    ("log", "export"),
+    ("explain", "red-1"),
+    ("approvals",),
+    ("approvals", "show", "x"),
+    ("approvals", "approve", "x", "--by", "ann"),
+    ("resume", "blue"),
+]
+
+
+def test_a_database_that_came_with_the_folder_is_refused_by_every_command(
+    quick: Assent, kept: Path, plan: Plan, tools: Path, tmp_path: Path
+) -> None:
+    theirs = tmp_path / ".assent" / "data" / "assent.db"
+    theirs.parent.mkdir(parents=True)
+    kept.rename(theirs)
+    before = theirs.read_bytes()
+
+    for arguments in (*COMMANDS, ("run", plan(MARK), "--tools", tools)):
+        done = quick(*arguments)
+
+        assert done.code == 2, arguments
+        assert "was not made by you on this machine: it may have come with the folder" in done.err, arguments
+        assert f"--db {theirs}" in done.err
+    assert theirs.read_bytes() == before
+    assert not (tmp_path / "trace").exists()
+
+    for named in ({"ASSENT_DB": str(theirs)}, {}):
+        option = () if named else ("--db", str(theirs))
+        assert quick("runs", "show", "red-1", *option, **named).code == 0
+    assert quick("run", plan(MARK), "--tools", tools, "--db", "none").code == 0
+    theirs.rename(tmp_path / "away.db")
+    assert quick("run", plan(MARK), "--tools", tools, "--run-id", "new").code == 0
+    assert _run_ids(theirs) == ["new"]
+
+
+def test_a_run_kept_in_a_project_is_resumed_also_from_elsewhere(
+    start: Start, quick: Assent, plan: Plan, tools: Path, tmp_path: Path
+) -> None:
+    """Its process is killed, so the log of the database is left beside it."""
+    (tmp_path / ".assent").mkdir()
+    after = {"id": "s", "tool": "wait", "parameters": {"seconds": 60}, "dependencies": ["m"]}
+    for name in ("r1", "r2"):
+        (tmp_path / "trace").unlink(missing_ok=True)
+        process = start("run", plan(MARK, after), "--tools", tools, "--run-id", name)
+        while not (tmp_path / "trace").exists():
+            time.sleep(0.01)
+        process.kill()
+        process.communicate(timeout=30)
+    database = tmp_path / ".assent" / "data" / "assent.db"
+    assert Path(f"{database}-wal").stat().st_size > 0
+    tools.write_text(tools.read_text().replace("asyncio.sleep(seconds)", "asyncio.sleep(0)"))
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+
+    answers = ("--decide", "m=done:1", "--json")
+    here = quick("resume", "r1", *answers)
+    there = quick("resume", "r2", *answers, "--db", str(database), cwd=elsewhere)
+
+    assert (here.code, there.code) == (0, 0), here.err + there.err
+    assert (tmp_path / "trace").read_text() == "marked\n"
+    assert [r["status"] for r in quick("runs", "--json").json["runs"]] == ["succeeded", "succeeded"]
+
+
+def test_an_approval_that_came_with_the_folder_approves_nothing(
+    quick: Assent, plan: Plan, tools: Path, tmp_path: Path
+) -> None:
+    """Somebody else has begun a run with their own code and approved it; the folder is handed on."""
+    (tmp_path / "p" / ".assent").mkdir(parents=True)
+    (tmp_path / "p" / "theirs.py").write_text(tools.read_text() + "\nopen('ran', 'w').close()\n")
+    theirs = {"XDG_DATA_HOME": str(tmp_path / "theirs"), "cwd": tmp_path / "p"}
+    asking = ("--permissions", "read_only", "--run-id", "fix", "--json")
+    assert quick("run", plan(MARK), "--tools", "theirs.py", *asking, **theirs).code == 4
+    [question] = quick("approvals", "--json", **theirs).json["approvals"]
+    assert quick("approvals", "approve", question["id"], "--by", "ann", **theirs).code == 0
+    (tmp_path / "p" / "ran").unlink()
+
+    done = quick("resume", "fix", cwd=tmp_path / "p")
+
+    assert done.code == 2
+    assert "was not made by you on this machine" in done.err
+    assert not (tmp_path / "p" / "ran").exists()
+    assert not (tmp_path / "p" / "trace").exists()
+    assert quick("resume", "fix", **theirs).code == 0
+    assert (tmp_path / "p" / "trace").exists()
 
 
 def test_runs_can_be_kept_on_a_server(quick: Assent, plan: Plan, tools: Path, postgres_url: str) -> None:

@@ -127,6 +127,30 @@ def test_what_is_changed_while_the_person_thinks_is_not_trusted(
     assert "It has changed since you trusted it." in seen
 
 
+def test_what_is_changed_while_the_person_thinks_is_not_imported(
+    project: Path, own: dict[str, str], tmp_path: Path
+) -> None:
+    (project / ".assent" / "tools.py").write_text(
+        "import helper\nfrom assent import tool\n\n@tool\ndef t() -> str:\n    'T.'\n    return helper.WORD\n"
+    )
+    helper = project / ".assent" / "helper.py"
+    helper.write_text("WORD = 'harmless'\n")
+    (project / "plan.json").write_text('{"actions": [{"id": "a", "tool": "t"}]}')
+
+    code, seen = on_a_terminal(
+        *("run", "plan.json"),
+        cwd=project,
+        answer=b"y\n",
+        meanwhile=lambda: helper.write_text("WORD = 'evil'\nopen('ran', 'w')\n"),
+        **own,
+    )
+
+    assert code == 0, seen
+    assert "harmless" in seen
+    assert "evil" not in seen
+    assert not (project / "ran").exists()
+
+
 def test_the_question_stays_out_of_the_result(project: Path, own: dict[str, str], tmp_path: Path) -> None:
     out = tmp_path / "out.json"
 

@@ -390,3 +390,29 @@ def test_a_process_that_is_killed_while_writing_leaves_whole_commits(path: Path)
     assert last in found
     assert found[-1] in {-last, -last - 1}
     assert integrity(path) == "ok"
+
+
+# Things that act by themselves
+
+
+@pytest.mark.parametrize("read_only", [False, True])
+@pytest.mark.parametrize(
+    ("kind", "sql"),
+    [
+        ("trigger", "CREATE TRIGGER yes AFTER INSERT ON numbers BEGIN UPDATE numbers SET n = 7; END"),
+        ("view", "CREATE VIEW yes AS SELECT 7 AS n"),
+    ],
+)
+def test_a_file_with_a_trigger_or_a_view_is_not_ours(
+    path: Path, kind: str, sql: str, read_only: bool
+) -> None:
+    with sqlite3.connect(path) as connection:
+        connection.execute(sql)
+
+    with pytest.raises(StorageDamaged, match=rf"holds a {kind} \('yes'\) that no version of Assent makes"):
+        open_database(str(path), read_only=read_only)
+
+    with sqlite3.connect(path) as connection:
+        assert connection.execute("SELECT n FROM numbers").fetchall() == [(1,)]
+        connection.execute(f"DROP {kind} yes")
+    assert holds(path) == [1]

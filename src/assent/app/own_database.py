@@ -133,7 +133,12 @@ def _check_beside(path: Path, known: Made | None) -> None:
         # A log is empty until its number is remembered; a journal we never leave.
         if is_log and stat.S_ISREG(found.st_mode) and (found.st_size == 0 or _is_its(known, found.st_ino)):
             continue
-        _refuse(file, path, "was not written by you on this machine: it may have come with the folder")
+        raise TrustError(
+            str(file),
+            "would be played back into the database, and it is not known who wrote it: it may have come with the "
+            "folder, or be from a program of yours that names the database itself",
+            f"In the first case move it away; else name the database: {_by_name(path)}",
+        )
 
 
 def _is_its(known: Made | None, inode: int) -> bool:
@@ -161,6 +166,9 @@ def _refuse(found: Path, path: Path, problem: str) -> NoReturn:
     raise TrustError(
         str(found),
         f"{problem}. It could hold approvals that nobody gave, and runs that nobody began",
-        "Move it away, and a new one is made. To use the database all the same, name it: "
-        f"--db {shlex.quote(str(path))}",
+        f"Move it away, and a new one is made. To use it all the same, name it: {_by_name(path)}",
     )
+
+
+def _by_name(path: Path) -> str:
+    return f"--db {shlex.quote(str(path))}"

@@ -48,7 +48,7 @@ EXAMPLE = """Write one beside the rules, such as:
     expect = "deny"
 """
 
-Expected = Literal["deny", "ask", "allow"]
+Expected = Literal["deny", "ask", "allow", "open"]
 Word = TypeVar("Word", bound=str)
 
 _FACTS = ("risk", "labels", "reversibility", "marks")

@@ -122,10 +122,10 @@ def _never(parameters: dict[str, JsonValue]) -> None:
 def _trial(case: PolicyCase, plan: JudgedPlan, book: RuleBook) -> Trial:
     *before, last = plan.actions
     got = _answer(last)
-    wanted = {"deny": "denies", "ask": "asks", "allow": "allows"}[case.expect]
+    wanted = {"deny": "denies", "ask": "asks", "allow": "allows", "open": "undecided"}[case.expect]
     problem = _contradiction(case, book) or _cannot_have_run(before)
     if not problem and (
-        got != case.expect
+        got != ("undecided" if case.expect == "open" else case.expect)
         or (case.by is not None and not any(s.by == case.by and s.answer == wanted for s in last.said))
     ):
         by = f" by '{case.by}'" if case.by is not None else ""
@@ -170,7 +170,7 @@ def _in_words(action: JudgedAction, got: str) -> str:
                 *(f"'{said.by}' {said.reason}" for said in action.said if said.answer == "undecided"),
                 *_open_to_rules(action),
             ]
-            return f"it is undecided, which is neither: {'; '.join(open_questions)}"
+            return f"it is undecided: {'; '.join(open_questions)}"
         case "invalid":
             # Not in the words of the schema: they quote values.
             return f"the call is not valid: its parameters do not fit the schema of tool '{action.tool}'"

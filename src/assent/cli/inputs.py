@@ -112,7 +112,7 @@ class Span(click.ParamType[float]):
             return value
         found = re.fullmatch(r"([0-9]{1,5})([smhdw])", value)
         if found is None or int(found[1]) == 0:
-            self.fail(f"{value!r} is no duration. Write 30m, 12h, 7d or 4w.", param, ctx)
+            self.fail(f"{value!r} is no duration. Write 90s, 30m, 12h, 7d or 4w.", param, ctx)
         return float(int(found[1]) * _UNITS[found[2]])
 
 
@@ -121,6 +121,8 @@ class Patience(Span):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
         """Seconds; infinity for ever."""
+        if isinstance(value, str) and value.endswith(".json"):
+            self.fail(f"{value!r} is no duration. Name the plan before --wait.", param, ctx)
         return inf if value in (inf, "forever") else super().convert(value, param, ctx)
 
 

@@ -127,7 +127,7 @@ def _opening(history: History, now: float) -> Iterator[Text]:
 
 
 def _waited_ms(history: History, ended: float) -> float | None:
-    """How long answers to what was asked took, several at once counted once; None if none was given by then."""
+    """How long answers to what was asked took, several at once counted once; None if none came by then."""
     spans = sorted(
         (question.asked, question.asked + took / 1000)
         for part in history.parts.values()

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from assent.approvals.approval import Approval, fingerprint
 from assent.approvals.ledger import ApprovalLedger
-from assent.errors import AssentError, StorageError
+from assent.errors import AssentError, StorageError, UsageError
 from assent.ir.action import Action
 from assent.ir.json_value import JsonValue
 from assent.policy.gate import Objection
@@ -30,6 +30,8 @@ _LOOK_EVERY_S = 0.2
 _LOOK_SELDOM_S = 5.0
 _MOST_FAILED_LOOKS = 25
 _MOST_ASKED = 1_000_000
+_MOST_AGAIN = 1_000
+"""So often an action may have been asked about in vain, before the ledger itself is doubted."""
 
 
 class Desk:
@@ -179,11 +181,13 @@ async def ask(
         question = _question(x, i, action, tool, objections)
         try:
             known = await desk.known(question.id, question.fingerprint)
-            again = 0
-            while known is not None and not _is_about(known, question):
-                again += 1
+            for again in range(1, _MOST_AGAIN):
+                if known is None or _is_about(known, question):
+                    break
                 question = _question(x, i, action, tool, objections, again)
                 known = await desk.known(question.id, question.fingerprint)
+            if known is not None and not _is_about(known, question):
+                raise UsageError("the ledger answers other questions than it is asked")
             if known is None:
                 known = await desk.ask(question)
                 x.note("approval_requested", i, {**_asked_words(known), **trail_of(objections)})
