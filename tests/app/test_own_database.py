@@ -144,7 +144,7 @@ def test_a_log_that_came_with_the_folder_is_not_played_back(
         path.parent.mkdir()
     hostile_log(tmp_path / "theirs.db", Path(f"{path}{end}"))
 
-    with pytest.raises(TrustError, match="would be played back .* may have come with the folder") as caught:
+    with pytest.raises(TrustError, match=r"would be played back .* may have come with the folder") as caught:
         check_own(path, env, create=True)
 
     assert caught.value.path == f"{path}{end}"

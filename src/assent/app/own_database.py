@@ -135,8 +135,8 @@ def _check_beside(path: Path, known: Made | None) -> None:
             continue
         raise TrustError(
             str(file),
-            "would be played back into the database, and it is not known who wrote it: it may have come with the "
-            "folder, or be from a program of yours that names the database itself",
+            "would be played back into the database, and it is not known who wrote it: it may have come with "
+            "the folder, or be from a program of yours that names the database itself",
             f"In the first case move it away; else name the database: {_by_name(path)}",
         )
 
