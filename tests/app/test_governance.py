@@ -552,7 +552,7 @@ def test_examining_tells_all_and_remembers_nothing(project: Path, env: dict[str,
     assert trusted_folders(env) == {}
 
 
-@pytest.mark.parametrize("name", ["settings.toml", "policies/a.toml"])
+@pytest.mark.parametrize("name", ["settings.toml", "policies/a.toml", "policies/b.TOML", "policies.toml"])
 def test_what_is_malformed_cannot_be_trusted(
     project: Path, env: dict[str, str], write: Write, name: str
 ) -> None:

@@ -149,6 +149,7 @@ def examine(folder: Path, environment: Mapping[str, str]) -> Question:
         TrustError: it has no `.assent`, or what is in it cannot be read safely.
     """
     seen = snapshot(folder)
+    _refuse_misnamed(seen.folder / PROJECT_FOLDER)
     project = _parse_project(seen.folder / PROJECT_FOLDER, seen.files, seen)
     parse_policies(_policy_files(project))
     own = _own_permissions(environment)

@@ -18,7 +18,7 @@ from importlib.machinery import ModuleSpec
 from importlib.util import spec_from_file_location
 from pathlib import Path, PurePosixPath
 from types import ModuleType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 
 class SeenTools(NamedTuple):
@@ -153,6 +153,9 @@ class _Loader(importlib.abc.SourceLoader):
         if fullname != self._name:
             raise ImportError(f"this loads {self._name}, not {fullname}", name=fullname)
         return self._path
+
+    def path_stats(self, path: str) -> Mapping[str, Any]:
+        raise OSError(f"{path} was read once, and has no time")
 
     def get_data(self, path: bytes | str) -> bytes:
         return self.files.data(os.fsdecode(path))

@@ -228,6 +228,8 @@ class SqliteLink:
         assert self._connection is not None
         try:
             self._connection.execute(f"PRAGMA user_version = {number:d}")
+            # Into the file itself, where whoever does not open it as a database finds it.
+            self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         except sqlite3.Error as error:
             raise self.explain(error) from error
 
