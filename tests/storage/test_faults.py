@@ -379,9 +379,9 @@ def test_a_process_that_is_killed_while_writing_leaves_whole_commits(path: Path)
     while hear(child) != "100":
         pass
     child.kill()
-    assert child.stdout is not None
-    said = child.stdout.read()  # Not communicate(), which knows nothing of the lines that are read ahead.
-    child.wait()
+    with child:
+        assert child.stdout is not None
+        said = child.stdout.read()  # Not communicate(), which knows nothing of the lines that are read ahead.
 
     found = holds(path)
     last = int(said.split()[-1]) if said.split() else 100
