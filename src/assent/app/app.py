@@ -18,11 +18,12 @@ if TYPE_CHECKING:
     from assent.approvals.approval import Approval
     from assent.approvals.ledger import ApprovalLedger
     from assent.approvals.sql import SqlApprovals
-    from assent.durable.sql import SqlJournal
+    from assent.durable.sql import RunSummary, SqlJournal
     from assent.events.jsonl import JsonlSink
     from assent.events.sql import SqlEvents
     from assent.ir.json_value import JsonValue
     from assent.redaction import Redactor
+    from assent.runtime.journal import RunRecord
     from assent.runtime.runtime import Runtime
     from assent.runtime.schedule import Schedule
     from assent.storage.database import Database
@@ -330,6 +331,11 @@ def set_up_of(
     if policies is not None:
         made["policies"] = str(Path(policies).absolute())
     return made
+
+
+def is_a_programs(summary: RunSummary, record: RunRecord) -> bool:
+    """Whether a program began the run, under rules that are not known on the command line."""
+    return "folder" not in summary.context and bool(record.policies)
 
 
 def digest_of(path: str) -> str | None:

@@ -38,13 +38,15 @@ def explain(output: Output, run: str, run_id: str | None, db: str | None, as_jso
     from assent.app.files import is_file
     from assent.render.history import History
 
+    is_programs = False
     if is_file(run) or run_id is not None:
         chosen, runs, damaged = _from_file(output, run, run_id)
         file = run
     else:
-        chosen, runs, damaged = _from_store(run, db), [], []
+        (chosen, is_programs), runs, damaged = _from_store(run, db), [], []
         file = ""
     history = History.of(chosen)
+    history.is_a_programs = is_programs
     if as_json:
         output.show_json(_as_data(history, file, db, runs or [history.run_id or ""], damaged))
     else:
@@ -54,10 +56,13 @@ def explain(output: Output, run: str, run_id: str | None, db: str | None, as_jso
     return 0
 
 
-def _from_store(run: str, db: str | None) -> list[Event]:
-    from assent.app.app import open_records
+def _from_store(run: str, db: str | None) -> tuple[list[Event], bool]:
+    """The events of a run, and whether only a program can go on with it."""
+    from contextlib import suppress
+
+    from assent.app.app import is_a_programs, open_records
     from assent.cli.wording import no_events
-    from assent.errors import UnknownRun
+    from assent.errors import StorageUnavailable, UnknownRun
 
     with open_records(db) as records:
         try:
@@ -65,9 +70,12 @@ def _from_store(run: str, db: str | None) -> list[Event]:
         except UnknownRun as error:
             raise UnknownRun(f"No file is called '{run}'. {error}") from None
         found = records.events.query(run=name)
+        is_programs = False
+        with suppress(UnknownRun, StorageUnavailable):  # The log may know runs that are not kept.
+            is_programs = is_a_programs(records.journal.find(name), records.journal.record(name))
     if not found:
         raise no_events(name, db)
-    return found
+    return found, is_programs
 
 
 def _from_file(

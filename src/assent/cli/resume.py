@@ -57,7 +57,7 @@ def resume(
     4 waiting for a decision, 130 after Ctrl-C.
     """
     output.claim()
-    from assent.app.app import Asking, digest_of, open_app, open_records
+    from assent.app.app import Asking, digest_of, is_a_programs, open_app, open_records
     from assent.cli.execution import Told, carry_out, patience
     from assent.cli.trust import terminal_question
     from assent.errors import UsageError
@@ -78,8 +78,7 @@ def resume(
         and digest_of(tools) != context.get("tools_sha256")
     ):
         output.talk(f"Note: {tools} is not what it was when the run began.")
-    if "folder" not in context and record.policies:
-        # A program began it, and only that program knows its rules.
+    if is_a_programs(summary, record):
         raise UsageError(
             f"Run '{summary.run_id}' was begun by a program, under rules that are not known here "
             f"({', '.join(record.policies[:10])}). Go on with it there: runtime.resume('{summary.run_id}')."

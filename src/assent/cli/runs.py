@@ -90,7 +90,7 @@ def show(output: Output, run: str, db: str | None, as_json: bool) -> int:
 
     from rich.text import Text
 
-    from assent.app.app import open_records
+    from assent.app.app import is_a_programs, open_records
     from assent.errors import StorageUnavailable
     from assent.ir.graph import Graph
     from assent.render.advice import advise
@@ -101,11 +101,13 @@ def show(output: Output, run: str, db: str | None, as_json: bool) -> int:
 
     with open_records(db) as records:
         summary = records.journal.find(run)
-        proposal = shown_proposal(records.journal.record(summary.run_id).proposal, output.redactor)
+        record = records.journal.record(summary.run_id)
+        proposal = shown_proposal(record.proposal, output.redactor)
         kept = records.journal.shown(summary.run_id)
         result = shown_result(kept, output.redactor) if kept is not None else None
         history = History()
         history.run_id = summary.run_id  # Also where no event is left that says so.
+        history.is_a_programs = is_a_programs(summary, record)
         history.plan(proposal)
         with suppress(StorageUnavailable):  # A program may keep runs and no events.
             for event in records.events.scan(run=summary.run_id):

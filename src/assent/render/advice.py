@@ -60,6 +60,8 @@ def advise(
         ]
     run = name_words(history.run_id or "RUN")
     resume = f"assent resume {run}{place}"
+    if history.is_a_programs:
+        resume = f"runtime.resume({clean(history.run_id)!r}), in the program that began it"
     again = f"assent run PLAN.json {_OPTIONS} --log {name_words(log) if log else 'run.jsonl'}{place}"
     return [
         *_by_hand(part),

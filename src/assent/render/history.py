@@ -46,6 +46,8 @@ class History:
         self.replans: list[tuple[str, str]] = []
         """(kind of event, words) of each replan event."""
         self.sink_failures: list[str] = []
+        self.is_a_programs = False
+        """A program began the run, under rules that only it knows: only it can go on with it."""
         self.resumptions: list[Resumption] = []
         self.events = 0
         self.last_time: float | None = None
