@@ -264,6 +264,8 @@ def what_people_are_asked() -> Iterator[Issue]:
         call("m"),
     )
     yield from rt.verify(doubtful).issues
+    rt = runtime(policies=[("never", DenyTool(tool="free"))])
+    yield from rt.verify(plan(call("a", "book", compensation=undone_by("tool", "free")))).issues
 
 
 def test_every_finding_is_in_the_reference_as_it_is() -> None:
