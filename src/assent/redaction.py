@@ -33,7 +33,10 @@ REDACTED = "[redacted]"
 _SHORTEST, _SHORTEST_LINE = 6, 12
 _LEAST, _MOST, _MOST_TEXTS = 8, 4096, 50
 """Of what a tool answers as a secret: how long a text must and may be to be blacked out, and how many are."""
-_POLICY = re.compile(r"(policy '[^'\n]{1,200}': )")
+_POLICY = re.compile(
+    r"(?:^|(?<=; )|(?<=rejected: )|(?<=compensation: )|(?<=approval: ))(policy '[^'\n]{1,200}': )"
+)
+"""How our own words about rules begin, and nothing else does by accident."""
 _DEEPEST = MAX_DEPTH + 20
 """A value and what it is wrapped in. What lies deeper is not looked at, so it is not shown either."""
 _CACHED_LENGTH, _CACHED = 64, 4096
@@ -234,8 +237,9 @@ class Redactor:
             # Our own words: what a rule is called says nothing of what follows.
             pieces = _POLICY.split(text)
             if len(pieces) > 1:
-                shown = "".join(self.text(piece) if n % 2 == 0 else piece for n, piece in enumerate(pieces))
-                return REDACTED.join(self._secret.split(shown)) if self._secrets else shown
+                names = [f"policy '{self.text(piece[8:-3])}': " for piece in pieces[1::2]]
+                others = [self.text(piece) for piece in pieces[::2]]
+                return "".join(part for both in zip(others, [*names, ""], strict=True) for part in both)
         shown, before = text, ""
         if any(secret in text for secret in self._secrets):
             shown = REDACTED.join(self._secret.sub(REDACTED, piece) for piece in text.split(REDACTED))

@@ -359,3 +359,55 @@ def test_many_secrets_are_put_in_order_once() -> None:
         redactor.add_secrets_in(f"secret-number-{n:04d}")
 
     assert redactor.text("it is secret-number-0123.") == "it is [redacted]."
+
+
+async def test_a_window_counts_what_ran_in_plans_that_wait(recorder: Recorder) -> None:
+    rt = Runtime(
+        tools=[recorder.tool("delete"), recorder.tool("t")],
+        policies=[("ask", ASK), ("one", RateLimitTool(tool="t", max_calls=1, interval_secs=3600))],
+        approvals=MemoryApprovals(),
+        journal=MemoryJournal(),
+        patience_s=0,
+    )
+
+    for n in range(3):
+        await rt.execute(plan(call("b", "t"), delete("a", dependencies=["b"])), run_id=f"r{n}")
+
+    assert recorder.names == ["t"]
+
+
+async def test_a_run_that_waits_for_approvals_does_not_go_on_without_them(recorder: Recorder) -> None:
+    ledger, journal = MemoryApprovals(), MemoryJournal()
+    tools = [recorder.tool("delete")]
+    rt = Runtime(tools=tools, policies=[("ask", ASK)], approvals=ledger, journal=journal, patience_s=0)
+    await rt.execute(plan(delete()), run_id="r")
+    ledger.decide(ledger.pending()[0].id, "deny", by="ann")
+
+    with pytest.raises(UsageError, match="waits for approvals"):
+        await Runtime(tools=tools, journal=journal).resume("r")
+
+    assert (await rt.resume("r"))["a"].status == "rejected"
+    assert recorder.calls == []
+
+
+async def test_a_no_holds_for_a_plan_that_wants_the_very_same_again(recorder: Recorder) -> None:
+    ledger, journal = MemoryApprovals(), MemoryJournal()
+    tools = [recorder.tool("delete")]
+    asks = Runtime(tools=tools, policies=[("ask", ASK)], approvals=ledger, journal=journal, patience_s=0)
+    await asks.execute(plan(delete()), run_id="r")
+    ledger.decide(ledger.pending()[0].id, "deny", by="ann")
+    lax = Runtime(
+        tools=tools, approvals=ledger, journal=journal, patience_s=0, replan=lambda _: plan(delete("again"))
+    )
+
+    await lax.resume("r")
+
+    assert recorder.calls == []
+
+
+@pytest.mark.parametrize("secret", ["postgresql://app:hunter2@db/main", "ghp_" + "a1B2" * 9])
+def test_words_of_ours_switch_no_redaction_off(secret: str) -> None:
+    shown = Redactor().text(f"policy '{secret}': y")
+
+    assert secret not in shown
+    assert "hunter2" not in shown

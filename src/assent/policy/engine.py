@@ -123,16 +123,22 @@ class Policy:
         return None
 
     def begun(
-        self, case: Case, trace: Trace, *, sure: bool = True, is_open: bool = False, by: int = 1
+        self,
+        case: Case,
+        trace: Trace,
+        *,
+        sure: bool = True,
+        is_open: bool = False,
+        by: int = 1,
+        call: str = "",
     ) -> None:
         """The action passed every gate: count it; or, with `by` -1, take it off the count again."""
         if isinstance(self.rule, TraceRule):
             self.rule.begun(trace.of(self), case, sure=sure, is_open=is_open, by=by)
         elif self._counter is not None and self.rule is not None and self.rule.fits_path(case.action):
+            # What was made was made: also a plan that waits, or is taken back, has made its calls.
             if by > 0:
-                self._counter.note()
-            else:
-                self._counter.take_back()
+                self._counter.note(call)
 
     def succeeded(
         self, case: Case, trace: Trace, *, sure: bool = True, is_open: bool = False, by: int = 1
@@ -201,6 +207,8 @@ def _check_values(name: str, rule: Rule) -> None:
         msgspec.convert(msgspec.to_builtins(rule), type(rule))
     except msgspec.ValidationError as error:
         raise UsageError(f"Policy '{name}' ({type(rule).__name__}) cannot mean anything: {error}.") from None
+    except TypeError:
+        return  # A rule of one's own, with values that no file could hold.
 
 
 class PolicySet:
@@ -259,7 +267,7 @@ class PolicySet:
     def spelled_out(self) -> list[JsonValue]:
         """Every policy as JSON, by which two sets can be told apart: a function by its name."""
         return [
-            [p.name, msgspec.to_builtins(p.rule)]
+            [p.name, msgspec.to_builtins(p.rule, enc_hook=repr)]
             if p.rule is not None
             else [
                 p.name,

@@ -407,9 +407,10 @@ class Gate:
 
     @property
     def names(self) -> list[str]:
-        """What holds here: rules by name, and `permission` for a posture."""
+        """What holds here: rules by name, `permission` for a posture, and `capabilities`."""
         rules = [name for policies in self._policies for name in policies.names()]
-        return [*rules, "permission"] if self._posture is not None else rules
+        rules += ["permission"] if self._posture is not None else []
+        return [*rules, "capabilities"] if self._capabilities is not None else rules
 
     @property
     def version(self) -> str:
@@ -431,13 +432,15 @@ class Gate:
         sure: bool = True,
         is_open: bool = False,
         by: int = 1,
+        call: str = "",
     ) -> None:
-        """The action passed every gate: let policies that count know; or, with `by` -1, that it did not."""
+        """The action passed every gate: let policies that count know; or, with `by` -1, that it did not.
+        `call` names the call, also when it is gone through again."""
         case = Case(action, tool, _NO_VIEW, UNMARKED)
         for policy in self._about(action, tool):
             if not (self._is_rehearsal and policy.is_counting):
                 # A window is of the clock, and the same for all: nothing is counted there on paper.
-                policy.begun(case, self.trace, sure=sure, is_open=is_open, by=by)
+                policy.begun(case, self.trace, sure=sure, is_open=is_open, by=by, call=call)
 
     def succeeded(
         self,

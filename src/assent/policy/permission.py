@@ -18,7 +18,7 @@ from typing import Literal, get_args
 import msgspec
 
 from assent.errors import UsageError
-from assent.ir.json_value import JsonValue
+from assent.ir.json_value import JsonValue, texts_in
 from assent.ir.tool_spec import ToolSchema
 
 Tier = Literal["read_only", "sandbox_edit", "full_access"]
@@ -157,9 +157,7 @@ def points_somewhere(name: str) -> bool:
 
 
 def _texts(value: JsonValue) -> Iterable[str]:
-    if isinstance(value, str):
-        return (value,)
-    return [item for item in value if isinstance(item, str)] if isinstance(value, list) else ()
+    return [text.removeprefix("file://") for text in texts_in(value)]
 
 
 def _runs_far(command: str) -> bool:

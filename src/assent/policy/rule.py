@@ -27,23 +27,22 @@ class Counter:
         self._limit = limit
         self._interval_s = interval_s
         self._clock = clock
-        self._starts: deque[float] = deque()
+        self._starts: deque[tuple[float, str]] = deque()
+        self._counted: set[str] = set()
+        """The calls in the window, by what names them: one that is gone through again counts once."""
 
     def is_full(self) -> bool:
         """Whether the window has no room now."""
         now = self._clock()
-        while self._starts and now - self._starts[0] >= self._interval_s:
-            self._starts.popleft()
+        while self._starts and now - self._starts[0][0] >= self._interval_s:
+            self._counted.discard(self._starts.popleft()[1])
         return len(self._starts) >= self._limit
 
-    def note(self) -> None:
-        """Count one admission."""
-        self._starts.append(self._clock())
-
-    def take_back(self) -> None:
-        """The newest admission did not count after all."""
-        if self._starts:
-            self._starts.pop()
+    def note(self, call: str) -> None:
+        """Count one admission, of a call of that name."""
+        if call not in self._counted:
+            self._starts.append((self._clock(), call))
+            self._counted.add(call)
 
 
 class DenyTool(Rule, frozen=True, kw_only=True, tag="deny_tool"):

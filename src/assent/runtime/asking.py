@@ -301,7 +301,7 @@ def from_before(asked: Sequence[Approval], objections: Sequence[Objection]) -> S
     for approval in asked:
         if approval.decision == "deny":
             raise Denied(approval)
-    given = next((a for a in asked if a.decision in ("once", "always")), None)
+    given = next((a for a in asked if a.decision in ("once", "always") and a.revoked_at is None), None)
     if given is not None:
         if not objections:
             return ()

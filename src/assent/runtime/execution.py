@@ -174,9 +174,7 @@ class Execution(Gated):
     ) -> Coroutine[Any, Any, None] | None:
         """Every gate is passed: make the first attempt as far as it needs no waiting."""
         aside = i >= self.size
-        if self._gate.counts:
-            self._gate.begun(action, tool)
-            self._begun.append((action, tool))
+        self.begun(i, action, tool)
         span_id = self.span_of(i)
         self.record("action_validated", action.id, span_id, NOTHING, now)
         if self.learns:

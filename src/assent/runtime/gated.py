@@ -9,7 +9,7 @@ Keep true:
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Container, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Container, Coroutine, Iterator, Mapping, Sequence
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
@@ -174,8 +174,13 @@ class Gated(WithoutCalls):
         self, i: int, action: Action, tool: Tool | None, objections: Sequence[Objection]
     ) -> Sequence[Objection] | None:
         """What the gates say, and what people were asked before; None if one has said no: then it ended."""
-        asked = self.asked_before.get(self.question_key(i))
-        if not asked or any(o.kind != "ask" for o in objections):
+        if any(o.kind != "ask" for o in objections):
+            return objections
+        # Another plan of the run may want the very same again, to which a person has said no.
+        asked = self.asked_before.get(self.question_key(i)) or [
+            a for a in self._denied if a.tool == action.tool and a.parameters == action.parameters
+        ]
+        if not asked:
             return objections
         try:
             return from_before(asked, objections)
@@ -183,6 +188,10 @@ class Gated(WithoutCalls):
             self.note("approval_recorded", i, answer_words(denied.approval))
             self.reject(i, action, True, denial_of(denied.approval) or "")
             return None
+
+    @property
+    def _denied(self) -> Iterator[Approval]:
+        return (a for found in self.asked_before.values() for a in found if a.decision == "deny")
 
     def say_permission(self, i: int, action: Action, tool: Tool | None) -> None:
         found = self._gate.permission(action, tool)
@@ -304,10 +313,10 @@ class Gated(WithoutCalls):
             self._gate.succeeded(action, tool)
             self._succeeded.append((action, tool))
 
-    def begun_before(self, action: Action, tool: Tool | None) -> None:
-        """An action that is read back had passed every gate."""
+    def begun(self, i: int, action: Action, tool: Tool | None) -> None:
+        """An action has passed every gate, or had before it is read back: policies that count get to know."""
         if self._gate.counts:
-            self._gate.begun(action, tool)
+            self._gate.begun(action, tool, call=self.question_key(i))
             self._begun.append((action, tool))
 
     def forget_successes(self) -> None:

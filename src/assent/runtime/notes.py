@@ -204,7 +204,7 @@ class Notes:
         x.note("action_replayed", i, {"status": result.status})
         ran = self._as_it_ran(i)
         if result.status != "rejected":
-            x.begun_before(ran, x.tools[i])
+            x.begun(i, ran, x.tools[i])
         if result.status != "rejected" and not ended.answered:
             self._allowance.actions += 1
             self._allowance.tool_calls += action.type == "tool_call"
@@ -240,7 +240,7 @@ class Notes:
         x.tools[i] = tool = x.services.tools.get(action.tool or "")
         x.keep_before(i)
         ran = self._as_it_ran(i)
-        x.begun_before(ran, tool)
+        x.begun(i, ran, tool)
         x.tool_calls += 1
         if i < x.size:
             # It was admitted before it began; what takes something back needs no budget.
@@ -271,7 +271,7 @@ class Notes:
             x.results[i] = ended.result
             if ended.result.status != "rejected":
                 x.tools[i] = x.services.tools.get(x.actions[i].tool or "")
-                x.begun_before(self._as_it_ran(i), x.tools[i])
+                x.begun(i, self._as_it_ran(i), x.tools[i])
             return True
         decision = self._replay.decided.get(key)
         if decision is not None:

@@ -385,6 +385,13 @@ class Runtime:
                     raise UsageError(f"Run '{run_id}' has ended ({taken.outcome}); nothing is to be decided.")
                 return taken
             record = taken.record
+            waits = taken.waited.waiting if taken.waited is not None else ()
+            if self._services.desk is None and any(w.kind == "approval" for w in waits):
+                taken.journal.release()
+                raise UsageError(
+                    f"Run '{run_id}' waits for approvals, and this Runtime has none. Give it the "
+                    "ledger in which the run has asked: approvals=..."
+                )
             if record.had_session and session is None:
                 taken.journal.release()
                 raise UsageError(
