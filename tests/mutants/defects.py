@@ -197,7 +197,7 @@ DEFECTS: tuple[Defect, ...] = (
     Defect(
         "admissions are not counted",
         "policy/engine.py",
-        "            self._counter.note()\n",
+        "            self._counter.note(call)\n",
         "            pass\n",
         ("tests/policy", "tests/runtime"),
     ),
