@@ -669,9 +669,9 @@ DEFECTS: tuple[Defect, ...] = (
     ),
     Defect(
         "governance: a no is forgotten when the rules change",
-        "runtime/asking.py",
-        "            raise Denied(approval)",
-        "            continue",
+        "runtime/gated.py",
+        '            if approval.decision == "deny":',
+        "            if False:",
         ("tests/runtime/test_approvals.py",),
     ),
     Defect(

@@ -210,6 +210,10 @@ class Asking(NamedTuple):
     """Nothing runs: it is enough to know that somebody could be asked."""
 
 
+LET_GO = Asking()
+"""Ask, and let go of the run at once."""
+
+
 @contextmanager
 def open_app(
     *,
@@ -223,7 +227,7 @@ def open_app(
     create: bool = True,
     start: Path | None = None,
     confirm: Callable[[Question], bool] | None = None,
-    asking: Asking = Asking(),  # noqa: B008
+    asking: Asking = LET_GO,
 ) -> Iterator[App]:
     """A runtime made from files, closed afterwards; with a database, one whose runs can be resumed.
 

@@ -293,14 +293,8 @@ def _question(
 
 
 def from_before(asked: Sequence[Approval], objections: Sequence[Objection]) -> Sequence[Objection]:
-    """What stands in the way of an action about which the run has asked before, whatever the rules say now.
-
-    Raises:
-        Denied: a person has said no.
-    """
-    for approval in asked:
-        if approval.decision == "deny":
-            raise Denied(approval)
+    """What stands in the way of an action about which the run has asked before, and nobody has said no,
+    whatever the rules say now."""
     given = next((a for a in asked if a.decision in ("once", "always") and a.revoked_at is None), None)
     if given is not None:
         if not objections:
@@ -311,14 +305,6 @@ def from_before(asked: Sequence[Approval], objections: Sequence[Objection]) -> S
     if objections or not open_ones:
         return objections
     return [Objection("ask", f"{why} (when it was first asked)") for why in open_ones[0].reasons]
-
-
-class Denied(Exception):
-    """A person has said no to an action of the run."""
-
-    def __init__(self, approval: Approval) -> None:
-        self.approval = approval
-        super().__init__(approval.id)
 
 
 def trail_of(objections: Sequence[Objection]) -> dict[str, JsonValue]:

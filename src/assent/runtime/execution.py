@@ -17,13 +17,11 @@ from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
 from assent.ir.action import Action
 from assent.ir.graph import Graph
 from assent.ir.json_value import JsonValue, copy_json
 from assent.ir.proposal import Proposal
-from assent.ir.references import MissingPath, resolve
+from assent.ir.references import MissingPath
 from assent.ir.result import CANCELED_PREFIX, ActionResult
 from assent.policy.budget import Allowance
 from assent.policy.gate import Gate
@@ -149,11 +147,10 @@ class Execution(Gated):
         now = self._epoch + perf_counter()
         if i in self._references or (aside and action.references):
             try:
-                parameters = resolve(action.parameters, self.lookup)
+                action = self.filled_in(i)
             except MissingPath as error:
                 self.reject(i, action, False, str(error))
                 return None
-            action = msgspec.structs.replace(action, parameters=parameters)
         tool: Tool | None = None
         if action.type == "tool_call":
             self.tools[i] = tool = self._find_tool(action.tool or "")
@@ -161,7 +158,7 @@ class Execution(Gated):
         if self._gate.has_posture:
             self.say_permission(i, action, tool)
         if self.asked_before:
-            heeded = self.heed_answers(i, action, tool, objections)
+            heeded = self.heed_answers(i, action, objections)
             if heeded is None:
                 return None
             objections = heeded

@@ -27,7 +27,7 @@ from assent.policy.gate import Gate, Objection, of_undo
 from assent.policy.marks import NO_MARKS, UNMARKED, Flow, Inflow, Marks
 from assent.policy.permission import Answer as PostureAnswer
 from assent.policy.permission import Tier
-from assent.runtime.asking import Denied, answer_words, ask, denial_of, from_before, trail_of
+from assent.runtime.asking import answer_words, ask, denial_of, from_before, trail_of
 from assent.runtime.journal import Beginning, key_of, undo_key_of
 from assent.runtime.ledger import RunInfo
 from assent.runtime.notes import Notes
@@ -140,6 +140,17 @@ class Gated(WithoutCalls):
             raise MissingPath(f"reference '{reference}' names an action that has no output")
         return reference.lookup(result.output)
 
+    def filled_in(self, i: int) -> Action:
+        """The action with its references resolved: as it runs, or ran.
+
+        Raises:
+            MissingPath: what one of them names is not there.
+        """
+        action = self.actions[i]
+        if i not in self._references and (i < self.size or not action.references):
+            return action
+        return msgspec.structs.replace(action, parameters=resolve(action.parameters, self.lookup))
+
     def admit(
         self, i: int, action: Action, tool: Tool | None, now: float
     ) -> Coroutine[Any, Any, None] | None:
@@ -171,7 +182,7 @@ class Gated(WithoutCalls):
         return tool, self.objections(i, action, tool)
 
     def heed_answers(
-        self, i: int, action: Action, tool: Tool | None, objections: Sequence[Objection]
+        self, i: int, action: Action, objections: Sequence[Objection]
     ) -> Sequence[Objection] | None:
         """What the gates say, and what people were asked before; None if one has said no: then it ended."""
         if any(o.kind != "ask" for o in objections):
@@ -180,14 +191,12 @@ class Gated(WithoutCalls):
         asked = self.asked_before.get(self.question_key(i)) or [
             a for a in self._denied if a.tool == action.tool and a.parameters == action.parameters
         ]
-        if not asked:
-            return objections
-        try:
-            return from_before(asked, objections)
-        except Denied as denied:
-            self.note("approval_recorded", i, answer_words(denied.approval))
-            self.reject(i, action, True, denial_of(denied.approval) or "")
-            return None
+        for approval in asked:
+            if approval.decision == "deny":
+                self.note("approval_recorded", i, answer_words(approval))
+                self.reject(i, action, True, denial_of(approval) or "")
+                return None
+        return from_before(asked, objections)
 
     @property
     def _denied(self) -> Iterator[Approval]:
@@ -271,13 +280,11 @@ class Gated(WithoutCalls):
             self.leave(i)
             return None
         tool = self._find_tool(action.tool or "") if action.type == "tool_call" else None
-        if i in self._references:
-            try:
-                parameters = resolve(action.parameters, self.lookup)
-            except MissingPath:
-                self.leave(i)
-                return None
-            action = msgspec.structs.replace(action, parameters=parameters)
+        try:
+            action = self.filled_in(i)
+        except MissingPath:
+            self.leave(i)
+            return None
         objections = self.objections(i, action, tool)
         if not objections or any(o.kind != "ask" for o in objections):
             self.leave(i)

@@ -19,7 +19,7 @@ import msgspec
 
 from assent.errors import RunError, StorageError
 from assent.ir.action import Action
-from assent.ir.references import MissingPath, has_references, resolve
+from assent.ir.references import MissingPath
 from assent.ir.result import CANCELED_PREFIX
 from assent.policy.marks import Trail
 from assent.runtime.calls import AttemptFailed
@@ -226,12 +226,9 @@ class Notes:
 
     def _as_it_ran(self, i: int) -> Action:
         """The action with its references filled in, where what they name is still to be had."""
-        x = self._x
-        action = x.actions[i]
-        if action.references and has_references(action.parameters):
-            with suppress(MissingPath):
-                return msgspec.structs.replace(action, parameters=resolve(action.parameters, x.lookup))
-        return action
+        with suppress(MissingPath):
+            return self._x.filled_in(i)
+        return self._x.actions[i]
 
     def _conclude(self, i: int, decision: Decision) -> None:
         """End an action as a person decided that it did."""

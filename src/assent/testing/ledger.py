@@ -17,6 +17,7 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from msgspec.structs import replace
@@ -86,7 +87,7 @@ def an_empty_ledger_holds_nothing(make: MakeLedger) -> None:
     _refuses(lambda: ledger.decide("q1", "once", by="ann"), UsageError, "an unknown id", "no approval 'q1'")
     _refuses(lambda: ledger.withdraw("q1", "done"), UsageError, "an unknown id", "no approval 'q1'")
     for prefix in ("q1", ""):
-        _refuses(lambda prefix=prefix: ledger.find(prefix), UsageError, "find", "assent approvals list")  # type: ignore[misc]
+        _refuses(partial(ledger.find, prefix), UsageError, "find", "assent approvals list")
 
 
 def what_was_asked_comes_back_as_it_was(make: MakeLedger) -> None:
@@ -125,7 +126,7 @@ def what_is_not_json_is_refused(make: MakeLedger) -> None:
     }
     for place, changes in bad_ones.items():
         bad = replace(approval(), **changes)
-        _refuses(lambda bad=bad: ledger.request(bad), NotJson, place, place)  # type: ignore[misc]
+        _refuses(partial(ledger.request, bad), NotJson, place, place)
     _same(ledger.recent(5), [], "after refusals")
 
     ledger.request(approval())
@@ -199,7 +200,7 @@ def a_decision_is_not_brought_along(make: MakeLedger) -> None:
         {"revoked_reason": "because"},
     ):
         _refuses(
-            lambda brought=brought: ledger.request(approval(**brought)),  # type: ignore[misc]
+            partial(ledger.request, approval(**brought)),
             UsageError,
             f"a request with {brought}",
             "comes with a decision",
@@ -233,9 +234,10 @@ def what_is_no_decision_is_refused(make: MakeLedger) -> None:
     ledger = make(FakeClock(START))
     ledger.request(approval())
 
-    for word in ("yes", "", "Once", None, "withdrawn"):
+    wrong: list[Any] = ["yes", "", "Once", None, "withdrawn"]
+    for word in wrong:
         _refuses(
-            lambda word=word: ledger.decide("q1", word, by="ann"),  # type: ignore[misc]
+            partial(ledger.decide, "q1", word, by="ann"),
             UsageError,
             f"the decision {word!r}",
             "once, always, deny",
@@ -249,7 +251,7 @@ def nobody_decides_nothing(make: MakeLedger) -> None:
 
     for nobody in ("", "  "):
         _refuses(
-            lambda nobody=nobody: ledger.decide("q1", "once", by=nobody),  # type: ignore[misc]
+            partial(ledger.decide, "q1", "once", by=nobody),
             UsageError,
             "a decision by nobody",
             "who decides",
@@ -277,7 +279,7 @@ def a_decision_is_final(make: MakeLedger) -> None:
             clock.advance(seconds)
             for again in ANSWERS:
                 _refuses(
-                    lambda id=id, again=again: ledger.decide(id, again, by="bob"),  # type: ignore[misc]
+                    partial(ledger.decide, id, again, by="bob"),
                     ApprovalDecided,
                     f"{again} after {decision}",
                     f"Approval '{id}' was {words}",
@@ -291,7 +293,7 @@ def only_what_was_seen_is_decided(make: MakeLedger) -> None:
 
     for other in ("f2", ""):
         _refuses(
-            lambda other=other: ledger.decide("q1", "once", by="ann", fingerprint=other),  # type: ignore[misc]
+            partial(ledger.decide, "q1", "once", by="ann", fingerprint=other),
             ApprovalDecided,
             "a decision about other parameters",
             "other parameters than those you saw",
@@ -413,7 +415,7 @@ def the_start_of_an_id_is_enough(make: MakeLedger) -> None:
         _same(ledger.find(start), approval(whole), f"find {start!r}")
     for start in ("x", "", "abcd", "AB", "b", "%b", "__"):
         _refuses(
-            lambda start=start: ledger.find(start),  # type: ignore[misc]
+            partial(ledger.find, start),
             UsageError,
             f"find {start!r}",
             f"no approval '{start}'. See those that wait: assent approvals list",
@@ -452,14 +454,14 @@ def what_cannot_hold_so_long_is_refused(make: MakeLedger) -> None:
     decisions: tuple[Decision, ...] = ("once", "deny")
     for decision in decisions:
         _refuses(
-            lambda decision=decision: ledger.decide("q1", decision, by="ann", holds_until=START + 5),  # type: ignore[misc]
+            partial(ledger.decide, "q1", decision, by="ann", holds_until=START + 5),
             UsageError,
             f"{decision} until a moment",
             "Only 'always' can hold until",
         )
     for until in (START, START - 1, -math.inf, math.inf, math.nan):
         _refuses(
-            lambda until=until: ledger.decide("q1", "always", by="ann", holds_until=until),  # type: ignore[misc]
+            partial(ledger.decide, "q1", "always", by="ann", holds_until=until),
             UsageError,
             f"always until {until}",
             "Name a moment to come",
@@ -518,7 +520,7 @@ def a_revoked_always_stands_no_longer(make: MakeLedger) -> None:
         _same(ledger.request(approval(id, fingerprint=id)), expected, "asking that again")
         _same(ledger.withdraw(id, "late"), expected, "withdrawing that")
         _refuses(
-            lambda id=id: ledger.decide(id, "always", by="ann"),  # type: ignore[misc]
+            partial(ledger.decide, id, "always", by="ann"),
             ApprovalDecided,
             "deciding what was revoked",
             f"was {how_decided(expected)}, and {how_revoked(expected)}",
@@ -588,7 +590,7 @@ def only_an_always_that_stands_is_revoked(make: MakeLedger) -> None:
         "ended": f"'ended' counts no longer: a later one about the same, 'ends', was denied by ann {at}",
     }
     for id, words in said.items():
-        _refuses(lambda id=id: ledger.revoke(id, by="cy"), ApprovalDecided, f"revoking {id}", words)  # type: ignore[misc]
+        _refuses(partial(ledger.revoke, id, by="cy"), ApprovalDecided, f"revoking {id}", words)
     _same([ledger.get(id) for id in ids], before, "after refusals")
     clock.advance(50)
     _refuses(lambda: ledger.revoke("open", by="cy"), ApprovalDecided, "an old one", "expired on 1970-01-01")
@@ -601,7 +603,7 @@ def nobody_revokes_nothing(make: MakeLedger) -> None:
 
     for nobody in ("", "  "):
         _refuses(
-            lambda nobody=nobody: ledger.revoke("q1", by=nobody),  # type: ignore[misc]
+            partial(ledger.revoke, "q1", by=nobody),
             UsageError,
             "revoking by nobody",
             "who decides",
