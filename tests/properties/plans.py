@@ -250,12 +250,10 @@ def for_many_cases(check: Callable[[Case], None], count: int, **options: Any) ->
     check_seed()
 
 
-def smallest(
-    case: Any, check: Callable[[Any], None], smaller_than: Callable[[Any], Iterator[Any]] | None = None
-) -> Any:
-    """The case without everything that it fails without; `smaller_than` gives it with one thing less."""
+def smallest(case: Case, check: Callable[[Case], None]) -> Case:
+    """The case without everything that it fails without."""
 
-    def fails(candidate: Any) -> bool:
+    def fails(candidate: Case) -> bool:
         try:
             check(deepcopy(candidate))
         except Exception:
@@ -263,7 +261,7 @@ def smallest(
         return False
 
     while True:
-        smaller = next(filter(fails, (smaller_than or _smaller)(case)), None)
+        smaller = next(filter(fails, _smaller(case)), None)
         if smaller is None:
             return case
         case = smaller
