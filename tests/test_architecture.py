@@ -20,12 +20,13 @@ RANKS: dict[str, int] = {
     "ir": 0,
     "storage": 1,
     "redaction": 1,
+    "safe_text": 1,
     "state": 2,
     "events": 2,
     "approvals": 2,
+    "sandbox": 2,
     "tools": 2,
     "inference": 2,
-    "sandbox": 2,
     "validator": 2,
     "policy": 2,
     "verify": 3,
@@ -44,10 +45,16 @@ RANKS: dict[str, int] = {
     "server": 11,
 }
 
-BESIDE = {("ir", "errors"), ("policy", "validator"), ("app", "render")}
+BESIDE = {
+    ("ir", "errors"),
+    ("policy", "validator"),
+    ("tools", "sandbox"),
+    ("app", "render"),
+    ("cli", "server"),
+}
 """Arrows between packages of one rank."""
 
-ONLY = {"render": {"ir", "events", "verify"}}
+ONLY = {"render": {"ir", "events", "safe_text", "verify"}}
 """Packages that may import less than their rank would allow."""
 
 TESTING_BELOW = RANKS["app"]
@@ -222,7 +229,7 @@ EVERY_PART = {f"{name}/__init__.py": "" for name in [*RANKS, "testing"]}
         ("validator/__init__.py", "from assent.policy import Rule", "validator must not import policy"),
         ("coder/loop.py", "from assent.agents import spec", "coder must not import agents"),
         ("server/http.py", "from assent.cli import main", "server must not import cli"),
-        ("render/tree.py", "from assent.runtime import Runtime", "render may import only events, ir, verify"),
+        ("render/tree.py", "from assent.runtime import Runtime", "render may import only events, ir, safe_text, verify"),
         ("app/__init__.py", "from assent.server import http", "app must not import server"),
         ("runtime/executor.py", "from assent.testing import FakeClock", "runtime imports testing"),
         ("testing/fakes.py", "from assent.app import App", "testing must not import app"),

@@ -1,0 +1,1 @@
+"""Faces for programs: what speaks a protocol instead of to a person."""

@@ -1,0 +1,1 @@
+"""Tools that come with Assent: files, search, commands, the web, arithmetic, the clock."""
