@@ -382,7 +382,7 @@ def _advise(records: Records, approval: Approval, db: str | None) -> Iterator[Ad
     from assent.durable.sql import RESUMABLE
     from assent.errors import RunError, StorageError
     from assent.render.advice import Advice, db_words, name_words
-    from assent.render.text import clean
+    from assent.safe_text import clean
 
     run, place = name_words(approval.run_id), db_words(db)
     try:

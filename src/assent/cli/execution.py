@@ -171,7 +171,8 @@ def _summary(
     from assent.render.advice import advise, db_words
     from assent.render.history import why
     from assent.render.marks import outcome_mark
-    from assent.render.text import clean, count, duration, value
+    from assent.render.text import count, duration, value
+    from assent.safe_text import clean
 
     look = outcome_mark(result.outcome)
     line = Text("\n")

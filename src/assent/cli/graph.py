@@ -25,8 +25,8 @@ def graph(output: Output, plan: str, target: str, result_file: str | None) -> in
     from assent.app.files import check_target, load_plan, load_result, write_file
     from assent.ir.graph import Graph
     from assent.render.graph_svg import draw_graph
-    from assent.render.text import clean
     from assent.runtime.shown import shown_proposal, shown_result
+    from assent.safe_text import clean
 
     proposal = load_plan(plan)
     result = load_result(result_file) if result_file is not None else None

@@ -235,7 +235,8 @@ def verify(output: Output, anchor: str | None, db: str | None, as_json: bool) ->
     from rich.text import Text
 
     from assent.app.app import open_records
-    from assent.render.text import clean, count
+    from assent.render.text import count
+    from assent.safe_text import clean
 
     with open_records(db, anchor=Path(anchor) if anchor is not None else None) as records:
         report = records.events.verify()
@@ -313,7 +314,8 @@ def costs(output: Output, db: str | None, as_json: bool) -> int:
     from rich.text import Text
 
     from assent.app.app import open_records
-    from assent.render.text import clean, count, duration
+    from assent.render.text import count, duration
+    from assent.safe_text import clean
 
     with open_records(db) as records:
         agents = records.events.cost_by_agent()

@@ -126,7 +126,7 @@ class Output:
 
     def talk(self, text: str) -> None:
         """Say something beside the result; `text` may come from anywhere."""
-        from assent.render.text import clean
+        from assent.safe_text import clean
 
         with suppress(OSError):
             print(clean(self.redactor.text(text), lines=True), file=sys.stderr, flush=True)
@@ -169,7 +169,7 @@ def to_json(value: Any, *, indent: bool = False) -> str:
     """Any of our structures as JSON text, without anything in it that a terminal would obey."""
     import msgspec
 
-    from assent.render.text import clean_json
+    from assent.safe_text import clean_json
 
     try:
         encoded = msgspec.json.encode(value)

@@ -20,8 +20,9 @@ from assent.render.history import History, why
 from assent.render.marks import AWAITING, MARKS, mark
 from assent.render.questions import answer_words, reason_words
 from assent.render.steps import TERMINAL, Step
-from assent.render.text import clean, duration
+from assent.render.text import duration
 from assent.render.tree import draw_tree
+from assent.safe_text import clean
 
 if TYPE_CHECKING:
     from assent.cli.output import Output

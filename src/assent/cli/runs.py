@@ -45,7 +45,8 @@ def list_runs(output: Output, status: str | None, limit: int, db: str | None, as
     from rich.text import Text
 
     from assent.app.app import open_records
-    from assent.render.text import clean, duration
+    from assent.render.text import duration
+    from assent.safe_text import clean
 
     with open_records(db) as records:
         found = records.journal.runs(status=status, limit=limit)
@@ -95,9 +96,10 @@ def show(output: Output, run: str, db: str | None, as_json: bool) -> int:
     from assent.ir.graph import Graph
     from assent.render.advice import advise
     from assent.render.history import History
-    from assent.render.text import clean, count
+    from assent.render.text import count
     from assent.render.tree import draw_tree
     from assent.runtime.shown import shown_proposal, shown_result
+    from assent.safe_text import clean
 
     with open_records(db) as records:
         summary = records.journal.find(run)

@@ -94,7 +94,8 @@ def _agreed(output: Output, question: Question) -> bool:
 
 def _show(output: Output, question: Question) -> None:
     """What a person has to know to answer, beside the result."""
-    from assent.render.text import clean, count
+    from assent.render.text import count
+    from assent.safe_text import clean
 
     files = question.seen.files
     changed = " It has changed since you trusted it." if question.is_changed else ""
@@ -165,7 +166,7 @@ def _list(output: Output, as_json: bool) -> int:
     from rich.table import Table
     from rich.text import Text
 
-    from assent.render.text import clean
+    from assent.safe_text import clean
 
     table = Table(box=None, pad_edge=False, header_style="dim")
     for heading in ("folder", "now", "trusted (UTC)"):

@@ -16,7 +16,8 @@ from typing import NamedTuple
 from assent.render.history import History
 from assent.render.questions import Question, answer_words, reason_words
 from assent.render.steps import INTERRUPTED, Part, Step
-from assent.render.text import clean, count, listing, moment
+from assent.render.text import count, listing, moment
+from assent.safe_text import clean
 
 _OPTIONS = "--tools TOOLS.py --policies POLICIES --state STATE.json"
 _NOBODY = "there is nobody to ask"

@@ -16,7 +16,8 @@ from typing import Any
 from rich.table import Table
 from rich.text import Text
 
-from assent.render.text import clean, columns, count, moment, wrap
+from assent.render.text import count, moment, wrap
+from assent.safe_text import clean, columns
 
 Data = Mapping[str, Any]
 

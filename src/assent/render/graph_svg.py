@@ -19,7 +19,8 @@ from assent.ir.result import CANCELED_PREFIX, ActionResult, ProposalResult
 from assent.render.layout import Layout, Line, Node, arrange
 from assent.render.marks import AWAITING, MARKS, Mark, mark, outcome_mark
 from assent.render.svg import Canvas
-from assent.render.text import clean, columns, count, count_actions, duration, shorten
+from assent.render.text import count, count_actions, duration
+from assent.safe_text import clean, columns, shorten
 
 _TYPES: dict[str, Mark] = {
     "tool_call": Mark("", "tool call", "", "#0550ae", "#eef6ff"),

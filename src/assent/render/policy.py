@@ -12,7 +12,8 @@ from typing import Any
 
 from rich.text import Text
 
-from assent.render.text import clean, columns, count, listing
+from assent.render.text import count, listing
+from assent.safe_text import clean, columns
 
 Data = Mapping[str, Any]
 

@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from assent.render.text import clean, duration, moment
+from assent.render.text import duration, moment
+from assent.safe_text import clean
 
 GIVEN = frozenset({"once", "always"})
 """Decisions that let an action run."""

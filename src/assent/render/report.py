@@ -11,7 +11,8 @@ from assent.ir.graph import needs_order
 from assent.ir.json_value import JsonValue
 from assent.ir.tool_spec import ToolSchema
 from assent.render.marks import AWAITING, MARKS
-from assent.render.text import clean, count, count_actions, listing, value
+from assent.render.text import count, count_actions, listing, value
+from assent.safe_text import clean
 from assent.verify.report import Issue, Report
 
 _SHOWN = 50

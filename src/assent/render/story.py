@@ -20,7 +20,8 @@ from assent.render.history import History, Resumption
 from assent.render.marks import AWAITING, MARKS, mark, outcome_mark
 from assent.render.questions import Question, answer_words, reason_words, trail_words, without_trail
 from assent.render.steps import INTERRUPTED, TERMINAL, Part, Step
-from assent.render.text import clean, count, duration, listing, moment, value
+from assent.render.text import count, duration, listing, moment, value
+from assent.safe_text import clean
 
 _FINE_SHOWN = 40
 """Of more steps than this that went well or did not run, the rest are counted."""

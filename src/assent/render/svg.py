@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from assent.render.text import clean
+from assent.safe_text import clean
 
 _SANS = "DejaVu Sans, Verdana, Geneva, sans-serif"
 _MONO = "DejaVu Sans Mono, Menlo, Consolas, monospace"

@@ -1,100 +1,13 @@
-"""Text from plans, tools and logs, made safe to show.
-
-A terminal obeys what is printed on it: an error message can move the cursor, rename the window or turn the
-reading direction around. So everything that was not written here is cleaned first: what steers is shown, not
-obeyed.
-
-Keep true:
-1. `clean` never raises, whatever the string holds, and cleaning twice is cleaning once.
-2. What it returns holds no control character, no bidirectional control and no lone surrogate; a line
-   break only where it was asked for.
-"""
+"""Numbers, times, names and values in the words that people use."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from unicodedata import east_asian_width
 
 from assent.ir.json_value import JsonValue, show_json
-
-# C0, DEL and C1; soft hyphen; bidirectional controls; line separators; invisible spaces and joiners that
-# hide text; surrogates; private tags that carry hidden messages; what XML cannot hold. The joiners of
-# emoji and of Persian (200C, 200D) stay.
-_STEERS = re.compile(
-    "[\x00-\x1f\x7f-\x9f\xad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
-    "\ufffe\uffff\ud800-\udfff\U000e0000-\U000e0fff]"
-)
-_SHORT = {"\n": "\\n", "\r": "\\r", "\t": "\\t", "\x1b": "\\e"}
-
-
-def clean(text: object, limit: int | None = None, *, lines: bool = False) -> str:
-    """`text` with everything that steers a terminal shown as an escape, and at most `limit` characters.
-
-    With `lines` a line break stays one.
-
-    >>> clean("red: \\x1b[31m, right to left: \\u202e")
-    'red: \\\\e[31m, right to left: \\\\u202e'
-    """
-    plain = text if isinstance(text, str) else str(text)
-    if limit is not None and len(plain) > limit * 2:
-        # A megabyte of output is not cleaned for the sixty characters that are shown.
-        plain = plain[: limit * 2]
-    if lines:
-        plain = plain.replace("\r\n", "\n")
-        shown = "\n".join(_STEERS.sub(_visible, line) for line in plain.split("\n"))
-    else:
-        shown = _STEERS.sub(_visible, plain)
-    return shown if limit is None else shorten(shown, limit)
-
-
-def clean_json(text: str) -> str:
-    """JSON text that means the same, with everything that steers a terminal as an escape of JSON's own.
-
-    >>> clean_json('{"name": "\u202e"}')
-    '{"name": "\\\\u202e"}'
-    """
-    # Below the space there is only layout: inside strings JSON has escaped those already.
-    return _STEERS.sub(lambda match: match[0] if match[0] < " " else _as_json(match[0]), text)
-
-
-def _as_json(character: str) -> str:
-    units = character.encode("utf-16-be", "surrogatepass").hex()
-    return "".join(f"\\u{units[n : n + 4]}" for n in range(0, len(units), 4))
-
-
-def _visible(match: re.Match[str]) -> str:
-    character = match[0]
-    if character in _SHORT:
-        return _SHORT[character]
-    code = ord(character)
-    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
-
-
-def shorten(text: str, width: int) -> str:
-    """At most `width` columns of `text`, with an ellipsis where something was left out.
-
-    >>> shorten("a long name", 7)
-    'a long…'
-    """
-    if len(text) * 2 <= width:
-        return text
-    used = 0
-    cut = len(text)
-    for position, character in enumerate(text):
-        step = 2 if east_asian_width(character) in "WF" else 1
-        if used + step > width - 1 and cut == len(text):
-            cut = position
-        used += step
-        if used > width:
-            return text[:cut].rstrip() + "…"
-    return text
-
-
-def columns(text: str) -> int:
-    """How many columns a text takes, East Asian ones counted double."""
-    return sum(2 if east_asian_width(character) in "WF" else 1 for character in text)
+from assent.safe_text import clean, columns
 
 
 def value(item: JsonValue, limit: int = 60) -> str:

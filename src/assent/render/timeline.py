@@ -17,7 +17,8 @@ from assent.ir.json_value import JsonValue
 from assent.render.marks import AWAITING, MARKS, Mark, outcome_mark
 from assent.render.questions import GIVEN, Question, answer_words, reason_words
 from assent.render.steps import TERMINAL
-from assent.render.text import clean, count, duration, moment, value
+from assent.render.text import count, duration, moment, value
+from assent.safe_text import clean
 
 _MARKED: dict[str, str] = {
     **{f"action_{status}": status for status in (*TERMINAL, "executing", "retrying", "validated")},

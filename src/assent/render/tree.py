@@ -19,7 +19,8 @@ from assent.render.history import History
 from assent.render.marks import AWAITING, MARKS, mark, outcome_mark
 from assent.render.questions import reason_words
 from assent.render.steps import INTERRUPTED, Part, Step
-from assent.render.text import clean, columns, count, count_actions, duration, value, wrap
+from assent.render.text import count, count_actions, duration, value, wrap
+from assent.safe_text import clean, columns
 
 _URGENCY = {
     AWAITING: 0,
