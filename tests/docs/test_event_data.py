@@ -18,6 +18,7 @@ from assent import (
     ReplanConfig,
     Runtime,
     Scope,
+    ToolContext,
     ToolError,
     tool,
 )
@@ -94,6 +95,7 @@ async def everything_happens(kept: Kept, folder: Path) -> None:
     rt.checkpoint()
     await a_run_is_resumed(log)
     await a_person_is_asked(log)
+    await a_tool_reports(log)
 
     answers = iter(["junk", {"actions": [{"id": "b", "tool": "broken"}]}])
     options = {"tools": tools, "events": log, "replan_config": ReplanConfig(max_replans=2)}
@@ -117,6 +119,16 @@ async def a_run_is_resumed(log: EventLog) -> None:
     result = await rt.resume("broken off")
 
     assert result.succeeded
+
+
+async def a_tool_reports(log: EventLog) -> None:
+    @tool(risk="read_only")
+    async def copy(context: ToolContext) -> None:
+        """Says how far it is."""
+        context.progress("copying", done=1, total=2)
+        await asyncio.sleep(0)
+
+    await Runtime(tools=[copy], events=log).execute(proposal(action("copy", "copy")))
 
 
 async def a_person_is_asked(log: EventLog) -> None:

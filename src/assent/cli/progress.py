@@ -31,6 +31,9 @@ _FRAME_S = 0.1
 _MANY = 200
 """A longer plan is not reported action by action: only what goes wrong, and every tenth part."""
 
+_PROGRESS_S = 2.0
+"""Between two lines about how far one action has come."""
+
 _TROUBLES = 20
 """Of those that go wrong in such a plan, the rest are counted."""
 
@@ -106,6 +109,7 @@ class Lines:
         self._ended = 0
         self._tenths = 0
         self._troubles = 0
+        self._told: dict[str, float] = {}
 
     async def __aenter__(self) -> Self:
         return self
@@ -145,6 +149,8 @@ class Lines:
             return f"{MARKS['rolled_back'].sign} {name}: taking it back ({clean(by, 60)}) {kind[13:]}{reason}"
         if kind in ("approval_requested", "approval_recorded") and step is not None:
             return self._asked(name, step, event)
+        if kind == "action_progress" and step is not None:
+            return self._progress(name, step, event)
         if kind == "action_retrying":
             return f"{MARKS['retrying'].sign} {name}: attempt {event.data.get('attempt')} follows{reason}"
         status = "rejected" if kind == "policy_violation" else kind.removeprefix("action_")
@@ -171,6 +177,13 @@ class Lines:
             return f"{MARKS[AWAITING].sign} {name}: {answer_words(question)}"
         words = f"{MARKS[AWAITING].sign} {name} waits for approval {clean(question.id, 40)}"
         return f"{words}: {reason_words(question.reasons, step.tier)}"
+
+    def _progress(self, name: str, step: Step, event: Event) -> str:
+        # A log is read afterwards: a line now and then says as much as ten a second.
+        if event.time - self._told.get(step.id, 0.0) < _PROGRESS_S or self._is_brief:
+            return ""
+        self._told[step.id] = event.time
+        return f"{MARKS['executing'].sign} {name}: {clean(step.progress, 200)}"
 
     @staticmethod
     def _started(name: str, event: Event) -> str:

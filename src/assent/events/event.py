@@ -18,6 +18,7 @@ EventKind = Literal[
     "policy_violation",
     "action_executing",
     "action_retrying",
+    "action_progress",
     "action_succeeded",
     "action_failed",
     "action_skipped",

@@ -20,6 +20,7 @@ from assent.ir.proposal import Proposal
 from assent.ir.result import CANCELED_PREFIX, ProposalResult
 from assent.render.questions import Question
 from assent.render.steps import INTERRUPTED, TERMINAL, Part, Retry, Step, Undoing, Wait
+from assent.render.text import progress
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,6 +255,9 @@ class History:
             step.status = "retrying"
             step.error = error
             step.retries.append(Retry(_count(data, "attempt"), _number(data, "delay_ms"), error or ""))
+        elif kind == "action_progress":
+            message = _text(data, "message") or ""
+            step.progress = progress(message, _number(data, "done"), _number(data, "total"))
         elif kind == "action_replayed":
             if step.status not in TERMINAL or step.status == "unknown":
                 step.status = _text(data, "status") or step.status

@@ -87,6 +87,8 @@ class Step:
     """The mark of that data, such as untrusted."""
     left_behind: str | None = None
     """What a time limit or a stop could not end."""
+    progress: str = ""
+    """How far it has come, in its own words; the newest of them."""
     changes: dict[str, JsonValue] = field(default_factory=dict)
     is_cached: bool = False
     same_as: str | None = None

@@ -38,6 +38,20 @@ def duration(milliseconds: float | None) -> str:
     return f"{seconds // 3600} h {seconds % 3600 // 60} min"
 
 
+def progress(message: str, done: float | None, total: float | None) -> str:
+    """How far something has come, in the words and numbers that it gives itself.
+
+    >>> progress("copying", 3, 12), progress("", 5, None), progress("listening", None, None)
+    ('copying (3 of 12, 25 %)', '5', 'listening')
+    """
+    if done is None:
+        return message
+    numbers = f"{done:,g}"
+    if total:
+        numbers = f"{done:,g} of {total:,g}, {min(100, int(100 * done / total))} %"
+    return f"{message} ({numbers})" if message else numbers
+
+
 def moment(time: float) -> str:
     """A moment for people, whatever a clock says.
 

@@ -244,6 +244,8 @@ def _remark(step: Step) -> str:
         )
     elif step.attempts > 1:
         words.append(f"attempt {step.attempts}")
+    if step.status == "executing" and step.progress:
+        words.append(step.progress)
     if step.same_as is not None:
         words.append(f"same answer as '{step.same_as}'")
     elif step.is_cached:

@@ -38,6 +38,7 @@ from assent.runtime.gated import Gated
 from assent.runtime.guards.idempotency import Answer, CallKey
 from assent.runtime.ledger import NOTHING, RunInfo, Stop
 from assent.runtime.notes import HoldLost, Notes, NotNoted
+from assent.runtime.progress import Progress
 from assent.tools.context import Cancel, ToolContext
 from assent.tools.tool import Tool
 from assent.validator import deduplicates
@@ -371,6 +372,11 @@ class Execution(Gated):
             cancel=self.run.cancel or Cancel(),
             idempotency_key=f"{self.run.run_id}-{self.key(i)}",
             on_spend=self._allowance.spend,
+            on_progress=Progress(
+                asyncio.get_running_loop(),
+                partial(self.note, "action_progress", i),
+                lambda: self.results[i] is not None,
+            ),
         )
 
     def _may_retry(self, action: Action, made: int, failure: AttemptFailed, tool: Tool | None) -> bool:

@@ -114,6 +114,22 @@ class ToolContext(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """The same for every attempt of this call, also after a restart; hand it to the outside world."""
     on_spend: Callable[[int, float], None] | None = None
     """Where `spend` reports to; called in the tool's own thread."""
+    on_progress: Callable[[str, float | None, float | None], None] | None = None
+    """Where `progress` reports to; called in the tool's own thread."""
+
+    def progress(self, message: str = "", *, done: float | None = None, total: float | None = None) -> None:
+        """Say how far the call has come, for whoever watches. As often as you like: only some are kept.
+
+        `done` and `total` are in whatever unit you count in.
+
+        Raises:
+            UsageError: a number that is negative or not finite.
+        """
+        for name, number in (("done", done), ("total", total)):
+            if number is not None and not (isfinite(number) and number >= 0):
+                raise UsageError(f"ToolContext.progress got {name}={number}: it must be zero or more.")
+        if self.on_progress is not None:
+            self.on_progress(str(message), done, total)
 
     def spend(self, *, tokens: int = 0, cost: float = 0.0) -> None:
         """Report what this call used up, so that budgets see it. Reports add up.
