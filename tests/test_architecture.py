@@ -229,7 +229,11 @@ EVERY_PART = {f"{name}/__init__.py": "" for name in [*RANKS, "testing"]}
         ("validator/__init__.py", "from assent.policy import Rule", "validator must not import policy"),
         ("coder/loop.py", "from assent.agents import spec", "coder must not import agents"),
         ("server/http.py", "from assent.cli import main", "server must not import cli"),
-        ("render/tree.py", "from assent.runtime import Runtime", "render may import only events, ir, safe_text, verify"),
+        (
+            "render/tree.py",
+            "from assent.runtime import Runtime",
+            "render may import only events, ir, safe_text, verify",
+        ),
         ("app/__init__.py", "from assent.server import http", "app must not import server"),
         ("runtime/executor.py", "from assent.testing import FakeClock", "runtime imports testing"),
         ("testing/fakes.py", "from assent.app import App", "testing must not import app"),

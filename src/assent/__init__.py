@@ -31,8 +31,10 @@ _HOME = {
     "DenyToolParamMatching": "assent.policy.rule",
     "EventLog": "assent.events.log",
     "FlowRule": "assent.policy.flow",
+    "HostFilter": "assent.sandbox.hosts",
     "JsonlSink": "assent.events.jsonl",
     "JsonlTrajectories": "assent.runtime.trajectory",
+    "Limits": "assent.sandbox.limits",
     "MarkOutput": "assent.policy.flow",
     "MemoryApprovals": "assent.approvals.memory",
     "Permissions": "assent.policy.permission",
@@ -54,6 +56,7 @@ _HOME = {
     "ToolError": "assent.errors",
     "ToolSchema": "assent.ir.tool_spec",
     "TraceRule": "assent.policy.trace",
+    "basic_tools": "assent.tools.builtin",
     "equivalent": "assent.verify.equivalent",
     "open_database": "assent.storage.location",
     "optimize": "assent.verify.optimize",
@@ -97,7 +100,10 @@ if TYPE_CHECKING:
     from assent.runtime.scope import Scope
     from assent.runtime.sql import SqlCheckpoints, SqlTrajectories
     from assent.runtime.trajectory import JsonlTrajectories
+    from assent.sandbox.hosts import HostFilter
+    from assent.sandbox.limits import Limits
     from assent.storage.location import open_database
+    from assent.tools.builtin import basic_tools
     from assent.tools.context import Cancel, ToolContext
     from assent.tools.tool import tool
     from assent.verify.equivalent import equivalent
@@ -123,8 +129,10 @@ __all__ = [
     "DenyToolParamMatching",
     "EventLog",
     "FlowRule",
+    "HostFilter",
     "JsonlSink",
     "JsonlTrajectories",
+    "Limits",
     "MarkOutput",
     "MemoryApprovals",
     "Permissions",
@@ -146,6 +154,7 @@ __all__ = [
     "ToolError",
     "ToolSchema",
     "TraceRule",
+    "basic_tools",
     "equivalent",
     "open_database",
     "optimize",

@@ -69,16 +69,16 @@ def test_single_answers_change_only_their_own_tier() -> None:
         (
             "tools = 3",
             "tools",
-            "expected a text, got an integer. Name a Python file in the same folder, such",
+            "expected a text, got an integer. Name a file in the same folder, such",
         ),
-        ('tools = ""', "tools", "it is empty. Name a Python file"),
-        ('tools = "/etc/x.py"', "tools", "it leads out of the .assent folder. Name a Python file"),
+        ('tools = ""', "tools", "it is empty. Name a file"),
+        ('tools = "/etc/x.py"', "tools", "it leads out of the .assent folder. Name a file"),
         ('tools = "../x.py"', "tools", "it leads out of the .assent folder."),
         ('tools = "a/../../x.py"', "tools", "it leads out of the .assent folder."),
         ('tools = "~/x.py"', "tools", "it leads out of the .assent folder."),
         ('tools = "data/x.py"', "tools", "what lies in data is not looked at"),
         ('tools = "./data/x.py"', "tools", "what lies in data is not looked at"),
-        ('tools = "x.sh"', "tools", "it is no Python file."),
+        ('tools = "x.sh"', "tools", "it is neither a Python file nor a TOML file."),
         (
             "permissions = 1",
             "permissions",
@@ -155,3 +155,36 @@ def test_a_persons_own_settings_name_no_tools() -> None:
         parse('tools = "x.py"', of_project=False)
 
     assert parse('[permissions]\ntier = "read_only"', of_project=False).has_permissions
+
+
+def test_a_person_says_which_hosts_may_be_spoken_to() -> None:
+    data = b'[http]\nallow = ["*.example.org"]\ndeny = ["old.example.org"]\nprivate = true\n'
+
+    hosts = parse(data, of_project=False).hosts
+
+    assert hosts is not None
+    assert hosts.private
+    assert hosts.refusal_of_name("new.example.org", 443) is None
+    assert hosts.refusal_of_name("old.example.org", 443) is not None
+    assert hosts.refusal_of_name("example.com", 443) is not None
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ('http = "x"', "expected a table"),
+        ("[http]\nallowed = []", "Did you mean 'allow'?"),
+        ('[http]\nallow = "x"', "expected a list of host names"),
+        ("[http]\nprivate = 1", "expected true or false"),
+    ],
+)
+def test_hosts_that_mean_nothing_are_refused(text: str, says: str) -> None:
+    with pytest.raises(PolicyFileError, match="http") as caught:
+        parse(text, of_project=False)
+
+    assert says in str(caught.value)
+
+
+def test_a_project_does_not_say_which_hosts_may_be_spoken_to() -> None:
+    with pytest.raises(PolicyFileError, match="may not name hosts"):
+        parse("[http]\nprivate = true")

@@ -94,7 +94,7 @@ MISTAKES: list[tuple[list[str], list[str]]] = [
     (["run", "good.json", "--colour"], ["--colour"]),
     (["run", "good.json", "--schedule", "random"], ["'levels', 'dataflow'"]),
     (["graph", "good.json"], ["'-o'"]),
-    (["tools"], ["--tools"]),
+    (["tools", "show"], ["'NAME'"]),
     (["fly"], ["No such command 'fly'"]),
 ]
 

@@ -206,7 +206,7 @@ def test_check_says_what_no_rule_is_about_too(policy: Assent, plan: Plan, rules:
     done = policy("check", plan({"id": "x", "tool": "nope"}), "--policies", rules)
 
     assert done.code == 3
-    assert "x (nope): unknown tool 'nope': no tools were given; add --tools FILE.py" in done.out
+    assert "x (nope): unknown tool 'nope': it is not built in; add --tools FILE" in done.out
 
 
 def test_check_asks_for_an_agent_by_its_own_posture(

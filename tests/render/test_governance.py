@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import defaultdict
 from collections.abc import Callable
 from datetime import UTC, datetime
 from io import StringIO
@@ -25,9 +26,10 @@ from assent.render.advice import advise
 from assent.render.graph_svg import draw_graph
 from assent.render.history import History
 from assent.render.marks import AWAITING, MARKS
-from assent.render.report import report_lines, tool_lines
+from assent.render.report import report_lines
 from assent.render.story import tell, tell_history
 from assent.render.timeline import draw_timeline
+from assent.render.tools import tool_lines
 from assent.render.tree import draw_tree
 
 MakeEvents = Callable[..., list[Event]]
@@ -551,6 +553,6 @@ def test_a_report_says_what_a_person_will_be_asked() -> None:
 
 
 def test_a_tool_says_that_what_it_answers_is_untrusted() -> None:
-    told = "\n".join(line.plain for line in tool_lines([read_file.schema, send.schema]))
+    told = "\n".join(line.plain for line in tool_lines([read_file.schema, send.schema], defaultdict(str)))
 
     assert told.count("what it answers is untrusted") == 1

@@ -6,7 +6,8 @@ import pytest
 
 from assent.ir.codec import decode_proposal
 from assent.ir.tool_spec import RateLimit, ToolSchema
-from assent.render.report import in_a_row, report_lines, tool_lines
+from assent.render.report import in_a_row, report_lines
+from assent.render.tools import tool_lines
 from assent.verify.report import Issue, Report
 
 
@@ -147,7 +148,12 @@ def test_a_tool_is_listed_with_signature_risk_and_undo() -> None:
         labels=["web"],
     )
 
-    lines = [line.plain for line in tool_lines([schema, ToolSchema(name="anything")])]
+    lines = [
+        line.plain
+        for line in tool_lines(
+            [schema, ToolSchema(name="anything")], {"fetch": "web.py", "anything": "built in"}
+        )
+    ]
 
     assert lines[0] == (
         'fetch(url: string, depth: integer = 1, kinds: array of "a" | "b" = ..., who: string | null = ...) '
@@ -155,6 +161,7 @@ def test_a_tool_is_listed_with_signature_risk_and_undo() -> None:
     )
     assert lines[1:3] == ["  Get a page.", "  Second line."]
     assert lines[3] == (
-        "  risk network, irreversible, idempotent, cached for 60 s, at most 5 calls in 1 s, labels 'web'"
+        "  risk network, irreversible, idempotent, cached for 60 s, at most 5 calls in 1 s, "
+        "labels 'web', web.py"
     )
-    assert lines[5:] == ["anything(...)", "  risk destructive, irreversible"]
+    assert lines[5:] == ["anything(...)", "  risk destructive, irreversible, built in"]

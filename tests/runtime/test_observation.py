@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import stat
 from datetime import UTC, datetime
 from pathlib import Path
@@ -82,11 +83,12 @@ def test_ids_that_look_like_paths_stay_in_the_folder(tmp_path: Path) -> None:
     assert all(path.is_relative_to(spill.folder) for path in (first.resolve(), second.resolve()))
 
 
-def test_forgetting_a_run_leaves_the_others(tmp_path: Path) -> None:
+def test_pruning_leaves_newer_runs(tmp_path: Path) -> None:
     spill = Spill(tmp_path)
     gone, stays = spill.keep("one", "a", "x"), spill.keep("two", "a", "x")
+    os.utime(gone.parent, (1000, 1000))
 
-    spill.forget("one")
+    assert spill.prune(2000) == 1
 
     assert not gone.exists()
     assert stays.exists()

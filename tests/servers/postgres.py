@@ -148,29 +148,11 @@ def _age(folder: Path) -> list[int]:
 
 def install_with_apt(*, apt: str | None, root: bool, defaults: Path = CLUSTER_DEFAULTS) -> str:
     """Install with that apt-get, if there is one and we are root; what came of it, as a sentence."""
-    if apt is None:
-        return "There is no apt-get to install it with."
-    if not root:
-        return "Installing it needs root, which this is not."
-    print("Installing Postgres for the tests (apt-get install postgresql) ...", file=sys.stderr, flush=True)
-    calm = dict(os.environ, DEBIAN_FRONTEND="noninteractive")
+    # Only now: the keeper runs this file by itself, and finds nothing beside it.
+    from tests.servers.apt import install
+
     with _no_cluster_of_its_own(defaults):
-        for arguments in (["update"], ["install", "-y", "--no-install-recommends", "postgresql"]):
-            # Another apt-get may be at work: wait for it instead of failing.
-            command = [apt, "-qq", "-o", "DPkg::Lock::Timeout=300", *arguments]
-            ran = subprocess.run(
-                command,
-                env=calm,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                text=True,
-                errors="replace",
-            )
-            # A stale package list may still do, so only the install decides.
-            if ran.returncode != 0 and arguments[0] == "install":
-                return f"`{' '.join(command)}` failed:\n{ran.stdout[-2000:].strip()}\n"
-    return "apt-get installed it, but not where it was looked for."
+        return install("postgresql", apt=apt, root=root)
 
 
 @contextlib.contextmanager

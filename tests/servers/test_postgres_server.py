@@ -410,7 +410,7 @@ def test_apt_is_kept_from_making_a_cluster_and_the_defaults_come_back(
         "create_main_cluster = false",
     ]
     assert list(defaults.iterdir()) == []
-    assert "Installing Postgres for the tests" in capsys.readouterr().err
+    assert "Installing postgresql for the tests" in capsys.readouterr().err
 
 
 def test_a_failed_install_says_what_apt_said(tmp_path: Path) -> None:

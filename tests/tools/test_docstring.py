@@ -90,6 +90,65 @@ def test_a_section_right_below_the_summary_is_not_part_of_it() -> None:
     assert read_docstring("Do.\n:param a: first", ["a"]) == ("Do.", {"a": "first"})
 
 
+def test_what_comes_back_or_is_raised_is_no_part_of_the_summary() -> None:
+    for heading in ("Returns:", "Raises:", "Example:", "Note:"):
+        assert read_docstring(f"Do.\n{heading}\n    a: b", ["a"]) == ("Do.", {})
+
+
+def test_google_names_that_share_a_line_share_the_text() -> None:
+    doc = "Do.\n\nArgs:\n    a, b (int): both\n        of them\n    c: alone"
+
+    assert read_docstring(doc, ["a", "b", "c"])[1] == {"a": "both of them", "b": "both of them", "c": "alone"}
+
+
+PARAGRAPHS = {
+    "google": """Do.
+
+    Args:
+        a (dict[str, tuple[int, ...]], optional): first. Defaults to {}.
+
+            Second paragraph: goes on.
+        b (Callable[[int], str]): last (of two): yes
+
+    Raises:
+        ValueError: a: wrong
+    """,
+    "numpy": """Do.
+
+    Parameters
+    ----------
+    a : dict[str, tuple[int, ...]], default {}
+        first. Defaults to {}.
+
+        Second paragraph: goes on.
+    b : {'x', 'y'}, optional
+        last (of two): yes
+
+    Notes
+    -----
+    a : wrong
+    """,
+    "sphinx": """Do.
+
+    :param a: first. Defaults to {}.
+
+        Second paragraph: goes on.
+    :type a: dict[str, tuple[int, ...]], optional
+    :param Callable b: last (of two): yes
+
+    a: wrong
+    """,
+}
+
+
+@pytest.mark.parametrize("doc", PARAGRAPHS.values(), ids=PARAGRAPHS)
+def test_types_defaults_and_paragraphs_are_read_in_every_spelling(doc: str) -> None:
+    assert read_docstring(doc, ["a", "b"]) == (
+        "Do.",
+        {"a": "first. Defaults to {}. Second paragraph: goes on.", "b": "last (of two): yes"},
+    )
+
+
 def test_the_first_description_of_a_parameter_counts() -> None:
     doc = "Do.\n\nArgs:\n    a: first\n        goes on\n    a: second\n        goes on too"
 

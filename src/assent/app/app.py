@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from assent.ir.json_value import JsonValue
     from assent.redaction import Redactor
     from assent.runtime.journal import RunRecord
+    from assent.runtime.observation import Spill
     from assent.runtime.runtime import Runtime
     from assent.runtime.schedule import Schedule
     from assent.storage.database import Database
@@ -31,6 +32,9 @@ if TYPE_CHECKING:
 
 SHORTEST_SECRET = 8
 """Of the environment: a variable that holds less may well hold a word that stands everywhere."""
+
+BUILT_IN = "built in"
+"""Where the tools are from that come with Assent."""
 
 NOWHERE = "none"
 """What a person writes for a database that is not wanted."""
@@ -182,15 +186,31 @@ def open_records(
 class App:
     """A runtime, and what has to be closed when it is done."""
 
-    def __init__(self, runtime: Runtime, sink: JsonlSink | None, records: Records | None) -> None:
+    def __init__(
+        self,
+        runtime: Runtime,
+        sink: JsonlSink | None,
+        records: Records | None,
+        *,
+        spill: Spill,
+        sources: Mapping[str, str],
+    ) -> None:
         self.runtime = runtime
         self.sink = sink
         self.records = records
+        self.spill = spill
+        """Where outputs are kept that are too long to be shown."""
+        self.sources = sources
+        """Where each tool that does not come with Assent is from: a file, or an MCP server."""
 
     @property
     def redactor(self) -> Redactor:
         """What keeps secrets out of everything that is shown."""
         return self.runtime.events.redactor
+
+    def source_of(self, tool: str) -> str:
+        """Where a tool is from."""
+        return self.sources.get(tool, BUILT_IN)
 
     def close(self) -> None:
         """Hand over what is not written yet, and close the log."""
@@ -242,18 +262,28 @@ def open_app(
     from contextlib import ExitStack
 
     from assent.app.governance import gather
+    from assent.app.mcp_servers import load_mcp_tools
     from assent.approvals.memory import MemoryApprovals
     from assent.events.log import EventLog
     from assent.policy.permission import Permissions, Posture
     from assent.redaction import Redactor
+    from assent.runtime.observation import Spill
     from assent.runtime.runtime import Runtime
+    from assent.sandbox.workspace import Workspace
+    from assent.tools.builtin import basic_tools
 
     with ExitStack() as stack:
         here = start or Path.cwd()
         rules = gather(here, os.environ, policies=policies, tools=tools, confirm=confirm)
+        spill = Spill(spill_folder(here, os.environ))
+        workspace = Workspace(rules.folder)
         found: Sequence[Tool[..., Any]] = ()
         if rules.tools is not None:
-            found = load_tools(rules.tools, rules.tools_source)
+            found = load_tools(rules.tools, rules.tools_source, workspace.fd)
+        served, hang_up = load_mcp_tools(os.environ)
+        stack.callback(hang_up)
+        sources = {tool.name: f"MCP server {tool.name.partition('.')[0]}" for tool in served}
+        sources |= {tool.name: rules.tools or "" for tool in found}
         granted = rules.permissions
         if permissions is not None:
             granted = Permissions(standing=Posture.named(permissions))
@@ -290,13 +320,22 @@ def open_app(
             patience_s=asking.patience_s if records is not None else None,
             approvals_expire_s=asking.expires_s,
             folder=str(rules.folder),
+            builtin=[*basic_tools(workspace, hosts=rules.hosts), *served],
         )
-        app = App(runtime, None, records)
+        app = App(runtime, None, records, spill=spill, sources=sources)
         stack.callback(app.close)
         if log is not None:
             app.sink = _open_log(log)
             app.runtime.events.add_sink(app.sink)
         yield app
+
+
+def spill_folder(start: Path, environment: Mapping[str, str]) -> Path:
+    """Where long outputs are kept: in the data of the project around `start`, else in the person's."""
+    from assent.storage.location import project_folder, user_folder
+
+    project = project_folder(start)
+    return (project / "data" if project is not None else user_folder(environment)) / "spill"
 
 
 def secrets_of(environment: Mapping[str, str]) -> list[str]:

@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from assent.app.seen_modules import SeenTools
 from assent.app.settings import FILE_NAME, Settings, parse_settings
@@ -31,6 +31,9 @@ from assent.policy.loader import check_names, parse_policies, read_policies
 from assent.policy.permission import TIERS, Permissions, Posture
 from assent.policy.toml_file import TomlFile
 from assent.storage.location import PROJECT_FOLDER, config_folder, project_folders
+
+if TYPE_CHECKING:
+    from assent.sandbox.hosts import HostFilter
 
 PolicyPlace = tuple[str, list[tuple[Path, bytes]]]
 """Where policy files are ("user", "project", ...), and each of them with what it held."""
@@ -74,6 +77,8 @@ class Governance:
     file that was named."""
     tools_sha256: str | None = None
     """The digest of the project's tools file."""
+    hosts: HostFilter | None = None
+    """Which hosts may be spoken to, where the person says so."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,10 +117,16 @@ def gather(
     projects = [_read_project(folder, is_nearest=folder == found[0]) for folder in found]
     places = _policy_places(environment, projects, policies)
     rules = _apart((where, parse_policies(files)) for where, files in places)
-    own = _own_permissions(environment)
+    mine = _own_settings(environment)
+    own = mine.over(Permissions()) if mine.has_permissions else None
     if not projects:
         return Governance(
-            folder=start.absolute(), policies=rules, policy_files=places, permissions=own, tools=tools
+            folder=start.absolute(),
+            policies=rules,
+            policy_files=places,
+            permissions=own,
+            tools=tools,
+            hosts=mine.hosts,
         )
     nearest = projects[0]
     settings = nearest.settings
@@ -138,6 +149,7 @@ def gather(
         tools=tools if inner is None else str(nearest.folder / inner),
         tools_source=source,
         tools_sha256=sha256(source.source).hexdigest() if source is not None else None,
+        hosts=mine.hosts,
     )
 
 
@@ -152,7 +164,8 @@ def examine(folder: Path, environment: Mapping[str, str]) -> Question:
     _refuse_misnamed(seen.folder / PROJECT_FOLDER)
     project = _parse_project(seen.folder / PROJECT_FOLDER, seen.files, seen)
     parse_policies(_policy_files(project))
-    own = _own_permissions(environment)
+    mine = _own_settings(environment)
+    own = mine.over(Permissions()) if mine.has_permissions else None
     wants = _wants(project.settings.tools, own, project.settings.over(own or Permissions()))
     return Question(seen=seen, wants=wants, is_changed=how_trusted(seen, environment) == "changed")
 
@@ -288,24 +301,24 @@ def _apart(places: Iterable[tuple[str, list[tuple[str, Rule]]]]) -> list[tuple[s
 # Permissions
 
 
-def _own_permissions(environment: Mapping[str, str]) -> Permissions | None:
+def _own_settings(environment: Mapping[str, str]) -> Settings:
     path = config_folder(environment) / FILE_NAME
     if not _is_there(path):
-        return None
+        return Settings()
     try:
         data = path.read_bytes()
     except OSError as error:
         TomlFile(str(path), "Settings file").fail(
             f"it cannot be read ({error.strerror or error})", fix="Check its permissions."
         )
-    settings = parse_settings(path, data, of_project=False)
-    return settings.over(Permissions()) if settings.has_permissions else None
+    return parse_settings(path, data, of_project=False)
 
 
 def _wants(tools: str | None, own: Permissions | None, wanted: Permissions | None) -> tuple[str, ...]:
     wants = []
     if tools is not None:
-        wants.append(f"runs code from {PROJECT_FOLDER}/{tools}")
+        runs = "runs the commands of" if tools.endswith(".toml") else "runs code from"
+        wants.append(f"{runs} {PROJECT_FOLDER}/{tools}")
     lowered = _lowered(own or Permissions(), wanted or Permissions())
     if lowered:
         wants.append(f"lowers what needs asking: {', '.join(lowered)}")

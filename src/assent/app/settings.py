@@ -1,6 +1,6 @@
 """`settings.toml`: what a person, or a project, wants to be allowed without asking. Read strictly.
 
-    tools = "tools.py"            # a project's: used where no --tools is given
+    tools = "tools.py"            # a project's: used where no --tools is given; or "commands.toml"
 
     [permissions]
     tier = "sandbox_edit"         # or posture = "balanced", or single answers
@@ -8,6 +8,11 @@
     [permissions.agents.nightly]
     posture = "cautious"
     full_access = "ask"           # a single answer goes before the posture
+
+    [http]                        # a person's: what http_get may speak to
+    allow = ["*.example.org"]
+    deny = ["old.example.org"]
+    private = false
 
 Keep true:
 1. Every key is known and every value means something, or the whole file is refused, with file, key and fix.
@@ -18,7 +23,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
@@ -26,10 +31,14 @@ from assent.policy.loader import read_toml
 from assent.policy.permission import ANSWERS, POSTURES, TIERS, Answer, Permissions, Posture
 from assent.policy.toml_file import TomlFile, listing
 
+if TYPE_CHECKING:
+    from assent.sandbox.hosts import HostFilter
+
 FILE_NAME = "settings.toml"
 PRESETS = tuple(name for name in POSTURES if name not in TIERS)
 Word = TypeVar("Word", bound=str)
 _KEYS = ("tier", "posture", *TIERS)
+_HTTP = ("allow", "deny", "private")
 
 
 class Wish(msgspec.Struct, frozen=True, kw_only=True):
@@ -54,6 +63,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """A path inside the `.assent` folder."""
     standing: Wish = Wish()
     agents: Mapping[str, Wish] = {}
+    hosts: HostFilter | None = None
+    """Which hosts may be spoken to."""
 
     @property
     def has_permissions(self) -> bool:
@@ -77,38 +88,63 @@ def parse_settings(path: Path, data: bytes, *, of_project: bool) -> Settings:
     """
     file = TomlFile(str(path), "Settings file")
     document = read_toml(file, data)
-    known = ["tools", "permissions"] if of_project else ["permissions"]
+    known = ["tools", "permissions"] if of_project else ["permissions", "http"]
     for key in document:
+        if key == "http" and of_project:
+            fix = "Which hosts may be spoken to is yours to say: put it into your own settings.toml."
+            file.fail("a project's settings may not name hosts", "http", fix)
         if key == "tools" and not of_project:
             fix = "Put it into the .assent folder of a project, or name the file with --tools."
             file.fail("only a project's settings may name tools", "tools", fix)
         if key not in known:
             file.unknown(key, known, key, "the settings")
     tools = _tools(file, document["tools"]) if "tools" in document else None
+    hosts = _hosts(file, document["http"]) if "http" in document else None
     if "permissions" not in document:
-        return Settings(tools=tools)
+        return Settings(tools=tools, hosts=hosts)
     table = file.table(document["permissions"], "permissions", "Begin it with a line [permissions].")
     agents = file.table(
         table.get("agents", {}), "permissions.agents", "Begin each with a line [permissions.agents.NAME]."
     )
     return Settings(
         tools=tools,
+        hosts=hosts,
         standing=_wish(file, {key: table[key] for key in table if key != "agents"}, "permissions", "agents"),
         agents={name: _agent(file, name, agents[name]) for name in agents},
     )
 
 
 def _tools(file: TomlFile, value: object) -> str:
-    fix = 'Name a Python file in the same folder, such as tools = "tools.py".'
+    fix = 'Name a file in the same folder, such as tools = "tools.py".'
     text = file.text(value, "tools", fix)
     path = PurePosixPath(text)
     if path.is_absolute() or ".." in path.parts or text.startswith("~") or "\0" in text:
         file.fail("it leads out of the .assent folder", "tools", fix)
     if path.parts[:1] == ("data",):
         file.fail("what lies in data is not looked at, so it cannot be trusted", "tools", fix)
-    if path.suffix != ".py":
-        file.fail("it is no Python file", "tools", fix)
+    if path.suffix not in (".py", ".toml"):
+        file.fail("it is neither a Python file nor a TOML file", "tools", fix)
     return str(path)
+
+
+def _hosts(file: TomlFile, value: object) -> HostFilter:
+    from assent.errors import UsageError
+    from assent.sandbox.hosts import HostFilter
+
+    table = file.table(value, "http", "Begin it with a line [http].")
+    for key in table:
+        if key not in _HTTP:
+            file.unknown(key, _HTTP, f"http.{key}", "[http]")
+    for key in ("allow", "deny"):
+        found = table.get(key, [])
+        if not isinstance(found, list) or not all(isinstance(name, str) for name in found):
+            file.fail("expected a list of host names", f"http.{key}", f'Write {key} = ["*.example.org"].')
+    if not isinstance(table.get("private", False), bool):
+        file.fail("expected true or false", "http.private", "Write private = false.")
+    try:
+        return HostFilter(**table)
+    except UsageError as error:
+        file.fail(str(error), "http")
 
 
 def _agent(file: TomlFile, name: str, value: object) -> Wish:

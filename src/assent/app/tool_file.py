@@ -1,4 +1,4 @@
-"""Tools out of a Python file.
+"""Tools out of a file: Python functions, or commands that a TOML file names.
 
 Keep true:
 1. Loading a tools file runs that file, as importing it would; nothing else here runs what it reads.
@@ -34,16 +34,21 @@ _EXAMPLE = """Write one like this:
 """
 
 
-def load_tools(path: str, seen: SeenTools | None = None) -> list[Tool]:
-    """The tools that a Python file defines at its top level, in the order in which they stand there.
+def load_tools(path: str, seen: SeenTools | None = None, folder: int | str = ".") -> list[Tool]:
+    """The tools that a Python file defines at its top level, or a TOML file as commands, in their order.
 
-    With `seen` that is what the file held when somebody looked at it, and it is not read again. What lies
-    beside it is then imported from what was looked at too, also later, while a tool runs.
+    Commands run in `folder`, a path or a descriptor. With `seen` a file is what it held when somebody looked
+    at it, and it is not read again. What lies beside it is then imported from what was looked at too, also
+    later, while a tool runs.
 
     Raises:
         InputError: the file cannot be read.
         ToolFileError: it raises, or holds no tool; names the line.
     """
+    if path.endswith(".toml"):
+        from assent.app.command_tools import read_command_tools
+
+        return read_command_tools(Path(path), seen.source if seen is not None else read_file(path), folder)
     from assent.tools.tool import Tool
 
     if seen is not None:

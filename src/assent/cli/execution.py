@@ -37,6 +37,8 @@ class Told(NamedTuple):
     svg: str | None = None
     db: str | None = None
     """As the person named it."""
+    only_output: bool = False
+    """Where it succeeded, what the one action answered says it all."""
 
 
 def carry_out(output: Output, app: App, proposal: Proposal, start: Start, told: Told) -> int:
@@ -78,6 +80,12 @@ def carry_out(output: Output, app: App, proposal: Proposal, start: Start, told: 
         import msgspec
 
         output.show_json({**msgspec.to_builtins(result), "state": final})
+        return code
+    if told.only_output and result.succeeded:
+        from assent.runtime.observation import observe
+
+        seen = observe(result.results[0], run_id=result.run_id, spill=app.spill, redactor=app.redactor)
+        output.write(seen if seen.endswith("\n") else f"{seen}\n")
         return code
     from assent.render.tree import draw_tree
 

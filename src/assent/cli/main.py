@@ -19,6 +19,8 @@ from assent.cli.approvals import approvals
 from assent.cli.explain import explain
 from assent.cli.graph import graph
 from assent.cli.log import log
+from assent.cli.mcp import mcp
+from assent.cli.mcp_serve import serve
 from assent.cli.output import Output, OutputLost, open_standard_streams
 from assent.cli.policy import policy
 from assent.cli.resume import resume
@@ -52,7 +54,8 @@ def cli(context: click.Context) -> None:
         click.echo(context.get_help())
 
 
-for _command in (run, resume, runs, approvals, verify, policy, graph, explain, log, tools, trust):
+mcp.add_command(serve)
+for _command in (run, resume, runs, approvals, verify, policy, graph, explain, log, tools, mcp, trust):
     cli.add_command(_command)
 
 

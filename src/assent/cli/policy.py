@@ -147,7 +147,7 @@ def _judge(output: Output, plan: str, agent: str | None, options: dict[str, Any]
     proposal = load_plan(plan)
     with open_app(**options, confirm=terminal_question(output), asking=Asking(only_on_paper=True)) as app:
         judged = judge_plan(app.runtime, proposal, agent=agent)
-        if app.runtime.tools.names():
+        if app.sources:
             return judged
     actions = [replace(a, problems=[say_no_tools(words) for words in a.problems]) for a in judged.actions]
     return replace(judged, actions=actions)

@@ -103,7 +103,7 @@ def resume(
                 app.runtime.state.replace_all(state_after(record, result))
             return result
 
-        told = Told(f"run {summary.run_id}", as_json, has_tools=bool(app.runtime.tools.names()), db=db)
+        told = Told(f"run {summary.run_id}", as_json, has_tools=bool(app.sources), db=db)
         return carry_out(output, app, record.proposal, start, told)
 
 

@@ -116,5 +116,5 @@ def run(
         def start(cancel: Cancel) -> Awaitable[ProposalResult]:
             return app.runtime.execute(proposal, cancel=cancel, run_id=name, scope=scope)
 
-        told = Told(title, as_json, has_tools=bool(app.runtime.tools.names()), log=log, svg=svg, db=db)
+        told = Told(title, as_json, has_tools=bool(app.sources), log=log, svg=svg, db=db)
         return carry_out(output, app, proposal, start, told)

@@ -1,30 +1,204 @@
-"""`assent tools`: what a file of tools offers."""
+"""`assent tools`: what plans can call, one tool looked at closely, and one called."""
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any, Literal
+
 import click
 
-from assent.cli.inputs import json_option
+from assent.cli.inputs import Subject, as_option, db_option, json_option, runtime_options, wait_option
 from assent.cli.output import Output
 
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Sequence
 
-@click.command(short_help="List the tools of a file.")
-@click.option("--tools", "file", metavar="FILE.py", required=True, help="Python file with @tool functions.")
+    from assent.ir.json_value import JsonValue
+    from assent.ir.result import ProposalResult
+    from assent.ir.tool_spec import ToolSchema
+    from assent.tools.context import Cancel
+
+_TOOLS = click.option(
+    "--tools",
+    "file",
+    metavar="FILE",
+    help="Python file with @tool functions, or TOML file of commands. Default: that of a trusted project.",
+)
+
+
+@click.group(cls=Subject, short_help="List tools, show one, call one.")
+def tools() -> None:
+    """What plans can call: the tools that come with Assent, those of a file or a trusted project, and those
+    of MCP servers that you have switched on.
+
+    `assent tools` alone lists them.
+    """
+
+
+@tools.command("list", short_help="List the tools.")
+@_TOOLS
 @json_option
 @click.pass_obj
-def tools(output: Output, file: str, as_json: bool) -> int:
-    """List the tools that a Python file defines: how each is called, its risk, and whether it can be undone.
+def list_tools(output: Output, file: str | None, as_json: bool) -> int:
+    """List every tool: how it is called, its risk, whether it can be undone, and where it is from.
 
     Exit codes: 0 listed, 2 bad input.
     """
     output.claim()
-    from assent.app.tool_file import load_tools
+    from assent.app.app import BUILT_IN, open_app
+    from assent.cli.trust import terminal_question
 
-    schemas = [tool.schema for tool in load_tools(file)]
+    with open_app(tools=file, confirm=terminal_question(output)) as app:
+        schemas = app.runtime.tools.schemas()
+        sources = {schema.name: app.source_of(schema.name) for schema in schemas}
     if as_json:
-        output.show_json({"tools": schemas}, is_declaration=True)
-    else:
-        from assent.render.report import tool_lines
+        output.show_json({"tools": [_as_data(s, sources[s.name]) for s in schemas]}, is_declaration=True)
+        return 0
+    from assent.render.tools import brief_lines, tool_lines
 
-        output.show(*tool_lines(schemas))
+    # A person looks for their own first, and knows the others.
+    own = [schema for schema in schemas if sources[schema.name] != BUILT_IN]
+    output.show(*tool_lines(own, sources))
+    rest = [schema for schema in schemas if sources[schema.name] == BUILT_IN]
+    output.show(*brief_lines(rest, title="Built in (`assent tools show NAME` tells more):", is_first=not own))
     return 0
+
+
+@tools.command(short_help="Show one tool closely.")
+@click.argument("name")
+@_TOOLS
+@json_option
+@click.pass_obj
+def show(output: Output, name: str, file: str | None, as_json: bool) -> int:
+    """Show what the tool NAME does, and what each of its parameters means.
+
+    Exit codes: 0 shown, 2 bad input or no such tool.
+    """
+    output.claim()
+    from assent.app.app import open_app
+    from assent.cli.trust import terminal_question
+
+    with open_app(tools=file, confirm=terminal_question(output)) as app:
+        found = app.runtime.tools.require(name)
+        source = app.source_of(name)
+    if as_json:
+        output.show_json(_as_data(found.schema, source), is_declaration=True)
+        return 0
+    from assent.render.tools import tool_page
+
+    output.show(*tool_page(found.schema, source, timeout_ms=found.timeout_ms, max_retries=found.max_retries))
+    return 0
+
+
+@tools.command(short_help="Call one tool.")
+@click.argument("name")
+@click.argument("parameters", nargs=-1, metavar="[KEY=VALUE]...")
+@click.option("--params", metavar="JSON", help="All parameters as one JSON object; '-' reads standard input.")
+@runtime_options
+@as_option
+@wait_option
+@db_option
+@json_option
+@click.pass_obj
+def call(
+    output: Output,
+    name: str,
+    parameters: Sequence[str],
+    params: str | None,
+    state: str | None,
+    tools: str | None,
+    policies: str | None,
+    permissions: str | None,
+    schedule: Literal["levels", "dataflow"],
+    agent: str | None,
+    wait: float | None,
+    db: str | None,
+    as_json: bool,
+) -> int:
+    """Call the tool NAME, as a plan of one action: rules, permissions, log and journal hold as for any run.
+
+    A VALUE is text where the tool wants text, else JSON: `assent tools call grep pattern=TODO max_matches=5`.
+    What is shown is what a model would see of the answer; --json gives the whole result.
+
+    Exit codes: 0 succeeded, 1 ran and did not succeed, 2 bad input, 3 refused, 4 waiting for a person,
+    130 after Ctrl-C.
+    """
+    output.claim()
+    from assent.app.app import Asking, open_app
+    from assent.cli.execution import Told, carry_out, patience
+    from assent.cli.trust import terminal_question
+    from assent.ir.action import Action
+    from assent.ir.proposal import Proposal, new_id
+    from assent.runtime.scope import Scope
+
+    with open_app(
+        tools=tools,
+        state=state,
+        policies=policies,
+        permissions=permissions,
+        schedule=schedule,
+        db=db,
+        confirm=terminal_question(output),
+        asking=Asking(patience(wait)),
+    ) as app:
+        found = app.runtime.tools.require(name)
+        given = _parameters(found.schema, parameters, params)
+        proposal = Proposal(
+            id=new_id(),
+            source="assent tools call",
+            actions=[Action(id=name, type="tool_call", tool=name, parameters=given)],
+        )
+        run_id = new_id()
+        scope = Scope(caller_id=agent) if agent is not None else None
+
+        def start(cancel: Cancel) -> Awaitable[ProposalResult]:
+            return app.runtime.execute(proposal, cancel=cancel, run_id=run_id, scope=scope)
+
+        told = Told(name, as_json, has_tools=True, db=db, only_output=True)
+        return carry_out(output, app, proposal, start, told)
+
+
+def _as_data(schema: ToolSchema, source: str) -> dict[str, Any]:
+    import msgspec
+
+    return {**msgspec.to_builtins(schema), "source": source}
+
+
+def _parameters(schema: ToolSchema, pairs: Sequence[str], params: str | None) -> dict[str, JsonValue]:
+    """The parameters that the person has written."""
+    from assent.errors import InputError, UsageError
+    from assent.ir.codec import decode_json
+
+    given: dict[str, JsonValue] = {}
+    if params is not None:
+        import sys
+
+        text = sys.stdin.buffer.read() if params == "-" else params.encode(errors="surrogateescape")
+        whole = decode_json(text, "--params")
+        if not isinstance(whole, dict):
+            raise UsageError('--params is no JSON object. Write such as \'{"path": "README.md"}\'.')
+        given.update(whole)
+    properties = schema.parameters.get("properties")
+    known = properties if isinstance(properties, dict) else {}
+    for pair in pairs:
+        key, equals, value = pair.partition("=")
+        if not equals or not key:
+            raise UsageError(f"{pair!r} names no parameter. Write KEY=VALUE, such as path=README.md.")
+        if key in given:
+            raise UsageError(f"Parameter '{key}' is given twice. Give it once.")
+        if _is_text(known.get(key)):
+            given[key] = value
+            continue
+        try:
+            given[key] = decode_json(value.encode(errors="surrogateescape"), f"parameter '{key}'")
+        except InputError:
+            given[key] = value  # Not JSON: the tool's own check says whether a text will do.
+    return given
+
+
+def _is_text(kind: JsonValue) -> bool:
+    """Whether a parameter takes text and nothing else that could be meant."""
+    if not isinstance(kind, dict):
+        return False
+    if "anyOf" in kind and isinstance(kind["anyOf"], list):
+        return all(_is_text(each) or each == {"type": "null"} for each in kind["anyOf"])
+    return kind.get("type") == "string" or kind.get("type") == ["string", "null"]

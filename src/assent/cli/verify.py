@@ -51,7 +51,7 @@ def verify(
     ) as app:
         report = app.runtime.verify(proposal, scope=Scope(caller_id=agent) if agent is not None else None)
         known = app.runtime.tools
-    if not known.names():
+    if not app.sources:
         from assent.cli.wording import say_no_tools_in_report
 
         report = say_no_tools_in_report(report)

@@ -10,14 +10,14 @@ if TYPE_CHECKING:
     from assent.verify.report import Report
 
 _HINT = "list the known ones with `assent tools`"
-_NO_TOOLS = "no tools were given; add --tools FILE.py"
+_NO_TOOLS = "it is not built in; add --tools FILE"
 
 
 def say_no_tools(text: str) -> str:
-    """What is said of an unknown tool, where no tool can be known.
+    """What is said of an unknown tool, where only those are known that come with Assent.
 
     >>> say_no_tools("unknown tool 'x': list the known ones with `assent tools`")
-    "unknown tool 'x': no tools were given; add --tools FILE.py"
+    "unknown tool 'x': it is not built in; add --tools FILE"
     """
     return text.replace(_HINT, _NO_TOOLS) if "unknown tool '" in text else text
 

@@ -100,6 +100,10 @@ def permissions_of(given: Permissions | Posture | str | None) -> Permissions | N
     return Permissions(standing=given if isinstance(given, Posture) else Posture.named(given))
 
 
+CONFINED = "confined"
+"""The label of a tool that can change nothing outside the folder where the work is done."""
+
+
 def tier_of(schema: ToolSchema, parameters: Mapping[str, JsonValue], folder: str | None) -> Tier:
     """How much an action needs to be allowed to do.
 
@@ -107,10 +111,18 @@ def tier_of(schema: ToolSchema, parameters: Mapping[str, JsonValue], folder: str
     'sandbox_edit'
     >>> tier_of(ToolSchema(name="put", risk="idempotent"), {"path": "../../etc/passwd"}, "/work")
     'full_access'
+    >>> tier_of(ToolSchema(name="put", labels=["confined"]), {"path": "notes/a.txt"}, "/work")
+    'sandbox_edit'
     """
     if schema.risk == "read_only":
         return "read_only"
-    if schema.risk == "network" or (schema.risk == "destructive" and schema.reversibility != "reversible"):
+    if schema.risk == "network":
+        return "full_access"
+    if (
+        schema.risk == "destructive"
+        and schema.reversibility != "reversible"
+        and CONFINED not in schema.labels
+    ):
         return "full_access"
     if (
         _FAR_REACHING.search(schema.name) is not None

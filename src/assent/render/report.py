@@ -1,4 +1,4 @@
-"""What verify found, and which tools there are, as lines for people."""
+"""What verify found, as lines for people."""
 
 from __future__ import annotations
 
@@ -8,10 +8,8 @@ from rich.text import Text
 
 from assent.ir.action import Action
 from assent.ir.graph import needs_order
-from assent.ir.json_value import JsonValue
-from assent.ir.tool_spec import ToolSchema
 from assent.render.marks import AWAITING, MARKS
-from assent.render.text import count, count_actions, listing, value
+from assent.render.text import count, count_actions, value
 from assent.safe_text import clean
 from assent.verify.report import Issue, Report
 
@@ -132,70 +130,3 @@ def _how(kind: str) -> str:
 
 def _heading(words: str) -> Text:
     return Text(words, style="bold")
-
-
-def tool_lines(schemas: Iterable[ToolSchema]) -> list[Text]:
-    """Every tool: how it is called, what it does, how dangerous it is, whether it can be undone."""
-    lines: list[Text] = []
-    for schema in schemas:
-        if lines:
-            lines.append(Text())
-        line = Text()
-        line.append(clean(schema.name, 80), style="bold")
-        line.append(f"({_signature(schema)})")
-        if schema.returns is not None:
-            line.append(f" -> {_kind(schema.returns)}")
-        lines.append(line)
-        for words in clean(schema.description, 1000, lines=True).strip().splitlines():
-            lines.append(Text(f"  {words}"))
-        facts = [f"risk {schema.risk}", schema.undo]
-        if schema.idempotent and schema.risk != "idempotent":
-            facts.append("idempotent")
-        if schema.cache_ttl_secs is not None:
-            facts.append(f"cached for {schema.cache_ttl_secs:g} s")
-        if schema.rate_limit is not None:
-            facts.append(
-                f"at most {schema.rate_limit.max_calls:,} calls in {schema.rate_limit.interval_secs:g} s"
-            )
-        if schema.labels:
-            facts.append("labels " + listing(schema.labels))
-        if schema.marks:
-            facts.append(f"what it answers is {' and '.join(clean(name, 20) for name in schema.marks)}")
-        lines.append(Text("  " + ", ".join(facts), style="dim"))
-    return lines
-
-
-def _signature(schema: ToolSchema) -> str:
-    properties = schema.parameters.get("properties")
-    if not isinstance(properties, dict):
-        return "" if schema.parameters.get("additionalProperties") is False else "..."
-    required = schema.parameters.get("required")
-    needed = required if isinstance(required, list) else []
-    words = []
-    for name, kind in properties.items():
-        shown = f"{clean(name, 40)}: {_kind(kind)}"
-        if name not in needed:
-            shown += (
-                f" = {value(kind['default'], 30)}"
-                if isinstance(kind, dict) and "default" in kind
-                else " = ..."
-            )
-        words.append(shown)
-    return ", ".join(words)
-
-
-def _kind(schema: JsonValue) -> str:
-    """A JSON Schema in a word or two."""
-    if not isinstance(schema, dict):
-        return "any"
-    if isinstance(schema.get("enum"), list):
-        return " | ".join(value(item, 20) for item in schema["enum"][:6])
-    for word in ("anyOf", "oneOf"):
-        if isinstance(schema.get(word), list):
-            return " | ".join(dict.fromkeys(_kind(item) for item in schema[word][:6]))
-    kind = schema.get("type")
-    if kind == "array" and isinstance(schema.get("items"), dict):
-        return f"array of {_kind(schema['items'])}"
-    if isinstance(kind, list):
-        return " | ".join(clean(item, 20) for item in kind)
-    return clean(kind, 20) if isinstance(kind, str) else "any"

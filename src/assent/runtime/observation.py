@@ -45,7 +45,9 @@ class Spill:
             OSError: it cannot be written.
         """
         folder = self.folder / _file_name(run_id)
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for each in (*reversed(self.folder.parents), self.folder, folder):
+            # Not with `parents=True`: that makes them for everybody to read.
+            each.mkdir(mode=0o700, exist_ok=True)
         data = text.encode()
         path = folder / f"{_file_name(name)}-{sha256(data).hexdigest()[:12]}.txt"
         if path.exists():
@@ -57,11 +59,17 @@ class Spill:
         unfinished.replace(path)
         return path
 
-    def forget(self, run_id: str) -> None:
-        """Delete what was kept of a run."""
+    def prune(self, before: float) -> int:
+        """Delete what was kept of runs that kept nothing since `before`; returns how many runs."""
         from shutil import rmtree
 
-        rmtree(self.folder / _file_name(run_id), ignore_errors=True)
+        old = [each for each in self._runs() if each.stat(follow_symlinks=False).st_mtime < before]
+        for each in old:
+            rmtree(each, ignore_errors=True)
+        return len(old)
+
+    def _runs(self) -> list[Path]:
+        return list(self.folder.iterdir()) if self.folder.is_dir() else []
 
 
 def _file_name(given: str) -> str:

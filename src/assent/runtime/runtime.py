@@ -104,6 +104,7 @@ class Runtime:
         patience_s: float | None = None,
         approvals_expire_s: float | None = None,
         folder: str | None = None,
+        builtin: Iterable[Tool] = (),
     ) -> None:
         """A state store, event log or policy set may be shared between runtimes of one event loop.
 
@@ -115,6 +116,8 @@ class Runtime:
         an answer, then it ends as `waiting`, to be resumed; None is as long as it takes. A question that
         nobody answers within `approvals_expire_s` is denied. `folder` is where the work is done: an approval
         is good for no other.
+
+        `builtin` are tools such as `basic_tools` makes: one of `tools` with the same name hides them.
         """
         if schedule not in ("levels", "dataflow"):
             raise UsageError(f"schedule is {schedule!r}; use 'levels' or 'dataflow'.")
@@ -157,6 +160,8 @@ class Runtime:
         self._thread = 0
         for item in tools:
             self.tools.add(item)
+        for made in builtin:
+            self.tools.add(made, builtin=True)
         if not isinstance(policies, PolicySet):
             for policy in policies:
                 self._add_unnamed(policy)

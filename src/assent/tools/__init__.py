@@ -2,10 +2,13 @@
 
     context      what a running tool knows of its call
     tool         `@tool` and the class it makes
-    signature    from a typed function to a schema and back to arguments (docstring, conversion)
+    signature    from a typed function to a schema and back to arguments (docstring, conversion, constraints)
     json_schema  schemas compiled into checks that explain themselves
     output       what a tool returned, as JSON
     registry     the tools a runtime knows
+    builtin      tools that come with Assent
+    subprocess   tools that are programs
+    mcp          tools of MCP servers
 
 Keep true:
 1. Importing this package imports neither jsonschema-rs nor pydantic nor asyncio.

@@ -1,7 +1,8 @@
 """From a Python type to its JSON Schema, and from JSON back to a value of that type.
 
 msgspec knows most types. Added here: `Path`, `object`, unions that msgspec holds to be ambiguous (tried from
-left to right), and pydantic, which is only touched when the type itself mentions something of pydantic's.
+left to right), limits written with annotated_types, and pydantic, which is only touched when the type itself
+mentions something of pydantic's, or constrains what stands inside a class with annotated_types.
 
 Keep true:
 1. A type whose JSON form is already what the function expects has no conversion at all (`convert is None`).
@@ -35,6 +36,7 @@ import msgspec
 
 from assent.errors import ToolDeclarationError
 from assent.ir.json_value import JsonValue
+from assent.tools.constraints import in_msgspec_words, is_beyond_msgspec, is_constraint, named_type
 from assent.tools.json_schema import cut
 
 Need = Literal["nothing", "whole", "full"]
@@ -93,20 +95,42 @@ def read_types(types: Mapping[str, Any], *, owner: str) -> tuple[dict[str, Shape
 
 
 def mentions_pydantic(annotation: Any, seen: frozenset[Any] = frozenset()) -> bool:
-    """Whether pydantic has to read this type, because a model or a Field is in it."""
-    pydantic = sys.modules.get("pydantic")
-    if pydantic is None:
+    """Whether pydantic has to read this type: a model or a Field is in it, or a limit that only it can check.
+
+    `seen` holds the classes around it. msgspec reads the fields of a class by itself, so a limit of
+    annotated_types in there cannot be put into its words.
+    """
+    if "pydantic" not in sys.modules and "annotated_types" not in sys.modules:
         return False
-    if isinstance(annotation, type) and get_origin(annotation) is None:
-        if issubclass(annotation, pydantic.BaseModel) or hasattr(annotation, "__pydantic_validator__"):
+    if (meant := named_type(annotation)) is not None:
+        return mentions_pydantic(meant, seen)
+    origin = get_origin(annotation)
+    kind = annotation if origin is None or origin is Annotated else origin
+    if isinstance(kind, type) and kind not in seen:
+        # Read only by pydantic: its models and dataclasses, and types such as SecretStr and HttpUrl.
+        if "pydantic" in sys.modules and hasattr(kind, "__get_pydantic_core_schema__"):
             return True
-        if annotation in seen or not (dataclasses.is_dataclass(annotation) or is_typeddict(annotation)):
-            return False
-        return any(mentions_pydantic(field, seen | {annotation}) for field in _fields(annotation).values())
-    metadata = getattr(annotation, "__metadata__", ())
-    if any(type(item).__module__.partition(".")[0] == "pydantic" for item in metadata):
-        return True
+        if hasattr(kind, "__pydantic_validator__"):
+            return True
+        if _has_fields(kind):
+            if any(mentions_pydantic(field, seen | {kind}) for field in _fields(kind).values()):
+                return True
+    for item in getattr(annotation, "__metadata__", ()):
+        if type(item).__module__.partition(".")[0] == "pydantic" or is_beyond_msgspec(item):
+            return True
+        if seen and is_constraint(item):
+            return True
     return any(mentions_pydantic(part, seen) for part in get_args(annotation))
+
+
+def _has_fields(kind: type) -> bool:
+    is_named_tuple = issubclass(kind, tuple) and hasattr(kind, "_fields")
+    return (
+        is_named_tuple
+        or dataclasses.is_dataclass(kind)
+        or is_typeddict(kind)
+        or issubclass(kind, msgspec.Struct)
+    )
 
 
 def _fields(cls: type) -> dict[str, Any]:
@@ -118,23 +142,30 @@ def _fields(cls: type) -> dict[str, Any]:
 
 
 def _members(annotation: Any, owner: str) -> list[Any]:
-    """The annotation, or the members of a union that can only be read one by one."""
-    problem = _why_not(annotation)
+    """The annotation as it will be read, or the members of a union that can only be read one by one."""
+    readable = _readable(annotation)
+    problem = _why_not(readable)
     if problem is None:
-        return [annotation]
+        return [readable]
     inner = get_args(annotation)[0] if get_origin(annotation) is Annotated else annotation
     if get_origin(inner) in (Union, UnionType):
-        members = get_args(inner)
+        members = [_readable(member) for member in get_args(inner)]
         if all(_why_not(member) is None for member in members):
-            return list(members)
+            return members
     raise ToolDeclarationError(
         f"{owner}: {cut(_show(annotation), 80)} has no JSON Schema ({problem}). {USABLE}"
     )
 
 
+def _readable(annotation: Any) -> Any:
+    return annotation if mentions_pydantic(annotation) else in_msgspec_words(annotation)
+
+
 def _why_not(annotation: Any) -> str | None:
     try:
         if mentions_pydantic(annotation):
+            if isinstance(annotation, type) and issubclass(annotation, msgspec.Struct):
+                return "pydantic cannot read a Struct; write the limits in it with msgspec.Meta"
             _adapter(annotation).json_schema()
         else:
             msgspec.json.schema_components([annotation], schema_hook=_schema_of_custom)
@@ -167,7 +198,13 @@ def _value_of_custom(kind: type, value: Any) -> Any:
 
 
 def _adapter(annotation: Any) -> Any:
-    return sys.modules["pydantic"].TypeAdapter(annotation)
+    try:
+        import pydantic
+    except ImportError:
+        raise TypeError(
+            "it takes pydantic to read its limits; install that, or write them with msgspec.Meta"
+        ) from None
+    return pydantic.TypeAdapter(annotation)
 
 
 def _pydantic_schema(annotation: Any, name: str, definitions: dict[str, JsonValue]) -> dict[str, JsonValue]:
@@ -270,7 +307,8 @@ def _pydantic_conversion(kind: Any) -> Callable[[JsonValue], Any]:
 
     def convert(value: JsonValue) -> Any:
         try:
-            return adapter.validate_python(value)
+            # As JSON, because that is what it is: a strict model takes a date from text only there.
+            return adapter.validate_json(msgspec.json.encode(value))
         except Exception as error:
             listed = getattr(error, "errors", None)
             if not callable(listed):

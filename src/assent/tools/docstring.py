@@ -18,7 +18,10 @@ _GOOGLE_PARAMETERS = re.compile(
     r"(?:(?:Keyword |Other )?(?:Args|Arguments|Parameters)|Params):\s*$", re.IGNORECASE
 )
 _GOOGLE_SECTION = re.compile(r"[A-Z][A-Za-z ]{2,30}:\s*$")
-_GOOGLE_ENTRY = re.compile(r"\*{0,2}(\w+)\s*(?:\(.*?\))?\s*:(?:\s+(.*)|$)")
+_GOOGLE_ENTRY = re.compile(r"(\*{0,2}\w+(?:\s*,\s*\*{0,2}\w+)*)\s*(?:\(.*?\))?\s*:(?:\s+(.*)|$)")
+_AFTER_SUMMARY = re.compile(
+    r"(?:Returns?|Raises|Yields?|Examples?|Notes?|Attributes|Warnings?|See Also):\s*$"
+)
 _NUMPY_PARAMETERS = re.compile(r"(?:Other )?Parameters\s*$", re.IGNORECASE)
 _NUMPY_ENTRY = re.compile(r"(\*{0,2}\w+(?:\s*,\s*\*{0,2}\w+)*)\s*(?::.*)?$")
 _UNDERLINE = re.compile(r"-{3,}\s*$")
@@ -60,6 +63,7 @@ def _first_paragraph(lines: list[str]) -> str:
 def _starts_section(lines: list[str], at: int) -> bool:
     return (
         _GOOGLE_PARAMETERS.match(lines[at]) is not None
+        or _AFTER_SUMMARY.match(lines[at]) is not None
         or _SPHINX_FIELD.match(lines[at]) is not None
         or _is_numpy_heading(lines, at)
     )
@@ -76,7 +80,7 @@ def _indent(line: str) -> int:
 def _read_google(lines: list[str], at: int, names: Collection[str], found: dict[str, list[str]]) -> int:
     """Entries stand at the indentation of the first one; what is deeper, or no entry, continues the last."""
     base: int | None = None
-    current: list[str] | None = None
+    current: list[list[str]] = []
     while at < len(lines):
         line = lines[at]
         if not line.strip():
@@ -87,19 +91,25 @@ def _read_google(lines: list[str], at: int, names: Collection[str], found: dict[
         if base is None:
             base = _indent(line)
         entry = _GOOGLE_ENTRY.match(line.strip()) if _indent(line) <= base else None
-        if entry and entry[1] in names:
-            current = _start(found, entry[1], entry[2])
+        listed = _names_in(entry[1]) if entry else []
+        if entry and any(name in names for name in listed):
+            current = [_start(found, name, entry[2]) for name in listed if name in names]
         elif entry and _indent(line) == base and not _is_prose(entry[1], current):
-            current = None
-        elif current is not None:
-            current.append(line.strip())
+            current = []
+        else:
+            for text in current:
+                text.append(line.strip())
         at += 1
     return at
 
 
-def _is_prose(word: str, current: list[str] | None) -> bool:
+def _names_in(entry: str) -> list[str]:
+    return [name.strip().lstrip("*") for name in entry.split(",")]
+
+
+def _is_prose(words: str, current: list[list[str]]) -> bool:
     """`Note: ...` in a description goes on with it; `old_name: ...` is an entry for no parameter of ours."""
-    return current is not None and word[:1].isupper()
+    return bool(current) and words[:1].isupper()
 
 
 def _read_numpy(lines: list[str], at: int, names: Collection[str], found: dict[str, list[str]]) -> int:
@@ -110,7 +120,7 @@ def _read_numpy(lines: list[str], at: int, names: Collection[str], found: dict[s
             entry = _NUMPY_ENTRY.match(line)
             if entry is None and _GOOGLE_SECTION.match(line):
                 break
-            listed = [name.strip().lstrip("*") for name in entry[1].split(",")] if entry else []
+            listed = _names_in(entry[1]) if entry else []
             current = [_start(found, name, None) for name in listed if name in names]
         elif line.strip():
             for text in current:
@@ -120,7 +130,7 @@ def _read_numpy(lines: list[str], at: int, names: Collection[str], found: dict[s
 
 
 def _read_sphinx(lines: list[str], at: int, names: Collection[str], found: dict[str, list[str]]) -> int:
-    """One field: its own line, and the indented lines below it."""
+    """One field: its own line, and the indented lines below it, of which some may be empty."""
     field = _SPHINX_FIELD.match(lines[at])
     at += 1
     current: list[str] | None = None
@@ -129,7 +139,7 @@ def _read_sphinx(lines: list[str], at: int, names: Collection[str], found: dict[
         name = field[2].split()[-1].lstrip("*\\")
         if name in names:
             current = _start(found, name, field[3])
-    while at < len(lines) and lines[at].strip() and _indent(lines[at]) > 0:
+    while at < len(lines) and (not lines[at].strip() or _indent(lines[at]) > 0):
         if current is not None:
             current.append(lines[at].strip())
         at += 1

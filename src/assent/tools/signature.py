@@ -172,6 +172,12 @@ def _parameters(fn: Callable[..., Any], owner: str) -> Mapping[str, inspect.Para
                 f"{owner}, parameter '*{name}': JSON parameters have names. "
                 f"Take a list instead: {name}: list[...]."
             )
+        if type(p.default).__name__ == "FieldInfo":
+            # Only pydantic's own decorator would put a value in its place; a call here would pass it on.
+            raise ToolDeclarationError(
+                f"{owner}, parameter '{name}': its default is a Field, not a value. "
+                f"Write {name}: Annotated[..., Field(...)], and after it the default if there is one."
+            )
     return found
 
 
@@ -296,14 +302,23 @@ def _property(
     described = dict(schema)
     notes = getattr(annotation, "__metadata__", ())
     # Nearest to the type wins: Annotated[str, "..."], then the schema's own words, then the docstring.
-    spoken = next((note for note in notes if isinstance(note, str)), None)
+    spoken = next(filter(None, map(_words_of, notes)), None)
     if best := spoken or described.get("description") or text:
         described["description"] = best
-    if parameter.default is not _EMPTY:
+    if parameter.default is _EMPTY:
+        # A Field may name one, but the function cannot be called without the parameter.
+        described.pop("default", None)
+    else:
         # Without a JSON form it is still optional; a model just is not told what it falls back to.
         with suppress(NotJson):
             described["default"] = to_json(parameter.default, "default")
     return described
+
+
+def _words_of(note: Any) -> str | None:
+    """What a note in an `Annotated` says: a plain text, or a `Doc` of typing_extensions."""
+    said = note.documentation if type(note).__name__ in ("Doc", "DocInfo") else note
+    return said if isinstance(said, str) else None
 
 
 def _make_bind(conversions: Mapping[str, Shape], extra: Shape | None, named: frozenset[str]) -> Bind | None:

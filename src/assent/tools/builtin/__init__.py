@@ -1,1 +1,62 @@
-"""Tools that come with Assent: files, search, commands, the web, arithmetic, the clock."""
+"""Tools that come with Assent: files, search, commands, the web, arithmetic, the clock.
+
+files     read_file, write_file, edit_file
+search    list_dir, find_files, grep
+shell     shell
+web       http_get
+small     calculate, now, sleep
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from assent.sandbox.hosts import HostFilter
+    from assent.sandbox.limits import Limits
+    from assent.sandbox.workspace import Workspace
+    from assent.tools.tool import Tool
+
+
+def basic_tools(
+    workspace: Workspace | Path | str,
+    *,
+    hosts: HostFilter | None = None,
+    limits: Limits | None = None,
+    only: Sequence[str] | None = None,
+) -> list[Tool]:
+    """The basic tools, for work in one folder.
+
+    Files are read and written beneath `workspace`, whatever links say; commands start there, but may go
+    anywhere. `hosts` are those that http_get may speak to: without it all but private addresses. `limits`
+    are those of a command. `only` names the ones that are wanted.
+
+    Raises:
+        UsageError: the folder is none, or `only` names a tool that is not there.
+    """
+    from assent.errors import UsageError
+    from assent.sandbox.hosts import HostFilter
+    from assent.sandbox.limits import Limits
+    from assent.sandbox.workspace import Workspace
+    from assent.tools.builtin.files import file_tools
+    from assent.tools.builtin.search import search_tools
+    from assent.tools.builtin.shell import shell_tools
+    from assent.tools.builtin.small import small_tools
+    from assent.tools.builtin.web import web_tools
+
+    where = workspace if isinstance(workspace, Workspace) else Workspace(workspace)
+    made = [
+        *file_tools(where),
+        *search_tools(where),
+        *shell_tools(where, limits=limits or Limits()),
+        *web_tools(hosts or HostFilter()),
+        *small_tools(),
+    ]
+    if only is None:
+        return made
+    names = [tool.name for tool in made]
+    if unknown := [name for name in only if name not in names]:
+        raise UsageError(f"'{unknown[0]}' is no basic tool. There are: {', '.join(names)}.")
+    return [tool for tool in made if tool.name in only]

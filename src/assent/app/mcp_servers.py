@@ -1,0 +1,255 @@
+"""`mcp.json`: the MCP servers that a person has added, and which of their tools are switched on.
+
+    {"format": 1, "servers": {"files": {
+        "command": ["npx", "some-server"], "folder": "/home/me", "environment": ["TOKEN"],
+        "tools": {"read": {"description": "...", "input_schema": {...}, "digest": "...", "read_only": true}}
+    }}}
+
+Instead of a command a server may have a `url`, with `headers` that name environment variables.
+
+Keep true:
+1. Every key is known and every value means something, or the whole file is refused, with file, key and fix.
+2. Two processes that change it at once are both remembered.
+3. Nothing is started to find out which tools there are.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from math import isfinite
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from assent.app.private_record import PrivateRecord
+from assent.errors import InputError, ToolDeclarationError
+from assent.ir.codec import decode_json
+from assent.policy.toml_file import TomlFile
+from assent.storage.location import config_folder
+from assent.tools.mcp.server import CALL_S, CONNECT_S, NAME, McpServer, Offer, StoredTool
+
+if TYPE_CHECKING:
+    from assent.tools.tool import Tool
+
+FILE_NAME = "mcp.json"
+VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+HEADER = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
+_SERVER_KEYS = McpServer.__struct_fields__
+_TOOL_KEYS = StoredTool.__struct_fields__
+_FORMAT = 1
+_WHAT = "File of MCP servers"
+_AGAIN = "Mend it, or move the file away and add the server again with `assent mcp add`."
+
+
+def load_mcp_tools(environment: Mapping[str, str]) -> tuple[list[Tool], Callable[[], None]]:
+    """The tools of MCP servers that the person has switched on, and what closes the connections to them.
+
+    No server is started or spoken to before one of its tools is called.
+
+    Raises:
+        InputError: the file cannot be used; names file, key and fix.
+    """
+    servers = {name: server for name, server in load_servers(environment).items() if server.tools}
+    if not servers:
+        return [], lambda: None
+    from assent.tools.mcp.connections import Connections
+
+    connections = Connections(environment)
+    found: list[Tool] = []
+    for name, server in servers.items():
+        try:
+            found += connections.tools(name, server)
+        except ToolDeclarationError as error:
+            TomlFile(str(servers_file(environment)), _WHAT).fail(
+                str(error).rstrip("."), f"servers.{name}.tools", f"Look at it with `assent mcp show {name}`."
+            )
+    return found, connections.close
+
+
+def look(name: str, server: McpServer, environment: Mapping[str, str]) -> list[Offer]:
+    """What a server lists now. It is started or connected to, and left again.
+
+    Raises:
+        InputError: it cannot be reached; says why, with the last lines of its standard error.
+    """
+    from assent.tools.mcp.connections import Connections
+    from assent.tools.mcp.link import Unreachable
+
+    connections = Connections(environment)
+    try:
+        return connections.offers(name, server)
+    except Unreachable as error:
+        last = f"\nThe last that it wrote on its standard error:\n{error.errors}" if error.errors else ""
+        raise InputError(f"MCP server '{name}' {error}.{last}") from None
+    finally:
+        connections.close()
+
+
+def servers_file(environment: Mapping[str, str]) -> Path:
+    """Where servers are remembered: among the person's own settings, never in a project."""
+    return config_folder(environment) / FILE_NAME
+
+
+def load_servers(environment: Mapping[str, str]) -> dict[str, McpServer]:
+    """Every server that was added, by name.
+
+    Raises:
+        InputError: the file cannot be used; names file, key and fix.
+    """
+    path = servers_file(environment)
+    file = TomlFile(str(path), _WHAT)
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError:
+        return {}
+    except OSError as error:
+        file.fail(f"it cannot be read: {error.strerror or error}", None, "Check its permissions.")
+    document = _object(file, decode_json(data, f"the file of MCP servers {path}"), "$")
+    _known(file, document, ("format", "servers"), "", "the file")
+    if document.get("format") != _FORMAT:
+        file.fail(f"it is not {_FORMAT}", "format", "Use the version of Assent that wrote the file.")
+    servers = _object(file, document.get("servers"), "servers")
+    return {name: _server(file, name, servers[name]) for name in servers}
+
+
+@contextmanager
+def changing(environment: Mapping[str, str]) -> Iterator[dict[str, McpServer]]:
+    """Every server, to be changed; written when the block ends, while no other process changes it.
+
+    Raises:
+        InputError: the file cannot be used or written. Nothing was changed.
+    """
+    record: PrivateRecord[McpServer] = PrivateRecord(
+        servers_file(environment), McpServer, key="servers", otherwise="", again=""
+    )
+    with record.alone():
+        servers = load_servers(environment)
+        yield servers
+        record.write(servers)
+
+
+def url_problem(url: str) -> str:
+    """Why a URL cannot be that of a server; empty if it can."""
+    try:
+        parts = urlsplit(url)
+        has_host = bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        return "it cannot be read"
+    if parts.scheme not in ("http", "https") or not has_host:
+        return "it does not begin with https://HOST or http://HOST"
+    if "@" in parts.netloc:
+        return "it holds a name or password; name a variable that holds it, with --header"
+    if not url.isascii() or any(character.isspace() for character in url):
+        return "it holds characters that a URL cannot have"
+    return ""
+
+
+def _server(file: TomlFile, name: str, value: object) -> McpServer:
+    place = f"servers.{name}"
+    if not NAME.fullmatch(name):
+        file.fail("a server's name has letters, digits, - and _ only", place, "Give it another name.")
+    table = _object(file, value, place)
+    _known(file, table, _SERVER_KEYS, f"{place}.", "a server")
+    if ("command" in table) == ("url" in table):
+        file.fail("it has to have either a 'command' or a 'url'", place, _AGAIN)
+    command = tuple(_texts(file, table.get("command", []), f"{place}.command"))
+    if "command" in table and not command:
+        file.fail("it is empty", f"{place}.command", _AGAIN)
+    only = {"url": ("folder", "environment"), "command": ("headers",)}["url" if "url" in table else "command"]
+    for key in only:
+        if key in table:
+            file.fail("it is for the other kind of server", f"{place}.{key}", "Take it out.")
+    url = file.text(table["url"], f"{place}.url", _AGAIN) if "url" in table else ""
+    if url and (problem := url_problem(url)):
+        file.fail(problem, f"{place}.url", _AGAIN)
+    folder = ""
+    if command:
+        folder = file.text(table.get("folder"), f"{place}.folder", "Write the folder in which it is started.")
+        if not folder.startswith("/"):
+            file.fail("it is no whole path", f"{place}.folder", "Begin it with a slash.")
+    return McpServer(
+        command=command,
+        folder=folder,
+        url=url,
+        environment=tuple(_variables(file, table.get("environment", []), f"{place}.environment")),
+        headers=_headers(file, table.get("headers", {}), f"{place}.headers"),
+        timeout_s=_seconds(file, table.get("timeout_s", CALL_S), f"{place}.timeout_s"),
+        connect_timeout_s=_seconds(
+            file, table.get("connect_timeout_s", CONNECT_S), f"{place}.connect_timeout_s"
+        ),
+        tools={
+            tool: _tool(file, held, f"{place}.tools.{tool}")
+            for tool, held in _object(file, table.get("tools", {}), f"{place}.tools").items()
+        },
+    )
+
+
+def _tool(file: TomlFile, value: object, place: str) -> StoredTool:
+    table = _object(file, value, place)
+    _known(file, table, _TOOL_KEYS, f"{place}.", "a tool")
+    again = "Switch the tool on again with `assent mcp enable`."
+    description = table.get("description", "")
+    if not isinstance(description, str):
+        file.fail(f"expected a text, got {_kind(description)}", f"{place}.description", again)
+    read_only = table.get("read_only", False)
+    if not isinstance(read_only, bool):
+        file.fail(f"expected true or false, got {_kind(read_only)}", f"{place}.read_only", again)
+    return StoredTool(
+        description=description,
+        input_schema=_object(file, table.get("input_schema"), f"{place}.input_schema"),
+        digest=file.text(table.get("digest"), f"{place}.digest", again),
+        read_only=read_only,
+    )
+
+
+def _known(file: TomlFile, table: dict[str, Any], known: tuple[str, ...], place: str, owner: str) -> None:
+    for key in table:
+        if key not in known:
+            file.unknown(key, known, place + key, owner)
+
+
+def _object(file: TomlFile, value: object, place: str) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        file.fail(f"expected an object, got {_kind(value)}", place, _AGAIN)
+    return value
+
+
+def _texts(file: TomlFile, value: object, place: str) -> list[str]:
+    if not isinstance(value, list):
+        file.fail(f"expected a list of texts, got {_kind(value)}", place, _AGAIN)
+    for number, item in enumerate(value):
+        if not isinstance(item, str) or "\0" in item:
+            file.fail(f"expected a text, got {_kind(item)}", f"{place}[{number}]", _AGAIN)
+    return value
+
+
+def _variables(file: TomlFile, value: object, place: str) -> list[str]:
+    names = _texts(file, value, place)
+    for name in names:
+        if not VARIABLE.fullmatch(name):
+            file.fail("it is no name of a variable", place, "Write its name, never what it holds.")
+    return names
+
+
+def _headers(file: TomlFile, value: object, place: str) -> dict[str, str]:
+    table = _object(file, value, place)
+    for header, variable in table.items():
+        if not HEADER.fullmatch(header):
+            file.fail("no header can be called so", f"{place}.{header}", "Write one such as Authorization.")
+        if not isinstance(variable, str) or not VARIABLE.fullmatch(variable):
+            fix = "Write the name of an environment variable, never the token itself."
+            file.fail("it is no name of a variable", f"{place}.{header}", fix)
+    return table
+
+
+def _seconds(file: TomlFile, value: object, place: str) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not (isfinite(value) and value > 0):
+        file.fail("it is no number of seconds above zero", place, "Write one such as 60.")
+    return float(value)
+
+
+def _kind(value: object) -> str:
+    kinds = {bool: "true or false", str: "a text", list: "a list", dict: "an object", type(None): "nothing"}
+    return kinds.get(type(value), "a number")

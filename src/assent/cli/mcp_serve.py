@@ -1,0 +1,159 @@
+"""`assent mcp serve`: be an MCP server on the standard streams."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING, Literal
+
+import click
+
+from assent.cli.inputs import Span, as_option, db_option, runtime_options, wait_option
+from assent.cli.output import Output
+
+if TYPE_CHECKING:
+    from mcp.server.lowlevel.server import Server
+
+    from assent.server.mcp import Face
+
+
+@click.command(short_help="Offer the tools to an MCP client, over stdin and stdout.")
+@runtime_options
+@as_option
+@wait_option
+@click.option(
+    "--expire", type=Span(), metavar="DURATION", help="How long approvals can be given. Default: no limit."
+)
+@db_option
+@click.pass_obj
+def serve(
+    output: Output,
+    state: str | None,
+    tools: str | None,
+    policies: str | None,
+    permissions: str | None,
+    schedule: Literal["levels", "dataflow"],
+    agent: str | None,
+    wait: float | None,
+    expire: float | None,
+    db: str | None,
+) -> int:
+    """Let an MCP client, such as an editor or another agent, use the tools, and run whole plans.
+
+    The client starts this command and talks to it over stdin and stdout. Each of its calls passes the same
+    rules, permissions and approvals as a plan of `assent run`, and is kept in the same way. Besides the tools
+    it finds verify_plan, execute_plan and resume_run.
+
+    A call that needs an approval is answered at once with the approval's id; after `assent approvals approve`
+    the client goes on with resume_run. With --wait the call itself waits. When the client closes stdin, what
+    still runs is stopped, and can be resumed.
+
+    Exit codes: 0 the client has gone, 2 bad input, 130 after Ctrl-C, 143 after SIGTERM.
+    """
+    _look_for_the_library()
+    # Before anything of the tools is loaded: what they print is not for the client.
+    source, target = _claim_streams()
+    from assent.app.app import Asking, open_app
+    from assent.cli.execution import patience
+    from assent.runtime.sync import run_sync
+
+    with open_app(
+        tools=tools,
+        state=state,
+        policies=policies,
+        permissions=permissions,
+        schedule=schedule,
+        db=db,
+        asking=Asking(patience(wait), expire),
+    ) as app:
+        # Only now, because it takes long: bad input is told at once.
+        from assent.server.mcp import Face, make_server
+
+        output.redactor = app.redactor
+        face = Face(app, agent=agent, db=db)
+        for name, tool in face.names.items():
+            if name != tool:
+                why = "MCP does not permit that name, or it is taken"
+                output.talk(f"Note: the tool '{tool}' is offered as '{name}': {why}.")
+        if not face.names:
+            output.talk("Note: there are no tools; add --tools FILE.py.")
+        if sys.stderr.isatty():
+            output.talk("Waiting for an MCP client on stdin. Ctrl-C ends it.")
+        _listen_to_the_library(output)
+        return run_sync(_serve(make_server(face), face, source, target))
+
+
+def _look_for_the_library() -> None:
+    from importlib.util import find_spec
+
+    from assent.errors import UsageError
+
+    try:
+        is_there = find_spec("mcp") is not None
+    except ValueError:  # Somebody has ruled it out.
+        is_there = False
+    if not is_there:
+        raise UsageError("MCP needs the package `mcp`. Install it with: pip install 'assent[mcp]'")
+
+
+def _claim_streams() -> tuple[int, int]:
+    """Take stdin and stdout for the protocol, and return their descriptors. Whoever else reads finds nothing,
+    and whatever else is printed goes to stderr."""
+    sys.stdout.flush()
+    taken = os.dup(0), os.dup(1)
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.close(nothing)
+    os.dup2(2, 1)
+    return taken
+
+
+async def _serve(server: Server, face: Face, source: int, target: int) -> int:
+    """Serve until the client has gone, or a signal says that it is enough."""
+    import asyncio
+    import signal
+
+    from assent.server.stdio import Wire
+
+    def ended(why: str) -> None:
+        face.ending = face.ending or why
+
+    wire = Wire(source, target, on_end=ended)
+    stopped_by = 0
+    loop = asyncio.get_running_loop()
+    before = {
+        number: signal.getsignal(number) or signal.SIG_DFL for number in (signal.SIGINT, signal.SIGTERM)
+    }
+
+    def stop(number: signal.Signals) -> None:
+        nonlocal stopped_by
+        stopped_by = int(number)
+        for each, handler in before.items():
+            # The second time is for those who cannot wait: it ends the process as it always does.
+            loop.remove_signal_handler(each)
+            signal.signal(each, signal.default_int_handler if each == signal.SIGINT else handler)
+        wire.hang_up(f"stopped by {number.name}")
+
+    for number in before:
+        loop.add_signal_handler(number, stop, signal.Signals(number))
+    try:
+        async with wire.open() as (read, write):
+            await server.run(read, write, server.create_initialization_options())
+    finally:
+        for number in before:
+            loop.remove_signal_handler(number)
+    return 128 + stopped_by if stopped_by else 0
+
+
+def _listen_to_the_library(output: Output) -> None:
+    """Let the protocol's library speak on stderr: cleaned, because it repeats words of the client."""
+    import logging
+
+    class Talk(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            # Without the traceback: that is the library's own.
+            output.talk(f"MCP: {record.getMessage()}")
+
+    log = logging.getLogger("mcp")
+    log.addHandler(Talk(logging.WARNING))
+    log.propagate = False

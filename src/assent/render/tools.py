@@ -1,0 +1,122 @@
+"""Tools as lines for people: what each does, how it is called, how dangerous it is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from rich.text import Text
+
+from assent.ir.json_value import JsonValue
+from assent.ir.tool_spec import ToolSchema
+from assent.render.text import count, duration, listing, value
+from assent.safe_text import clean, columns
+
+
+def tool_lines(schemas: Iterable[ToolSchema], sources: Mapping[str, str]) -> list[Text]:
+    """Every tool: how it is called, what it does, how dangerous it is, whether it can be undone."""
+    lines: list[Text] = []
+    for schema in schemas:
+        if lines:
+            lines.append(Text())
+        lines.append(_heading(schema))
+        for words in clean(schema.description, 1000, lines=True).strip().splitlines():
+            lines.append(Text(f"  {words}"))
+        facts = [*_facts(schema), clean(sources[schema.name], 200)]
+        lines.append(Text("  " + ", ".join(facts), style="dim"))
+    return lines
+
+
+def brief_lines(schemas: Sequence[ToolSchema], *, title: str, is_first: bool) -> list[Text]:
+    """Tools on a line each: the name, and the first sentence of what it does."""
+    width = max((columns(clean(schema.name, 80)) for schema in schemas), default=0)
+    lines = [] if is_first else [Text()]
+    lines.append(Text(title, style="dim"))
+    for schema in schemas:
+        name = clean(schema.name, 80)
+        line = Text("  ")
+        line.append(name, style="bold")
+        first = schema.description.partition(". ")[0].rstrip(".")
+        line.append(f"{' ' * (width - columns(name))}  {clean(first, 100)}")
+        lines.append(line)
+    return lines
+
+
+def tool_page(
+    schema: ToolSchema, source: str, *, timeout_ms: int | None, max_retries: int | None
+) -> list[Text]:
+    """One tool, with what each of its parameters means."""
+    lines = [_heading(schema), Text()]
+    lines += [
+        Text(f"  {words}") for words in clean(schema.description, 5000, lines=True).strip().splitlines()
+    ]
+    properties = schema.parameters.get("properties")
+    if isinstance(properties, dict) and properties:
+        lines += [Text(), Text("  parameters", style="bold")]
+        for name, kind in properties.items():
+            lines.append(Text(f"    {_parameter(schema, name, kind)}"))
+            words = kind.get("description") if isinstance(kind, dict) else None
+            if isinstance(words, str):
+                lines += [Text(f"      {line}") for line in clean(words, 2000, lines=True).splitlines()]
+    facts = [*_facts(schema)]
+    facts += [f"ended after {duration(timeout_ms)}"] if timeout_ms is not None else []
+    facts += [f"at most {count(max_retries, 'retry', 'retries')}"] if max_retries is not None else []
+    return [*lines, Text(), Text(f"  {', '.join(facts)}"), Text(f"  from: {clean(source, 300)}", style="dim")]
+
+
+def _heading(schema: ToolSchema) -> Text:
+    line = Text()
+    line.append(clean(schema.name, 80), style="bold")
+    line.append(f"({_signature(schema)})")
+    if schema.returns is not None:
+        line.append(f" -> {_kind(schema.returns)}")
+    return line
+
+
+def _facts(schema: ToolSchema) -> list[str]:
+    facts = [f"risk {schema.risk}", schema.undo]
+    if schema.idempotent and schema.risk != "idempotent":
+        facts.append("idempotent")
+    if schema.cache_ttl_secs is not None:
+        facts.append(f"cached for {schema.cache_ttl_secs:g} s")
+    if schema.rate_limit is not None:
+        facts.append(
+            f"at most {schema.rate_limit.max_calls:,} calls in {schema.rate_limit.interval_secs:g} s"
+        )
+    if schema.labels:
+        facts.append("labels " + listing(schema.labels))
+    if schema.marks:
+        facts.append(f"what it answers is {' and '.join(clean(name, 20) for name in schema.marks)}")
+    return facts
+
+
+def _signature(schema: ToolSchema) -> str:
+    properties = schema.parameters.get("properties")
+    if not isinstance(properties, dict):
+        return "" if schema.parameters.get("additionalProperties") is False else "..."
+    return ", ".join(_parameter(schema, name, kind) for name, kind in properties.items())
+
+
+def _parameter(schema: ToolSchema, name: str, kind: JsonValue) -> str:
+    required = schema.parameters.get("required")
+    shown = f"{clean(name, 40)}: {_kind(kind)}"
+    if isinstance(required, list) and name in required:
+        return shown
+    has_default = isinstance(kind, dict) and "default" in kind
+    return f"{shown} = {value(kind['default'], 30)}" if has_default else f"{shown} = ..."
+
+
+def _kind(schema: JsonValue) -> str:
+    """A JSON Schema in a word or two."""
+    if not isinstance(schema, dict):
+        return "any"
+    if isinstance(schema.get("enum"), list):
+        return " | ".join(value(item, 20) for item in schema["enum"][:6])
+    for word in ("anyOf", "oneOf"):
+        if isinstance(schema.get(word), list):
+            return " | ".join(dict.fromkeys(_kind(item) for item in schema[word][:6]))
+    kind = schema.get("type")
+    if kind == "array" and isinstance(schema.get("items"), dict):
+        return f"array of {_kind(schema['items'])}"
+    if isinstance(kind, list):
+        return " | ".join(clean(item, 20) for item in kind)
+    return clean(kind, 20) if isinstance(kind, str) else "any"

@@ -1,0 +1,210 @@
+"""Open a path beneath a folder, wherever its links lead: outside is refused by whoever resolves it.
+
+Looking at a path and opening it afterwards loses against anybody who swaps a folder for a link in between.
+So nothing here looks first. Linux resolves the path and refuses in one step (`openat2`). Elsewhere, and
+where a container forbids that call, the path is walked by hand on descriptors, which is slower and equal.
+
+Keep true:
+1. Both ways open the same things and refuse the same things; the tests run on both.
+2. By hand, the kernel gets one name at a time and follows no link. `..` never reaches it.
+3. What leads outside is an `OSError` with EXDEV. No other reason has that number.
+4. A descriptor from here is closed in programs that are started, and opening never waits.
+"""
+
+from __future__ import annotations
+
+import errno
+import functools
+import os
+import stat
+import sys
+from collections.abc import Callable
+
+MAX_LINKS = 40
+"""Links followed for one path, as in Linux."""
+MAX_PATH = 4096
+"""Bytes of a path, with the zero at its end."""
+
+O_PATH: int = getattr(os, "O_PATH", 0)
+"""A descriptor to start from, not to read. Systems without it open folders for reading instead."""
+FOLDER: int = O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
+"""How to open a folder to start from."""
+
+_WITH_O_PATH: int = O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_IS_LINK = frozenset({errno.ELOOP, errno.ENOTDIR, errno.EMLINK})
+"""What systems say of a link where none may be, or of a file where a folder must be."""
+
+_OPENAT2 = 437
+_OTHER_NUMBERS = ("alpha", "mips")
+_NO_MAGICLINKS, _NO_SYMLINKS, _BENEATH = 0x02, 0x04, 0x08
+_TRIES = 64
+"""How often a path is resolved anew because something was renamed meanwhile, before walking it by hand."""
+
+Openat2 = Callable[[int, bytes, int, int, int], int]
+
+
+def open_beneath(
+    root: int, path: str, flags: int, mode: int = 0, *, links: bool = True, by_hand: bool | None = None
+) -> int:
+    """A descriptor of `path`, which is relative to the folder that `root` is a descriptor of.
+
+    With `links=False` a link anywhere in the path is an error (ELOOP). `by_hand` chooses the way; None
+    takes the kernel's where there is one.
+
+    Raises:
+        OSError: in the kernel's words; EXDEV for what leads outside.
+    """
+    flags |= os.O_CLOEXEC
+    if O_PATH and flags & O_PATH:
+        flags &= _WITH_O_PATH
+    else:
+        # A named pipe must not make us wait for somebody, nor a terminal become ours.
+        flags |= os.O_NOCTTY | os.O_NONBLOCK
+    name = os.fsencode(path)
+    if not name or b"\0" in name or len(name) >= MAX_PATH:
+        number = errno.EINVAL if b"\0" in name else errno.ENAMETOOLONG if name else errno.ENOENT
+        raise OSError(number, os.strerror(number), path)
+    if by_hand is None:
+        by_hand = not has_openat2()
+    if not by_hand:
+        found = _open_by_kernel(root, name, flags, mode, links=links)
+        if found is not None:
+            return found
+    return _Walk(root, name, links=links).open(flags, mode)
+
+
+@functools.cache
+def has_openat2() -> bool:
+    """Whether the kernel resolves beneath a folder, found out once by asking it to."""
+    if sys.platform != "linux" or os.uname().machine.startswith(_OTHER_NUMBERS):
+        return False
+    root = os.open("/", FOLDER)
+    try:
+        os.close(_openat2()(root, b".", FOLDER, 0, _BENEATH | _NO_MAGICLINKS))
+    except OSError:
+        # Older than Linux 5.6, or forbidden by whoever runs the container.
+        return False
+    finally:
+        os.close(root)
+    return True
+
+
+@functools.cache
+def _openat2() -> Openat2:
+    import ctypes
+
+    class How(ctypes.Structure):
+        _fields_ = [("flags", ctypes.c_uint64), ("mode", ctypes.c_uint64), ("resolve", ctypes.c_uint64)]
+
+    call = ctypes.CDLL(None, use_errno=True).syscall
+    call.restype = ctypes.c_long
+    call.argtypes = [ctypes.c_long, ctypes.c_long, ctypes.c_char_p, ctypes.POINTER(How), ctypes.c_size_t]
+
+    def openat2(root: int, name: bytes, flags: int, mode: int, resolve: int) -> int:
+        how = How(flags, mode, resolve)
+        found: int = call(_OPENAT2, root, name, how, ctypes.sizeof(how))
+        if found < 0:
+            number = ctypes.get_errno()
+            raise OSError(number, os.strerror(number), os.fsdecode(name))
+        return found
+
+    return openat2
+
+
+def _open_by_kernel(root: int, name: bytes, flags: int, mode: int, *, links: bool) -> int | None:
+    """A descriptor, or None if renames elsewhere kept the kernel from being sure of the path."""
+    resolve = _BENEATH | _NO_MAGICLINKS | (0 if links else _NO_SYMLINKS)
+    if not flags & os.O_CREAT:
+        mode = 0
+    for _ in range(_TRIES):
+        try:
+            return _openat2()(root, name, flags, mode, resolve)
+        except InterruptedError:
+            continue
+        except BlockingIOError:
+            # A `..` was resolved while something was renamed, anywhere on the machine.
+            continue
+    return None
+
+
+class _Walk:
+    """One path, walked by hand: where we are as a stack of descriptors, and the names still to come."""
+
+    def __init__(self, root: int, name: bytes, *, links: bool) -> None:
+        self._root = root
+        self._entered: list[int] = []
+        """Below `root`, each inside the one before; ours to close."""
+        self._names: list[bytes] = []
+        """Still to come, the next one last."""
+        self._may_follow = links
+        self._followed = 0
+        self._add(name)
+
+    def open(self, flags: int, mode: int) -> int:
+        try:
+            while self._names:
+                name = self._names.pop()
+                if name in (b"", b"."):
+                    continue
+                if name == b"..":
+                    if not self._entered:
+                        raise _os_error(errno.EXDEV, name)
+                    os.close(self._entered.pop())
+                elif self._names:
+                    self._enter(name)
+                else:
+                    found = self._open_last(name, flags, mode)
+                    if found is not None:
+                        return found
+            return os.open(".", flags, mode, dir_fd=self._here)
+        finally:
+            for entered in self._entered:
+                os.close(entered)
+
+    @property
+    def _here(self) -> int:
+        return self._entered[-1] if self._entered else self._root
+
+    def _add(self, path: bytes) -> None:
+        if path.startswith(b"/"):
+            raise _os_error(errno.EXDEV, path)
+        self._names += reversed(path.split(b"/"))
+
+    def _enter(self, name: bytes) -> None:
+        try:
+            self._entered.append(os.open(name, FOLDER | os.O_NOFOLLOW, dir_fd=self._here))
+        except OSError as error:
+            self._follow(name, error)
+
+    def _open_last(self, name: bytes, flags: int, mode: int) -> int | None:
+        """A descriptor, or None if the name is a link whose text is to be walked now."""
+        try:
+            found = os.open(name, flags | os.O_NOFOLLOW, mode, dir_fd=self._here)
+        except OSError as error:
+            if flags & os.O_NOFOLLOW:
+                raise
+            self._follow(name, error)
+            return None
+        if flags & O_PATH and not flags & os.O_NOFOLLOW and stat.S_ISLNK(os.fstat(found).st_mode):
+            # With O_PATH a link that may not be followed is opened itself.
+            os.close(found)
+            self._follow(name, _os_error(errno.ELOOP, name))
+            return None
+        return found
+
+    def _follow(self, name: bytes, refusal: OSError) -> None:
+        """Put the text of a link in its place, or raise `refusal` if `name` is no link."""
+        if refusal.errno not in _IS_LINK:
+            raise refusal
+        try:
+            text = os.readlink(name, dir_fd=self._here)
+        except OSError:
+            raise refusal from None
+        self._followed += 1
+        if not self._may_follow or self._followed > MAX_LINKS:
+            raise _os_error(errno.ELOOP, name)
+        self._add(text)
+
+
+def _os_error(number: int, name: bytes) -> OSError:
+    return OSError(number, os.strerror(number), os.fsdecode(name))

@@ -1,0 +1,419 @@
+"""The process above a command: it starts it, watches it, and ends all that it started.
+
+It runs as a process of its own, on a bare interpreter (`command.py` starts it), so that it also does its
+work when the host has been killed. It makes itself the reaper of its descendants: a process whose parent ends
+becomes its child, whatever session or group it is in. When it has no child left, nothing is left.
+
+What to run comes through one descriptor, orders through another, and one report goes back through a third.
+Without Linux's prctl and /proc only the command's process group is ended, not what has left that group.
+
+Keep true:
+1. It ends only when every descendant has, or would not (then the report counts them).
+2. The command inherits none of its descriptors, signals or limits but those that were meant for it.
+3. It imports little: whatever it imports is paid for by each command.
+"""
+
+from __future__ import annotations
+
+# The module `signal` is this one and some enums, which take longer to make than all the rest.
+import _signal as signal  # type: ignore[import-not-found]
+import marshal
+import os
+import select
+import sys
+import time
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, BinaryIO, NoReturn
+
+GRACE_S = 0.4
+"""Between asking a command to end and ending it. Well below the second that the runtime grants a task."""
+SETTLE_S = 0.2
+"""What a command has started may take so long to end after it, as in `> >(tee log)`; more is left behind."""
+GIVE_UP_S = 5.0
+"""When to stop trying to end what does not end: it belongs to another user, or hangs inside the kernel."""
+WATCH_S = 0.05
+"""Between two looks at memory and processes."""
+
+ORDERS = {b"c": "cancel", b"o": "output"}
+
+_PR_SET_PDEATHSIG = 1
+_PR_SET_CHILD_SUBREAPER = 36
+_ROOM_BYTES = 1024**3
+_ENDED = (b"Z", b"X", b"x")
+_PAGE = os.sysconf("SC_PAGE_SIZE")
+
+
+def main(file: BinaryIO) -> NoReturn:
+    """Run the command that `file` tells of; write one report; exit."""
+    orders_fd, report_fd = (int(number) for number in sys.argv[-2:])
+    for number in (orders_fd, report_fd):
+        os.set_inheritable(number, False)
+    spec: dict[str, Any] = marshal.load(file)
+    file.close()
+    report: dict[str, Any]
+    try:
+        report = _Keeper(spec, orders_fd).keep()
+    except BaseException as error:
+        # Whatever went wrong, nothing may stay: the report names the bug, and the descendants are ended.
+        report = {"broken": f"{type(error).__name__}: {error}", "not_ended": end_descendants()}
+    os.write(report_fd, marshal.dumps(report))
+    os._exit(0)
+
+
+class _Keeper:
+    def __init__(self, spec: dict[str, Any], orders_fd: int) -> None:
+        self.spec = spec
+        self.orders_fd = orders_fd
+        self.prctl = _find_prctl()
+        self.child = 0
+        self.status: int | None = None
+        """How the command itself ended; None while it runs."""
+        self.reason: str | None = None
+        """Why it is being ended; None while it is not."""
+        self.look_at = 0.0
+        """When memory may be looked at closely again."""
+
+    def keep(self) -> dict[str, Any]:
+        if self.prctl is not None:
+            self.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+        wake_fd = self._listen()
+        parent_fd = self._open_parent()
+        failure = self._start()
+        if failure is not None:
+            return failure
+        began = time.monotonic()
+        poll = select.poll()
+        for number in (wake_fd, self.orders_fd, parent_fd):
+            if number is not None:
+                poll.register(number, select.POLLIN)
+        deadline = began + self.spec["time_s"]
+        while True:
+            self._reap()
+            if self.status is not None:
+                break
+            now = time.monotonic()
+            self.reason = self._find_reason(poll, wake_fd, parent_fd, deadline, now)
+            if self.reason is not None:
+                break
+        left_behind = 0
+        if self.reason is None:
+            left_behind = self._settle(wake_fd)
+        elif self.reason in ("time", "cancel"):
+            self._ask(wake_fd)
+        not_ended = end_descendants(self.child, self._note)
+        assert self.status is not None or not_ended
+        return {
+            "status": self.status,
+            "reason": self.reason,
+            "left_behind": left_behind,
+            "not_ended": not_ended,
+        }
+
+    def _listen(self) -> int:
+        """A descriptor that becomes readable when a child has ended, or somebody wants us to end."""
+        wake_fd, write_fd = os.pipe()
+        os.set_blocking(wake_fd, False)
+        os.set_blocking(write_fd, False)
+        signal.set_wakeup_fd(write_fd, warn_on_full_buffer=False)
+        for number in (signal.SIGCHLD, signal.SIGTERM):
+            signal.signal(number, _ignore)
+        for number in (signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGTSTP):
+            signal.signal(number, signal.SIG_IGN)
+        # A thread of the host may have blocked what we wait for.
+        signal.pthread_sigmask(signal.SIG_SETMASK, [])
+        return wake_fd
+
+    def _open_parent(self) -> int | None:
+        """A descriptor that becomes readable when the host has ended, where the system has such a thing.
+
+        The pipe of orders is closed then too, unless the host has forked: a copy of it may be open elsewhere.
+        """
+        try:
+            return os.pidfd_open(self.spec["parent"])
+        except (AttributeError, OSError):
+            return None
+
+    def _start(self) -> dict[str, Any] | None:
+        """Start the command; a report if it does not start."""
+        read_fd, write_fd = os.pipe()
+        keeper = os.getpid()
+        self.child = os.fork()
+        if not self.child:
+            self._become_command(write_fd, keeper)
+        os.close(write_fd)
+        # Only the command may hold these now: whoever reads them waits for its end, not for ours.
+        null = os.open(os.devnull, os.O_RDWR)
+        for number in (0, 1, 2):
+            os.dup2(null, number)
+        os.close(null)
+        for number in self.spec["pass_fds"]:
+            os.close(number)
+        with open(read_fd, "rb") as file:
+            problem = file.read()
+        if not problem:
+            return None
+        os.waitpid(self.child, 0)
+        what, number = marshal.loads(problem)
+        return {"failed": what, "errno": number}
+
+    def _become_command(self, write_fd: int, keeper: int) -> NoReturn:
+        what = "program"
+        try:
+            os.setsid()
+            if self.prctl is not None:
+                # If we are killed, the command itself at least goes with us.
+                self.prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
+                if os.getppid() != keeper:
+                    os._exit(127)
+            _limit(self.spec["memory_bytes"])
+            for number in range(1, signal.NSIG):
+                # SIGKILL and SIGSTOP cannot be set, and some numbers are nobody's.
+                try:
+                    signal.signal(number, signal.SIG_DFL)
+                except (OSError, ValueError):
+                    continue
+            what = "folder"
+            os.chdir(self.spec["folder"])
+            if isinstance(self.spec["folder"], int) and self.spec["folder"] not in self.spec["pass_fds"]:
+                os.set_inheritable(self.spec["folder"], False)
+            what = "program"
+            os.execvpe(self.spec["argv"][0], self.spec["argv"], self.spec["environment"])
+        except OSError as error:
+            os.write(write_fd, marshal.dumps((what, error.errno or 0)))
+        except BaseException:
+            os.write(write_fd, marshal.dumps((what, 0)))
+        os._exit(127)
+
+    def _find_reason(
+        self, poll: select.poll, wake_fd: int, parent_fd: int | None, deadline: float, now: float
+    ) -> str | None:
+        """Wait a moment; why the command has to be ended, if it has to."""
+        if now >= deadline:
+            return "time"
+        if os.getppid() != self.spec["parent"]:
+            return "cancel"
+        is_watching = self.spec["memory_bytes"] is not None or self.spec["processes"] is not None
+        wait_s = min(deadline - now, WATCH_S if is_watching or parent_fd is None else 3600.0)
+        for number, _ in poll.poll(wait_s * 1000 + 1):
+            if number == parent_fd:
+                return "cancel"
+            if number == self.orders_fd:
+                # Nothing to read: the host has closed it, or is gone.
+                return ORDERS.get(os.read(number, 1), "cancel")
+            if signal.SIGTERM in os.read(wake_fd, 4096):
+                return "cancel"
+        return self._find_excess() if is_watching else None
+
+    def _find_excess(self) -> str | None:
+        found = descendants(os.getpid())
+        if self.spec["processes"] is not None and len(found) > self.spec["processes"]:
+            return "processes"
+        limit = self.spec["memory_bytes"]
+        began = time.monotonic()
+        if limit is None or began < self.look_at or sum(_resident(pid) for pid in found) <= limit:
+            return None
+        # Pages that several processes share were counted several times: look closely before judging. That
+        # takes long where much is mapped, so not at every turn.
+        used = sum(_proportional(pid) for pid in found)
+        now = time.monotonic()
+        self.look_at = now + 10 * (now - began)
+        return "memory" if used > limit else None
+
+    def _reap(self) -> bool:
+        """Take the ends of those that have ended; whether a child is left."""
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return False
+            if not pid:
+                return True
+            self._note(pid, status)
+
+    def _note(self, pid: int, status: int) -> None:
+        if pid == self.child:
+            self.status = status
+
+    def _settle(self, wake_fd: int) -> int:
+        """Give what the command has started a moment to end; how many did not."""
+        self._wait_for_all(wake_fd, SETTLE_S)
+        return len(descendants(os.getpid()))
+
+    def _ask(self, wake_fd: int) -> None:
+        """Ask the command's group to end, and give it a moment to do so."""
+        for number in (signal.SIGTERM, signal.SIGCONT):
+            # Also told to go on: a stopped process hears nothing before it does.
+            _send(os.killpg, self.child, number)
+        self._wait_for_all(wake_fd, GRACE_S)
+
+    def _wait_for_all(self, wake_fd: int, seconds: float) -> None:
+        deadline = time.monotonic() + seconds
+        while self._reap() and (left_s := deadline - time.monotonic()) > 0:
+            if select.select([wake_fd], [], [], left_s)[0]:
+                os.read(wake_fd, 4096)
+
+
+def end_descendants(child: int = 0, note: Any = None) -> int:
+    """End every process below this one, and wait for its end; how many would not."""
+    deadline = time.monotonic() + GIVE_UP_S
+    pause_s = 0.0005
+    while True:
+        try:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:
+            return 0
+        if pid:
+            if note is not None:
+                note(pid, status)
+            continue
+        kill_below(os.getpid(), deadline)
+        if child:
+            # Where /proc cannot tell who is there.
+            _send(os.killpg, child, signal.SIGKILL)
+        if time.monotonic() > deadline:
+            return max(1, len(descendants(os.getpid())))
+        time.sleep(pause_s)
+        pause_s = min(pause_s * 2, 0.02)
+
+
+def kill_below(root: int, deadline: float) -> None:
+    """Kill every process below `root` that is found.
+
+    They are stopped first, all of them, and killed then: one that runs could start another while we look. One
+    that is stopped also cannot take the end of its child, whose number could then go to somebody else.
+    """
+    stopped: dict[int, None] = {}
+    while time.monotonic() < deadline:
+        fresh = [pid for pid in descendants(root) if pid not in stopped]
+        if not fresh:
+            break
+        for pid in fresh:
+            _send(os.kill, pid, signal.SIGSTOP)
+            stopped[pid] = None
+    for pid in stopped:
+        _send(os.kill, pid, signal.SIGKILL)
+
+
+def descendants(root: int, *, by_scan: bool = False) -> list[int]:
+    """The processes below `root` that have not ended, parents before children.
+
+    The kernel lists the children of a thread, if built so. Else (`by_scan`) every process is looked at.
+    """
+    if not by_scan and not os.path.exists(f"/proc/{root}/task/{root}/children"):
+        by_scan = True
+    children = _scan() if by_scan else None
+    found: list[int] = []
+    todo = [root]
+    seen = {root}
+    while todo:
+        parent = todo.pop(0)
+        for pid in _children(parent) if children is None else children.get(parent, ()):
+            if pid not in seen:
+                seen.add(pid)
+                todo.append(pid)
+                if _stat(pid)[0] not in _ENDED:
+                    found.append(pid)
+    return found
+
+
+def _send(how: Any, target: int, number: int) -> None:
+    try:
+        how(target, number)
+    except OSError:
+        return  # It has ended, or is not ours to end; the deadline is for those.
+
+
+def _children(pid: int) -> list[int]:
+    found: list[int] = []
+    try:
+        threads = os.listdir(f"/proc/{pid}/task")
+    except OSError:
+        return found
+    for thread in threads:
+        try:
+            with open(f"/proc/{pid}/task/{thread}/children", "rb") as file:
+                found += map(int, file.read().split())
+        except OSError:
+            continue
+    return found
+
+
+def _scan() -> dict[int, list[int]]:
+    """The children of every process."""
+    found: dict[int, list[int]] = {}
+    try:
+        names = os.listdir("/proc")
+    except OSError:
+        return found
+    for name in names:
+        if name.isdigit():
+            found.setdefault(_stat(int(name))[1], []).append(int(name))
+    return found
+
+
+def _stat(pid: int) -> tuple[bytes, int]:
+    """The state of a process and the number of its parent."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            # After the name, which may hold anything, also brackets.
+            state, parent, *_ = file.read().rpartition(b")")[2].split()
+    except (OSError, ValueError):
+        return b"X", 0
+    return state, int(parent)
+
+
+def _resident(pid: int) -> int:
+    try:
+        with open(f"/proc/{pid}/statm", "rb") as file:
+            return int(file.read().split()[1]) * _PAGE
+    except (OSError, IndexError):
+        return 0
+
+
+def _proportional(pid: int) -> int:
+    try:
+        with open(f"/proc/{pid}/smaps_rollup", "rb") as file:
+            for line in file:
+                if line.startswith(b"Pss:"):
+                    return int(line.split()[1]) * 1024
+    except (OSError, IndexError):
+        pass
+    return _resident(pid)
+
+
+def _limit(memory_bytes: int | None) -> None:
+    """What the kernel itself holds a process of the command to."""
+    import resource
+
+    limits = [(resource.RLIMIT_CORE, 0)]
+    if memory_bytes is not None and sys.platform == "linux":
+        # Only a backstop, for one that asks for a lot at once: looking at what is used finds the others.
+        # The address space is not limited: some interpreters reserve far more of it than they ever use.
+        limits.append((resource.RLIMIT_DATA, memory_bytes * 4 + _ROOM_BYTES))
+    for kind, most in limits:
+        try:
+            resource.setrlimit(kind, (most, most))
+        except (OSError, ValueError):
+            continue  # It is lower already.
+    try:
+        # If the machine runs out of memory, this is what should go, not the host.
+        with open("/proc/self/oom_score_adj", "wb", buffering=0) as file:
+            file.write(b"500")
+    except OSError:
+        return
+
+
+def _find_prctl() -> Any:
+    if sys.platform != "linux":
+        return None
+    import ctypes
+
+    prctl = ctypes.CDLL(None).prctl
+    prctl.argtypes = [ctypes.c_int, *[ctypes.c_ulong] * 4]
+    return prctl
+
+
+def _ignore(number: int, frame: object) -> None:
+    """The wakeup descriptor has heard it."""

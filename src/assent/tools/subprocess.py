@@ -1,0 +1,112 @@
+"""A tool that is a program: its parameters as JSON on standard input, its answer as JSON on standard output.
+
+Standard error is for people; its last lines stand in the error if the program fails. Which call it serves is
+in the variables ASSENT_ACTION_ID, ASSENT_RUN_ID and ASSENT_IDEMPOTENCY_KEY.
+
+Keep true:
+1. An answer is one JSON value, read strictly. Anything else is a failure that says where it went wrong.
+2. What was ended in the middle may have had its effect: such a failure is `unknown`.
+3. The program gets from the host's environment what every command gets, and the names that were declared.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Sequence
+from typing import Any
+
+import msgspec
+
+from assent.errors import DecodeError, ToolError
+from assent.ir.codec import decode_json, encode
+from assent.ir.json_value import JsonValue
+from assent.ir.tool_spec import ToolSchema
+from assent.sandbox.command import Finished, ending, run_command
+from assent.sandbox.environment import clean_environment
+from assent.sandbox.limits import Limits
+from assent.tools.context import ToolContext
+from assent.tools.tool import Tool
+
+TRY_AGAIN = 75
+"""The exit code of a program that failed for now and may work later: EX_TEMPFAIL of sysexits.h."""
+
+_LINES = 5
+_CHARACTERS = 1000
+
+
+class CommandSpec(msgspec.Struct, frozen=True, kw_only=True):
+    """How to run the program behind a tool."""
+
+    argv: Sequence[str]
+    """The program and its arguments. No shell reads them."""
+    folder: str | int
+    """Where it runs: a path, or the descriptor of an open folder."""
+    limits: Limits = Limits()
+    environment: Sequence[str] = ()
+    """Names of variables that are passed on from the host, where it has them."""
+    exit_codes: Collection[int] = (0,)
+    """Those that mean an answer."""
+
+
+def command_tool(
+    schema: ToolSchema, spec: CommandSpec, *, timeout_ms: int | None = None, max_retries: int | None = None
+) -> Tool:
+    """A tool that runs a program for each call.
+
+    Raises:
+        ToolDeclarationError: the schema or an option contradicts itself.
+    """
+
+    async def run(parameters: dict[str, JsonValue], context: ToolContext) -> JsonValue:
+        finished = await run_command(
+            spec.argv,
+            folder=spec.folder,
+            stdin=encode(parameters) + b"\n",
+            environment=clean_environment(_variables(spec, context)),
+            limits=spec.limits,
+        )
+        return _answer(finished, spec)
+
+    made: Tool[Any, Any] = Tool(
+        schema=schema,
+        fn=run,
+        timeout_ms=timeout_ms,
+        max_retries=max_retries,
+        context_parameter="context",
+        takes_object=True,
+    )
+    made.compile()
+    return made
+
+
+def _variables(spec: CommandSpec, context: ToolContext) -> dict[str, str]:
+    return {
+        **{name: os.environ[name] for name in spec.environment if name in os.environ},
+        "ASSENT_ACTION_ID": context.action_id,
+        "ASSENT_RUN_ID": context.run_id,
+        "ASSENT_IDEMPOTENCY_KEY": context.idempotency_key,
+    }
+
+
+def _answer(finished: Finished, spec: CommandSpec) -> JsonValue:
+    program = spec.argv[0]
+    said = _last_lines(finished.stderr)
+    after = f": {said}" if said else ""
+    if finished.ended_by != "itself":
+        words = f"'{program}' gave no answer: {ending(finished, spec.limits)}"
+        # Only time may be different at the next attempt.
+        raise ToolError(f"{words}{after}", retry=finished.ended_by in ("time", "signal"), unknown=True)
+    code = finished.exit_code
+    if code not in spec.exit_codes:
+        raise ToolError(f"'{program}' ended with exit code {code}{after}", retry=code == TRY_AGAIN)
+    try:
+        return decode_json(finished.stdout, f"the answer of '{program}'")
+    except DecodeError as error:
+        fix = "It must print one JSON value and nothing else; what is for people goes to standard error."
+        raise ToolError(f"{error} {fix}{' It said: ' + said if said else ''}", retry=False) from None
+
+
+def _last_lines(stderr: bytes) -> str:
+    """The end of what a program said, short enough for an error."""
+    lines = stderr[-4 * _CHARACTERS :].decode(errors="replace").strip().splitlines()
+    return "\n".join(lines[-_LINES:])[-_CHARACTERS:]

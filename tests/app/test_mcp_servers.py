@@ -1,0 +1,212 @@
+"""`mcp.json`: read strictly, written whole, shared by processes; and the tools that come from it."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from assent.app.mcp_servers import changing, load_mcp_tools, load_servers, servers_file
+from assent.errors import InputError
+from assent.tools.mcp.server import McpServer, StoredTool
+
+TOOL = {"input_schema": {"type": "object"}, "digest": "0" * 64}
+COMMAND = {"command": ["server"], "folder": "/"}
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> dict[str, str]:
+    return {"XDG_CONFIG_HOME": str(tmp_path / "config")}
+
+
+def write(own: dict[str, str], servers: Any, **more: Any) -> Path:
+    path = servers_file(own)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps({"format": 1, "servers": servers, **more}))
+    return path
+
+
+def test_what_was_stored_is_read_again(own: dict[str, str]) -> None:
+    servers = {
+        "one": McpServer(
+            command=("a", "b c"),
+            folder="/somewhere",
+            environment=("TOKEN",),
+            timeout_s=5.0,
+            connect_timeout_s=2.0,
+            tools={"t": StoredTool(description="\x1b\u202e", input_schema={"type": "object"}, digest="d")},
+        ),
+        "two": McpServer(url="https://example.com/mcp", headers={"Authorization": "TOKEN"}),
+    }
+
+    with changing(own) as stored:
+        stored.update(servers)
+
+    assert load_servers(own) == servers
+    path = servers_file(own)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert path.read_text().isascii()
+
+
+def test_no_file_is_no_server_and_makes_none(own: dict[str, str]) -> None:
+    tools, close = load_mcp_tools(own)
+    close()
+
+    assert tools == []
+    assert not servers_file(own).parent.exists()
+
+
+def test_what_is_interrupted_changes_nothing(own: dict[str, str]) -> None:
+    with changing(own) as stored:
+        stored["one"] = McpServer(url="http://localhost/mcp")
+    before = servers_file(own).read_bytes()
+
+    with pytest.raises(ZeroDivisionError), changing(own) as stored:
+        stored.clear()
+        raise ZeroDivisionError
+
+    assert servers_file(own).read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("servers", "key", "words"),
+    [
+        ([], "servers", "expected an object, got a list"),
+        ({"a b": COMMAND}, "servers.a b", "letters, digits, - and _ only"),
+        ({"a": "x"}, "servers.a", "expected an object, got a text"),
+        ({"a": {}}, "servers.a", "either a 'command' or a 'url'"),
+        ({"a": {**COMMAND, "url": "https://x"}}, "servers.a", "either a 'command' or a 'url'"),
+        ({"a": {**COMMAND, "comand": []}}, "servers.a.comand", "Did you mean 'command'?"),
+        ({"a": {**COMMAND, "command": []}}, "servers.a.command", "it is empty"),
+        ({"a": {**COMMAND, "command": "ls"}}, "servers.a.command", "expected a list of texts, got a text"),
+        ({"a": {**COMMAND, "command": [1]}}, "servers.a.command[0]", "expected a text, got a number"),
+        ({"a": {"command": ["x"]}}, "servers.a.folder", "expected a text"),
+        ({"a": {**COMMAND, "folder": "here"}}, "servers.a.folder", "no whole path"),
+        ({"a": {**COMMAND, "headers": {}}}, "servers.a.headers", "the other kind"),
+        ({"a": {**COMMAND, "environment": ["A=b"]}}, "servers.a.environment", "never what it holds"),
+        ({"a": {"url": "ftp://x"}}, "servers.a.url", "does not begin with https://"),
+        ({"a": {"url": "https://me:secret@x/"}}, "servers.a.url", "name or password"),
+        ({"a": {"url": "https://x", "folder": "/"}}, "servers.a.folder", "the other kind"),
+        (
+            {"a": {"url": "https://x", "headers": {"Authorization": "Bearer abc"}}},
+            "servers.a.headers.Authorization",
+            "never the token itself",
+        ),
+        ({"a": {"url": "https://x", "headers": {"A b": "V"}}}, "servers.a.headers.A b", "no header"),
+        ({"a": {**COMMAND, "timeout_s": 0}}, "servers.a.timeout_s", "above zero"),
+        ({"a": {**COMMAND, "timeout_s": True}}, "servers.a.timeout_s", "above zero"),
+        ({"a": {**COMMAND, "tools": []}}, "servers.a.tools", "expected an object, got a list"),
+        ({"a": {**COMMAND, "tools": {"t": {}}}}, "servers.a.tools.t.input_schema", "got nothing"),
+        (
+            {"a": {**COMMAND, "tools": {"t": {**TOOL, "read_only": 1}}}},
+            "servers.a.tools.t.read_only",
+            "expected true or false",
+        ),
+        (
+            {"a": {**COMMAND, "tools": {"t": {**TOOL, "description": 1}}}},
+            "servers.a.tools.t.description",
+            "expected a text, got a number",
+        ),
+        ({"a": {**COMMAND, "tools": {"t": {**TOOL, "risk": "low"}}}}, "servers.a.tools.t.risk", "is no key"),
+        (
+            {"a": {**COMMAND, "tools": {"t": {**TOOL, "input_schema": {"type": "nonsense"}}}}},
+            "servers.a.tools",
+            "does not compile",
+        ),
+    ],
+)
+def test_a_wrong_key_or_value_is_named_with_its_file(
+    own: dict[str, str], servers: Any, key: str, words: str
+) -> None:
+    path = write(own, servers)
+
+    with pytest.raises(InputError) as caught:
+        load_mcp_tools(own)
+
+    assert f"File of MCP servers {path}, key '{key}': " in str(caught.value)
+    assert words in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("{", "Cannot read the file of MCP servers"),
+        ('{"format": 1, "format": 1, "servers": {}}', "Cannot read the file of MCP servers"),
+        ('{"format": 2, "servers": {}}', "key 'format': it is not 1"),
+        ('{"format": 1, "servers": {}, "more": 1}', "'more' is no key of the file"),
+        ("[]", "expected an object, got a list"),
+    ],
+)
+def test_a_file_that_is_none_is_refused_and_never_written_over(
+    own: dict[str, str], text: str, words: str
+) -> None:
+    path = write(own, {})
+    path.write_text(text)
+
+    with pytest.raises(InputError, match=words):
+        load_mcp_tools(own)
+    with pytest.raises(InputError, match=words), changing(own) as stored:
+        stored["one"] = McpServer(url="http://localhost/mcp")
+
+    assert path.read_text() == text
+
+
+def test_tools_come_from_the_file_alone(own: dict[str, str]) -> None:
+    """The command does not exist: nothing is started for it."""
+    tool = {**TOOL, "description": "Read.", "input_schema": {"type": "object", "required": ["a"]}}
+    write(own, {"a": {**COMMAND, "tools": {"r": {**tool, "read_only": True}, "w": tool}}, "b": COMMAND})
+
+    tools, close = load_mcp_tools(own)
+    close()
+
+    assert [(t.name, t.schema.risk, t.schema.description) for t in tools] == [
+        ("a.r", "read_only", "Read."),
+        ("a.w", "destructive", "Read."),
+    ]
+    assert all(t.schema.marks == ("untrusted",) for t in tools)
+    assert tools[0].validate is not None
+    assert tools[0].validate({}) == "parameter 'a' is required"
+
+
+def test_two_processes_at_once_lose_no_server(own: dict[str, str]) -> None:
+    code = (
+        "import os, sys\n"
+        "from assent.app.mcp_servers import changing\n"
+        "from assent.tools.mcp.server import McpServer\n"
+        "for number in range(20):\n"
+        "    with changing(os.environ) as servers:\n"
+        "        servers[f'{sys.argv[1]}{number}'] = McpServer(url='http://localhost/mcp')\n"
+    )
+    environment = {**os.environ, **own}
+
+    writers = [subprocess.Popen([sys.executable, "-c", code, name], env=environment) for name in ("a", "b")]
+    codes = [writer.wait(60) for writer in writers]
+
+    assert codes == [0, 0]
+    assert len(load_servers(own)) == 40
+
+
+def test_looking_for_tools_loads_nothing_slow(own: dict[str, str]) -> None:
+    write(own, {"a": {**COMMAND, "tools": {"t": TOOL}}})
+    code = (
+        "import os, sys\n"
+        "from assent.app.mcp_servers import load_mcp_tools\n"
+        "assert len(load_mcp_tools(os.environ)[0]) == 1\n"
+        "print([name for name in ('mcp', 'mcp_types', 'pydantic', 'anyio', 'httpx2') if name in sys.modules])"
+    )
+
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, **own},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert done.stdout == "[]\n", done.stderr

@@ -1,0 +1,174 @@
+"""`assent mcp serve` as a process: what is on its streams, and how it ends. The protocol: tests/server."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.conftest import environment
+from tests.server.serving import Place
+
+HELLO: dict[str, Any] = {
+    "jsonrpc": "2.0",
+    "id": 0,
+    "method": "initialize",
+    "params": {
+        "protocolVersion": "2025-11-25",
+        "capabilities": {},
+        "clientInfo": {"name": "by hand", "version": "1"},
+    },
+}
+READY = {"jsonrpc": "2.0", "method": "notifications/initialized"}
+
+
+def call(number: int, tool: str, **arguments: Any) -> dict[str, Any]:
+    """A request by hand."""
+    params = {"name": tool, "arguments": arguments}
+    return {"jsonrpc": "2.0", "id": number, "method": "tools/call", "params": params}
+
+
+class Talk:
+    """A server, and what is said to it line by line."""
+
+    def __init__(self, place: Place, *options: str) -> None:
+        self.place = place
+        self.process = subprocess.Popen(
+            place.command(*options),
+            cwd=place.folder,
+            env=environment(),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+
+    def say(self, *messages: dict[str, Any] | bytes) -> None:
+        """Send messages, or lines that are none."""
+        assert self.process.stdin is not None
+        for message in messages:
+            line = message if isinstance(message, bytes) else json.dumps(message).encode()
+            self.process.stdin.write(line + b"\n")
+        self.process.stdin.flush()
+
+    def hear(self) -> dict[str, Any]:
+        """The next message."""
+        assert self.process.stdout is not None
+        heard: dict[str, Any] = json.loads(self.process.stdout.readline())
+        return heard
+
+    def until(self, name: str) -> None:
+        """Wait for a file that a tool makes."""
+        while not (self.place.folder / name).exists():
+            assert self.process.poll() is None
+            time.sleep(0.01)
+
+    def leave(self) -> tuple[bytes, bytes]:
+        """Close stdin; what was still on the other streams."""
+        return self.process.communicate(timeout=60)
+
+
+@pytest.fixture
+def talk(tmp_path: Path) -> Iterator[Talk]:
+    """A server that has been greeted."""
+    talk = Talk(Place(tmp_path))
+    talk.say(HELLO, READY)
+    assert talk.hear()["result"]["serverInfo"]["name"] == "assent"
+    yield talk
+    if talk.process.poll() is None:
+        talk.process.kill()
+    talk.process.communicate(timeout=60)
+
+
+def test_only_messages_are_on_stdout_whatever_comes_in_and_whatever_prints(talk: Talk) -> None:
+    evil = "\x1b]0;owned\x07\u202e"
+    talk.say(b"this is no message", b"[]", b"\xff\xfe", b"")
+    complaints = [talk.hear() for _ in range(3)]
+    talk.say(call(1, "loud"), call(2, f"no{evil}tool"), call(3, "look", what=evil, **{evil: 1}))
+    talk.say({"jsonrpc": "2.0", "method": f"notifications/{evil}", "params": {"x": evil}})
+    talk.say({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": [evil]}})
+    answers = {answer["id"]: answer["result"] for answer in (talk.hear() for _ in range(3))}
+    out, err = talk.leave()
+
+    assert [(c["id"], c["error"]["code"]) for c in complaints] == [(None, -32700)] * 3
+    assert answers[1]["content"][0]["text"] == "read ''"
+    assert answers[2]["isError"]
+    assert "\x1b" not in answers[2]["content"][0]["text"]
+    assert answers[3]["isError"]
+    assert out == b""
+    assert b"python speaks" in err
+    assert b"\x1b" not in err
+    assert "\u202e".encode() not in err
+    assert talk.process.returncode == 0
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+def test_a_signal_stops_what_runs_in_good_order(talk: Talk, number: signal.Signals, code: int) -> None:
+    talk.say(call(1, "hold", name="a"))
+    talk.until("a.begun")
+    talk.process.send_signal(number)
+    talk.process.wait(60)
+
+    assert talk.process.returncode == code
+    assert (talk.place.folder / "a.stopped").read_text() == f"stopped by {number.name}"
+    assert [status for _, status in talk.place.runs()] == ["canceled"]
+    assert len(talk.place.events("action_canceled")) == 1
+
+
+def test_a_tool_that_cannot_be_stopped_does_not_keep_the_server(talk: Talk) -> None:
+    talk.say(call(1, "stubborn"))
+    talk.until("stubborn.begun")
+    talk.leave()
+
+    assert talk.process.returncode == 0
+    assert [status for _, status in talk.place.runs()] == ["canceled"]
+    assert len(talk.place.events("proposal_ended")) == 1
+
+
+def test_a_client_that_does_not_read_does_not_keep_the_server(talk: Talk) -> None:
+    listing = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
+    talk.say(*[listing | {"id": n} for n in range(1, 60)])
+    talk.say(call(100, "mark", file="after"))
+    talk.until("after")
+    talk.process.send_signal(signal.SIGTERM)
+
+    assert talk.process.wait(60) == 143
+
+
+def test_without_the_extra_the_error_says_how_to_install_it(tmp_path: Path) -> None:
+    code = "import sys; sys.modules['mcp'] = None; from assent.cli.main import main; sys.exit(main())"
+    done = subprocess.run(
+        [sys.executable, "-c", code, "mcp", "serve"],
+        cwd=tmp_path,
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+    assert done.returncode == 2
+    assert "pip install 'assent[mcp]'" in done.stderr
+    assert done.stdout == ""
+
+
+def test_bad_input_is_said_on_stderr_alone(tmp_path: Path) -> None:
+    place = Place(tmp_path)
+    done = subprocess.run(
+        place.command("--tools", "missing.py"),
+        cwd=tmp_path,
+        env=environment(),
+        input=b"",
+        capture_output=True,
+        timeout=60,
+        check=False,
+    )
+
+    assert (done.returncode, done.stdout) == (2, b"")
+    assert b"missing.py" in done.stderr

@@ -1,0 +1,149 @@
+"""`assent tools`: what plans can call, one tool looked at closely, and one called."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+Assent = Callable[..., Any]
+
+BUILT_IN = [
+    "read_file",
+    "write_file",
+    "edit_file",
+    "list_dir",
+    "find_files",
+    "grep",
+    "shell",
+    "http_get",
+    "calculate",
+    "now",
+    "sleep",
+]
+
+
+def test_the_tools_that_come_with_assent_are_always_there(quick: Assent) -> None:
+    plain, as_json = quick("tools"), quick("tools", "list", "--json")
+
+    assert plain.code == as_json.code == 0
+    assert [tool["name"] for tool in as_json.json["tools"]] == BUILT_IN
+    assert {tool["source"] for tool in as_json.json["tools"]} == {"built in"}
+    assert all(f"  {name} " in plain.out for name in BUILT_IN)
+
+
+def test_a_tool_of_your_own_hides_one_that_is_built_in(quick: Assent, tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(
+        'from assent import tool\n\n@tool(risk="read_only")\ndef now() -> str:\n    return "mine"\n'
+    )
+
+    listed = quick("tools", "--tools", "mine.py", "--json").json["tools"]
+    called = quick("tools", "call", "now", "--tools", "mine.py")
+
+    assert [tool["source"] for tool in listed if tool["name"] == "now"] == ["mine.py"]
+    assert len(listed) == len(BUILT_IN)
+    assert called.out == "mine\n"
+
+
+def test_one_tool_is_shown_with_its_parameters(quick: Assent) -> None:
+    plain, as_json = quick("tools", "show", "edit_file"), quick("tools", "show", "edit_file", "--json")
+
+    assert "    replace_all: boolean = false\n" in plain.out
+    assert "risk destructive" in plain.out
+    assert as_json.json["name"] == "edit_file"
+    assert as_json.json["parameters"]["required"] == ["path", "old", "new"]
+
+
+@pytest.mark.parametrize("command", ["show", "call"])
+def test_an_unknown_tool_leads_to_the_nearest(quick: Assent, command: str) -> None:
+    done = quick("tools", command, "read_fil")
+
+    assert done.code == 2
+    assert "read_file" in done.err
+
+
+def test_a_call_is_a_run_and_shows_what_came_of_it(quick: Assent, tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("one\ntwo\n")
+
+    done = quick("tools", "call", "read_file", "path=a.txt", "start_line=2")
+    whole = quick("tools", "call", "read_file", "--params", '{"path": "a.txt"}', "--json")
+
+    assert done.code == 0
+    assert json.loads(done.out)["text"] == "two\n"
+    assert whole.json["outcome"] == "succeeded"
+    assert whole.json["results"][0]["output"]["text"] == "one\ntwo\n"
+    assert quick("runs", "show", whole.json["run_id"]).code == 0
+
+
+def test_a_value_is_text_where_the_tool_wants_text(quick: Assent, tmp_path: Path) -> None:
+    quick("tools", "call", "write_file", "path=n.txt", "text=1")
+    wrong = quick("tools", "call", "read_file", "path=n.txt", "lines=many")
+
+    assert (tmp_path / "n.txt").read_text() == "1"
+    assert wrong.code == 1
+    assert "lines" in wrong.out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["path"], "names no parameter"),
+        (["path=a", "path=b"], "given twice"),
+        (["--params", "[]"], "no JSON object"),
+        (["--params", "{"], "--params"),
+    ],
+)
+def test_parameters_that_mean_nothing_are_refused(quick: Assent, arguments: list[str], says: str) -> None:
+    done = quick("tools", "call", "read_file", *arguments)
+
+    assert done.code == 2
+    assert says in done.err
+
+
+def test_a_call_goes_through_the_rules(quick: Assent, tmp_path: Path) -> None:
+    (tmp_path / "rules.toml").write_text('[[rule]]\nname = "none"\nkind = "deny_tool"\ntool = "write_file"\n')
+
+    denied = quick("tools", "call", "write_file", "path=a.txt", "text=x", "--policies", "rules.toml")
+    asked = quick("tools", "call", "shell", "command=touch made", "--permissions", "balanced", "--json")
+
+    assert denied.code == 1
+    assert "none" in denied.out
+    assert asked.code == 4
+    assert asked.json["waiting"][0]["kind"] == "approval"
+    assert not (tmp_path / "a.txt").exists()
+    assert not (tmp_path / "made").exists()
+
+
+def test_files_outside_the_folder_are_out_of_reach(quick: Assent, tmp_path: Path) -> None:
+    (tmp_path / "inside").mkdir()
+    (tmp_path / "secret.txt").write_text("canary")
+    (tmp_path / "inside" / "link").symlink_to("../secret.txt")
+
+    for path in ("../secret.txt", "link", str(tmp_path / "secret.txt")):
+        done = quick("tools", "call", "read_file", f"path={path}", cwd=tmp_path / "inside")
+        assert done.code == 1
+        assert "outside the workspace" in done.out
+        assert "canary" not in done.out + done.err
+
+
+def test_long_output_is_cut_and_can_be_read_where_the_marker_says(quick: Assent, tmp_path: Path) -> None:
+    (tmp_path / ".assent").mkdir()
+    (tmp_path / "long.txt").write_text("".join(f"line {n}\n" for n in range(4000)))
+
+    done = quick("tools", "call", "shell", "command=cat long.txt")
+
+    assert len(done.out.encode()) <= 16 * 1024 + 1
+    kept = done.out.partition("all of it is in ")[2].partition(" …]")[0]
+    assert Path(kept).is_relative_to(tmp_path / ".assent" / "data" / "spill")
+    again = quick("tools", "call", "read_file", f"path={kept}", "start_line=2000", "lines=1")
+    assert json.loads(again.out)["text"].startswith("line 199")
+
+
+def test_steering_characters_of_a_tool_do_not_reach_the_terminal(quick: Assent) -> None:
+    done = quick("tools", "call", "shell", r"command=printf '\033[2J\302\233 \342\200\256 x\ny\n'")
+
+    assert "\\e[2J" in done.out
+    assert not any(c in done.out for c in "\x1b\x9b\u202e")

@@ -1,0 +1,197 @@
+"""Somebody swaps folders and files for links to outside, as fast as he can, while their paths are used.
+
+Nothing outside is read or changed, ever. And enough ordinary calls succeed in between, so that refusing
+everything does not pass.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from assent.errors import ToolError
+from assent.sandbox.workspace import Workspace, open_in
+from assent.tools import Tool
+from assent.tools.builtin.files import file_tools
+from tests.properties.effort import SOAK
+from tests.sandbox.canary import SECRET, Canary
+from tests.sandbox.test_beneath import both_ways
+
+RACE_S = 2.5 * (20 if SOAK else 1)
+LOOK_EVERY = 200
+"""Calls between two looks at what lies outside."""
+
+_SWAPPER = """
+import ctypes, os, sys
+
+exchange = ctypes.CDLL(None, use_errno=True).renameat2
+os.chdir(sys.argv[1])
+# By descriptors: we swap what is inside, also while the folder around it is swapped for a link.
+folders = {name: os.open(name, os.O_RDONLY) for name in (".", "a", "deep")}
+pairs = [
+    (folders["."], b"a", b"../canary/a"),
+    (folders["a"], b"b", b"../../canary/a/b"),
+    (folders["."], b"folder", os.fsencode(os.path.abspath("../canary"))),
+    (folders["."], b"file.txt", b"../canary/file.txt"),
+    (folders["deep"], b"er", b"../../canary/a"),
+]
+
+def swap(folder, name, text):
+    other, spare = name + b".other", name + b".spare"
+    if exchange(folder, name, folder, other, 2) == 0:
+        for each in (name, other):
+            try:
+                os.readlink(each, dir_fd=folder)
+                return
+            except OSError:
+                pass
+    # There is no link yet, or a write has put its file in the place of it.
+    os.symlink(text, spare, dir_fd=folder)
+    os.rename(spare, other, src_dir_fd=folder, dst_dir_fd=folder)
+
+print("ready", flush=True)
+while os.getppid() == int(sys.argv[2]):
+    for pair in pairs:
+        swap(*pair)
+"""
+
+
+@contextmanager
+def swapping(inside: Path) -> Iterator[None]:
+    """Another process at work on the folder, ended afterwards."""
+    for folder in ("a/b", "folder", "deep/er"):
+        (inside / folder).mkdir(parents=True)
+    for name in (
+        "a/file.txt",
+        "a/b/file.txt",
+        "folder/file.txt",
+        "file.txt",
+        "deep/er/file.txt",
+        "steady.txt",
+    ):
+        (inside / name).write_text("mine\nold\n")
+    command = [sys.executable, "-c", _SWAPPER, str(inside), str(os.getpid())]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == b"ready\n"
+        try:
+            yield
+            assert other.poll() is None, "the race was run to its end"
+        finally:
+            other.kill()
+
+
+def race(canary: Canary, calls: dict[str, Callable[[], Any]]) -> tuple[Counter[str], Counter[str]]:
+    """Make all calls over and over; returns how often each was answered and how often refused."""
+    answered: Counter[str] = Counter()
+    refused: Counter[str] = Counter()
+    with swapping(canary.inside):
+        end = time.monotonic() + RACE_S
+        count = 0
+        while time.monotonic() < end:
+            for name, call in calls.items():
+                try:
+                    answer = call()
+                except (ToolError, OSError) as error:
+                    answer = str(error)
+                    refused[name] += 1
+                else:
+                    answered[name] += 1
+                assert SECRET not in str(answer)
+                assert "secret.txt" not in str(answer)
+                count += 1
+                if count % LOOK_EVERY == 0:
+                    canary.assert_untouched()
+    canary.assert_untouched()
+    return answered, refused
+
+
+@pytest.mark.timeout(60 + 4 * RACE_S)
+@both_ways
+def test_files_are_never_read_or_written_outside(
+    tmp_path: Path, by_hand: bool, record_property: Callable[[str, object], None]
+) -> None:
+    canary = Canary(tmp_path.resolve())
+    workspace = Workspace(canary.inside, by_hand=by_hand)
+    tools: dict[str, Tool] = {tool.name: tool for tool in file_tools(workspace)}
+    read, write, edit = tools["read_file"], tools["write_file"], tools["edit_file"]
+
+    def turn(path: str) -> Any:
+        try:
+            return edit(path, "old", "new")
+        except ToolError as error:
+            if "is not in" not in str(error):
+                raise
+            return edit(path, "new", "old")
+
+    calls: dict[str, Callable[[], Any]] = {
+        "read folder": lambda: read("folder/file.txt"),
+        "read file": lambda: read("file.txt"),
+        "read nested": lambda: read("a/b/file.txt"),
+        "read up": lambda: read("a/b/../file.txt"),
+        "read up and down": lambda: read("deep/er/../../folder/../a/b/file.txt"),
+        "write file": lambda: write("file.txt", "mine\nold\n"),
+        "write folder": lambda: write("folder/file.txt", "mine\nold\n"),
+        "write new": lambda: write("a/b/new.txt", "mine"),
+        "make folders": lambda: write("deep/er/more/new.txt", "mine"),
+        "edit file": lambda: turn("file.txt"),
+        "edit nested": lambda: turn("a/b/file.txt"),
+        "steady": lambda: turn("steady.txt"),
+    }
+
+    answered, refused = race(canary, calls)
+
+    record_property("figure", f"{answered.total()} answered, {refused.total()} refused")
+    assert answered["steady"] >= 20
+    assert all(answered[name] >= 5 for name in calls), answered
+    assert all(refused[name] >= 5 for name in calls if name != "steady"), refused
+    left = [name for _, _, names in os.walk(canary.inside) for name in names]
+    assert not [name for name in left if name.endswith(".tmp")]
+
+
+@pytest.mark.timeout(60 + 4 * RACE_S)
+@both_ways
+def test_folders_are_never_listed_or_walked_outside(
+    tmp_path: Path, by_hand: bool, record_property: Callable[[str, object], None]
+) -> None:
+    canary = Canary(tmp_path.resolve())
+    workspace = Workspace(canary.inside, by_hand=by_hand)
+
+    def walk(path: str) -> list[Any]:
+        """All names below a folder, and what its files hold."""
+        seen: list[Any] = []
+        for listing in workspace.walk(path):
+            seen.append((listing.path, listing.entries))
+            for entry in listing.entries:
+                if entry.kind == "file":
+                    try:
+                        opened = open_in(listing, entry.name)
+                    except OSError:
+                        continue
+                    seen.append(os.read(opened, 1000))
+                    os.close(opened)
+        return seen
+
+    calls: dict[str, Callable[[], Any]] = {
+        "list folder": lambda: workspace.list("folder"),
+        "list nested": lambda: workspace.list("a/b"),
+        "list up": lambda: workspace.list("a/b/.."),
+        "walk folder": lambda: walk("folder"),
+        "walk nested": lambda: walk("a/b"),
+        "walk": lambda: walk("."),
+    }
+
+    answered, refused = race(canary, calls)
+
+    record_property("figure", f"{answered.total()} answered, {refused.total()} refused")
+    assert all(answered[name] >= 20 for name in calls), answered
+    assert all(refused[name] >= 20 for name in calls if name != "walk"), refused

@@ -1,0 +1,468 @@
+"""A workspace: paths as models write them, files replaced whole, folders that tools leave alone."""
+
+from __future__ import annotations
+
+import gc
+import os
+import re
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from assent.errors import ToolError, UsageError
+from assent.sandbox.refusals import cannot
+from assent.sandbox.workspace import Workspace, open_in
+from tests.sandbox.canary import SECRET, Canary
+from tests.sandbox.test_beneath import both_ways
+
+OUTSIDE = "leads outside the workspace"
+
+
+@pytest.fixture
+def canary(tmp_path: Path) -> Canary:
+    return Canary(tmp_path)
+
+
+def make(canary: Canary, by_hand: bool) -> Workspace:
+    return Workspace(canary.inside, by_hand=by_hand)
+
+
+def refused(call: object, *args: object, **options: object) -> str:
+    """The words of a refusal that trying again cannot help."""
+    assert callable(call)
+    with pytest.raises(ToolError) as caught:
+        call(*args, **options)
+    assert not caught.value.retry
+    return str(caught.value)
+
+
+# Paths
+
+
+def test_a_path_is_taken_relative_to_the_folder(tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "spelled").symlink_to("real")
+    workspace = Workspace(tmp_path / "spelled")
+
+    assert workspace.folder == (tmp_path / "real").resolve()
+    assert workspace.relative("a//b/./c/") == "a/b/c"
+    assert workspace.relative("./") == workspace.relative(str(workspace.folder)) == "."
+    assert workspace.relative(f"{workspace.folder}//x") == workspace.relative(f"{tmp_path}/spelled/x") == "x"
+    assert workspace.relative("a/../b") == "a/../b", "where that leads depends on links"
+    assert workspace.relative("~/x") == "~/x"
+
+
+@pytest.mark.parametrize(
+    ("path", "says"),
+    [
+        ("", "The path is empty"),
+        ("a\0b", "zero character"),
+        ("a/\ud800", "half of a surrogate pair"),
+        ("n" * 256, "is too long"),
+        ("ü" * 128, "is too long"),
+        ("a/" * 2048, "is too long"),
+        ("/etc/passwd", OUTSIDE),
+        ("/", OUTSIDE),
+    ],
+)
+def test_a_path_that_is_none_is_explained(canary: Canary, path: str, says: str) -> None:
+    workspace = Workspace(canary.inside)
+
+    for call in (workspace.relative, workspace.list):
+        assert says in refused(call, path)
+    assert says in refused(workspace.read_bytes, path, 10)
+    assert says in refused(workspace.write_bytes, path, b"")
+
+
+def test_a_sibling_whose_name_begins_alike_is_outside(canary: Canary) -> None:
+    assert OUTSIDE in refused(Workspace(canary.inside).relative, f"{canary.inside}-other/x")
+
+
+def test_a_workspace_needs_a_folder(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+
+    for folder in ("file", "none"):
+        with pytest.raises(UsageError, match="cannot be opened"):
+            Workspace(tmp_path / folder)
+
+
+def test_the_descriptor_is_given_back(tmp_path: Path) -> None:
+    closed, dropped = Workspace(tmp_path), Workspace(tmp_path)
+    fds = [closed.fd, dropped.fd]
+
+    closed.close()
+    closed.close()
+    del dropped
+    gc.collect()
+
+    for fd in fds:
+        with pytest.raises(OSError, match="Bad file descriptor"):
+            os.fstat(fd)
+    assert "bad file descriptor" in refused(closed.read_bytes, "x", 1)
+
+
+@both_ways
+@pytest.mark.parametrize("text", ["../canary", "{folder}", "../canary/../canary", "into/../../canary"])
+def test_links_to_outside_are_refused_for_everything(canary: Canary, text: str, by_hand: bool) -> None:
+    inside, workspace = canary.inside, make(canary, by_hand)
+    (inside / "into").symlink_to(".")
+    (inside / "out").symlink_to(text.format(folder=canary.folder))
+    (inside / "secret").symlink_to(text.format(folder=canary.folder) + "/secret.txt")
+    (inside / "new").symlink_to(text.format(folder=canary.folder) + "/new.txt")
+
+    for path in ("out/secret.txt", "secret", "out/a/../secret.txt", "../canary/secret.txt"):
+        assert OUTSIDE in refused(workspace.read_bytes, path, 1000)
+        assert OUTSIDE in refused(workspace.write_bytes, path, b"mine", create_folders=True)
+    for path in ("new", "out/new.txt", "out/more/new.txt", "../new.txt"):
+        assert OUTSIDE in refused(workspace.write_bytes, path, b"mine", create_folders=True)
+    for path in ("out", "out/a", "..", "into/.."):
+        assert OUTSIDE in refused(workspace.list, path)
+        assert OUTSIDE in refused(lambda path=path: next(workspace.walk(path)))
+    canary.assert_untouched()
+
+
+# Reading
+
+
+@both_ways
+def test_only_regular_files_are_read(canary: Canary, by_hand: bool) -> None:
+    workspace = make(canary, by_hand)
+    os.mkfifo(canary.inside / "pipe")
+    (canary.inside / "folder").mkdir()
+    (canary.inside / "loop").symlink_to("loop")
+    (canary.inside / "five").write_bytes(b"12345")
+
+    assert workspace.read_bytes("five", 5) == b"12345"
+    assert "5 bytes, and at most 4" in refused(workspace.read_bytes, "five", 4)
+    assert "is no regular file" in refused(workspace.read_bytes, "pipe", 9)
+    assert "it is a folder" in refused(workspace.read_bytes, "folder", 9)
+    assert "no such file" in refused(workspace.read_bytes, "none", 9)
+    assert "too many levels" in refused(workspace.read_bytes, "loop", 9)
+    assert "not a directory" in refused(workspace.read_bytes, "five/x", 9)
+
+
+@both_ways
+def test_a_device_is_refused(by_hand: bool) -> None:
+    workspace = Workspace("/dev", by_hand=by_hand)
+
+    assert "is no regular file" in refused(workspace.read_bytes, "zero", 9)
+    assert "is no regular file" in refused(workspace.write_bytes, "null", b"x")
+
+
+@both_ways
+def test_other_folders_are_read_where_that_was_allowed(canary: Canary, by_hand: bool) -> None:
+    shared = canary.folder / "a"
+    (canary.inside / "link").symlink_to(shared)
+    workspace = Workspace(canary.inside, readable=[shared, canary.parent / "none"], by_hand=by_hand)
+
+    assert SECRET in workspace.read_bytes(f"{shared}/b/file.txt", 100).decode()
+    assert [entry.name for entry in workspace.list(str(shared))] == ["b", "file.txt"]
+    assert OUTSIDE in refused(workspace.read_bytes, f"{shared}/../secret.txt", 100)
+    assert OUTSIDE in refused(workspace.read_bytes, "link/file.txt", 100)
+    assert OUTSIDE in refused(workspace.read_bytes, f"{canary.parent}/none/x", 100)
+    assert OUTSIDE in refused(workspace.write_bytes, f"{shared}/file.txt", b"mine")
+    assert OUTSIDE in refused(workspace.open, f"{shared}/file.txt", os.O_WRONLY)
+    canary.assert_untouched()
+
+
+# Writing
+
+
+@both_ways
+def test_a_file_is_made_with_its_folders(canary: Canary, by_hand: bool) -> None:
+    workspace = make(canary, by_hand)
+    umask = os.umask(0o027)
+    try:
+        made = workspace.write_bytes("a/b/new.txt", b"text", create_folders=True)
+    finally:
+        os.umask(umask)
+
+    assert (made.path, made.created) == ("a/b/new.txt", True)
+    assert (canary.inside / "a/b/new.txt").read_bytes() == b"text"
+    assert stat.S_IMODE((canary.inside / "a/b/new.txt").stat().st_mode) == 0o640
+    assert "does not exist" in refused(workspace.write_bytes, "c/new.txt", b"")
+    assert not (canary.inside / "c").exists()
+
+
+@both_ways
+def test_a_file_is_replaced_and_keeps_its_mode_but_no_powers(canary: Canary, by_hand: bool) -> None:
+    workspace = make(canary, by_hand)
+    path = canary.inside / "run.sh"
+    path.write_text("old")
+    path.chmod(0o4751)
+    os.link(path, canary.parent / "inside" / "second")
+
+    made = workspace.write_bytes("run.sh", b"new")
+
+    assert not made.created
+    assert path.read_bytes() == b"new"
+    assert stat.S_IMODE(path.stat().st_mode) == 0o751
+    assert (canary.inside / "second").read_text() == "old", "a second name keeps what it had"
+
+
+@both_ways
+def test_where_a_link_stands_the_file_it_leads_to_is_replaced(canary: Canary, by_hand: bool) -> None:
+    inside, workspace = canary.inside, make(canary, by_hand)
+    (inside / "a/b").mkdir(parents=True)
+    (inside / "a/file").write_text("old")
+    (inside / "a/b/link").symlink_to("../file")
+    (inside / "link").symlink_to("folder/link")
+    (inside / "folder").symlink_to("a/b/")
+    (inside / "dangling").symlink_to("a/made")
+
+    workspace.write_bytes("link", b"new")
+    made = workspace.write_bytes("dangling", b"made")
+
+    assert (inside / "a/file").read_bytes() == b"new"
+    assert os.readlink(inside / "link") == "folder/link"
+    assert made.created
+    assert (inside / "a/made").read_bytes() == b"made"
+    assert (inside / "dangling").is_symlink()
+
+
+@both_ways
+def test_what_is_no_file_is_not_replaced(canary: Canary, by_hand: bool) -> None:
+    workspace = make(canary, by_hand)
+    (canary.inside / "folder").mkdir()
+    (canary.inside / "to_folder").symlink_to("folder")
+    os.mkfifo(canary.inside / "pipe")
+
+    for path in ("folder", "to_folder", "folder/..", "x/.."):
+        assert "folder" in refused(workspace.write_bytes, path, b"x")
+    for path in (".", "new/", "new/."):
+        assert "names a folder" in refused(workspace.write_bytes, path, b"x")
+    assert "is no regular file" in refused(workspace.write_bytes, "pipe", b"x")
+    assert sorted(os.listdir(canary.inside)) == ["folder", "pipe", "to_folder"]
+    assert os.listdir(canary.inside / "folder") == []
+
+
+def test_a_file_that_changed_meanwhile_is_not_replaced(canary: Canary) -> None:
+    workspace = Workspace(canary.inside)
+    path = canary.inside / "file"
+    path.write_text("one")
+    _, seen = workspace.read("file", 100)
+    os.utime(path, ns=(seen.mtime_ns, seen.mtime_ns + 1))
+
+    with pytest.raises(ToolError, match="changed meanwhile") as caught:
+        workspace.write_bytes("file", b"two", if_unchanged=seen)
+
+    assert caught.value.retry
+    assert path.read_text() == "one"
+    assert os.listdir(canary.inside) == ["file"]
+    path.unlink()
+    with pytest.raises(ToolError, match="changed meanwhile"):
+        workspace.write_bytes("file", b"two", if_unchanged=seen)
+    assert os.listdir(canary.inside) == []
+
+
+_FAILING_WRITES = """
+import os, resource, sys
+from assent.errors import ToolError
+from assent.sandbox.workspace import Workspace
+
+workspace = Workspace(sys.argv[1])
+workspace.list(".")  # imports what it needs while it still may
+if sys.argv[2] == "full":
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
+elif os.geteuid() == 0:
+    os.setuid(65534)
+else:
+    os.chmod(sys.argv[1], 0o555)
+for path in ("file", "new"):
+    try:
+        workspace.write_bytes(path, b"x" * 10_000)
+    except ToolError as error:
+        print(error.retry, error)
+"""
+
+
+@pytest.mark.parametrize(("what", "says"), [("full", "file too large"), ("denied", "permission denied")])
+def test_a_write_that_fails_leaves_everything_as_it_was(canary: Canary, what: str, says: str) -> None:
+    (canary.inside / "file").write_text("old")
+    canary.inside.chmod(0o755)
+
+    done = subprocess.run(
+        [sys.executable, "-c", _FAILING_WRITES, canary.inside, what],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+
+    canary.inside.chmod(0o755)
+    assert re.fullmatch(rf"(False Cannot write '\w+': {says}\. .*\n){{2}}", done.stdout), done
+    assert os.listdir(canary.inside) == ["file"]
+    assert (canary.inside / "file").read_text() == "old"
+
+
+# Folders that tools leave alone
+
+
+@both_ways
+def test_git_and_assent_are_not_written_by_any_name(canary: Canary, by_hand: bool) -> None:
+    inside, workspace = canary.inside, make(canary, by_hand)
+    for folder in (".git/hooks", ".assent", "sub/.git", "meta"):
+        (inside / folder).mkdir(parents=True)
+    (inside / ".git/config").write_text("mine")
+    (inside / "worktree").mkdir()
+    (inside / "worktree/.git").write_text("gitdir: elsewhere")
+    (inside / "alias").symlink_to(".git")
+    (inside / "hooks").symlink_to(".git/hooks")
+    (inside / "config").symlink_to(".git/config")
+    (inside / "linked").mkdir()
+    (inside / "linked/.git").symlink_to("../meta")
+    (inside / "bare").mkdir()
+    (inside / "bare/.assent").symlink_to("real")
+    (inside / "bare/real/deep").mkdir(parents=True)
+    paths = [
+        ".git/config",
+        ".git/hooks/pre-commit",
+        ".git/new/folder/x",
+        ".assent/policy.toml",
+        "sub/.git/config",
+        "sub/../sub/.git/x",
+        "worktree/.git",
+        "alias/config",
+        "alias/hooks/../config",
+        "hooks/pre-commit",
+        "config",
+        "linked/.git/x",
+        "bare/real/x",
+        "bare/real/deep/x",
+        "fresh/.git/config",
+        "fresh/.Git/config",
+        ".GIT/config",
+        ".assent",
+        f"{inside}/.git/config",
+    ]
+
+    for path in paths:
+        assert ".git or .assent" in refused(workspace.write_bytes, path, b"x", create_folders=True), path
+
+    assert (inside / ".git/config").read_text() == "mine"
+    assert [p for p in inside.rglob("*") if p.is_file() and p.read_bytes() == b"x"] == []
+    assert workspace.read_bytes(".git/config", 100) == b"mine", "reading is no harm"
+    workspace.write_bytes(".gitignore", b"x")
+    workspace.write_bytes("meta.git", b"x")
+
+
+@both_ways
+def test_a_link_to_itself_does_not_lock_a_folder(canary: Canary, by_hand: bool) -> None:
+    (canary.inside / ".git").symlink_to(".")
+
+    make(canary, by_hand).write_bytes("file", b"x")
+
+    assert (canary.inside / "file").read_bytes() == b"x"
+
+
+@both_ways
+def test_the_records_of_assent_are_not_read_but_long_outputs_are(canary: Canary, by_hand: bool) -> None:
+    inside, workspace = canary.inside, make(canary, by_hand)
+    (inside / ".assent/data/spill/run").mkdir(parents=True)
+    (inside / ".assent/data/spill/run/output.txt").write_text("long")
+    (inside / ".assent/data/assent.db").write_text("record")
+    (inside / ".assent/policy.toml").write_text("rules")
+    (inside / "alias").symlink_to(".assent/data")
+    (inside / "db").symlink_to(".assent/data/assent.db")
+    (inside / "spilled").symlink_to(".assent/data/spill/run/output.txt")
+
+    for path in (".assent/data/assent.db", "alias/assent.db", "db", ".assent/data/spill/../assent.db"):
+        assert "keeps its records" in refused(workspace.read_bytes, path, 100)
+    for path in (".assent/data", "alias", ".assent/data/spill/.."):
+        assert "keeps its records" in refused(workspace.list, path)
+    assert workspace.read_bytes(".assent/data/spill/run/output.txt", 100) == b"long"
+    assert workspace.read_bytes("spilled", 100) == b"long"
+    assert [entry.name for entry in workspace.list(".assent/data/spill")] == ["run"]
+    assert workspace.read_bytes(".assent/policy.toml", 100) == b"rules"
+    walked = [listing.path for listing in workspace.walk(".")]
+    assert walked == [".", ".assent"]
+    assert [listing.path for listing in workspace.walk(".assent/data/spill")] == [".", "run"]
+    assert "not write" in refused(workspace.write_bytes, ".assent/data/spill/run/output.txt", b"x")
+
+
+# Listing and walking
+
+
+@both_ways
+def test_a_folder_is_listed_by_name_with_kinds_and_sizes(canary: Canary, by_hand: bool) -> None:
+    workspace = make(canary, by_hand)
+    (canary.inside / "folder").mkdir()
+    (canary.inside / "b.txt").write_text("12345")
+    (canary.inside / "a").symlink_to("/etc")
+    os.mkfifo(canary.inside / "pipe")
+    (canary.inside / os.fsdecode(b"\xff")).touch()
+
+    found = [(entry.name, entry.kind) for entry in workspace.list(".")]
+
+    assert found == [
+        ("a", "link"),
+        ("b.txt", "file"),
+        ("folder", "folder"),
+        ("pipe", "other"),
+        ("\udcff", "file"),
+    ]
+    assert workspace.list(".")[1].size == 5
+    with pytest.raises(OSError, match="Not a directory") as caught:
+        workspace.list("b.txt")
+    assert str(cannot("list", "b.txt", caught.value)).startswith("Cannot list 'b.txt': not a directory. ")
+
+
+@both_ways
+def test_a_walk_enters_no_link_and_leaves_out_what_it_is_told_to(canary: Canary, by_hand: bool) -> None:
+    workspace = make(canary, by_hand)
+    for folder in ("b/c", "a", "node_modules/x"):
+        (canary.inside / folder).mkdir(parents=True)
+    (canary.inside / "b/file").write_text("text")
+    (canary.inside / "b/out").symlink_to(canary.folder)
+    (canary.inside / "b/round").symlink_to("..")
+
+    seen = []
+    for listing in workspace.walk(".", into=lambda path, entry: entry.name != "node_modules"):
+        seen.append((listing.path, [entry.name for entry in listing.entries]))
+        if listing.path == "b":
+            fd = open_in(listing, "file")
+            assert os.read(fd, 100) == b"text"
+            os.close(fd)
+            for name in ("out", "c"):
+                with pytest.raises(OSError):
+                    open_in(listing, name)
+
+    assert seen == [
+        (".", ["a", "b", "node_modules"]),
+        ("a", []),
+        ("b", ["c", "file", "out", "round"]),
+        ("b/c", []),
+    ]
+    assert [listing.path for listing in workspace.walk("b/round/b")] == [".", "c"]
+
+
+@both_ways
+def test_a_walk_goes_on_after_what_cannot_be_read(canary: Canary, by_hand: bool) -> None:
+    workspace = make(canary, by_hand)
+    for folder in ("a", "b", "c", "d"):
+        (canary.inside / folder).mkdir()
+
+    seen = {}
+    for listing in workspace.walk("."):
+        if listing.path == "a":
+            (canary.inside / "b").rmdir()
+            (canary.inside / "b").symlink_to(canary.folder)
+            (canary.inside / "c").rmdir()
+            (canary.inside / "c").symlink_to("d")
+        seen[listing.path] = bool(listing.problem)
+
+    assert seen == {".": False, "a": False, "b": True, "c": True, "d": False}
+
+
+@both_ways
+def test_a_deep_tree_is_walked_with_few_descriptors(canary: Canary, by_hand: bool) -> None:
+    workspace = make(canary, by_hand)
+    (canary.inside / "/".join("d" * 300)).mkdir(parents=True)
+    before = len(os.listdir("/dev/fd"))
+
+    most = max(len(os.listdir("/dev/fd")) for _ in workspace.walk("."))
+
+    assert most - before < 5
+    assert len(os.listdir("/dev/fd")) == before

@@ -1,0 +1,180 @@
+"""Servers that misbehave: the call fails in clear words, and nothing else does."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from assent.errors import ToolError
+from assent.tools.mcp.connections import Connections
+from assent.tools.mcp.link import Unreachable
+from assent.tools.mcp.server import McpServer
+from tests.tools.mcp.conftest import HOSTILE, Served
+
+
+@pytest.mark.parametrize(
+    ("way", "words"),
+    [
+        ("crash", r"ended \(exit code 7\), so 'do' has no answer"),
+        ("signal", r"ended \(SIGKILL\), so 'do' has no answer"),
+        ("junk", r"writes what is no message on its standard output, such as 'this is no JSON \\e\]0;owned"),
+        ("flood", "sent more than 10,000 messages without an answer"),
+        ("long", "sent a message of more than 16 MiB"),
+        ("no-result", "answered with what is no result"),
+    ],
+)
+async def test_a_call_without_an_answer_says_why(
+    hostile: Callable[..., Served], way: str, words: str
+) -> None:
+    served = hostile(way)
+
+    with pytest.raises(ToolError, match=words) as caught:
+        await served.call("do")
+
+    assert caught.value.unknown
+    assert "Whether the call had an effect is not known" in str(caught.value)
+
+
+@pytest.mark.parametrize("way", ["silent", "wrong-id"])
+async def test_a_call_that_is_not_answered_in_time_is_given_up(
+    hostile: Callable[..., Served], way: str, tmp_path: Path
+) -> None:
+    log = tmp_path / "log"
+    served = hostile(way, str(log), timeout_s=0.3)
+
+    with pytest.raises(ToolError, match=r"did not answer within 0\.3 s, so 'do' has no answer") as caught:
+        await served.call("do")
+    served.connections.close()
+
+    assert (caught.value.retry, caught.value.unknown) == (True, True)
+    sent = [json.loads(line) for line in log.read_text().splitlines()]
+    [call] = [message for message in sent if message["method"] == "tools/call"]
+    [cancelled] = [message for message in sent if message["method"] == "notifications/cancelled"]
+    assert cancelled["params"]["requestId"] == call["id"]
+
+
+async def test_what_only_reads_has_no_effect_to_be_unsure_of(hostile: Callable[..., Served]) -> None:
+    with pytest.raises(ToolError, match="ended") as caught:
+        await hostile("crash", read_only=True).call("do")
+
+    assert (caught.value.retry, caught.value.unknown) == (True, False)
+
+
+async def test_a_refusal_is_told_in_the_words_of_the_server(hostile: Callable[..., Served]) -> None:
+    with pytest.raises(ToolError, match=r"refused 'do': answered with an error: no, \\e\]0;owned") as caught:
+        await hostile("refuses").call("do")
+
+    assert (caught.value.retry, caught.value.unknown) == (False, False)
+
+
+async def test_a_few_lines_of_junk_are_forgiven(hostile: Callable[..., Served]) -> None:
+    assert await hostile("some-junk").call("do", context="x") == '{"context": "x"}'
+
+
+async def test_a_server_that_knows_no_handshake_is_spoken_to_without(hostile: Callable[..., Served]) -> None:
+    assert await hostile("modern").call("do", context="x") == '{"context": "x"}'
+
+
+async def test_progress_that_means_nothing_is_dropped(hostile: Callable[..., Served]) -> None:
+    served = hostile("progress")
+
+    await served.call("do")
+
+    assert {done for _, done, _ in served.progress} <= {None, 0.5}
+    assert {message for message, _, _ in served.progress} == {"\\e]0;owned\\x07"}
+
+
+async def test_one_bad_server_does_not_hold_up_another(hostile: Callable[..., Served]) -> None:
+    good, bad = hostile("ok", name="good"), hostile("flood", name="bad")
+
+    answer, failure = await asyncio.gather(good.call("do"), bad.call("do"), return_exceptions=True)
+
+    assert answer == "{}"
+    assert isinstance(failure, ToolError)
+    assert await good.call("do") == "{}"
+
+
+async def test_a_tool_that_changed_after_it_was_switched_on_is_refused(
+    hostile: Callable[..., Served], connections: Connections, tmp_path: Path
+) -> None:
+    served = hostile("changes", str(tmp_path / "changed"))
+    assert await served.call("do") == "{}"
+
+    (tmp_path / "changed").touch()
+    again = Connections({})
+    try:
+        [tool] = again.tools("s", served.server)
+        with pytest.raises(ToolError, match="'do' of MCP server 's' has changed") as caught:
+            await tool({}, context=None)
+    finally:
+        again.close()
+
+    assert not caught.value.retry
+    assert "`assent mcp show s`, then `assent mcp enable s do`" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("way", "words"),
+    [
+        ("dies-at-once", r"ended \(exit code 3\)"),
+        ("mute", r"did not answer within 0\.5 s and writes what is no message .*'hello \\e\]0;owned"),
+        ("endless", "does not come to an end"),
+        ("twice", "lists two tools called 'do'"),
+        ("old", "speaks no version of the protocol that is known here"),
+    ],
+)
+def test_a_server_that_cannot_be_listed_says_why(
+    connections: Connections, way: str, words: str, tmp_path: Path
+) -> None:
+    limit = 0.5 if way == "mute" else 30.0
+    server = McpServer(command=(*HOSTILE, way), folder=str(tmp_path), connect_timeout_s=limit)
+
+    with pytest.raises(Unreachable, match=words) as caught:
+        connections.offers("s", server)
+
+    if way == "dies-at-once":
+        assert caught.value.errors == "cannot open the database \\e]0;owned\\x07\nsecond line"
+
+
+@pytest.mark.parametrize(
+    ("server", "words"),
+    [
+        (McpServer(command=("no-such-program",), folder="/"), "there is no program 'no-such-program'"),
+        (McpServer(command=("./sh",), folder="/"), "there is no program './sh'"),
+        (McpServer(command=("sh",), folder="/no/such"), "its folder /no/such is not there"),
+        (McpServer(command=("sh",), folder="/", environment=("UNSET",)), "the environment variable UNSET"),
+        (McpServer(command=("true",), folder="/"), r"ended \(exit code 0\)"),
+        (McpServer(command=("cat",), folder="/"), "answered with"),
+    ],
+)
+def test_a_command_that_is_no_server_says_so(connections: Connections, server: McpServer, words: str) -> None:
+    with pytest.raises(Unreachable, match=words):
+        connections.offers("s", server)
+
+
+def test_what_cannot_be_offered_to_a_model_is_told(connections: Connections, tmp_path: Path) -> None:
+    offers = connections.offers("s", McpServer(command=(*HOSTILE, "odd"), folder=str(tmp_path)))
+
+    problems = {offer.name: offer.problem for offer in offers}
+    assert problems.pop("do") == ""
+    assert "its name has other characters" in problems.pop("bad name")
+    assert "does not compile at $.properties.a.type" in problems.pop("broken")
+    assert "schemas are never fetched" in problems.pop("far")
+    assert problems == {}
+
+
+def test_the_log_of_the_sdk_stays_off_the_terminal(
+    hostile: Callable[..., Served], capfd: pytest.CaptureFixture[str]
+) -> None:
+    """It holds words of servers; without a handler Python would print it."""
+    hostile("ok")
+
+    logging.getLogger("mcp.client.session").warning("from a server: \x1b[31m")
+
+    assert logging.getLogger("mcp").handlers
+    assert capfd.readouterr().err == ""
