@@ -9,12 +9,23 @@ import platform
 import sys
 from pathlib import Path
 
-from benchmarks import barrier, durable, execute, lifetime, policies, startup, verify, workflows
+from benchmarks import barrier, durable, execute, lifetime, policies, startup, tools, verify, workflows
 from benchmarks.measure import QUICK, THOROUGH, Measure
 from benchmarks.plans import SIZES
 from benchmarks.report import Section, floors_text, to_json
 
-SECTIONS = ("execute", "peer", "verify", "life", "start", "workflows", "barrier", "durable", "policies")
+SECTIONS = (
+    "execute",
+    "peer",
+    "verify",
+    "life",
+    "start",
+    "workflows",
+    "barrier",
+    "durable",
+    "policies",
+    "tools",
+)
 
 
 def say(line: str) -> None:
@@ -48,6 +59,8 @@ async def measure(options: argparse.Namespace) -> list[Section]:
         sections += await durable.run(say, quick=options.quick)
     if "policies" in wanted:
         sections.append(await policies.run(clock, say))
+    if "tools" in wanted:
+        sections.append(await tools.run(say, quick=options.quick))
     return sections
 
 

@@ -142,6 +142,25 @@ async def test_what_needs_an_approval_goes_on_once_it_is_given(served: Served) -
     assert len(place.events("approval_requested")) == 1
 
 
+async def test_a_person_can_go_on_with_what_a_client_began(served: Served) -> None:
+    place = served.place
+    asked = await served.call("sign")
+    run_id = asked.structured_content["run_id"]
+    await approve(place, asked.structured_content["waiting"][0]["approval"])
+
+    done = await asyncio.to_thread(
+        subprocess.run,
+        command("resume", run_id, "--db", str(place.db)),
+        cwd=place.folder,
+        env=environment(),
+        capture_output=True,
+    )
+
+    assert done.returncode == 0, done.stderr
+    assert (place.folder / "signed").read_text() == "marked\n"
+    assert place.runs() == [(run_id, "succeeded")]
+
+
 async def test_with_wait_the_call_itself_waits(place: Place) -> None:
     async with place.client("--wait") as client:
         calling = asyncio.ensure_future(client.call_tool("sign", {}))

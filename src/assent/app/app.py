@@ -267,7 +267,6 @@ def open_app(
     from assent.events.log import EventLog
     from assent.policy.permission import Permissions, Posture
     from assent.redaction import Redactor
-    from assent.runtime.observation import Spill
     from assent.runtime.runtime import Runtime
     from assent.sandbox.workspace import Workspace
     from assent.tools.builtin import basic_tools
@@ -275,7 +274,7 @@ def open_app(
     with ExitStack() as stack:
         here = start or Path.cwd()
         rules = gather(here, os.environ, policies=policies, tools=tools, confirm=confirm)
-        spill = Spill(spill_folder(here, os.environ))
+        spill = spill_here(here)
         workspace = Workspace(rules.folder)
         found: Sequence[Tool[..., Any]] = ()
         if rules.tools is not None:
@@ -330,12 +329,13 @@ def open_app(
         yield app
 
 
-def spill_folder(start: Path, environment: Mapping[str, str]) -> Path:
+def spill_here(start: Path | None = None) -> Spill:
     """Where long outputs are kept: in the data of the project around `start`, else in the person's."""
+    from assent.runtime.observation import Spill
     from assent.storage.location import project_folder, user_folder
 
-    project = project_folder(start)
-    return (project / "data" if project is not None else user_folder(environment)) / "spill"
+    project = project_folder(start or Path.cwd())
+    return Spill((project / "data" if project is not None else user_folder(os.environ)) / "spill")
 
 
 def secrets_of(environment: Mapping[str, str]) -> list[str]:

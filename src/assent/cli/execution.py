@@ -126,41 +126,25 @@ async def _watched(
     reword: Callable[[str], str],
 ) -> tuple[ProposalResult, int]:
     """Run the plan while someone watches; the second value is the signal that stopped it, or 0."""
-    import asyncio
-    import signal
-
     from assent.cli.progress import watch
+    from assent.cli.signals import Stopping
     from assent.tools.context import Cancel
 
     cancel = Cancel()
-    stopped_by = 0
-    loop = asyncio.get_running_loop()
-    before = {
-        number: signal.getsignal(number) or signal.SIG_DFL for number in (signal.SIGINT, signal.SIGTERM)
-    }
 
-    def stop(number: signal.Signals) -> None:
-        nonlocal stopped_by
-        stopped_by = int(number)
-        for each, handler in before.items():
-            # The second time is for those who cannot wait: it ends the process as it always does.
-            loop.remove_signal_handler(each)
-            signal.signal(each, signal.default_int_handler if each == signal.SIGINT else handler)
+    def stop(name: str) -> None:
         output.talk("Stopping; what has not started will not start. (Once more to leave at once.)")
-        cancel.cancel(f"stopped by {number.name}", hard=True)
+        cancel.cancel(f"stopped by {name}", hard=True)
 
-    for number in before:
-        loop.add_signal_handler(number, stop, signal.Signals(number))
     view = watch(history, layers, title, output, reword)
     app.runtime.events.add_sink(view)
     try:
-        async with view:
-            result = await start(cancel)
-        return result, stopped_by
+        with Stopping(stop) as stopping:
+            async with view:
+                result = await start(cancel)
+        return result, stopping.by
     finally:
         app.runtime.events.remove_sink(view)
-        for number in before:
-            loop.remove_signal_handler(number)
 
 
 def _summary(

@@ -75,8 +75,6 @@ def serve(
             if name != tool:
                 why = "MCP does not permit that name, or it is taken"
                 output.talk(f"Note: the tool '{tool}' is offered as '{name}': {why}.")
-        if not face.names:
-            output.talk("Note: there are no tools; add --tools FILE.py.")
         if sys.stderr.isatty():
             output.talk("Waiting for an MCP client on stdin. Ctrl-C ends it.")
         _listen_to_the_library(output)
@@ -110,39 +108,17 @@ def _claim_streams() -> tuple[int, int]:
 
 async def _serve(server: Server, face: Face, source: int, target: int) -> int:
     """Serve until the client has gone, or a signal says that it is enough."""
-    import asyncio
-    import signal
-
+    from assent.cli.signals import Stopping
     from assent.server.stdio import Wire
 
     def ended(why: str) -> None:
         face.ending = face.ending or why
 
     wire = Wire(source, target, on_end=ended)
-    stopped_by = 0
-    loop = asyncio.get_running_loop()
-    before = {
-        number: signal.getsignal(number) or signal.SIG_DFL for number in (signal.SIGINT, signal.SIGTERM)
-    }
-
-    def stop(number: signal.Signals) -> None:
-        nonlocal stopped_by
-        stopped_by = int(number)
-        for each, handler in before.items():
-            # The second time is for those who cannot wait: it ends the process as it always does.
-            loop.remove_signal_handler(each)
-            signal.signal(each, signal.default_int_handler if each == signal.SIGINT else handler)
-        wire.hang_up(f"stopped by {number.name}")
-
-    for number in before:
-        loop.add_signal_handler(number, stop, signal.Signals(number))
-    try:
+    with Stopping(lambda name: wire.hang_up(f"stopped by {name}")) as stopping:
         async with wire.open() as (read, write):
             await server.run(read, write, server.create_initialization_options())
-    finally:
-        for number in before:
-            loop.remove_signal_handler(number)
-    return 128 + stopped_by if stopped_by else 0
+    return 128 + stopping.by if stopping.by else 0
 
 
 def _listen_to_the_library(output: Output) -> None:

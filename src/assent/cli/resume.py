@@ -96,7 +96,11 @@ def resume(
     ) as app:
 
         async def start(cancel: Cancel) -> ProposalResult:
-            result = await app.runtime.resume(summary.run_id, decide=decisions, cancel=cancel)
+            # A run of `assent mcp serve` began in the session of its connection, which is gone.
+            session = app.runtime.open_session() if record.had_session else None
+            result = await app.runtime.resume(
+                summary.run_id, decide=decisions, session=session, cancel=cancel
+            )
             if app.records is not None and not app.runtime.events.query(kind="run_resumed"):
                 # It had ended, and nothing was done: what may be shown of it, and the state that it left.
                 result = app.records.journal.shown(summary.run_id) or result

@@ -151,18 +151,19 @@ def show(output: Output, run: str, db: str | None, as_json: bool) -> int:
 @json_option
 @click.pass_obj
 def prune(output: Output, before: float, db: str | None, as_json: bool) -> int:
-    """Drop runs that ended for good before WHEN, with their plans and results. Runs that can be resumed stay;
-    so do events, which `assent log prune` drops.
+    """Drop runs that ended for good before WHEN, with their plans and results, and what was kept of long
+    outputs until then. Runs that can be resumed stay; so do events, which `assent log prune` drops.
 
     Exit codes: 0 done, also if there was nothing to drop, 2 bad input.
     """
     from rich.text import Text
 
-    from assent.app.app import open_records
+    from assent.app.app import open_records, spill_here
     from assent.render.text import count
 
     with open_records(db, writes=True) as records:
         dropped = records.journal.prune(before)
+    spill_here().prune(before)
     if as_json:
         output.show_json({"dropped": dropped})
     else:
