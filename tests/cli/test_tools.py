@@ -147,3 +147,17 @@ def test_steering_characters_of_a_tool_do_not_reach_the_terminal(quick: Assent) 
 
     assert "\\e[2J" in done.out
     assert not any(c in done.out for c in "\x1b\x9b\u202e")
+
+
+def test_what_assent_keeps_is_out_of_reach_also_in_ones_own_home(quick: Assent, tmp_path: Path) -> None:
+    own = {"XDG_CONFIG_HOME": str(tmp_path / "config"), "XDG_DATA_HOME": str(tmp_path / "data")}
+    (tmp_path / "config" / "assent").mkdir(parents=True)
+    (tmp_path / "config" / "assent" / "settings.toml").write_text('[permissions]\nposture = "trusting"\n')
+    quick("tools", "call", "now", "--db", "runs.db", **own)
+
+    for path in ("config/assent/settings.toml", "runs.db", "data/assent/anchors"):
+        for arguments in (("read_file",), ("write_file", "text=x")):
+            name, *more = arguments
+            done = quick("tools", "call", name, f"path={path}", *more, "--db", "runs.db", **own)
+            assert done.code == 1
+            assert "keeps its records" in done.out

@@ -4,9 +4,9 @@ A page is tried in an empty folder, from top to bottom, as a reader would follow
 
     ```python              runs; all blocks of a page share one namespace
     ```output              what the python block before it printed
-    ```LANG title=FILE     is written to FILE
+    ```LANG title=FILE     is written to FILE; ~ is the folder itself
     ```console             each line `$ COMMAND` runs, the lines below it are what it prints
-    ```toml                must be a policy file, or the settings if FILE is called settings.toml
+    ```toml                must be a policy file, tools, or settings if FILE is called settings.toml
     ```json                must be JSON
 
 A page that says `$DATABASE_URL` finds an empty Postgres database there.
@@ -28,6 +28,7 @@ from io import StringIO
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from assent.app.command_tools import read_command_tools
 from assent.app.settings import FILE_NAME, parse_settings
 from assent.ir.codec import decode_json, decode_proposal
 from assent.policy.loader import load_policies
@@ -37,6 +38,8 @@ DOCS = ROOT / "docs"
 REFERENCE = DOCS / "reference"
 
 NOT_RUN = "<!-- not run -->"
+HOME = "~/"
+"""How the title of a file begins that belongs to the person, not to a project."""
 _FENCE = re.compile(r"^```(?P<language>\w*)(?: title=(?P<title>\S+))?$")
 _MASKS = (
     (re.compile(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:\.\d+)?(?:Z| UTC)?"), "MOMENT"),
@@ -173,7 +176,7 @@ class Trial:
         if block.language != "output":
             self._check_all_output_is_shown(place)
         if block.title is not None:
-            target = self._folder / block.title
+            target = self._folder / block.title.removeprefix(HOME)
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_text(block.text, encoding="utf-8")
         elif block.language == "python":
@@ -187,12 +190,7 @@ class Trial:
         if block.language == "json":
             self._read_json(block, place)
         elif block.language == "toml":
-            if block.title is not None and block.title.endswith(FILE_NAME):
-                parse_settings(Path(block.title), block.text.encode(), of_project=True)
-            else:
-                rules = self._folder / f".rules-{block.line}.toml"
-                rules.write_text(block.text, encoding="utf-8")
-                load_policies(rules)
+            self._read_toml(block)
         else:
             assert block.language in ("python", "output", "console", "sh", "text"), (
                 f"{place}: a block of '{block.language}' is not tried by anything"
@@ -221,6 +219,17 @@ class Trial:
             if isinstance(value, dict) and "actions" in value:
                 unknown = decode_proposal(value).unknown_fields
                 assert not unknown, f"{place}: fields that mean nothing: {unknown}"
+
+    def _read_toml(self, block: Block) -> None:
+        title, data = block.title or "", block.text.encode()
+        if title.endswith(FILE_NAME):
+            parse_settings(Path(title), data, of_project=not title.startswith(HOME))
+        elif block.text.startswith("[[tool]]"):
+            read_command_tools(self._folder / title, data, str(self._folder))
+        else:
+            rules = self._folder / f".rules-{block.line}.toml"
+            rules.write_bytes(data)
+            load_policies(rules)
 
     def _type_in(self, block: Block, place: str) -> None:
         assert block.text.startswith("$ "), f"{place}: a console block starts with a command, `$ ...`"

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import importlib
 import inspect
 import re
+import threading
+from collections.abc import Iterator
+from functools import cache
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any, get_args
 
@@ -14,7 +19,8 @@ import pytest
 
 import assent
 from assent import errors
-from assent.app.settings import _KEYS
+from assent.app import command_tools, mcp_servers
+from assent.app.settings import _HTTP, _KEYS
 from assent.cli.main import cli
 from assent.events.event import KINDS
 from assent.events.span import _CLOSES
@@ -55,6 +61,7 @@ RULES = REFERENCE / "policy-rules.md"
 SETTINGS = REFERENCE / "settings.md"
 VERIFY = REFERENCE / "verify.md"
 API = REFERENCE / "python-api.md"
+TOOLS = REFERENCE / "tools.md"
 
 
 def table(text: str) -> dict[str, list[str]]:
@@ -311,8 +318,105 @@ def test_every_tier_and_posture_is_explained_as_it_is() -> None:
 
 def test_every_key_of_the_settings_is_explained() -> None:
     documented = set(table(section(SETTINGS, "settings.toml")))
+    permissions = {"permissions.agents.NAME", *(f"permissions.{key}" for key in _KEYS)}
 
-    assert documented == {"tools", "permissions.agents.NAME", *(f"permissions.{key}" for key in _KEYS)}
+    assert documented == {"tools", *permissions, *(f"http.{key}" for key in _HTTP)}
+
+
+def test_every_key_of_the_file_of_mcp_servers_is_explained() -> None:
+    documented = [codes_in(row[0]) for row in rows_of(section(SETTINGS, "mcp.json"))]
+    servers = {f"servers.NAME.{key}" for key in mcp_servers._SERVER_KEYS} - {"servers.NAME.tools"}
+    tools = {f"servers.NAME.tools.TOOL.{key}" for key in mcp_servers._TOOL_KEYS}
+
+    assert set().union(*documented) == {"format", *servers, *tools}
+
+
+# Tools
+
+
+class Page(BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.send_header("Content-Type", "text/plain")
+        self.end_headers()
+        self.wfile.write(b"hello")
+
+    def log_message(self, *args: object) -> None:
+        """Nobody wants to read it."""
+
+
+@pytest.fixture
+def page_url() -> Iterator[str]:
+    server = HTTPServer(("127.0.0.1", 0), Page)
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}/"
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+@cache
+def built_in() -> dict[str, ToolSchema]:
+    return {tool.name: tool.schema for tool in assent.basic_tools("/")}
+
+
+def documented_tools() -> dict[str, list[str]]:
+    rows = [row for row in rows_of(section(TOOLS, "Built-in tools")) if len(row) == 4]
+    return {name: row[1:] for row in rows for name in codes_in(row[0])}
+
+
+def keys_of(answer: Any) -> set[str]:
+    """Every key that an answer holds, however deep."""
+    if isinstance(answer, list):
+        return {key for item in answer for key in keys_of(item)}
+    if not isinstance(answer, dict):
+        return set()
+    return {*answer, *(key for item in answer.values() for key in keys_of(item))}
+
+
+CALLS: dict[str, dict[str, Any]] = {
+    "write_file": {"path": "b.txt", "text": "one\n"},
+    "read_file": {"path": "a.txt"},
+    "edit_file": {"path": "a.txt", "old": "three", "new": "four"},
+    "list_dir": {},
+    "find_files": {"pattern": "*.txt"},
+    "grep": {"pattern": "two", "context_lines": 1},
+    "shell": {"command": "sleep 5", "timeout_s": 0.1},
+    "http_get": {"url": "PAGE"},
+    "calculate": {"expression": "1 + 1"},
+    "now": {},
+    "sleep": {"seconds": 0},
+}
+
+
+def test_every_built_in_tool_has_its_row() -> None:
+    assert list(documented_tools()) == list(built_in())
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_a_built_in_tool_is_explained_as_it_is(name: str, tmp_path: Path, page_url: str) -> None:
+    """Its parameters, its risk, and every key of an answer; `key`? stands for one that may be missing."""
+    parameters, risk, answers = documented_tools()[name]
+    schema = built_in()[name]
+    (tmp_path / "a.txt").write_text("one\ntwo\nthree\n")
+    (tmp_path / "folder").mkdir()
+    rt = assent.Runtime(builtin=assent.basic_tools(tmp_path, hosts=assent.HostFilter(private=True)))
+    given = {key: page_url if value == "PAGE" else value for key, value in CALLS[name].items()}
+
+    result = asyncio.run(rt.execute({"actions": [{"id": "a", "tool": name, "parameters": given}]}))
+
+    assert result["a"].error is None
+    assert codes_in(parameters) == set(schema.parameters["properties"])  # type: ignore[arg-type]
+    assert risk.startswith(f"`{schema.risk}`")
+    assert ("confined" in risk) == ("confined" in schema.labels and schema.risk != "read_only")
+    assert ("`untrusted`" in risk) == ("untrusted" in schema.marks)
+    always = set(re.findall(r"`(\w+)`(?!\?)", answers))
+    assert always <= keys_of(result["a"].output) <= codes_in(answers)
+
+
+def test_every_key_of_a_tool_that_is_a_program_is_explained() -> None:
+    assert set(table(section(TOOLS, "Commands as tools"))) == set(command_tools._KEYS)
 
 
 # Python
@@ -370,6 +474,7 @@ def test_every_option_of_tool_is_explained() -> None:
         assent.Calls,
         assent.Posture,
         assent.Permissions,
+        assent.Limits,
     ],
 )
 def test_every_field_of_a_setting_is_named(struct: Any) -> None:

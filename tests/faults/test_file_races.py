@@ -19,9 +19,10 @@ from typing import Any
 import pytest
 
 from assent.errors import ToolError
-from assent.sandbox.workspace import Workspace, open_in
+from assent.sandbox.workspace import Workspace
 from assent.tools import Tool
 from assent.tools.builtin.files import file_tools
+from assent.tools.builtin.matching.walk import Walk, open_file
 from tests.properties.effort import SOAK
 from tests.sandbox.canary import SECRET, Canary
 from tests.sandbox.test_beneath import both_ways
@@ -169,16 +170,19 @@ def test_folders_are_never_listed_or_walked_outside(
     def walk(path: str) -> list[Any]:
         """All names below a folder, and what its files hold."""
         seen: list[Any] = []
-        for listing in workspace.walk(path):
-            seen.append((listing.path, listing.entries))
-            for entry in listing.entries:
-                if entry.kind == "file":
+        start = workspace.open(path, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            for inside, kind, folder, name in Walk(start):
+                seen.append(inside)
+                if kind == "file":
                     try:
-                        opened = open_in(listing, entry.name)
+                        opened = open_file(folder, name)
                     except OSError:
                         continue
                     seen.append(os.read(opened, 1000))
                     os.close(opened)
+        finally:
+            os.close(start)
         return seen
 
     calls: dict[str, Callable[[], Any]] = {

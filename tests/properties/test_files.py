@@ -21,6 +21,7 @@ from assent.sandbox.refusals import cannot
 from assent.sandbox.workspace import Workspace
 from assent.tools import Tool
 from assent.tools.builtin.files import file_tools
+from assent.tools.builtin.search import search_tools
 from assent.tools.builtin.text_file import decode, encode
 from tests.properties.effort import UNHURRIED, Tally, examples
 from tests.sandbox.canary import SECRET, Canary
@@ -30,6 +31,8 @@ pytestmark = UNHURRIED
 WAYS = (True, False) if has_openat2() else (True,)
 
 NAMES = ["a", "b", "file.txt", "ü"]
+FILES = ["file.txt", "a/file.txt", "b/file.txt", "b/a/file.txt"]
+"""What every tree holds before something is put in its place."""
 SLASHES = st.sampled_from(["/", "/", "/", "//", "/./"])
 PARTS = st.sampled_from([*NAMES * 3, "..", "..", ".", "canary", "inside", "secret.txt", ".git", "~"])
 ENDS = st.sampled_from(["", "", "", "/", "/.", "/.."])
@@ -48,7 +51,8 @@ def paths(draw: st.DrawFn) -> str:
 places = st.lists(st.sampled_from(NAMES), min_size=1, max_size=3).map("/".join)
 things = st.tuples(places, st.sampled_from(["folder", "file", "link", "link", "link"]), paths())
 calls = st.tuples(
-    st.sampled_from(["read", "write", "edit", "write_deep", "list", "walk"]), st.one_of(places, paths())
+    st.sampled_from(["read", "write", "edit", "write_deep", "list", "find"]),
+    st.one_of(st.sampled_from([".", "a", "b/a", *FILES]), places, paths()),
 )
 
 texts = st.lists(
@@ -77,13 +81,14 @@ class Tree:
         inside = canary.inside
         shutil.rmtree(inside)
         inside.mkdir()
-        for name in ("file.txt", "a/file.txt", "b/file.txt", "b/a/file.txt"):
+        for name in FILES:
             self._make(inside / name, "file", "")
         for place, kind, text in made:
             with suppress(OSError, ValueError):
                 self._make(inside / place, kind, self.fill(text))
         self.workspace = Workspace(inside, by_hand=by_hand)
-        self.tools: dict[str, Tool] = {tool.name: tool for tool in file_tools(self.workspace)}
+        made = [*file_tools(self.workspace), *search_tools(self.workspace)]
+        self.tools: dict[str, Tool] = {tool.name: tool for tool in made}
 
     def _make(self, path: Path, kind: str, text: str) -> None:
         # By the real path: what is made must be inside, whatever links were made before.
@@ -119,7 +124,7 @@ class Tree:
                 case "list":
                     answer = [(e.name, e.kind) for e in self.workspace.list(path)]
                 case _:
-                    answer = [(each.path, each.entries, each.problem) for each in self.workspace.walk(path)]
+                    answer = self.tools["find_files"]("*", path)
         except OSError as error:
             answer = f"Error: {cannot(what, path, error)}"
         except ToolError as error:
@@ -149,7 +154,7 @@ def test_no_path_and_no_link_leads_out(tmp_path: Path) -> None:
         for (what, _), answer in zip(asked, answers[0], strict=True):
             works = "Error" not in answer
             tally.add(
-                reads=works and what in ("read", "list", "walk"),
+                reads=works and what in ("read", "list", "find"),
                 writes=works and what.startswith(("write", "edit")),
                 leads_out="leads outside" in answer,
                 has_links=any(kind == "link" for _, kind, _ in made),

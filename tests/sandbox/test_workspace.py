@@ -14,7 +14,7 @@ import pytest
 
 from assent.errors import ToolError, UsageError
 from assent.sandbox.refusals import cannot
-from assent.sandbox.workspace import Workspace, open_in
+from assent.sandbox.workspace import Workspace
 from tests.sandbox.canary import SECRET, Canary
 from tests.sandbox.test_beneath import both_ways
 
@@ -120,7 +120,6 @@ def test_links_to_outside_are_refused_for_everything(canary: Canary, text: str, 
         assert OUTSIDE in refused(workspace.write_bytes, path, b"mine", create_folders=True)
     for path in ("out", "out/a", "..", "into/.."):
         assert OUTSIDE in refused(workspace.list, path)
-        assert OUTSIDE in refused(lambda path=path: next(workspace.walk(path)))
     canary.assert_untouched()
 
 
@@ -376,13 +375,28 @@ def test_the_records_of_assent_are_not_read_but_long_outputs_are(canary: Canary,
     assert workspace.read_bytes("spilled", 100) == b"long"
     assert [entry.name for entry in workspace.list(".assent/data/spill")] == ["run"]
     assert workspace.read_bytes(".assent/policy.toml", 100) == b"rules"
-    walked = [listing.path for listing in workspace.walk(".")]
-    assert walked == [".", ".assent"]
-    assert [listing.path for listing in workspace.walk(".assent/data/spill")] == [".", "run"]
     assert "not write" in refused(workspace.write_bytes, ".assent/data/spill/run/output.txt", b"x")
 
 
-# Listing and walking
+@both_ways
+def test_what_is_closed_is_neither_read_nor_written(canary: Canary, by_hand: bool) -> None:
+    inside = canary.inside
+    (inside / "home/assent").mkdir(parents=True)
+    (inside / "home/assent/mcp.json").write_text("mine")
+    (inside / "runs.db").write_text("mine")
+    (inside / "alias").symlink_to("home/assent")
+    workspace = Workspace(inside, closed=[inside / "home/assent", inside / "runs.db"], by_hand=by_hand)
+
+    for path in ("home/assent/mcp.json", "alias/mcp.json", "runs.db", "home/../runs.db"):
+        assert "keeps its records" in refused(workspace.read_bytes, path, 100)
+        assert "keeps its records" in refused(workspace.write_bytes, path, b"x")
+    assert "keeps its records" in refused(workspace.write_bytes, "alias/new/file", b"x", create_folders=True)
+    assert "keeps its records" in refused(workspace.list, "home/assent")
+    assert [entry.name for entry in workspace.list("home")] == ["assent"]
+    assert os.listdir(inside / "home/assent") == ["mcp.json"]
+
+
+# Listing
 
 
 @both_ways
@@ -407,62 +421,3 @@ def test_a_folder_is_listed_by_name_with_kinds_and_sizes(canary: Canary, by_hand
     with pytest.raises(OSError, match="Not a directory") as caught:
         workspace.list("b.txt")
     assert str(cannot("list", "b.txt", caught.value)).startswith("Cannot list 'b.txt': not a directory. ")
-
-
-@both_ways
-def test_a_walk_enters_no_link_and_leaves_out_what_it_is_told_to(canary: Canary, by_hand: bool) -> None:
-    workspace = make(canary, by_hand)
-    for folder in ("b/c", "a", "node_modules/x"):
-        (canary.inside / folder).mkdir(parents=True)
-    (canary.inside / "b/file").write_text("text")
-    (canary.inside / "b/out").symlink_to(canary.folder)
-    (canary.inside / "b/round").symlink_to("..")
-
-    seen = []
-    for listing in workspace.walk(".", into=lambda path, entry: entry.name != "node_modules"):
-        seen.append((listing.path, [entry.name for entry in listing.entries]))
-        if listing.path == "b":
-            fd = open_in(listing, "file")
-            assert os.read(fd, 100) == b"text"
-            os.close(fd)
-            for name in ("out", "c"):
-                with pytest.raises(OSError):
-                    open_in(listing, name)
-
-    assert seen == [
-        (".", ["a", "b", "node_modules"]),
-        ("a", []),
-        ("b", ["c", "file", "out", "round"]),
-        ("b/c", []),
-    ]
-    assert [listing.path for listing in workspace.walk("b/round/b")] == [".", "c"]
-
-
-@both_ways
-def test_a_walk_goes_on_after_what_cannot_be_read(canary: Canary, by_hand: bool) -> None:
-    workspace = make(canary, by_hand)
-    for folder in ("a", "b", "c", "d"):
-        (canary.inside / folder).mkdir()
-
-    seen = {}
-    for listing in workspace.walk("."):
-        if listing.path == "a":
-            (canary.inside / "b").rmdir()
-            (canary.inside / "b").symlink_to(canary.folder)
-            (canary.inside / "c").rmdir()
-            (canary.inside / "c").symlink_to("d")
-        seen[listing.path] = bool(listing.problem)
-
-    assert seen == {".": False, "a": False, "b": True, "c": True, "d": False}
-
-
-@both_ways
-def test_a_deep_tree_is_walked_with_few_descriptors(canary: Canary, by_hand: bool) -> None:
-    workspace = make(canary, by_hand)
-    (canary.inside / "/".join("d" * 300)).mkdir(parents=True)
-    before = len(os.listdir("/dev/fd"))
-
-    most = max(len(os.listdir("/dev/fd")) for _ in workspace.walk("."))
-
-    assert most - before < 5
-    assert len(os.listdir("/dev/fd")) == before

@@ -269,13 +269,16 @@ def open_app(
     from assent.redaction import Redactor
     from assent.runtime.runtime import Runtime
     from assent.sandbox.workspace import Workspace
+    from assent.storage.location import config_folder, user_folder
     from assent.tools.builtin import basic_tools
 
     with ExitStack() as stack:
         here = start or Path.cwd()
         rules = gather(here, os.environ, policies=policies, tools=tools, confirm=confirm)
         spill = spill_here(here)
-        workspace = Workspace(rules.folder)
+        closed = [config_folder(os.environ), user_folder(os.environ), *database_files(db).values()]
+        workspace = Workspace(rules.folder, readable=[spill.folder], closed=[each for each in closed if each])
+        stack.callback(workspace.close)
         found: Sequence[Tool[..., Any]] = ()
         if rules.tools is not None:
             found = load_tools(rules.tools, rules.tools_source, workspace.fd)

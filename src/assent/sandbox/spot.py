@@ -5,15 +5,16 @@ changes nothing for him.
 
 Keep true:
 1. A file is replaced whole or not at all, and no temporary file stays behind.
-2. `.git` and `.assent`, at the top or further down, are not written, and `.assent/data` is not read, except
-   its `spill`. They are known by device and inode, so another spelling or a link is no way in.
+2. `.git` and `.assent`, at the top or further down, are not written, and what is closed, such as
+   `.assent/data`, is not read either, except its `spill`. They are known by device and inode, so another
+   spelling or a link is no way in.
 """
 
 from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import suppress
 
 import msgspec
@@ -76,8 +77,10 @@ def seen(found: os.stat_result) -> Seen:
     return Seen(device=found.st_dev, inode=found.st_ino, size=found.st_size, mtime_ns=found.st_mtime_ns)
 
 
-def guard(top: int, spot: Spot, path: str, *, writing: bool) -> None:
+def guard(top: int, spot: Spot, path: str, *, writing: bool, closed: Collection[Id]) -> None:
     """Refuse what tools leave alone; the spot was found by `path` beneath the folder `top`.
+
+    `closed` are the files and folders that are neither read nor written.
 
     Raises:
         ToolError: the spot is in such a folder.
@@ -85,8 +88,7 @@ def guard(top: int, spot: Spot, path: str, *, writing: bool) -> None:
     """
     if writing and any(name.casefold() in _NOT_WRITTEN for name in (spot.name, *path.split("/"))):
         raise _left_alone(path)
-    hidden = id_in(top, NOT_READ)
-    if not writing and hidden is None:
+    if not writing and not closed:
         return
     # Every folder from the spot to the top: the way it was spelled says nothing about where it is.
     ids = [] if spot.found is None else [id_of(spot.found)]
@@ -94,11 +96,10 @@ def guard(top: int, spot: Spot, path: str, *, writing: bool) -> None:
         if writing and any(id_in(here, name) in ids for name in _NOT_WRITTEN):
             raise _left_alone(path)
         ids.append(id_of(os.fstat(here)))
-    if hidden not in ids:
-        return
-    if writing or id_in(top, _BUT_READ) not in ids[: ids.index(hidden)]:
+    inner = next((at for at, each in enumerate(ids) if each in closed), None)
+    if inner is not None and (writing or id_in(top, _BUT_READ) not in ids[:inner]):
         raise refused(
-            f"The path {shown(path)} is in {NOT_READ}, where Assent keeps its records. No tool touches them; "
+            f"The path {shown(path)} is where Assent keeps its records and settings. No tool touches them; "
             f"only {_BUT_READ} may be read."
         )
 

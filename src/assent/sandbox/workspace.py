@@ -16,7 +16,7 @@ import os
 import stat
 import threading
 import weakref
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Literal
@@ -26,7 +26,7 @@ import msgspec
 from assent.errors import ToolError, UsageError
 from assent.sandbox.beneath import FOLDER, MAX_LINKS, MAX_PATH, open_beneath
 from assent.sandbox.refusals import cannot, no_file, refused, shown, words
-from assent.sandbox.spot import NOT_READ, Seen, Spot, guard, id_in, id_of, look, replace, seen
+from assent.sandbox.spot import NOT_READ, Id, Seen, Spot, guard, id_in, look, replace, seen
 
 Kind = Literal["file", "folder", "link", "other"]
 
@@ -46,19 +46,6 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
     """Bytes; of a link, those of its text."""
 
 
-class Listing(msgspec.Struct, frozen=True, kw_only=True):
-    """One folder, met on a walk."""
-
-    path: str
-    """Relative to where the walk began, `.` for that folder itself."""
-    entries: list[Entry]
-    """By name. Those that are folders come next, unless the walk was told to leave them out."""
-    fd: int
-    """The folder, open until the next one is asked for; -1 if it could not be read."""
-    problem: str = ""
-    """Why it could not be read; empty if it could."""
-
-
 class Written(msgspec.Struct, frozen=True, kw_only=True):
     """What a write did."""
 
@@ -72,6 +59,7 @@ class Workspace:
     """A folder that tools may work in, and nothing outside of it.
 
     `readable` are folders elsewhere, given as absolute paths, that may be read too; they need not exist yet.
+    `closed` are files and folders that are neither read nor written, wherever they are.
     `by_hand` chooses how paths are resolved, for tests; None takes the kernel's way where there is one.
 
     Raises:
@@ -79,7 +67,12 @@ class Workspace:
     """
 
     def __init__(
-        self, folder: str | Path, *, readable: Iterable[str | Path] = (), by_hand: bool | None = None
+        self,
+        folder: str | Path,
+        *,
+        readable: Iterable[str | Path] = (),
+        closed: Iterable[str | Path] = (),
+        by_hand: bool | None = None,
     ) -> None:
         try:
             self.folder = Path(folder).resolve(strict=True)
@@ -94,6 +87,7 @@ class Workspace:
         """Hold it while something is read and then written."""
         self._spellings = [_names(str(self.folder)), _names(os.path.abspath(folder))]
         self._readable = [os.path.abspath(each) for each in readable]
+        self._closed = [os.path.abspath(each) for each in closed]
         self._by_hand = by_hand
 
     def close(self) -> None:
@@ -252,47 +246,10 @@ class Workspace:
         finally:
             os.close(opened)
 
-    def walk(self, path: str, *, into: Callable[[str, Entry], bool] | None = None) -> Iterator[Listing]:
-        """A folder and those below it, each before what it holds. Links are entries, and never entered.
-
-        `into(path, entry)` says whether to enter a folder; `path` is relative to where the walk began. A
-        folder that cannot be read is a listing with a `problem`. What a listing holds is opened by name in
-        its `fd` (`open_in`).
-
-        Raises:
-            OSError: for the first folder, as `list`.
-            ToolError: for the first folder, as `list`.
-        """
-        start = self.open(path, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            hidden = id_in(self.fd, NOT_READ)
-            waiting = ["."]
-            while waiting:
-                here = waiting.pop()
-                try:
-                    opened = open_beneath(
-                        start, here, os.O_RDONLY | os.O_DIRECTORY, links=False, by_hand=self._by_hand
-                    )
-                except OSError as error:
-                    yield Listing(path=here, entries=[], fd=-1, problem=words(error))
-                    continue
-                try:
-                    if here != "." and id_of(os.fstat(opened)) == hidden:
-                        continue
-                    try:
-                        entries = _entries(opened)
-                    except OSError as error:
-                        yield Listing(path=here, entries=[], fd=-1, problem=words(error))
-                        continue
-                    yield Listing(path=here, entries=entries, fd=opened)
-                finally:
-                    os.close(opened)
-                for entry in reversed(entries):
-                    below = entry.name if here == "." else f"{here}/{entry.name}"
-                    if entry.kind == "folder" and (into is None or into(below, entry)):
-                        waiting.append(below)
-        finally:
-            os.close(start)
+    def closed_ids(self) -> tuple[Id, ...]:
+        """Device and inode of each file and folder that is neither read nor written, as far as it exists."""
+        found = [id_in(self.fd, NOT_READ), *(id_in(self.fd, each) for each in self._closed)]
+        return tuple(each for each in found if each is not None)
 
     def _beneath(self, path: str) -> int:
         return open_beneath(self.fd, path, FOLDER, by_hand=self._by_hand)
@@ -344,7 +301,7 @@ class Workspace:
 
     def _guard(self, spot: Spot, path: str, *, writing: bool) -> None:
         try:
-            guard(self.fd, spot, self.relative(path), writing=writing)
+            guard(self.fd, spot, self.relative(path), writing=writing, closed=self.closed_ids())
         except OSError as error:
             if error.errno == errno.EXDEV:
                 raise self._outside(path) from None
@@ -367,20 +324,6 @@ class Workspace:
             f"The path {shown(path)} leads outside the workspace {self.folder}. Use a path beneath it, "
             "relative to it."
         )
-
-
-def open_in(listing: Listing, name: str) -> int:
-    """A descriptor for reading a regular file of a listing; it is the caller's to close.
-
-    Raises:
-        OSError: it is gone, may not be read, or is a link or anything else that is no file.
-    """
-    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NOCTTY | os.O_NONBLOCK
-    opened = os.open(name, flags, dir_fd=listing.fd)
-    if not stat.S_ISREG(os.fstat(opened).st_mode):
-        os.close(opened)
-        raise OSError(errno.EINVAL, "not a regular file", name)
-    return opened
 
 
 def _names(path: str) -> tuple[str, ...]:

@@ -12,6 +12,7 @@ import pytest
 
 from assent import Runtime
 from assent.errors import ToolError
+from assent.sandbox.spot import Seen
 from assent.sandbox.workspace import Workspace
 from assent.testing import action, proposal
 from assent.tools import Tool
@@ -458,20 +459,18 @@ def test_help_for_a_large_file_ends(text: str, old: str) -> None:
     assert near_miss(text, old)
 
 
-def test_a_file_that_changes_while_it_is_edited_is_left(
-    files: Files, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = files.put("file", "one")
-    workspace = Workspace(files.folder)
-    edit = next(tool for tool in file_tools(workspace) if tool.name == "edit_file")
-    read = workspace.read
+class Meddled(Workspace):
+    """A workspace whose files somebody else writes right after they were read."""
 
-    def read_then_another_writes(name: str, limit: int) -> Any:
-        found = read(name, limit)
-        path.write_text("somebody else's")
+    def read(self, path: str, limit: int) -> tuple[bytes, Seen]:
+        found = super().read(path, limit)
+        (self.folder / path).write_text("somebody else's")
         return found
 
-    monkeypatch.setattr(workspace, "read", read_then_another_writes)
+
+def test_a_file_that_changes_while_it_is_edited_is_left(files: Files) -> None:
+    path = files.put("file", "one")
+    edit = next(tool for tool in file_tools(Meddled(files.folder)) if tool.name == "edit_file")
 
     with pytest.raises(ToolError, match="changed meanwhile") as caught:
         edit("file", "one", "two")

@@ -22,7 +22,6 @@ from assent.errors import ToolError
 from assent.sandbox.command import Finished, run_command
 from assent.sandbox.limits import MIB, Limits
 from assent.sandbox.refusals import cannot, refused
-from assent.sandbox.spot import NOT_READ, id_in
 from assent.sandbox.workspace import Workspace
 from assent.tools.builtin.matching.globs import compile_glob
 from assent.tools.builtin.matching.walk import MOST_DEPTH, MOST_ENTRIES, Walk, shown
@@ -88,7 +87,7 @@ def search_tools(
         fits = _read_glob(pattern)
         start, before = _open_start(workspace, path, folder_only=True)
         try:
-            walk = Walk(start, hidden=id_in(workspace.fd, NOT_READ))
+            walk = Walk(start, hidden=workspace.closed_ids())
             found: dict[str, list[str]] = {"file": [], "link": []}
             left = max_results
             for inside, kind, _, _ in walk:
@@ -142,7 +141,7 @@ def search_tools(
                 "start": start,
                 "is_folder": stat.S_ISDIR(os.fstat(start).st_mode),
                 "before": before,
-                "hidden": id_in(workspace.fd, NOT_READ),
+                "hidden": workspace.closed_ids(),
                 "search": {
                     "pattern": pattern,
                     "fixed": fixed,

@@ -16,6 +16,7 @@ import json
 import os
 import re
 import sys
+from collections.abc import Collection
 
 from .globs import compile_glob
 from .needles import ask_ripgrep, find_needles
@@ -85,7 +86,7 @@ class Search:
             self.files += 1
             self._search(opened, path)
 
-    def beneath(self, folder: int, before: str = "", *, hidden: tuple[int, int] | None = None) -> None:
+    def beneath(self, folder: int, before: str = "", *, hidden: Collection[tuple[int, int]] = ()) -> None:
         """Search every file beneath an open folder. `before` stands before their paths in the answer."""
         fits = None if self._glob is None else compile_glob(self._glob)
         may_ask = bool(self._ripgrep and self._needles)
@@ -179,8 +180,8 @@ def main() -> None:
         json.dump({"invalid": str(error), "position": None}, sys.stdout)
         return
     if request["is_folder"]:
-        hidden = request["hidden"]
-        search.beneath(request["start"], request["before"], hidden=None if hidden is None else tuple(hidden))
+        hidden = [(device, inode) for device, inode in request["hidden"]]
+        search.beneath(request["start"], request["before"], hidden=hidden)
     else:
         search.in_file(request["start"], request["before"])
     told = ("matches", "files", "too_large", "too_large_count", "unreadable", "is_stopped", "is_cut_short")

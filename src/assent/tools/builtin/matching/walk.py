@@ -1,7 +1,6 @@
 """What is beneath an open folder.
 
-Not `Workspace.walk`: this one also runs in grep's own process, stops after a number of names, and tells them
-in one order.
+It also runs in grep's own process, so it imports nothing but the standard library.
 
 Keep true:
 1. Everything is opened by one name at a time, from the descriptor of its folder, and never through a link.
@@ -13,7 +12,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 SKIPPED = frozenset(
     {
@@ -48,11 +47,11 @@ class Walk:
     """
 
     def __init__(
-        self, start: int, *, hidden: tuple[int, int] | None = None, most: int = MOST_ENTRIES
+        self, start: int, *, hidden: Collection[tuple[int, int]] = (), most: int = MOST_ENTRIES
     ) -> None:
         self._start = start
         self._hidden = hidden
-        """Device and inode of a folder that is not entered, whatever it is called."""
+        """Device and inode of folders that are not entered, whatever they are called."""
         self._most = most
         self.looked_at = 0
         self.is_cut_short = False
@@ -87,7 +86,7 @@ class Walk:
             self._note(error)
             return None
         found = os.fstat(inner)
-        if (found.st_dev, found.st_ino) == self._hidden:
+        if (found.st_dev, found.st_ino) in self._hidden:
             os.close(inner)
             return None
         return inner
