@@ -21,6 +21,13 @@ _RUNTIME = ("tests/runtime", "tests/properties", "tests/faults")
 _GRAPH = ("tests/ir", "tests/properties", "tests/runtime")
 _VERIFY = ("tests/verify", "tests/properties")
 _DURABLE = ("tests/durable", "tests/storage", "tests/events")
+_FILES = (
+    "tests/sandbox",
+    "tests/tools/builtin",
+    "tests/properties/test_files.py",
+    "tests/faults/test_file_races.py",
+)
+_COMMANDS = ("tests/sandbox", "tests/tools/builtin/test_shell.py", "tests/faults/test_commands.py")
 _STATE = ("tests/state", "tests/properties", "tests/runtime")
 
 DEFECTS: tuple[Defect, ...] = (
@@ -680,5 +687,127 @@ DEFECTS: tuple[Defect, ...] = (
         " and self.revoked_at is None",
         "",
         ("tests/approvals",),
+    ),
+    # Tools
+    Defect(
+        "the kernel does not keep a path beneath",
+        "sandbox/beneath.py",
+        "    resolve = _BENEATH | _NO_MAGICLINKS",
+        "    resolve = 0",
+        _FILES,
+    ),
+    Defect(
+        "by hand, a link is followed by the kernel",
+        "sandbox/beneath.py",
+        "self._entered.append(os.open(name, FOLDER | os.O_NOFOLLOW, dir_fd=self._here))",
+        "self._entered.append(os.open(name, FOLDER, dir_fd=self._here))",
+        _FILES,
+    ),
+    Defect(
+        "by hand, two dots lead out",
+        "sandbox/beneath.py",
+        "                        raise _os_error(errno.EXDEV, name)",
+        "                        return os.open(b'..', flags, mode, dir_fd=self._root)",
+        _FILES,
+    ),
+    Defect(
+        "the last name of a path is followed when it is opened",
+        "sandbox/workspace.py",
+        "        flags |= os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NOCTTY | os.O_NONBLOCK",
+        "        flags |= os.O_CLOEXEC | os.O_NOCTTY | os.O_NONBLOCK",
+        _FILES,
+    ),
+    Defect(
+        "records are open to file tools",
+        "sandbox/spot.py",
+        "    if inner is not None and (writing or id_in(top, _BUT_READ) not in ids[:inner]):",
+        "    if False:",
+        (*_FILES, "tests/cli/test_tools.py"),
+    ),
+    Defect(
+        "a file that changed meanwhile is overwritten",
+        "sandbox/spot.py",
+        "            if now is None or seen(now) != if_unchanged:",
+        "            if False:",
+        _FILES,
+    ),
+    Defect(
+        "an edit takes the first of several places",
+        "tools/builtin/files.py",
+        "        if not replace_all and text.find(old, first + 1) >= 0:",
+        "        if False:",
+        _FILES,
+    ),
+    Defect(
+        "what leaves its session is not ended",
+        "sandbox/keeper.py",
+        "            self.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)",
+        "            pass",
+        _COMMANDS,
+    ),
+    Defect(
+        "a command outlives its host",
+        "sandbox/keeper.py",
+        '        if os.getppid() != self.spec["parent"]:',
+        "        if False:",
+        _COMMANDS,
+    ),
+    Defect(
+        "a command has all the time in the world",
+        "sandbox/keeper.py",
+        """        if now >= deadline:
+            return "time\"""",
+        """        if False:
+            return "time\"""",
+        _COMMANDS,
+    ),
+    Defect(
+        "a flood of output is kept whole",
+        "sandbox/command.py",
+        "        elif len(into) > self.limits.output_bytes:",
+        "        elif False:",
+        _COMMANDS,
+    ),
+    Defect(
+        "a command finds the keys of the host",
+        "sandbox/environment.py",
+        'name: value for name, value in os.environ.items() if name in PASSED_ON or name.startswith("LC_")',
+        "name: value for name, value in os.environ.items()",
+        _COMMANDS,
+    ),
+    Defect(
+        "a private address is as good as any",
+        "sandbox/hosts.py",
+        'if kind == "public" or self.private:',
+        "if True:",
+        ("tests/sandbox/test_hosts.py", "tests/tools/builtin/test_web.py"),
+    ),
+    Defect(
+        "a long output is shown whole",
+        "runtime/observation.py",
+        "    if len(data) <= limit:",
+        "    if True:",
+        ("tests/runtime/test_observation.py",),
+    ),
+    Defect(
+        "what a model sees may hide orders",
+        "runtime/observation.py",
+        "    shown = clean(shown, lines=True, tabs=True)",
+        "    pass",
+        ("tests/runtime/test_observation.py", "tests/cli/test_tools.py"),
+    ),
+    Defect(
+        "progress of a call that has ended is told",
+        "runtime/progress.py",
+        "if newest is not None and not self._is_over():",
+        "if newest is not None:",
+        ("tests/runtime/test_progress.py",),
+    ),
+    Defect(
+        "confined tools need full access",
+        "policy/permission.py",
+        "CONFINED not in schema.labels",
+        "True",
+        ("tests/policy", "tests/cli/test_tools.py"),
     ),
 )

@@ -80,6 +80,9 @@ STEP_DATA = st.fixed_dictionaries(
         "actions": st.lists(st.fixed_dictionaries({"id": IDS, "tool": TEXT}), max_size=3),
         "irreversible": st.lists(IDS, max_size=2),
         "cost": st.dictionaries(st.sampled_from(["tool_calls", "retries"]), st.integers(0, 9)),
+        "message": TEXT,
+        "done": st.floats(),
+        "total": st.floats() | JSON,
     },
 )
 ASKING_DATA = st.fixed_dictionaries(
@@ -104,6 +107,7 @@ COMMON = [
     *("proposal_received", "action_executing", "action_succeeded", "action_failed", "policy_violation"),
     *("compensation_started", "compensation_failed", "state_rollback", "proposal_ended"),
     *("permission_decision", "approval_requested", "approval_recorded", "run_resumed"),
+    *("approval_requested", "approval_recorded", "action_progress"),
 ]
 EVENTS = st.lists(
     st.builds(

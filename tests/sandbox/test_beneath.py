@@ -127,13 +127,6 @@ def test_a_link_itself_is_opened_if_asked_for(root: int, by_hand: bool) -> None:
 
 
 @both_ways
-def test_without_links_none_is_followed_anywhere(root: int, by_hand: bool) -> None:
-    assert opened(root, "a/b", links=False, by_hand=by_hand) == inode(root, "a/b")
-    assert opened(root, "to_file", links=False, by_hand=by_hand) == "ELOOP"
-    assert opened(root, "to_folder/file", links=False, by_hand=by_hand) == "ELOOP"
-
-
-@both_ways
 def test_a_file_is_made_where_the_path_leads(root: int, by_hand: bool) -> None:
     flags = os.O_WRONLY | os.O_CREAT
 

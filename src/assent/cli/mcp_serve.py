@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -28,15 +28,12 @@ if TYPE_CHECKING:
 @click.pass_obj
 def serve(
     output: Output,
-    state: str | None,
-    tools: str | None,
-    policies: str | None,
-    permissions: str | None,
-    schedule: Literal["levels", "dataflow"],
+    /,
     agent: str | None,
     wait: float | None,
     expire: float | None,
     db: str | None,
+    **options: Any,
 ) -> int:
     """Let an MCP client, such as an editor or another agent, use the tools, and run whole plans.
 
@@ -57,15 +54,7 @@ def serve(
     from assent.cli.execution import patience
     from assent.runtime.sync import run_sync
 
-    with open_app(
-        tools=tools,
-        state=state,
-        policies=policies,
-        permissions=permissions,
-        schedule=schedule,
-        db=db,
-        asking=Asking(patience(wait), expire),
-    ) as app:
+    with open_app(**options, db=db, asking=Asking(patience(wait), expire)) as app:
         # Only now, because it takes long: bad input is told at once.
         from assent.server.mcp import Face, make_server
 

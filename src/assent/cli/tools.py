@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -101,18 +101,15 @@ def show(output: Output, name: str, file: str | None, as_json: bool) -> int:
 @click.pass_obj
 def call(
     output: Output,
+    /,
     name: str,
     parameters: Sequence[str],
     params: str | None,
-    state: str | None,
-    tools: str | None,
-    policies: str | None,
-    permissions: str | None,
-    schedule: Literal["levels", "dataflow"],
     agent: str | None,
     wait: float | None,
     db: str | None,
     as_json: bool,
+    **options: Any,
 ) -> int:
     """Call the tool NAME, as a plan of one action: rules, permissions, log and journal hold as for any run.
 
@@ -130,16 +127,7 @@ def call(
     from assent.ir.proposal import Proposal, new_id
     from assent.runtime.scope import Scope
 
-    with open_app(
-        tools=tools,
-        state=state,
-        policies=policies,
-        permissions=permissions,
-        schedule=schedule,
-        db=db,
-        confirm=terminal_question(output),
-        asking=Asking(patience(wait)),
-    ) as app:
+    with open_app(**options, db=db, confirm=terminal_question(output), asking=Asking(patience(wait))) as app:
         found = app.runtime.tools.require(name)
         given = _parameters(found.schema, parameters, params)
         proposal = Proposal(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any
 
 import click
 
@@ -16,17 +16,7 @@ from assent.cli.output import Output
 @as_option
 @json_option
 @click.pass_obj
-def verify(
-    output: Output,
-    plan: str,
-    state: str | None,
-    tools: str | None,
-    policies: str | None,
-    permissions: str | None,
-    schedule: Literal["levels", "dataflow"],
-    agent: str | None,
-    as_json: bool,
-) -> int:
+def verify(output: Output, /, plan: str, agent: str | None, as_json: bool, **options: Any) -> int:
     """Say what `assent run` would refuse, reject or skip with the same options. No tool is called.
 
     PLAN is a JSON file; '-' reads standard input.
@@ -40,15 +30,7 @@ def verify(
     from assent.runtime.scope import Scope
 
     proposal = load_plan(plan)
-    with open_app(
-        tools=tools,
-        state=state,
-        policies=policies,
-        permissions=permissions,
-        schedule=schedule,
-        confirm=terminal_question(output),
-        asking=Asking(only_on_paper=True),
-    ) as app:
+    with open_app(**options, confirm=terminal_question(output), asking=Asking(only_on_paper=True)) as app:
         report = app.runtime.verify(proposal, scope=Scope(caller_id=agent) if agent is not None else None)
         known = app.runtime.tools
     if not app.sources:
@@ -64,7 +46,7 @@ def verify(
             tool = known.get(name)
             return tool is not None and tool.schema.risk == "read_only"
 
-        levels = report.execution_levels if schedule == "levels" else ()
+        levels = report.execution_levels if options["schedule"] == "levels" else ()
         rows = in_a_row(proposal.actions, levels, is_read_only)
         title = "standard input" if plan == "-" else plan
         output.show(*report_lines(report, title=title, actions=len(proposal.actions), in_a_row=rows))

@@ -43,13 +43,10 @@ _TRIES = 64
 Openat2 = Callable[[int, bytes, int, int, int], int]
 
 
-def open_beneath(
-    root: int, path: str, flags: int, mode: int = 0, *, links: bool = True, by_hand: bool | None = None
-) -> int:
+def open_beneath(root: int, path: str, flags: int, mode: int = 0, *, by_hand: bool | None = None) -> int:
     """A descriptor of `path`, which is relative to the folder that `root` is a descriptor of.
 
-    With `links=False` a link anywhere in the path is an error (ELOOP). `by_hand` chooses the way; None
-    takes the kernel's where there is one.
+    `by_hand` chooses the way; None takes the kernel's where there is one.
 
     Raises:
         OSError: in the kernel's words; EXDEV for what leads outside.
@@ -67,10 +64,10 @@ def open_beneath(
     if by_hand is None:
         by_hand = not has_openat2()
     if not by_hand:
-        found = _open_by_kernel(root, name, flags, mode, links=links)
+        found = _open_by_kernel(root, name, flags, mode)
         if found is not None:
             return found
-    return _Walk(root, name, links=links).open(flags, mode)
+    return _Walk(root, name).open(flags, mode)
 
 
 @functools.cache
@@ -111,9 +108,9 @@ def _openat2() -> Openat2:
     return openat2
 
 
-def _open_by_kernel(root: int, name: bytes, flags: int, mode: int, *, links: bool) -> int | None:
+def _open_by_kernel(root: int, name: bytes, flags: int, mode: int) -> int | None:
     """A descriptor, or None if renames elsewhere kept the kernel from being sure of the path."""
-    resolve = _BENEATH | _NO_MAGICLINKS | (0 if links else _NO_SYMLINKS)
+    resolve = _BENEATH | _NO_MAGICLINKS
     if not flags & os.O_CREAT:
         mode = 0
     for _ in range(_TRIES):
@@ -130,13 +127,12 @@ def _open_by_kernel(root: int, name: bytes, flags: int, mode: int, *, links: boo
 class _Walk:
     """One path, walked by hand: where we are as a stack of descriptors, and the names still to come."""
 
-    def __init__(self, root: int, name: bytes, *, links: bool) -> None:
+    def __init__(self, root: int, name: bytes) -> None:
         self._root = root
         self._entered: list[int] = []
         """Below `root`, each inside the one before; ours to close."""
         self._names: list[bytes] = []
         """Still to come, the next one last."""
-        self._may_follow = links
         self._followed = 0
         self._add(name)
 
@@ -201,7 +197,7 @@ class _Walk:
         except OSError:
             raise refusal from None
         self._followed += 1
-        if not self._may_follow or self._followed > MAX_LINKS:
+        if self._followed > MAX_LINKS:
             raise _os_error(errno.ELOOP, name)
         self._add(text)
 
