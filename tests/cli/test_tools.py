@@ -142,6 +142,23 @@ def test_long_output_is_cut_and_can_be_read_where_the_marker_says(quick: Assent,
     assert json.loads(again.out)["text"].startswith("line 199")
 
 
+def test_long_output_can_be_searched_where_there_is_no_project(quick: Assent, tmp_path: Path) -> None:
+    (tmp_path / "work").mkdir()
+    (tmp_path / "work" / "long.txt").write_text("".join(f"line {n}\n" for n in range(4000)))
+    own = {"XDG_DATA_HOME": str(tmp_path / "data")}
+
+    done = quick("tools", "call", "shell", "command=cat long.txt", cwd=tmp_path / "work", **own)
+    kept = done.out.partition("all of it is in ")[2].partition(" …]")[0]
+    found = quick("tools", "call", "grep", "pattern=line 2000$", f"path={kept}", cwd=tmp_path / "work", **own)
+    listed = quick(
+        "tools", "call", "find_files", "pattern=*", f"path={Path(kept).parent}", cwd=tmp_path / "work", **own
+    )
+
+    assert Path(kept).is_relative_to(tmp_path / "data" / "assent" / "spill")
+    assert [match["path"] for match in json.loads(found.out)["matches"]] == [kept]
+    assert json.loads(listed.out)["files"] == [kept]
+
+
 def test_steering_characters_of_a_tool_do_not_reach_the_terminal(quick: Assent) -> None:
     done = quick("tools", "call", "shell", r"command=printf '\033[2J\302\233 \342\200\256 x\ny\n'")
 

@@ -396,6 +396,19 @@ def test_what_is_closed_is_neither_read_nor_written(canary: Canary, by_hand: boo
     assert os.listdir(inside / "home/assent") == ["mcp.json"]
 
 
+@both_ways
+def test_what_is_closed_and_not_there_yet_is_not_made(canary: Canary, by_hand: bool) -> None:
+    inside = canary.inside
+    (inside / "config").mkdir()
+    workspace = Workspace(inside, closed=[inside / "config/assent", inside / "new.db"], by_hand=by_hand)
+
+    for path in ("config/assent/settings.toml", "config/assent", "new.db", "config/../new.db"):
+        assert "keeps its records" in refused(workspace.write_bytes, path, b"x", create_folders=True), path
+    workspace.write_bytes("config/other/file", b"x", create_folders=True)
+
+    assert sorted(path.name for path in inside.rglob("*")) == ["config", "file", "other"]
+
+
 # Listing
 
 

@@ -68,8 +68,9 @@ def runtime_options(command: Command) -> Command:
         ),
         click.option(
             "--tools",
-            metavar="FILE.py",
-            help="Python file whose @tool functions may be called. Default: that of a trusted project.",
+            metavar="FILE",
+            help="More tools: a Python file with @tool functions, or a TOML file of programs."
+            " Default: that of a trusted project.",
         ),
         click.option("--state", metavar="FILE.json", help="State to begin with: one JSON object."),
     ):

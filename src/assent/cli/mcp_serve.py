@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 @click.option(
     "--expire", type=Span(), metavar="DURATION", help="How long approvals can be given. Default: no limit."
 )
+@click.option("--folder", metavar="PATH", help="Serve as if started there. Default: the current folder.")
 @db_option
 @click.pass_obj
 def serve(
@@ -32,6 +33,7 @@ def serve(
     agent: str | None,
     wait: float | None,
     expire: float | None,
+    folder: str | None,
     db: str | None,
     **options: Any,
 ) -> int:
@@ -48,6 +50,9 @@ def serve(
     Exit codes: 0 the client has gone, 2 bad input, 130 after Ctrl-C, 143 after SIGTERM.
     """
     _look_for_the_library()
+    if folder is not None:
+        # Not only where tools work: files that the other options name are meant from there too.
+        os.chdir(folder)
     # Before anything of the tools is loaded: what they print is not for the client.
     source, target = _claim_streams()
     from assent.app.app import Asking, open_app

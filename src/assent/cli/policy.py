@@ -88,9 +88,9 @@ def explain(output: Output, /, plan: str, agent: str | None, as_json: bool, **op
 @click.argument("path", required=False, callback=not_empty)
 @click.option(
     "--tools",
-    metavar="FILE.py",
+    metavar="FILE",
     callback=not_empty,
-    help="Python file of tools; what it declares holds for the cases.",
+    help="File of tools; what it declares holds for the cases.",
 )
 @json_option
 @click.pass_obj

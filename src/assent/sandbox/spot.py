@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Collection, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 
 import msgspec
@@ -77,10 +77,32 @@ def seen(found: os.stat_result) -> Seen:
     return Seen(device=found.st_dev, inode=found.st_ino, size=found.st_size, mtime_ns=found.st_mtime_ns)
 
 
-def guard(top: int, spot: Spot, path: str, *, writing: bool, closed: Collection[Id]) -> None:
-    """Refuse what tools leave alone; the spot was found by `path` beneath the folder `top`.
+class Closed(msgspec.Struct, frozen=True):
+    """Files and folders that are neither read nor written."""
 
-    `closed` are the files and folders that are neither read nor written.
+    ids: tuple[Id, ...]
+    births: tuple[tuple[Id, str], ...]
+    """Of those that do not exist: the folder, and the name in it, that would have to be made first."""
+
+    @classmethod
+    def of(cls, paths: Iterable[str]) -> Closed:
+        """Absolute paths, as they are on the disk now."""
+        ids: list[Id] = []
+        births: list[tuple[Id, str]] = []
+        for path in paths:
+            name = ""
+            while (found := _id_at(path)) is None and path != "/":
+                path, _, name = path.rpartition("/")
+                path = path or "/"
+            if found is not None and name:
+                births.append((found, name))
+            elif found is not None:
+                ids.append(found)
+        return cls(tuple(ids), tuple(births))
+
+
+def guard(top: int, spot: Spot, path: str, *, writing: bool, closed: Closed) -> None:
+    """Refuse what tools leave alone; the spot was found by `path` beneath the folder `top`.
 
     Raises:
         ToolError: the spot is in such a folder.
@@ -88,20 +110,19 @@ def guard(top: int, spot: Spot, path: str, *, writing: bool, closed: Collection[
     """
     if writing and any(name.casefold() in _NOT_WRITTEN for name in (spot.name, *path.split("/"))):
         raise _left_alone(path)
-    if not writing and not closed:
+    if not writing and not closed.ids:
         return
+    if writing and closed.births and (id_of(os.fstat(spot.parent)), spot.name) in closed.births:
+        raise _closed(path)
     # Every folder from the spot to the top: the way it was spelled says nothing about where it is.
     ids = [] if spot.found is None else [id_of(spot.found)]
     for here in _up(spot.parent, top):
         if writing and any(id_in(here, name) in ids for name in _NOT_WRITTEN):
             raise _left_alone(path)
         ids.append(id_of(os.fstat(here)))
-    inner = next((at for at, each in enumerate(ids) if each in closed), None)
+    inner = next((at for at, each in enumerate(ids) if each in closed.ids), None)
     if inner is not None and (writing or id_in(top, _BUT_READ) not in ids[:inner]):
-        raise refused(
-            f"The path {shown(path)} is where Assent keeps its records and settings. No tool touches them; "
-            f"only {_BUT_READ} may be read."
-        )
+        raise _closed(path)
 
 
 def replace(spot: Spot, data: bytes, path: str, if_unchanged: Seen | None) -> None:
@@ -155,6 +176,20 @@ def _up(folder: int, top: int) -> Iterator[int]:
                 raise OSError(errno.EXDEV, os.strerror(errno.EXDEV))
     finally:
         os.close(here)
+
+
+def _id_at(path: str) -> Id | None:
+    try:
+        return id_of(os.stat(path))
+    except OSError:
+        return None
+
+
+def _closed(path: str) -> ToolError:
+    return refused(
+        f"The path {shown(path)} is where Assent keeps its records and settings. No tool touches them; only "
+        "long outputs that were kept in a spill folder may be read."
+    )
 
 
 def _left_alone(path: str) -> ToolError:

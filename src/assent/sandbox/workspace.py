@@ -26,7 +26,7 @@ import msgspec
 from assent.errors import ToolError, UsageError
 from assent.sandbox.beneath import FOLDER, MAX_LINKS, MAX_PATH, open_beneath
 from assent.sandbox.refusals import cannot, no_file, refused, shown, words
-from assent.sandbox.spot import NOT_READ, Id, Seen, Spot, guard, id_in, look, replace, seen
+from assent.sandbox.spot import NOT_READ, Closed, Seen, Spot, guard, id_in, look, replace, seen
 
 Kind = Literal["file", "folder", "link", "other"]
 
@@ -246,10 +246,19 @@ class Workspace:
         finally:
             os.close(opened)
 
-    def closed_ids(self) -> tuple[Id, ...]:
-        """Device and inode of each file and folder that is neither read nor written, as far as it exists."""
-        found = [id_in(self.fd, NOT_READ), *(id_in(self.fd, each) for each in self._closed)]
-        return tuple(each for each in found if each is not None)
+    def closed(self) -> Closed:
+        """What is neither read nor written, as it is on the disk now."""
+        found = Closed.of(self._closed)
+        records = id_in(self.fd, NOT_READ)
+        return found if records is None else Closed((records, *found.ids), found.births)
+
+    def told(self, path: str) -> str:
+        """How a path is told in an answer: relative to the workspace, or as it is if it lies elsewhere.
+
+        Raises:
+            ToolError: as `relative`.
+        """
+        return path.rstrip("/") if self._readable_at(path) is not None else self.relative(path)
 
     def _beneath(self, path: str) -> int:
         return open_beneath(self.fd, path, FOLDER, by_hand=self._by_hand)
@@ -301,7 +310,7 @@ class Workspace:
 
     def _guard(self, spot: Spot, path: str, *, writing: bool) -> None:
         try:
-            guard(self.fd, spot, self.relative(path), writing=writing, closed=self.closed_ids())
+            guard(self.fd, spot, self.relative(path), writing=writing, closed=self.closed())
         except OSError as error:
             if error.errno == errno.EXDEV:
                 raise self._outside(path) from None
@@ -309,15 +318,17 @@ class Workspace:
 
     def _elsewhere(self, path: str) -> Workspace | None:
         """The readable folder that an absolute path is in, if it is in one and not in the workspace."""
+        folder = self._readable_at(path)
+        if folder is not None:
+            with suppress(UsageError):
+                return Workspace(folder, by_hand=self._by_hand)
+        return None
+
+    def _readable_at(self, path: str) -> str | None:
         names = _names(path)
         if not path.startswith("/") or any(names[: len(own)] == own for own in self._spellings):
             return None
-        for folder in self._readable:
-            own = _names(folder)
-            if names[: len(own)] == own:
-                with suppress(UsageError):
-                    return Workspace(folder, by_hand=self._by_hand)
-        return None
+        return next((each for each in self._readable if names[: len(own := _names(each))] == own), None)
 
     def _outside(self, path: str) -> ToolError:
         return refused(

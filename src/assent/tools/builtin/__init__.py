@@ -9,6 +9,7 @@ small     calculate, now, sleep
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -40,13 +41,16 @@ def basic_tools(
     from assent.sandbox.hosts import HostFilter
     from assent.sandbox.limits import Limits
     from assent.sandbox.workspace import Workspace
+    from assent.storage.location import config_folder, user_folder
     from assent.tools.builtin.files import file_tools
     from assent.tools.builtin.search import search_tools
     from assent.tools.builtin.shell import shell_tools
     from assent.tools.builtin.small import small_tools
     from assent.tools.builtin.web import web_tools
 
-    where = workspace if isinstance(workspace, Workspace) else Workspace(workspace)
+    where = workspace
+    if not isinstance(where, Workspace):
+        where = Workspace(where, closed=[config_folder(os.environ), user_folder(os.environ)])
     made = [
         *file_tools(where),
         *search_tools(where),

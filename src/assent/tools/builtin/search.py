@@ -87,7 +87,7 @@ def search_tools(
         fits = _read_glob(pattern)
         start, before = _open_start(workspace, path, folder_only=True)
         try:
-            walk = Walk(start, hidden=workspace.closed_ids())
+            walk = Walk(start, hidden=workspace.closed().ids)
             found: dict[str, list[str]] = {"file": [], "link": []}
             left = max_results
             for inside, kind, _, _ in walk:
@@ -141,7 +141,7 @@ def search_tools(
                 "start": start,
                 "is_folder": stat.S_ISDIR(os.fstat(start).st_mode),
                 "before": before,
-                "hidden": workspace.closed_ids(),
+                "hidden": workspace.closed().ids,
                 "search": {
                     "pattern": pattern,
                     "fixed": fixed,
@@ -169,7 +169,7 @@ def search_tools(
 
 def _open_start(workspace: Workspace, path: str, *, folder_only: bool) -> tuple[int, str]:
     """A descriptor of where a search begins, and what stands before the paths found there."""
-    inside = workspace.relative(path)
+    inside = workspace.told(path)
     try:
         start = workspace.open(path, os.O_RDONLY | (os.O_DIRECTORY if folder_only else 0))
     except OSError as error:
