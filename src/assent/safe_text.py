@@ -15,12 +15,14 @@ from __future__ import annotations
 import re
 from unicodedata import east_asian_width
 
-# C0, DEL and C1; soft hyphen; bidirectional controls; line separators; invisible spaces and joiners that
-# hide text; surrogates; private tags that carry hidden messages; what XML cannot hold. The joiners of
-# emoji and of Persian (200C, 200D) stay.
+# C0, DEL and C1; soft hyphen; bidirectional controls; line separators; blanks, fillers, joiners and
+# selectors that nobody sees and that hide or carry text; surrogates; tags; what XML cannot hold. The joiners
+# of emoji and of Persian (200C, 200D) stay, and so does the selector behind a sign that is an emoji with it.
 _STEERS = re.compile(
-    "[\x00-\x1f\x7f-\x9f\xad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
-    "\ufffe\uffff\ud800-\udfff\U000e0000-\U000e0fff]"
+    "[\x00-\x1f\x7f-\x9f\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b\u200e\u200f\u2028-\u202e"
+    "\u2060-\u206f\u2800\u3164\ufe00-\ufe0e\ufeff\uffa0\ufff0-\ufffb\ufffe\uffff\ud800-\udfff"
+    "\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
+    "|(?<![#*0-9\xa9\xae\u203c-\u3299\U0001f000-\U0001faff])\ufe0f"
 )
 _SHORT = {"\n": "\\n", "\r": "\\r", "\t": "\\t", "\x1b": "\\e"}
 

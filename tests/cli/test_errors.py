@@ -240,7 +240,7 @@ def test_a_plan_from_a_closed_standard_input_is_a_mistake(start: Start, command:
     assert process.returncode == 2
     assert out == b""
     assert err == (
-        b"Error: Cannot read the plan: standard input is closed. Name a file, or pipe a plan in.\n"
+        b"Error: Standard input is closed, so nothing can be read from it. Name a file, or pipe it in.\n"
     )
 
 

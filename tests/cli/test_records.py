@@ -283,8 +283,8 @@ def test_a_run_kept_in_a_project_is_resumed_also_from_elsewhere(
     elsewhere.mkdir()
 
     listed = quick("runs", "--json")
-    here = quick("resume", "r1")
-    there = quick("resume", "r2", "--db", str(database), cwd=elsewhere)
+    here = quick("resume", "r1", "--tools", tools)
+    there = quick("resume", "r2", "--db", str(database), "--tools", tools, cwd=elsewhere)
 
     assert [r["status"] for r in listed.json["runs"]] == ["interrupted", "interrupted"]
     assert (here.code, there.code) == (0, 0), here.err + there.err
@@ -666,12 +666,15 @@ def test_other_tools_and_changed_tools(quick: Assent, interrupted: Path, tools: 
     other.write_text(tools.read_text().replace('"marked"', '"marked otherwise"'))
     tools.write_text(tools.read_text() + "\n# changed\n")
 
-    changed = _resume(quick, interrupted)
+    changed = _resume(quick, interrupted, "--decide", "m=retry")
     done = _resume(quick, interrupted, "--tools", other, "--decide", "m=retry", "--json")
 
-    assert f"Note: {tools} is not what it was when the run began." in changed.err
+    assert changed.code == 2
+    assert (
+        f"{tools} is not what it was when the run began. Look at it, then name it: assent resume"
+        in changed.err
+    )
     assert done.code == 0
-    assert "Note:" not in done.err
     assert done.json["results"][0]["output"] == "marked otherwise"
 
 
@@ -718,7 +721,7 @@ def test_ctrl_c_leaves_a_run_that_can_be_resumed(
     out, _ = process.communicate(timeout=30)
     tools.write_text(tools.read_text().replace("asyncio.sleep(seconds)", "asyncio.sleep(0)"))
 
-    done = quick("resume", "r", "--db", "my.db", "--json")
+    done = quick("resume", "r", "--tools", tools, "--db", "my.db", "--json")
 
     assert process.returncode == 130
     assert b"\n  go on: assent resume r --db my.db\n" in out

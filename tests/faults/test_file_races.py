@@ -11,7 +11,8 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -199,3 +200,90 @@ def test_folders_are_never_listed_or_walked_outside(
     record_property("figure", f"{answered.total()} answered, {refused.total()} refused")
     assert all(answered[name] >= 20 for name in calls), answered
     assert all(refused[name] >= 20 for name in calls if name != "walk"), refused
+
+
+# Edits by several at once
+
+_EDITOR = """
+import sys
+from assent.errors import ToolError
+from assent.sandbox.workspace import Workspace
+from assent.tools.builtin.files import file_tools
+
+folder, path, mark, count, patient = sys.argv[1:]
+edit = next(tool for tool in file_tools(Workspace(folder)) if tool.name == "edit_file")
+print("ready", flush=True)
+sys.stdin.read(1)
+for n in range(int(count)):
+    while True:
+        try:
+            edit(path, f"line {mark}{n} old\\n", f"line {mark}{n} new, and longer\\n")
+        except ToolError as error:
+            if patient == "yes" and error.retry:
+                continue
+            raise
+        break
+"""
+
+
+def edit_together(file: Path, editors: Sequence[tuple[Path, str]], *, patient: str) -> list[str]:
+    """Processes that begin at once, each editing lines of its own; returns the lines that are left."""
+    count = 100 * (10 if SOAK else 1)
+    marks = "abcdef"[: len(editors)]
+    file.write_text("".join(f"line {mark}{n} old\n" for n in range(count) for mark in marks))
+    others = [
+        subprocess.Popen(
+            [sys.executable, "-c", _EDITOR, folder, path, mark, str(count), patient],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+        )
+        for (folder, path), mark in zip(editors, marks, strict=True)
+    ]
+    try:
+        for other in others:
+            assert other.stdout is not None
+            assert other.stdout.readline() == b"ready\n"
+        for other in others:
+            assert other.stdin is not None
+            other.stdin.write(b"g")
+            other.stdin.flush()
+        codes = [other.wait() for other in others]
+    finally:
+        for other in others:
+            other.kill()
+            other.communicate()
+    assert codes == [0] * len(others), "every edit was made, or so it was said"
+    lines = file.read_text().splitlines()
+    assert len(lines) == count * len(others)
+    return [line for line in lines if not line.endswith(" new, and longer")]
+
+
+def test_two_processes_that_edit_one_file_lose_nothing_and_refuse_nothing(tmp_path: Path) -> None:
+    left = edit_together(tmp_path / "file", [(tmp_path, "file"), (tmp_path, "./file")], patient="no")
+
+    assert left == []
+    assert os.listdir(tmp_path) == ["file"]
+
+
+def test_workspaces_within_one_another_lose_no_edits(tmp_path: Path) -> None:
+    """They have no turn in common. Whoever was overtaken is told, and tries again."""
+    (tmp_path / "sub").mkdir()
+    editors = [(tmp_path, "sub/file"), (tmp_path / "sub", "file")]
+
+    assert edit_together(tmp_path / "sub/file", editors, patient="yes") == []
+
+
+def test_two_workspaces_in_one_process_lose_no_edits(tmp_path: Path) -> None:
+    count = 200
+    file = tmp_path / "file"
+    file.write_text("".join(f"line {n} old\n" for n in range(count)))
+    tools = [file_tools(Workspace(tmp_path))[2] for _ in range(2)]
+
+    def work(who: int) -> None:
+        for n in range(who, count, 2):
+            tools[who](path="file", old=f"line {n} old\n", new=f"line {n} new, and longer\n")
+
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(work, range(2)))
+
+    assert [line for line in file.read_text().splitlines() if line.endswith("old")] == []

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -27,8 +28,15 @@ def test_what_steers_a_terminal_becomes_a_visible_escape() -> None:
     assert clean("hidden \U000e0041") == "hidden \\U000e0041"
 
 
+@pytest.mark.parametrize(
+    "hidden", [*"\u034f\u115f\u17b4\u2800\u3164\ufe00\ufe0f\uffa0\ufff0\U0001d173"]
+)
+def test_what_nobody_sees_is_spelled_out(hidden: str) -> None:
+    assert clean(f"a{hidden}b").isascii()
+
+
 def test_ordinary_text_of_any_language_stays() -> None:
-    for text in ("grün", "日本語", "עברית", "a\u200db", "👩‍👩‍👧", "[red]not markup[/red]"):
+    for text in ("grün", "日本語", "עברית", "a\u200db", "👩‍👩‍👧", "❤\ufe0f", "[red]not markup[/red]"):
         assert clean(text) == text
 
 

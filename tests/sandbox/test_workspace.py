@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import re
+import signal
 import stat
 import subprocess
 import sys
@@ -257,6 +258,73 @@ def test_a_file_that_changed_meanwhile_is_not_replaced(canary: Canary) -> None:
     assert os.listdir(canary.inside) == []
 
 
+@both_ways
+def test_a_file_that_nobody_may_write_is_left(canary: Canary, by_hand: bool) -> None:
+    workspace = make(canary, by_hand)
+    path = canary.inside / "file"
+    path.write_text("old")
+    path.chmod(0o555)
+    (canary.inside / "link").symlink_to("file")
+    was = path.stat().st_ino
+
+    for name in ("file", "link"):
+        assert "mode 0555 lets nobody write it" in refused(workspace.write_bytes, name, b"new"), name
+    assert "chmod u+w" in refused(workspace.write_bytes, "new/../file", b"new", create_folders=True)
+
+    assert (path.read_text(), path.stat().st_ino) == ("old", was)
+    path.chmod(0o200)
+    workspace.write_bytes("file", b"new")
+    assert path.read_bytes() == b"new"
+
+
+@both_ways
+def test_a_refused_write_leaves_no_folders_behind(canary: Canary, by_hand: bool) -> None:
+    inside, workspace = canary.inside, make(canary, by_hand)
+    (inside / ".git").mkdir()
+    (inside / "alias").symlink_to(".git")
+    (inside / "out").symlink_to("../canary")
+    (inside / "old").mkdir()
+    (inside / "file").touch()
+    paths = {
+        "new/../../canary/x": OUTSIDE,
+        "new/more/../../out/x": OUTSIDE,
+        "new/../alias/x": ".git or .assent",
+        "new/../alias/more/x": ".git or .assent",
+        "new/../alias": ".git or .assent",
+        "new/more/../../old": "is a folder",
+        "old/new/../../file/x": "not a directory",
+        "new/more/..": "folder",
+    }
+
+    for path, says in paths.items():
+        assert says in refused(workspace.write_bytes, path, b"x", create_folders=True), path
+
+        assert sorted(path.name for path in inside.rglob("*")) == [".git", "alias", "file", "old", "out"]
+    workspace.write_bytes("new/../old/x", b"x", create_folders=True)
+    assert (inside / "new").is_dir()
+    canary.assert_untouched()
+
+
+def test_a_file_is_on_the_disk_before_it_takes_its_name_and_the_name_after(
+    canary: Canary, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only a crash of the machine shows whether the disk was asked, so this test watches the asking."""
+    workspace = Workspace(canary.inside)
+    path = canary.inside / "sub/file"
+    asked: list[tuple[str, bool]] = []
+
+    def watched(opened: int) -> None:
+        what = os.fstat(opened)
+        is_file = stat.S_ISREG(what.st_mode)
+        assert is_file or os.path.samestat(what, path.parent.stat())
+        asked.append(("file" if is_file else "folder", path.exists() and path.read_text() == "new"))
+
+    monkeypatch.setattr(os, "fsync", watched)
+    workspace.write_bytes("sub/file", b"new", create_folders=True)
+
+    assert asked == [("file", False), ("folder", True)]
+
+
 _FAILING_WRITES = """
 import os, resource, sys
 from assent.errors import ToolError
@@ -270,9 +338,9 @@ elif os.geteuid() == 0:
     os.setuid(65534)
 else:
     os.chmod(sys.argv[1], 0o555)
-for path in ("file", "new"):
+for path in ("file", "new", "more/new"):
     try:
-        workspace.write_bytes(path, b"x" * 10_000)
+        workspace.write_bytes(path, b"x" * 10_000, create_folders=True)
     except ToolError as error:
         print(error.retry, error)
 """
@@ -291,7 +359,8 @@ def test_a_write_that_fails_leaves_everything_as_it_was(canary: Canary, what: st
     )
 
     canary.inside.chmod(0o755)
-    assert re.fullmatch(rf"(False Cannot write '\w+': {says}\. .*\n){{2}}", done.stdout), done
+    assert not (canary.inside / "more").exists()
+    assert re.fullmatch(rf"(False Cannot write '[\w/]+': {says}\. .*\n){{3}}", done.stdout), done
     assert os.listdir(canary.inside) == ["file"]
     assert (canary.inside / "file").read_text() == "old"
 
@@ -407,6 +476,173 @@ def test_what_is_closed_and_not_there_yet_is_not_made(canary: Canary, by_hand: b
     workspace.write_bytes("config/other/file", b"x", create_folders=True)
 
     assert sorted(path.name for path in inside.rglob("*")) == ["config", "file", "other"]
+
+
+@both_ways
+def test_the_records_of_projects_further_down_are_not_read_either(canary: Canary, by_hand: bool) -> None:
+    inside, workspace = canary.inside, make(canary, by_hand)
+    for folder in ("sub/.assent/data/spill", "a/b/c/.assent/data/runs", "sub/real/data", "sub/plain/data"):
+        (inside / folder).mkdir(parents=True)
+        (inside / folder / "file").write_text("mine")
+    (inside / "sub/.assent/policy.toml").write_text("rules")
+    (inside / "sub/linked").mkdir()
+    (inside / "sub/linked/.assent").symlink_to("../real")
+    (inside / "alias").symlink_to("sub/.assent/data")
+
+    for path in ("sub/.assent/data/spill/file", "alias/spill/file", "a/b/c/.assent/data/runs/file"):
+        assert "keeps its records" in refused(workspace.read_bytes, path, 100), path
+    for path in ("sub/.assent/data", "alias", "a/b/c/.assent/data/runs/..", "sub/linked/../.assent/data"):
+        assert "keeps its records" in refused(workspace.list, path), path
+    assert workspace.read_bytes("sub/.assent/policy.toml", 100) == b"rules"
+    assert workspace.read_bytes("sub/plain/data/file", 100) == b"mine"
+
+
+# Workspaces in such folders
+
+
+@both_ways
+@pytest.mark.parametrize(
+    "where", [".git", ".git/hooks", ".assent", ".assent/more/and/more", "meta/deep", ".GIT/x"]
+)
+def test_a_workspace_in_git_or_assent_is_not_written(canary: Canary, where: str, by_hand: bool) -> None:
+    folder = canary.inside / where
+    folder.mkdir(parents=True)
+    if where.startswith("meta"):
+        (canary.inside / ".git").symlink_to("meta")
+    (folder / "file").write_text("mine")
+    workspace = Workspace(folder, by_hand=by_hand)
+
+    for path in ("file", "new", "a/b/new", f"{folder}/file"):
+        said = refused(workspace.write_bytes, path, b"x", create_folders=True)
+        assert "lies in a folder .git or .assent" in said, path
+
+    assert workspace.read_bytes("file", 100) == b"mine"
+    assert os.listdir(folder) == ["file"]
+    with pytest.raises(ToolError, match="lies in a folder"):
+        workspace.open("new", os.O_WRONLY | os.O_CREAT, 0o600)
+    assert os.listdir(folder) == ["file"]
+
+
+@both_ways
+def test_a_workspace_in_a_closed_folder_is_neither_read_nor_written(canary: Canary, by_hand: bool) -> None:
+    inside = canary.inside
+    (inside / "config/assent/deep").mkdir(parents=True)
+    (inside / "config/assent/deep/file").write_text("mine")
+    (inside / "spelled").symlink_to("config")
+    closed = [inside / "spelled/assent", inside / "none"]
+    workspace = Workspace(inside / "config/assent/deep", closed=closed, by_hand=by_hand)
+
+    assert "lies where Assent keeps" in refused(workspace.read_bytes, "file", 100)
+    assert "lies where Assent keeps" in refused(workspace.list, ".")
+    assert "lies where Assent keeps" in refused(workspace.write_bytes, "new/x", b"x", create_folders=True)
+    assert os.listdir(inside / "config/assent/deep") == ["file"]
+    assert Workspace(inside / "config", closed=[inside / "other"]).list(".")[0].name == "assent"
+
+
+@both_ways
+def test_a_workspace_among_the_records_reads_nothing_but_long_outputs(canary: Canary, by_hand: bool) -> None:
+    inside, data = canary.inside, canary.inside / ".assent/data"
+    (data / "spill/run").mkdir(parents=True)
+    (data / "other").mkdir()
+    for folder in (data, data / "spill", data / "spill/run", data / "other"):
+        (folder / "file").write_text("mine")
+
+    for folder in (data, data / "other"):
+        assert "keeps its records" in refused(Workspace(folder, by_hand=by_hand).read_bytes, "file", 100)
+    assert "keeps its records" in refused(Workspace(data.parent, by_hand=by_hand).read_bytes, "data/file", 9)
+    for folder in (data / "spill", data / "spill/run"):
+        workspace = Workspace(folder, by_hand=by_hand)
+        assert workspace.read_bytes("file", 100) == b"mine"
+        assert "lies in a folder" in refused(workspace.write_bytes, "file", b"x")
+    (inside / "sub").mkdir()
+    workspace = Workspace(inside / "sub", readable=[data / "spill", data / "spill/none"], by_hand=by_hand)
+    assert workspace.read_bytes(f"{data}/spill/run/file", 100) == b"mine"
+
+
+@both_ways
+def test_a_readable_folder_does_not_open_what_is_closed_in_it(canary: Canary, by_hand: bool) -> None:
+    shared, inner = canary.folder, canary.folder / "a"
+    workspace = Workspace(
+        canary.inside, readable=[shared, canary.parent / "x"], closed=[inner], by_hand=by_hand
+    )
+    kept = Workspace(canary.inside, readable=[inner / "b"], closed=[inner], by_hand=by_hand)
+
+    assert SECRET in workspace.read_bytes(f"{shared}/file.txt", 100).decode()
+    assert "keeps its records" in refused(workspace.read_bytes, f"{inner}/file.txt", 100)
+    assert SECRET in kept.read_bytes(f"{inner}/b/file.txt", 100).decode(), "it was allowed by name"
+
+
+# Turns
+
+
+_HOLDS = """
+import fcntl, os, sys
+held = os.open(sys.argv[1], os.O_RDONLY)
+fcntl.flock(held, fcntl.LOCK_EX)
+print("held", flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.mark.parametrize("held", [".", "sub"])
+def test_a_write_waits_for_other_processes_but_not_for_ever(canary: Canary, held: str) -> None:
+    workspace = Workspace(canary.inside, wait_s=0.05)
+    (canary.inside / "sub").mkdir()
+    (canary.inside / "sub/file").write_text("old")
+    command = [sys.executable, "-c", _HOLDS, canary.inside / held]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == b"held\n"
+
+        with pytest.raises(ToolError, match="is busy") as caught:
+            workspace.write_bytes("sub/file", b"new")
+
+        assert caught.value.retry
+        assert (canary.inside / "sub/file").read_text() == "old"
+        assert os.listdir(canary.inside / "sub") == ["file"]
+        other.communicate()
+    workspace.write_bytes("sub/file", b"new")
+    assert (canary.inside / "sub/file").read_text() == "new"
+
+
+def test_a_turn_may_be_taken_again_by_its_holder_and_is_given_back(canary: Canary) -> None:
+    one, two = (Workspace(canary.inside, wait_s=0.05) for _ in range(2))
+
+    with one.lock:
+        with one.lock:
+            one.write_bytes("file", b"one")
+        with pytest.raises(ToolError, match="is busy"):
+            two.write_bytes("file", b"two")
+        # A process that was started meanwhile holds the same descriptor, and must not hold the turn.
+        child = os.fork()
+        if child == 0:
+            os.read(os.open("/dev/zero", os.O_RDONLY), 1)
+            os.kill(os.getpid(), signal.SIGSTOP)
+            os._exit(0)
+    try:
+        two.write_bytes("file", b"two")
+    finally:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+
+    assert (canary.inside / "file").read_bytes() == b"two"
+
+
+def test_a_folder_that_may_not_be_read_is_written_without_a_turn(canary: Canary) -> None:
+    script = """
+import os, sys
+from assent.sandbox.workspace import Workspace
+workspace = Workspace(sys.argv[1])
+if os.geteuid() == 0:
+    os.setuid(65534)
+workspace.write_bytes("file", b"new")
+"""
+    canary.inside.chmod(0o333)
+
+    subprocess.run([sys.executable, "-c", script, canary.inside], check=True)
+
+    canary.inside.chmod(0o755)
+    assert (canary.inside / "file").read_bytes() == b"new"
 
 
 # Listing

@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from assent.ir.json_value import JsonValue
     from assent.redaction import Redactor
     from assent.runtime.journal import RunRecord
-    from assent.runtime.observation import Spill
     from assent.runtime.runtime import Runtime
     from assent.runtime.schedule import Schedule
+    from assent.runtime.spill import Spill
     from assent.storage.database import Database
     from assent.tools.tool import Tool
 
@@ -334,11 +334,13 @@ def open_app(
 
 def spill_here(start: Path | None = None) -> Spill:
     """Where long outputs are kept: in the data of the project around `start`, else in the person's."""
-    from assent.runtime.observation import Spill
+    from assent.runtime.spill import Spill
     from assent.storage.location import project_folder, user_folder
 
     project = project_folder(start or Path.cwd())
-    return Spill((project / "data" if project is not None else user_folder(os.environ)) / "spill")
+    if project is None:
+        return Spill(user_folder(os.environ), "spill")
+    return Spill(project.parent, project.name, "data", "spill")
 
 
 def secrets_of(environment: Mapping[str, str]) -> list[str]:

@@ -86,7 +86,7 @@ def read_file(path: str) -> bytes:
         if path == STDIN:
             if sys.stdin is None:
                 raise InputError(
-                    "Cannot read the plan: standard input is closed. Name a file, or pipe a plan in."
+                    "Standard input is closed, so nothing can be read from it. Name a file, or pipe it in."
                 )
             return sys.stdin.buffer.read(MAX_BYTES + 1)
         with open(path, "rb") as file:

@@ -108,6 +108,8 @@ def _words(error: Exception) -> tuple[int, str, str]:
             return 2, error.code, str(error)
         case OutputLost():
             return 1, "output", str(error)
+        case FileNotFoundError() if error.filename is None and not _is_here():
+            return 2, "input", "The current folder is gone. Go to one that is there."
         case OSError() if error.filename is None:
             return 1, "output", str(OutputLost(error))
         case OSError():
@@ -124,6 +126,14 @@ def _words(error: Exception) -> tuple[int, str, str]:
                 "internal",
                 f"this is a fault in Assent, not in your plan ({words}). ASSENT_DEBUG=1 shows where.",
             )
+
+
+def _is_here() -> bool:
+    try:
+        os.getcwd()
+    except OSError:
+        return False
+    return True
 
 
 if __name__ == "__main__":

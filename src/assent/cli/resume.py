@@ -61,6 +61,7 @@ def resume(
     from assent.cli.execution import Told, carry_out, patience
     from assent.cli.trust import terminal_question
     from assent.errors import UsageError
+    from assent.render.advice import db_words, name_words
     from assent.runtime.resume import state_after
 
     decisions = _decisions(decide)
@@ -69,15 +70,16 @@ def resume(
         record = records.journal.record(summary.run_id)
     context = summary.context
     expire = context.get("expire")
-    tools = tools or _text(context.get("tools"))
+    began_with = _text(context.get("tools")) if tools is None else None
+    if began_with is not None and digest_of(began_with) not in (None, context.get("tools_sha256")):
+        # Loading it runs it, and whoever changed it may have been the run itself.
+        raise UsageError(
+            f"{began_with} is not what it was when the run began. Look at it, then name it: "
+            f"assent resume {name_words(summary.run_id)} --tools {name_words(began_with)}{db_words(db)}"
+        )
+    tools = tools or began_with
     policies = policies or _text(context.get("policies"))
     schedule: Schedule = "dataflow" if context.get("schedule") == "dataflow" else "levels"
-    if (
-        tools is not None
-        and tools == context.get("tools")
-        and digest_of(tools) != context.get("tools_sha256")
-    ):
-        output.talk(f"Note: {tools} is not what it was when the run began.")
     if is_a_programs(summary, record):
         raise UsageError(
             f"Run '{summary.run_id}' was begun by a program, under rules that are not known here "

@@ -25,6 +25,10 @@ _STATES = (
 )
 
 
+_ALL = 1_000_000
+"""Runs: more than anybody keeps."""
+
+
 @click.group(cls=Subject, short_help="List runs, show one, drop old ones.")
 def runs() -> None:
     """Which runs there were. Without a command: the newest of them."""
@@ -163,11 +167,17 @@ def prune(output: Output, before: float, db: str | None, as_json: bool) -> int:
 
     with open_records(db, writes=True) as records:
         dropped = records.journal.prune(before)
-    spill_here().prune(before)
+        left = records.journal.runs(limit=_ALL)
+    spill = spill_here()
+    spill.drop(dropped)
+    if db is None:
+        # Also of runs that nobody has kept; those of a database that was named may be known to another one.
+        spill.prune(before, but=[summary.run_id for summary in left])
     if as_json:
-        output.show_json({"dropped": dropped})
+        output.show_json({"dropped": len(dropped)})
     else:
-        output.show(Text(f"{count(dropped, 'run')} dropped." if dropped else "No run ended before that."))
+        said = f"{count(len(dropped), 'run')} dropped." if dropped else "No run ended before that."
+        output.show(Text(said))
     return 0
 
 

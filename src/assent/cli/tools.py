@@ -153,14 +153,13 @@ def _as_data(schema: ToolSchema, source: str) -> dict[str, Any]:
 
 def _parameters(schema: ToolSchema, pairs: Sequence[str], params: str | None) -> dict[str, JsonValue]:
     """The parameters that the person has written."""
+    from assent.app.files import read_file
     from assent.errors import InputError, UsageError
     from assent.ir.codec import decode_json
 
     given: dict[str, JsonValue] = {}
     if params is not None:
-        import sys
-
-        text = sys.stdin.buffer.read() if params == "-" else params.encode(errors="surrogateescape")
+        text = read_file(params) if params == "-" else params.encode(errors="surrogateescape")
         whole = decode_json(text, "--params")
         if not isinstance(whole, dict):
             raise UsageError('--params is no JSON object. Write such as \'{"path": "README.md"}\'.')

@@ -218,12 +218,13 @@ class SqlJournal:
 
         return self.database.read(work)
 
-    def prune(self, before: float) -> int:
+    def prune(self, before: float) -> list[str]:
         """Forget the runs that ended for good before a moment, with what they were asked to do and their
-        results; returns how many. Those that can still be resumed stay. Waits for the disk."""
+        results; returns their ids. Those that can still be resumed stay. Waits for the disk."""
         marks = ", ".join("?" * len(RESUMABLE))
         work = f"DELETE FROM runs WHERE status NOT IN ({marks}) AND ended < ? RETURNING run_id"
-        return len(self.database.write(lambda t: t.execute(work, [*RESUMABLE, before])).result())
+        rows = self.database.write(lambda t: t.execute(work, [*RESUMABLE, before])).result()
+        return [row[0] for row in rows]
 
     def find(self, run_id: str) -> RunSummary:
         """The run whose id is, or begins with, `run_id`.

@@ -19,7 +19,8 @@ from msgspec.structs import replace
 from assent.ir.json_value import JsonValue, show_json
 from assent.ir.result import ProposalResult
 from assent.render.advice import db_words, name_words
-from assent.runtime.observation import LIMIT, Spill, observe, shortened
+from assent.runtime.observation import LIMIT, observe, observe_text, readable
+from assent.runtime.spill import Spill
 from assent.safe_text import clean, clean_json
 from assent.server.offer import RESUME
 
@@ -60,7 +61,7 @@ class Answers:
             return self._waiting(result)
         told = _sendable(msgspec.to_builtins(result))
         return types.CallToolResult(
-            content=[_text(self._cut(told, result.run_id))],
+            content=[_text(observe_text(readable(told), "plan", run_id=result.run_id, spill=self._spill))],
             structured_content=_data(told),
             is_error=not result.succeeded,
         )
@@ -69,17 +70,9 @@ class Answers:
         """What is said of a plan that was not run. That it is invalid is no error of the call."""
         told = _sendable(report)
         return types.CallToolResult(
-            content=[_text(self._cut(told, "verify"))], structured_content=_data(told)
+            content=[_text(observe_text(readable(told), "report", run_id="verify", spill=self._spill))],
+            structured_content=_data(told),
         )
-
-    def _cut(self, told: JsonValue, run_id: str) -> str:
-        def keep(text: str) -> str:
-            try:
-                return f"all of it is in {self._spill.keep(run_id, 'plan', text)}" if self._spill else ""
-            except OSError as error:
-                return f"it could not be kept ({error.strerror or error})"
-
-        return shortened(clean(show_json(told), lines=True, tabs=True), LIMIT, keep)
 
     def _waiting(self, result: ProposalResult) -> types.CallToolResult:
         return types.CallToolResult(

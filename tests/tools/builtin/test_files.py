@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 import os
+import re
 import stat
 from pathlib import Path
 from typing import Any
@@ -211,8 +212,68 @@ def test_a_line_that_is_too_long_is_cut_between_characters(files: Files) -> None
 
     assert found["text"] == "x" + "\u4e2d" * ((MOST_SHOWN_BYTES - 1) // 3)
     assert found["end_line"] == 1
-    assert "Go on with start_line=2." in found["note"]
+    column = len(found["text"]) + 1
+    assert found["note"].endswith(
+        f"Go on with start_line=1, start_column={column}; the next line is start_line=2."
+    )
     assert files.read("file", 2)["text"] == "next\n"
+
+
+PARTS = {"small": 100_000, "large": MOST_BYTES // 3 + 100_000}
+"""Characters of one line, in files that are read as a whole and as they pass by."""
+
+
+@pytest.mark.parametrize("bom", [b"", codecs.BOM_UTF8], ids=["plain", "with BOM"])
+@pytest.mark.parametrize("size", PARTS)
+def test_a_very_long_line_is_read_to_its_end(files: Files, size: str, bom: bytes) -> None:
+    # Characters of several sizes, so that pieces end within one.
+    long = ("\u4e2d\u00e9a\u4e2d\U0001f600\u4e2d" * (PARTS[size] // 5))[: PARTS[size]]
+    text = f"first\n{long}\nlast\n"
+    files.put("file", bom + text.encode())
+
+    got: list[str] = []
+    line, column = 2, 1
+    while True:
+        found = files.read("file", line, start_column=column)
+        assert len(found["text"].encode()) <= MOST_SHOWN_BYTES
+        assert (found["start_line"], found["total_lines"]) == (2, 3)
+        got.append(found["text"])
+        if not found["truncated"]:
+            break
+        told = re.search(r"Go on with start_line=(\d+), start_column=(\d+);", found["note"])
+        assert told is not None, found["note"]
+        line, column = int(told[1]), int(told[2])
+
+    assert len(got) > 1
+    assert "".join(got) == f"{long}\nlast\n"
+    assert found["end_line"] == 3
+
+
+@pytest.mark.parametrize("before", ["", "x" * MOST_BYTES + "\n"], ids=["small", "large"])
+def test_a_line_is_read_from_a_column_on(files: Files, before: str) -> None:
+    files.put("file", before + "\u00e9ins\r\nzwei\ndrei")
+    first = 1 + bool(before)
+
+    def read(line: int, column: int, lines: int | None = None) -> str:
+        text: str = files.read("file", first + line, lines, start_column=column)["text"]
+        return text
+
+    assert read(0, 1) == "\u00e9ins\r\nzwei\ndrei"
+    assert read(0, 2, 1) == "ins\r\n"
+    assert read(0, 4, 2) == "s\r\nzwei\n"
+    assert read(0, 6, 1) == "\n"
+    assert read(1, 5) == "\ndrei"
+    assert read(2, 4) == "i"
+    for line, column, has in ((0, 7, 5), (1, 6, 4), (2, 5, 4), (2, 99, 4)):
+        said = files.refusal("read_file", "file", first + line, start_column=column)
+        assert f"Line {first + line:,} of 'file' has {has} characters; there is no column {column}." in said
+
+
+def test_an_empty_file_has_no_columns(files: Files) -> None:
+    files.put("file", "")
+
+    assert files.read("file", start_column=1)["text"] == ""
+    assert "has 0 characters" in files.refusal("read_file", "file", start_column=2)
 
 
 @pytest.mark.parametrize("bom", [b"", codecs.BOM_UTF8], ids=["plain", "with BOM"])
@@ -273,6 +334,15 @@ def test_what_cannot_be_written_is_refused_before_anything_happens(files: Files)
         "write_file", "new/file", "\u00e9" * (MOST_BYTES // 2 + 1)
     )
     assert os.listdir(files.folder) == []
+
+
+def test_a_file_without_a_write_bit_is_neither_replaced_nor_edited(files: Files) -> None:
+    path = files.put("file", "old")
+    path.chmod(0o444)
+
+    assert "chmod" in files.refusal("write_file", "file", "new")
+    assert "chmod" in files.refusal("edit_file", "file", "old", "new")
+    assert path.read_text() == "old"
 
 
 # Editing

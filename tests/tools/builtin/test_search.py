@@ -208,6 +208,26 @@ def test_records_of_runs_are_hidden_whatever_the_start(folder: Path, call: Any) 
         assert [path for path, _, _ in found_in(call("grep", pattern="needle", path=start))] == [seen]
 
 
+@pytest.mark.parametrize("above", ["sub", "a/b/c"])
+def test_records_of_projects_further_down_are_hidden_too(folder: Path, call: Any, above: str) -> None:
+    put(folder / above / ".assent/data/runs.txt", "needle")
+    put(folder / above / ".assent/policy.txt", "needle")
+    put(folder / above / "data/mine.txt", "needle")
+    put(folder / above / "linked/real/data/runs.txt", "needle")
+    (folder / above / "linked/.assent").symlink_to("real")
+
+    for start, seen in (
+        (f"{above}/.assent", [f"{above}/.assent/policy.txt"]),
+        (f"{above}/linked/real", []),
+        (".", [f"{above}/data/mine.txt"]),
+    ):
+        assert call("find_files", pattern="*.txt", path=start)["files"] == seen
+        assert [path for path, _, _ in found_in(call("grep", pattern="needle", path=start))] == seen
+    for name in ("list_dir", "find_files", "grep"):
+        with pytest.raises(ToolError, match="keeps its records"):
+            call(name, path=f"{above}/.assent/data", **({} if name == "list_dir" else {"pattern": "x"}))
+
+
 def test_too_many_files_are_found_in_part(folder: Path, call: Any) -> None:
     for n in range(12):
         (folder / f"{n:02}.txt").touch()
