@@ -799,7 +799,7 @@ DEFECTS: tuple[Defect, ...] = (
     Defect(
         "progress of a call that has ended is told",
         "runtime/progress.py",
-        "if newest is not None and not self._is_over():",
+        "if newest is not None and not self._has_ended:",
         "if newest is not None:",
         ("tests/runtime/test_progress.py",),
     ),

@@ -48,6 +48,22 @@ async def test_a_flood_of_reports_from_a_thread_becomes_a_few_events() -> None:
     assert max(len(e.data["message"]) for e in told) <= 500
 
 
+async def test_the_last_report_of_a_call_is_told_before_its_end() -> None:
+    @tool(risk="read_only", cheap=True)
+    def quick(context: ToolContext) -> int:
+        context.progress("first")
+        context.progress("one process was left behind")
+        return 1
+
+    rt = Runtime(tools=[quick])
+
+    await rt.execute(proposal(action("a", tool="quick")))
+
+    told = [e for e in rt.events.query() if e.kind in ("action_progress", "action_succeeded")]
+    assert [e.kind for e in told] == ["action_progress", "action_succeeded"]
+    assert told[0].data == {"message": "one process was left behind"}
+
+
 async def test_nothing_is_told_of_a_call_that_has_ended() -> None:
     kept: list[ToolContext] = []
 

@@ -53,7 +53,7 @@ RETRY_LONGEST_MS = 3_600_000
 class Execution(Gated):
     """A proposal while it runs."""
 
-    __slots__ = ("_first_attempt", "_has_budget", "_needs", "retries", "tool_calls")
+    __slots__ = ("_first_attempt", "_has_budget", "_needs", "_reporting", "retries", "tool_calls")
 
     def __init__(
         self,
@@ -75,6 +75,8 @@ class Execution(Gated):
         self._has_budget = allowance.budget is not None
         self._first_attempt: dict[str | None, dict[str, JsonValue]] = {}
         """What is said of a first attempt, by tool: the same words every time, so made once."""
+        self._reporting: dict[int, Progress] = {}
+        """Of calls that may say how far they have come."""
 
     def start(self, i: int) -> Coroutine[Any, Any, None] | None:
         """Begin an action. What is returned, if anything, must be awaited for it to end."""
@@ -292,6 +294,7 @@ class Execution(Gated):
         except BaseException as error:
             if isinstance(error, asyncio.CancelledError) and _is_being_cancelled():
                 self.release(key)
+                self._end_report(i)
                 self.stopped(i, action, tool, begun=True)
                 return
             failure = failure_of(error)
@@ -348,6 +351,7 @@ class Execution(Gated):
                 called = called or attempt.begun
                 if isinstance(error, asyncio.CancelledError) and _is_being_cancelled():
                     self.release(key)
+                    self._end_report(i)
                     self.stopped(i, action, tool, begun=attempt.begun, left_behind=attempt.left_behind)
                     return
                 failure = failure_of(error)
@@ -365,6 +369,10 @@ class Execution(Gated):
         """What the tool gets to know about its call, if it asks."""
         if tool.context_parameter is None:
             return None
+        self._end_report(i)
+        self._reporting[i] = progress = Progress(
+            asyncio.get_running_loop(), partial(self.note, "action_progress", i)
+        )
         return ToolContext(
             action_id=action.id,
             run_id=self.run.run_id,
@@ -372,11 +380,7 @@ class Execution(Gated):
             cancel=self.run.cancel or Cancel(),
             idempotency_key=f"{self.run.run_id}-{self.key(i)}",
             on_spend=self._allowance.spend,
-            on_progress=Progress(
-                asyncio.get_running_loop(),
-                partial(self.note, "action_progress", i),
-                lambda: self.results[i] is not None,
-            ),
+            on_progress=progress,
         )
 
     def _may_retry(self, action: Action, made: int, failure: AttemptFailed, tool: Tool | None) -> bool:
@@ -406,6 +410,11 @@ class Execution(Gated):
 
     # Endings
 
+    def _end_report(self, i: int) -> None:
+        """No more is heard of how far an attempt has come, whatever it goes on saying."""
+        if i in self._reporting:
+            self._reporting.pop(i).end()
+
     def _complete(
         self,
         i: int,
@@ -418,6 +427,7 @@ class Execution(Gated):
     ) -> None:
         if self.results[i] is not None:
             return  # It was given up on, and answers late.
+        self._end_report(i)
         if action.expected_effects:
             changes = self.effects(action, dict(changes))
         if key is not None:
@@ -462,6 +472,7 @@ class Execution(Gated):
         started: float,
     ) -> None:
         self.release(key)
+        self._end_report(i)
         if self.results[i] is None:
             self.fail(i, action, failure, attempts, tool, started)
 
