@@ -199,3 +199,21 @@ def test_the_cases_of_the_approvals_example_pass(tmp_path: Path) -> None:
 
     assert done.returncode == 0, done.stdout
     assert "4 of 4 cases passed" in done.stdout
+
+
+def test_built_in_tools_and_a_program_need_no_python(tmp_path: Path) -> None:
+    folder = tmp_path / "tools"
+    shutil.copytree(EXAMPLES / "tools", folder)
+
+    done = _python(
+        *("-m", "assent.cli.main", "run", "plan.json", "--tools", "commands.toml", "--db", "none", "--json"),
+        cwd=folder,
+    )
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    outputs = {result["action_id"]: result["output"] for result in json.loads(done.stdout)["results"]}
+    assert outputs["find"]["files"] == ["letters/to-ada.txt", "letters/to-charles.txt"]
+    assert [match["line"] for match in outputs["promises"]["matches"]] == [2, 3]
+    assert outputs["words"] == 15
+    assert outputs["lines"]["stdout"].strip() == "1"
+    assert (folder / "report.txt").exists()
