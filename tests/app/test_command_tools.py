@@ -113,6 +113,21 @@ def test_a_tool_runs_in_the_workspace_and_finds_what_lies_beside_its_file(tmp_pa
     os.close(number)
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        "parameters.type = ['null', 'object']",
+        "parameters.anyOf = [{type = 'string'}, {type = 'object'}]",
+        "parameters.'$ref' = '#/$defs/a'\nparameters.'$defs'.a.type = 'object'",
+        "parameters.required = ['a']",
+    ],
+)
+def test_parameters_that_may_be_an_object_are_taken(tmp_path: Path, line: str) -> None:
+    (tool,) = read(tmp_path, one(line))
+
+    assert tool.validate is None or tool.validate({"a": 1}) is None
+
+
 def test_tools_come_in_their_order(tmp_path: Path) -> None:
     text = "".join(f'[[tool]]\nname = "{name}"\ncommand = ["true"]\n' for name in ("b", "a", "c"))
 
@@ -136,6 +151,21 @@ def test_tools_come_in_their_order(tmp_path: Path) -> None:
         ("output_bytes = 1.5", "output_bytes", "expected a whole number of bytes above zero, got a number"),
         ("memory_bytes = '1G'", "memory_bytes", "got a text"),
         ("processes = 0", "processes", "it is 0; it must be a whole number above zero"),
+        (
+            "memory_bytes = 99999999999999999999999",
+            "memory_bytes",
+            "it is above 1,125,899,906,842,624, which",
+        ),
+        (f"memory_bytes = 0x{'f' * 9000}", "memory_bytes", "which is the most. Give it a smaller value."),
+        ("output_bytes = 1_073_741_825", "output_bytes", "it is above 1,073,741,824"),
+        ("processes = 4_194_305", "processes", "it is above 4,194,304"),
+        ("time_s = 10_000_001", "time_s", "it is above 10,000,000"),
+        (f"time_s = 0x{'f' * 9000}", "time_s", "it is above 10,000,000"),
+        ("timeout_ms = 10_000_000_001", "timeout_ms", "it is above 10,000,000,000"),
+        ("max_retries = 1001", "max_retries", "it is above 1,000"),
+        ("cache_ttl_secs = 1e300", "cache_ttl_secs", "it is above 1,000,000,000"),
+        ("rate_limit = [1, inf]", "rate_limit", "1,000,000,000 calls and as many seconds are the most"),
+        ("rate_limit = [1_000_000_001, 1]", "rate_limit", "are the most"),
         ("max_retries = -1", "max_retries", "it is -1; it must be a whole number, zero or more"),
         ("timeout_ms = 0", "timeout_ms", "it is 0; it must be a whole number of milliseconds above zero"),
         ("rate_limit = [1]", "rate_limit", "it must be a whole number and a number of seconds"),
@@ -149,6 +179,12 @@ def test_tools_come_in_their_order(tmp_path: Path) -> None:
         ("exit_codes = [256]", "exit_codes[0]", "256 is no exit code"),
         ("exit_codes = [true]", "exit_codes[0]", "True is no exit code"),
         ("parameters = []", "parameters", "expected a table, got an array"),
+        ("parameters.type = 'string'", "parameters", 'it takes no object. Write type = "object" there'),
+        ("parameters.type = ['string', 'null']", "parameters", "no call could ever fit it"),
+        ("parameters.enum = ['a', 1]", "parameters", "no call could ever fit it"),
+        ("parameters.const = 'a'", "parameters", "no call could ever fit it"),
+        ("parameters.anyOf = [{type = 'string'}, {const = 1}]", "parameters", "no call could ever fit it"),
+        ("parameters.allOf = [{}, {type = 'array'}]", "parameters", "no call could ever fit it"),
         ("parameters.since = 2020-01-01", "parameters", "parameters.since is not JSON"),
         ("command = 'ls -l'", "command", "it must be a list of texts"),
         ("command = []", "command", "it must be a list of texts"),

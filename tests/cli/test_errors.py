@@ -73,7 +73,7 @@ MISTAKES: list[tuple[list[str], list[str]]] = [
     (["run", "good.json", "--policies", "broken.toml"], ["broken.toml", "line 2"]),
     (["run", "good.json", "--policies", "odd.toml"], ["rule[0].kind", "Did you mean 'deny_tool'?"]),
     (["run", "good.json", "--tools", "nowhere.py"], ["nowhere.py"]),
-    (["run", "good.json", "--tools", "."], ["directory"]),
+    (["run", "good.json", "--tools", "."], ["neither in .py nor in .toml"]),
     (["run", "good.json", "--tools", "syntax.py"], ["syntax.py, line 1", "not Python"]),
     (["run", "good.json", "--tools", "raises.py"], ["raises.py, line 3", "ZeroDivisionError"]),
     (["run", "good.json", "--tools", "imports.py"], ["imports.py, line 1", "Install 'surely_not_installed'"]),

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 Assent = Callable[..., Any]
+Plan = Callable[..., Path]
 
 BUILT_IN = [
     "read_file",
@@ -83,8 +84,8 @@ def test_a_value_is_text_where_the_tool_wants_text(quick: Assent, tmp_path: Path
     wrong = quick("tools", "call", "read_file", "path=n.txt", "lines=many")
 
     assert (tmp_path / "n.txt").read_text() == "1"
-    assert wrong.code == 1
-    assert "lines" in wrong.out
+    assert wrong.code == 2
+    assert "lines" in wrong.err
 
 
 @pytest.mark.parametrize(
@@ -178,3 +179,41 @@ def test_what_assent_keeps_is_out_of_reach_also_in_ones_own_home(quick: Assent, 
             done = quick("tools", "call", name, f"path={path}", *more, "--db", "runs.db", **own)
             assert done.code == 1
             assert "keeps its records" in done.out
+
+
+def test_a_plan_cannot_change_the_rules_tools_log_or_records_it_runs_with(
+    quick: Assent, plan: Plan, tmp_path: Path
+) -> None:
+    (tmp_path / "rules.toml").write_text('[[rule]]\nname = "no"\nkind = "deny_tool"\ntool = "edit_file"\n')
+    (tmp_path / "mine.py").write_text("from assent import tool\n\n@tool\ndef f() -> int:\n    return 1\n")
+    paths = ["rules.toml", "mine.py", "run.jsonl", "plan.json", "own.db", "own.db-journal", "runs.db"]
+    path = plan(
+        *(
+            {
+                "id": name,
+                "tool": "write_file",
+                "parameters": {"path": name, "text": "nothing happened"},
+                "failure_behavior": "skip",
+            }
+            for name in paths
+        )
+    )
+    before = {name: (tmp_path / name).read_bytes() for name in ("rules.toml", "mine.py", "plan.json")}
+
+    done = quick(
+        *("run", path, "--policies", "rules.toml", "--tools", "mine.py", "--log", "run.jsonl", "--json"),
+        *("--db", "runs.db"),
+        ASSENT_DB="own.db",
+    )
+
+    errors = {result["action_id"]: result["error"] for result in done.json["results"]}
+    assert all("was started with" in errors[name] or "keeps its records" in errors[name] for name in paths)
+    assert {name: (tmp_path / name).read_bytes() for name in before} == before
+    assert "nothing happened" not in (tmp_path / "run.jsonl").read_text()
+
+
+def test_an_option_that_is_given_twice_is_refused(quick: Assent) -> None:
+    for option, value in (("--policies", "a.toml"), ("--tools", "a.py"), ("--permissions", "cautious")):
+        done = quick("tools", "call", "now", option, value, option, value)
+        assert done.code == 2
+        assert "Give it once" in done.err

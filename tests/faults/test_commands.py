@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import signal
 import subprocess
@@ -255,9 +256,58 @@ def test_also_when_a_copy_of_the_host_lives_on(tmp_path: Path) -> None:
         program.clear()
 
 
-def _start_host(program: Program, folder: Path, copy: str) -> subprocess.Popen[bytes]:
-    import json
+TELLING_HOST = """
+import asyncio, ctypes, json, os, sys
+from assent.sandbox.command import run_command
 
+if sys.argv[2:]:
+    # Root may do everything: give its rights away (24 is PR_CAPBSET_DROP) and be a user like any other.
+    for right in range(41):
+        ctypes.CDLL(None).prctl(24, right, 0, 0, 0)
+    os.execv(sys.executable, sys.orig_argv[:-1])
+finished = asyncio.run(run_command(json.loads(sys.argv[1]), folder="."))
+print(json.dumps([finished.exit_code, finished.ended_by, finished.stdout.decode(), finished.note]))
+"""
+
+
+@pytest.mark.parametrize("rights", ["those of the test", "none"])
+def test_no_command_can_write_what_its_host_believes(tmp_path: Path, rights: str) -> None:
+    """Neither through the descriptors of the keeper nor through those of the host."""
+    program = Program("writes wherever it can", tmp_path)
+
+    told = _run_in_host(program, tmp_path, rights)
+
+    assert told == [3, "itself", "tried", ""]
+
+
+def test_nobody_of_the_same_user_can_look_into_a_keeper(tmp_path: Path) -> None:
+    program = Program("looks into its keeper", tmp_path)
+
+    told = _run_in_host(program, tmp_path, "none")
+
+    assert told == [0, "itself", "- - - - ", ""]
+
+
+def _run_in_host(program: Program, folder: Path, rights: str) -> Any:
+    """What a host of its own says of how a program ended."""
+    argv = [
+        sys.executable,
+        "-c",
+        TELLING_HOST,
+        json.dumps(program.argv),
+        *(["none"] if rights == "none" else []),
+    ]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
+    out = folder / "out"
+    # Into a file: one of the programs writes into every pipe that it finds.
+    with out.open("wb") as file:
+        subprocess.run(
+            argv, cwd=folder, env=environment, stdin=subprocess.DEVNULL, stdout=file, stderr=file, check=False
+        )
+    return json.loads(out.read_text())
+
+
+def _start_host(program: Program, folder: Path, copy: str) -> subprocess.Popen[bytes]:
     argv = [sys.executable, "-c", HOST, json.dumps(program.argv), copy]
     return subprocess.Popen(argv, cwd=folder, env={**os.environ, "PYTHONPATH": str(ROOT / "src")})
 

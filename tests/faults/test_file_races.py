@@ -29,6 +29,9 @@ from tests.sandbox.canary import SECRET, Canary
 from tests.sandbox.test_beneath import both_ways
 
 RACE_S = 2.5 * (20 if SOAK else 1)
+LONGEST_S = 4 * RACE_S
+LEAST = 5
+"""Answers of each call that end a race; a path through many swapped folders is seldom whole."""
 LOOK_EVERY = 200
 """Calls between two looks at what lies outside."""
 
@@ -97,9 +100,11 @@ def race(canary: Canary, calls: dict[str, Callable[[], Any]]) -> tuple[Counter[s
     answered: Counter[str] = Counter()
     refused: Counter[str] = Counter()
     with swapping(canary.inside):
-        end = time.monotonic() + RACE_S
+        begin = time.monotonic()
         count = 0
-        while time.monotonic() < end:
+        while (lasted := time.monotonic() - begin) < RACE_S or (
+            lasted < LONGEST_S and min(answered[name] for name in calls) < LEAST
+        ):
             for name, call in calls.items():
                 try:
                     answer = call()
@@ -117,7 +122,7 @@ def race(canary: Canary, calls: dict[str, Callable[[], Any]]) -> tuple[Counter[s
     return answered, refused
 
 
-@pytest.mark.timeout(60 + 4 * RACE_S)
+@pytest.mark.timeout(60 + LONGEST_S)
 @both_ways
 def test_files_are_never_read_or_written_outside(
     tmp_path: Path, by_hand: bool, record_property: Callable[[str, object], None]
@@ -154,13 +159,13 @@ def test_files_are_never_read_or_written_outside(
 
     record_property("figure", f"{answered.total()} answered, {refused.total()} refused")
     assert answered["steady"] >= 20
-    assert all(answered[name] >= 5 for name in calls), answered
+    assert all(answered[name] >= LEAST for name in calls), answered
     assert all(refused[name] >= 5 for name in calls if name != "steady"), refused
     left = [name for _, _, names in os.walk(canary.inside) for name in names]
     assert not [name for name in left if name.endswith(".tmp")]
 
 
-@pytest.mark.timeout(60 + 4 * RACE_S)
+@pytest.mark.timeout(60 + LONGEST_S)
 @both_ways
 def test_folders_are_never_listed_or_walked_outside(
     tmp_path: Path, by_hand: bool, record_property: Callable[[str, object], None]

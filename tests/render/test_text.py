@@ -28,9 +28,7 @@ def test_what_steers_a_terminal_becomes_a_visible_escape() -> None:
     assert clean("hidden \U000e0041") == "hidden \\U000e0041"
 
 
-@pytest.mark.parametrize(
-    "hidden", [*"\u034f\u115f\u17b4\u2800\u3164\ufe00\ufe0f\uffa0\ufff0\U0001d173"]
-)
+@pytest.mark.parametrize("hidden", [*"\u034f\u115f\u17b4\u2800\u3164\ufe00\ufe0f\uffa0\ufff0\U0001d173"])
 def test_what_nobody_sees_is_spelled_out(hidden: str) -> None:
     assert clean(f"a{hidden}b").isascii()
 

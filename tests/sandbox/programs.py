@@ -111,6 +111,51 @@ if os.fork() == 0:
         time.sleep(0.001)
 time.sleep(60)
 """,
+    "writes wherever it can": """
+import marshal
+def parent(pid):
+    return int(open(f'/proc/{pid}/stat').read().rpartition(')')[2].split()[1])
+mine = {os.readlink(f'/proc/self/fd/{number}') for number in (0, 1, 2)}
+for pid in (os.getppid(), parent(os.getppid())):
+    for number in range(3, 64):
+        path = f'/proc/{pid}/fd/{number}'
+        try:
+            if os.readlink(path) in mine:
+                continue
+            fd = os.open(path, os.O_WRONLY | os.O_NONBLOCK)
+            os.write(fd, marshal.dumps({'status': 7 << 8, 'reason': None}))
+        except OSError:
+            continue
+say('tried'); os._exit(3)
+""",
+    "looks into its keeper": """
+for name in ('fd/0', 'environ', 'mem', 'maps'):
+    try:
+        path = f'/proc/{os.getppid()}/{name}'
+        os.readlink(path) if name == 'fd/0' else open(path, 'rb').close()
+        say(name + ' ')
+    except PermissionError:
+        say('- ')
+""",
+    "takes the socket of its keeper": """
+import ctypes
+library = ctypes.CDLL(None, use_errno=True)
+keeper = os.pidfd_open(os.getppid())
+for number in range(3, 64):
+    # 438 is pidfd_getfd: the number of a descriptor of another process, made ours.
+    taken = library.syscall(438, keeper, number, 0)
+    if taken >= 0 and os.readlink(f'/proc/self/fd/{taken}').startswith('socket'):
+        os.write(taken, b'\\0' * (244 if sys.argv[2:] else 1))
+        say('written')
+""",
+    "asks for a lot at once": """
+import mmap
+try:
+    held = mmap.mmap(-1, 3 * 2**29, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    say('got it')
+except (OSError, MemoryError):
+    say('refused')
+""",
     "ends with a late child": """
 read_fd, write_fd = os.pipe()
 if os.fork() == 0:

@@ -6,14 +6,17 @@ import asyncio
 import os
 import threading
 from collections.abc import Callable, Iterator
+from math import inf
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from assent.errors import ToolError, UsageError
 from assent.sandbox import command, keeper
 from assent.sandbox.command import ending, run_command
-from assent.sandbox.limits import Limits
+from assent.sandbox.finished import read_report
+from assent.sandbox.limits import MOST, Limits
 from tests.sandbox.programs import Program, own_children, own_descriptors
 
 Make = Callable[[str], Program]
@@ -188,6 +191,36 @@ async def test_a_call_without_a_list_is_misuse(tmp_path: Path, argv: list[str]) 
         await run_command(argv, folder=str(tmp_path))
 
 
+@pytest.mark.parametrize(
+    "limits",
+    [
+        {"memory_bytes": 99999999999999999999999},
+        {"memory_bytes": 10**9000},
+        {"time_s": 1e300},
+        {"time_s": float("nan")},
+        {"time_s": 0},
+        {"time_s": "1"},
+        {"time_s": None},
+        {"output_bytes": 2**30 + 1},
+        {"output_bytes": None},
+        {"output_bytes": 1.5},
+        {"processes": True},
+        {"processes": 2**22 + 1},
+    ],
+    ids=lambda limits: next(iter(limits)),
+)
+def test_limits_that_no_command_can_be_held_to_are_misuse(limits: Any) -> None:
+    with pytest.raises(UsageError, match=f"Limits: {next(iter(limits))} is "):
+        Limits(**limits)
+
+
+async def test_the_largest_limits_are_taken_by_the_system(tmp_path: Path) -> None:
+    finished = await run_command(["echo", "well"], folder=str(tmp_path), limits=Limits(**MOST))
+    endless = await run_command(["echo", "well"], folder=str(tmp_path), limits=Limits(time_s=inf))
+
+    assert finished.stdout == endless.stdout == b"well\n"
+
+
 async def test_a_signal_is_named(tmp_path: Path) -> None:
     finished = await run_command(["sh", "-c", "kill -SEGV $$"], folder=str(tmp_path))
 
@@ -261,6 +294,57 @@ async def test_a_command_that_kills_what_watches_over_it_dies_too(make: Make, tm
     assert (finished.ended_by, finished.signal, finished.exit_code) == ("signal", "SIGKILL", None)
     assert finished.stdout == b"ready"
     assert "what watches over the command was killed" in finished.note
+
+
+async def test_what_watches_is_not_the_first_to_go_when_memory_runs_out(tmp_path: Path) -> None:
+    look = f"cat /proc/self/oom_score_adj /proc/$PPID/oom_score_adj /proc/{os.getpid()}/oom_score_adj"
+
+    finished = await run_command(["sh", "-c", look], folder=str(tmp_path))
+
+    theirs, keepers, hosts = map(int, finished.stdout.split())
+    assert theirs >= 500
+    assert keepers == hosts
+
+
+@pytest.mark.parametrize("length", ["one byte", "a whole report"])
+async def test_a_forged_report_means_that_nobody_knows(make: Make, tmp_path: Path, length: str) -> None:
+    program = make("takes the socket of its keeper")
+    argv = [*program.argv, *(["whole"] if length == "a whole report" else [])]
+
+    finished = await run_command(argv, folder=str(tmp_path))
+
+    if not finished.stdout:
+        pytest.skip("only root can take it")
+    assert (finished.ended_by, finished.exit_code, finished.signal) == ("signal", None, "")
+    assert ending(finished, Limits()) == (
+        "how it ended is not known; what came as its report was forged or damaged; "
+        "what the command had started may still run"
+    )
+
+
+def test_only_a_whole_report_with_its_token_is_one() -> None:
+    token = bytes(range(keeper.TOKEN_BYTES))
+    good = keeper.REPORT.pack(token, 0, 7 << 8, 0, 2, 0, b"")
+    report = read_report(good, token)
+
+    assert report is not None
+    assert (report.kind, report.number, report.reason, report.left_behind) == ("ended", 7 << 8, None, 2)
+    assert read_report(good, bytes(keeper.TOKEN_BYTES)) is None
+    for bad in (b"", good[:-1], good + b"x", good + good, good[1:] + b"x"):
+        assert read_report(bad, token) is None
+    for kind, reason in ((-1, 0), (len(keeper.KINDS), 0), (0, -1), (0, len(keeper.REASONS))):
+        assert read_report(keeper.REPORT.pack(token, kind, 0, reason, 0, 0, b""), token) is None
+
+
+async def test_memory_is_refused_to_one_that_asks_for_a_lot_at_once(make: Make, tmp_path: Path) -> None:
+    """It never touches it, so a look at what is used would not find it."""
+    program = make("asks for a lot at once")
+    few, many = Limits(memory_bytes=50_000_000), Limits(memory_bytes=None)
+
+    limited = await run_command(program.argv, folder=str(tmp_path), limits=few)
+    free = await run_command(program.argv, folder=str(tmp_path), limits=many)
+
+    assert (limited.stdout, free.stdout) == (b"refused", b"got it")
 
 
 async def test_a_command_that_stops_what_watches_over_it_gains_nothing(make: Make, tmp_path: Path) -> None:

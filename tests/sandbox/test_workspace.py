@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 import os
 import re
-import signal
 import stat
 import subprocess
 import sys
@@ -608,41 +607,61 @@ def test_a_write_waits_for_other_processes_but_not_for_ever(canary: Canary, held
 def test_a_turn_may_be_taken_again_by_its_holder_and_is_given_back(canary: Canary) -> None:
     one, two = (Workspace(canary.inside, wait_s=0.05) for _ in range(2))
 
-    with one.lock:
+    with one.lock as held:
+        assert isinstance(held, int)
         with one.lock:
             one.write_bytes("file", b"one")
         with pytest.raises(ToolError, match="is busy"):
             two.write_bytes("file", b"two")
-        # A process that was started meanwhile holds the same descriptor, and must not hold the turn.
-        child = os.fork()
-        if child == 0:
-            os.read(os.open("/dev/zero", os.O_RDONLY), 1)
-            os.kill(os.getpid(), signal.SIGSTOP)
-            os._exit(0)
-    try:
-        two.write_bytes("file", b"two")
-    finally:
-        os.kill(child, signal.SIGKILL)
-        os.waitpid(child, 0)
+        # As after a fork: another process has what we have opened, and must not keep the turn.
+        child = subprocess.Popen(["cat"], stdin=subprocess.PIPE, pass_fds=[held])
+    two.write_bytes("file", b"two")
+    child.communicate()
 
     assert (canary.inside / "file").read_bytes() == b"two"
 
 
-def test_a_folder_that_may_not_be_read_is_written_without_a_turn(canary: Canary) -> None:
-    script = """
+_UNREADABLE = """
 import os, sys
 from assent.sandbox.workspace import Workspace
+
 workspace = Workspace(sys.argv[1])
+workspace.list(".")  # imports what it needs while it still may
+os.chmod(sys.argv[1], 0o333)
 if os.geteuid() == 0:
     os.setuid(65534)
 workspace.write_bytes("file", b"new")
+try:
+    workspace.list(".")
+except PermissionError:
+    print("it may not be read")
 """
-    canary.inside.chmod(0o333)
 
-    subprocess.run([sys.executable, "-c", script, canary.inside], check=True)
+
+def test_a_folder_that_may_not_be_read_is_written_without_a_turn(canary: Canary) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", _UNREADABLE, canary.inside], capture_output=True, text=True, check=False
+    )
 
     canary.inside.chmod(0o755)
+    assert (done.stdout, done.stderr) == ("it may not be read\n", "")
     assert (canary.inside / "file").read_bytes() == b"new"
+
+
+@both_ways
+def test_what_the_work_was_started_with_is_read_and_not_written(canary: Canary, by_hand: bool) -> None:
+    inside = canary.inside
+    (inside / "rules").mkdir()
+    (inside / "rules/a.toml").write_text("rule")
+    (inside / "plan.json").write_text("{}")
+    workspace = Workspace(
+        inside, sealed=[inside / "rules", inside / "plan.json", inside / "run.jsonl"], by_hand=by_hand
+    )
+
+    for path in ("rules/a.toml", "rules/new.toml", "plan.json", "run.jsonl", "rules/../plan.json"):
+        assert "was started with" in refused(workspace.write_bytes, path, b"x", create_folders=True), path
+    assert workspace.read_bytes("rules/a.toml", 100) == b"rule"
+    assert sorted(os.listdir(inside)) == ["plan.json", "rules"]
 
 
 # Listing

@@ -14,6 +14,7 @@ from assent.sandbox.limits import Limits
 from assent.testing import action, proposal
 from assent.tools.subprocess import CommandSpec, command_tool
 from assent.tools.tool import Tool
+from tests.sandbox.programs import is_running
 
 CONTEXT = ToolContext(action_id="a1", run_id="r1", idempotency_key="k1")
 
@@ -109,7 +110,8 @@ async def test_what_is_not_one_json_value_is_a_failure_that_says_where(
         await call(tool)
 
     assert str(caught.value).startswith(f"Cannot read the answer of '{sys.executable}': {says}")
-    assert str(caught.value).endswith("goes to standard error. It said: working")
+    assert "goes to standard error. It printed " in str(caught.value)
+    assert str(caught.value).endswith(": working.")
     assert not caught.value.retry
 
 
@@ -178,6 +180,41 @@ async def test_parameters_and_answers_are_checked_by_the_runtime(tmp_path: Path)
     assert (result["good"].status, result["good"].output) == ("succeeded", 2)
     assert (result["bad"].status, result["wrong"].status) == ("skipped", "rejected")
     assert "integer" in (result["bad"].error or "")
+
+
+@pytest.mark.parametrize("answer", ["1", "no JSON"])
+async def test_a_program_that_leaves_something_running_is_told_of(tmp_path: Path, answer: str) -> None:
+    source = f"""
+import time
+if os.fork() == 0:
+    os.setsid()
+    open('daemon', 'w').write(str(os.getpid()))
+    time.sleep(60)
+    os._exit(0)
+while not os.path.exists('daemon') or not open('daemon').read():
+    time.sleep(0.005)
+os.write(1, b'{answer}')
+"""
+    rt = Runtime()
+    rt.tools.add(python(source, tmp_path))
+
+    result = await rt.execute(proposal(action("a", "program")))
+
+    assert result["a"].status == ("succeeded" if answer == "1" else "failed")
+    assert not is_running(int((tmp_path / "daemon").read_text()))
+    (event,) = rt.events.query(kind="action_progress", action="a")
+    assert event.data["message"] == (
+        f"'{sys.executable}' has ended; 1 process that it had started was still running and was ended"
+    )
+
+
+async def test_a_program_that_leaves_nothing_running_is_not_talked_of(tmp_path: Path) -> None:
+    rt = Runtime()
+    rt.tools.add(python("print(1)", tmp_path))
+
+    await rt.execute(proposal(action("a", "program")))
+
+    assert list(rt.events.query(kind="action_progress")) == []
 
 
 async def test_a_temporary_failure_is_tried_again(tmp_path: Path) -> None:

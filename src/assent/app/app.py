@@ -136,7 +136,7 @@ def database_files(named: str | None) -> dict[str, str | None]:
     path = os.path.realpath(sqlite_path(url))  # SQLite keeps its other files beside that one.
     return {
         "the database": path,
-        **{f"the database's {end}": f"{path}{end}" for end in ("-wal", "-shm")},
+        **{f"the database's {end}": f"{path}{end}" for end in ("-wal", "-shm", "-journal")},
     }
 
 
@@ -248,12 +248,13 @@ def open_app(
     start: Path | None = None,
     confirm: Callable[[Question], bool] | None = None,
     asking: Asking = LET_GO,
+    plan: str | None = None,
 ) -> Iterator[App]:
     """A runtime made from files, closed afterwards; with a database, one whose runs can be resumed.
 
     Rules and settings are those that hold in the folder `start` (the working directory), and `policies`.
     `permissions` is a posture that the person has chosen for this time. `confirm` asks the person whether to
-    trust what the folder brings.
+    trust what the folder brings. File tools write none of these files, nor `plan`.
 
     Raises:
         InputError: one of the files cannot be used, or the folder is not trusted and wants to be.
@@ -276,8 +277,12 @@ def open_app(
         here = start or Path.cwd()
         rules = gather(here, os.environ, policies=policies, tools=tools, confirm=confirm)
         spill = spill_here(here)
-        closed = [config_folder(os.environ), user_folder(os.environ), *database_files(db).values()]
-        workspace = Workspace(rules.folder, readable=[spill.folder], closed=[each for each in closed if each])
+        closed = [config_folder(os.environ), user_folder(os.environ)]
+        for url in (db, None):
+            # Also where nothing is kept this time: the default one holds what was approved before.
+            closed += [Path(each) for each in database_files(url).values() if each]
+        sealed = [each for each in (tools, policies, state, log, plan) if each is not None]
+        workspace = Workspace(rules.folder, readable=[spill.folder], closed=closed, sealed=sealed)
         stack.callback(workspace.close)
         found: Sequence[Tool[..., Any]] = ()
         if rules.tools is not None:

@@ -31,7 +31,7 @@ from assent.ir.json_value import JsonValue, copy_json
 from assent.ir.tool_spec import Mark, RateLimit, Reversibility, Risk, ToolSchema
 from assent.policy.loader import read_toml
 from assent.policy.toml_file import TomlFile, kind_of, listing
-from assent.sandbox.limits import Limits
+from assent.sandbox.limits import MOST, Limits
 from assent.tools.subprocess import CommandSpec, command_tool
 from assent.tools.tool import Tool
 
@@ -43,15 +43,21 @@ _CHOICES: dict[str, tuple[str, ...]] = {
     "reversibility": get_args(Reversibility),
     "folder": FOLDERS,
 }
-_NUMBERS: dict[str, tuple[type, str]] = {
-    "cache_ttl_secs": (float, "a number of seconds above zero"),
-    "timeout_ms": (int, "a whole number of milliseconds above zero"),
-    "max_retries": (int, "a whole number, zero or more"),
-    "time_s": (float, "a number of seconds above zero"),
-    "output_bytes": (int, "a whole number of bytes above zero"),
-    "memory_bytes": (int, "a whole number of bytes above zero"),
-    "processes": (int, "a whole number above zero"),
+_NUMBERS: dict[str, tuple[type, str, int]] = {
+    "cache_ttl_secs": (float, "a number of seconds above zero", 1_000_000_000),
+    # As for an action.
+    "timeout_ms": (int, "a whole number of milliseconds above zero", 10_000_000_000),
+    "max_retries": (int, "a whole number, zero or more", 1000),
+    "time_s": (float, "a number of seconds above zero", MOST["time_s"]),
+    "output_bytes": (int, "a whole number of bytes above zero", MOST["output_bytes"]),
+    "memory_bytes": (int, "a whole number of bytes above zero", MOST["memory_bytes"]),
+    "processes": (int, "a whole number above zero", MOST["processes"]),
 }
+"""Of each its type, its words and the largest that is taken."""
+_MOST_CALLS = _MOST_SECONDS = 1_000_000_000
+"""Of a rate limit."""
+_OTHER_TYPES = ("string", "number", "integer", "boolean", "array", "null")
+"""What a JSON Schema calls whatever is no object."""
 _LIMITS = tuple(Limits.__struct_fields__)
 _KEYS = (
     "name",
@@ -128,7 +134,7 @@ class _Reader:
         schema = ToolSchema(
             name=name,
             description=self.text("description", "Say in a sentence what it does.", ""),
-            parameters=self.schema("parameters") or {},
+            parameters=self.parameters(),
             returns=self.schema("returns"),
             idempotent=self.flag("idempotent"),
             cache_ttl_secs=self.number("cache_ttl_secs"),
@@ -190,13 +196,16 @@ class _Reader:
     def number(self, key: str) -> Any:
         if key not in self.table:
             return None
-        kind, meant = _NUMBERS[key]
+        kind, meant, most = _NUMBERS[key]
         value = self.table[key]
         if type(value) is not int and not (kind is float and type(value) is float):
             self.fail(f"expected {meant}, got {kind_of(value)}", key, "Give it a value of that kind.")
         least = 0 if key == "max_retries" else 1
         if value < least if kind is int else not 0 < value < math.inf:
             self.fail(f"it is {value}; it must be {meant}", key, "Give it a value of that kind.")
+        if value > most:
+            # Not shown: Python writes out no number of many thousand digits.
+            self.fail(f"it is above {most:,}, which is the most", key, "Give it a smaller value.")
         return value
 
     def rate(self) -> RateLimit | None:
@@ -209,6 +218,12 @@ class _Reader:
         calls, seconds = value
         if type(seconds) not in (int, float) or calls < 1 or not seconds > 0:
             self.fail("it must be at least 1 call in more than 0 seconds", "rate_limit", fix)
+        if calls > _MOST_CALLS or seconds > _MOST_SECONDS:
+            self.fail(
+                f"{_MOST_CALLS:,} calls and as many seconds are the most",
+                "rate_limit",
+                "Write smaller numbers.",
+            )
         return RateLimit(max_calls=calls, interval_secs=seconds)
 
     def marks(self) -> tuple[Mark, ...]:
@@ -248,6 +263,14 @@ class _Reader:
             self.fail(f"{error.place} is not JSON ({error.problem})", key, "Write a JSON Schema there.")
         return copied
 
+    def parameters(self) -> dict[str, JsonValue]:
+        schema = self.schema("parameters") or {}
+        if not _allows_object(schema):
+            # Parameters have names: a call is always an object.
+            fix = 'Write type = "object" there, and what it takes under properties.'
+            self.fail("no call could ever fit it: it takes no object", "parameters", fix)
+        return schema
+
     def command(self, beside: Path) -> tuple[str, ...]:
         fix = 'Write the program and its arguments as a list, such as command = ["python3", "./count.py"].'
         if "command" not in self.table:
@@ -260,6 +283,9 @@ class _Reader:
         for position, part in enumerate(value):
             if "\0" in part:
                 self.fail("a null character cannot be handed to a program", f"command[{position}]", fix)
+        for position, part in enumerate(value):
+            if part.startswith("./") and not (beside / part[2:]).exists():
+                self.fail(f"there is no file {beside / part[2:]}", f"command[{position}]", "Check the path.")
         parts = tuple(str(beside / part[2:]) if part.startswith("./") else part for part in value)
         program = parts[0]
         if "/" in program and not os.path.isabs(program):
@@ -272,3 +298,23 @@ class _Reader:
                 f"{program} is not executable", "command[0]", f"Run chmod +x {program}, or name what runs it."
             )
         return parts
+
+
+def _allows_object(schema: JsonValue) -> bool:
+    """Whether an object can fit a schema, as far as its own words tell. References are not followed."""
+    if not isinstance(schema, dict):
+        return schema is not False
+    kinds = schema.get("type", "object")
+    # A type that is none is left to whoever compiles the schema, and says what is wrong with it.
+    if all(kind in _OTHER_TYPES for kind in (kinds if isinstance(kinds, list) else [kinds])):
+        return False
+    if "const" in schema and not isinstance(schema["const"], dict):
+        return False
+    chosen = schema.get("enum")
+    if isinstance(chosen, list) and not any(isinstance(each, dict) for each in chosen):
+        return False
+    for key, enough in (("allOf", all), ("anyOf", any), ("oneOf", any)):
+        parts = schema.get(key)
+        if isinstance(parts, list) and parts and not enough(_allows_object(part) for part in parts):
+            return False
+    return True

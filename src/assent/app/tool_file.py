@@ -49,6 +49,11 @@ def load_tools(path: str, seen: SeenTools | None = None, folder: int | str = "."
         from assent.app.command_tools import read_command_tools
 
         return read_command_tools(Path(path), seen.source if seen is not None else read_file(path), folder)
+    if not path.endswith(".py"):
+        raise ToolFileError(
+            f"Tools file {path}: its name ends neither in .py nor in .toml, so it is not loaded. Name a "
+            "Python file with @tool functions, or a TOML file of programs."
+        )
     from assent.tools.tool import Tool
 
     if seen is not None:

@@ -38,7 +38,7 @@ class Told(NamedTuple):
     db: str | None = None
     """As the person named it."""
     only_output: bool = False
-    """Where it succeeded, what the one action answered says it all."""
+    """What the one action answered says it all."""
 
 
 def carry_out(output: Output, app: App, proposal: Proposal, start: Start, told: Told) -> int:
@@ -46,6 +46,7 @@ def carry_out(output: Output, app: App, proposal: Proposal, start: Start, told: 
     from assent.app.files import write_file
     from assent.cli.wording import say_no_tools, say_no_tools_in_result
     from assent.errors import InputError
+    from assent.render.advice import advise
     from assent.render.history import History
     from assent.runtime.shown import shown_ids, shown_proposal, shown_result
     from assent.runtime.sync import run_sync
@@ -57,7 +58,7 @@ def carry_out(output: Output, app: App, proposal: Proposal, start: Start, told: 
     history.plan(plan)
     layers = [[names[i] for i in layer] for layer in _layers(app, proposal)]
     reword = str if told.has_tools else say_no_tools
-    result, stopped_by = run_sync(_watched(app, start, history, layers, told.title, output, reword))
+    result, stopped_by = run_sync(_watched(app, start, history, layers, told, output, reword))
     final = app.runtime.state.snapshot()
     if not told.has_tools:
         result = say_no_tools_in_result(result)
@@ -81,12 +82,16 @@ def carry_out(output: Output, app: App, proposal: Proposal, start: Start, told: 
 
         output.show_json({**msgspec.to_builtins(result), "state": final})
         return code
-    if told.only_output and result.succeeded:
+    if told.only_output and result.results and result.outcome in ("succeeded", "aborted", "partial"):
         from assent.runtime.observation import observe
 
         # Its secrets are out already: looking for them takes long where there is much to look at.
         seen = observe(result.results[0], run_id=result.run_id, spill=app.spill)
         output.write(seen if seen.endswith("\n") else f"{seen}\n")
+        for advice in advise(history, db=told.db):
+            if advice.is_urgent:
+                command = f"\n     {advice.command}" if advice.command else ""
+                output.talk(f"now: {advice.sentence}{command}")
         return code
     from assent.render.tree import draw_tree
 
@@ -122,7 +127,7 @@ async def _watched(
     start: Start,
     history: History,
     layers: Sequence[Sequence[str]],
-    title: str,
+    told: Told,
     output: Output,
     reword: Callable[[str], str],
 ) -> tuple[ProposalResult, int]:
@@ -137,7 +142,7 @@ async def _watched(
         output.talk("Stopping; what has not started will not start. (Once more to leave at once.)")
         cancel.cancel(f"stopped by {name}", hard=True)
 
-    view = watch(history, layers, title, output, reword)
+    view = watch(history, layers, told.title, output, reword, is_brief=told.only_output)
     app.runtime.events.add_sink(view)
     try:
         with Stopping(stop) as stopping:

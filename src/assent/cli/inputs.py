@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from math import inf
 from typing import Any, TypeVar
 
@@ -27,10 +27,18 @@ def not_empty(context: click.Context, parameter: click.Parameter, value: str | N
     return value
 
 
+def once(context: click.Context, parameter: click.Parameter, value: Sequence[str]) -> str | None:
+    """The value of an option that is given once or not at all: of two, one would quietly undo the other."""
+    if len(value) > 1:
+        raise click.BadParameter(f"it is given {len(value)} times. Give it once.", context, parameter)
+    return not_empty(context, parameter, value[0] if value else None)
+
+
 db_option = click.option(
     "--db",
     metavar="URL",
-    callback=not_empty,
+    multiple=True,
+    callback=once,
     help="Where runs and events are kept: a file, or postgresql://HOST/NAME (`assent run` also knows 'none')."
     " Default: ASSENT_DB, or the .assent folder of the project, or your data folder.",
 )
@@ -40,7 +48,8 @@ as_option = click.option(
     "--as",
     "agent",
     metavar="NAME",
-    callback=not_empty,
+    multiple=True,
+    callback=once,
     help="The agent that acts; it may have a posture of its own.",
 )
 
@@ -59,20 +68,32 @@ def runtime_options(command: Command) -> Command:
             "--permissions",
             metavar="POSTURE",
             type=click.Choice(_POSTURES),
+            multiple=True,
+            callback=once,
             help="What needs asking, whatever the settings say: cautious, balanced, trusting, or a tier.",
         ),
         click.option(
             "--policies",
             metavar="PATH",
+            multiple=True,
+            callback=once,
             help="More rules: a TOML file, or a folder of them. The project's and your own always hold.",
         ),
         click.option(
             "--tools",
             metavar="FILE",
+            multiple=True,
+            callback=once,
             help="More tools: a Python file with @tool functions, or a TOML file of programs."
             " Default: that of a trusted project.",
         ),
-        click.option("--state", metavar="FILE.json", help="State to begin with: one JSON object."),
+        click.option(
+            "--state",
+            metavar="FILE.json",
+            multiple=True,
+            callback=once,
+            help="State to begin with: one JSON object.",
+        ),
     ):
         command = option(command)
     return command
@@ -143,6 +164,6 @@ class Subject(click.Group):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Put the first command in where the arguments name none."""
-        if not args or (args[0] not in self.commands and args[0] not in ctx.help_option_names):
+        if not args or (args[0].startswith("-") and args[0] not in ctx.help_option_names):
             args = [next(iter(self.commands)), *args]
         return super().parse_args(ctx, args)

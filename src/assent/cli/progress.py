@@ -44,12 +44,15 @@ def watch(
     title: str,
     output: Output,
     reword: Callable[[str], str] = str,
+    *,
+    is_brief: bool = False,
 ) -> LiveTree | Lines:
-    """The view that suits where stderr goes; `reword` mends what plain lines say."""
+    """The view that suits where stderr goes; `reword` mends what plain lines say. A brief one leaves out what
+    the result says."""
     console = output.talk_console()
     if console.is_terminal and not console.is_dumb_terminal:
         return LiveTree(history, layers, title, console)
-    return Lines(history, sum(map(len, layers)), output, reword)
+    return Lines(history, sum(map(len, layers)), output, reword, with_ends=not is_brief)
 
 
 class LiveTree:
@@ -100,8 +103,15 @@ class Lines:
     """One line per thing that happens, for logs and pipes."""
 
     def __init__(
-        self, history: History, total: int, output: Output, reword: Callable[[str], str] = str
+        self,
+        history: History,
+        total: int,
+        output: Output,
+        reword: Callable[[str], str] = str,
+        *,
+        with_ends: bool = True,
     ) -> None:
+        self._with_ends = with_ends
         self._history = history
         self._total = total
         self._output = output
@@ -153,6 +163,8 @@ class Lines:
             return self._progress(name, step, event)
         if kind == "action_retrying":
             return f"{MARKS['retrying'].sign} {name}: attempt {event.data.get('attempt')} follows{reason}"
+        if not self._with_ends:
+            return ""
         status = "rejected" if kind == "policy_violation" else kind.removeprefix("action_")
         if status not in TERMINAL:
             return "" if kind != "action_executing" or self._total > _MANY else self._started(name, event)

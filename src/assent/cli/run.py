@@ -104,6 +104,7 @@ def run(
         db=db,
         confirm=terminal_question(output),
         asking=Asking(patience(wait), expire),
+        plan=plan if plan != "-" else None,
     ) as app:
         if app.records is not None and not run_id:
             # Before anything runs: a process that is killed cannot say it any more.

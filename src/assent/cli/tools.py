@@ -123,6 +123,7 @@ def call(
     from assent.app.app import Asking, open_app
     from assent.cli.execution import Told, carry_out, patience
     from assent.cli.trust import terminal_question
+    from assent.errors import UsageError
     from assent.ir.action import Action
     from assent.ir.proposal import Proposal, new_id
     from assent.runtime.scope import Scope
@@ -130,6 +131,8 @@ def call(
     with open_app(**options, db=db, confirm=terminal_question(output), asking=Asking(patience(wait))) as app:
         found = app.runtime.tools.require(name)
         given = _parameters(found.schema, parameters, params)
+        if found.validate is not None and (problem := found.validate(given)):
+            raise UsageError(f"'{name}' cannot be called so: {problem}. See: assent tools show {name}")
         proposal = Proposal(
             id=new_id(),
             source="assent tools call",

@@ -17,7 +17,7 @@ from assent.ir.json_value import JsonValue
 from assent.render.marks import AWAITING, MARKS, Mark, outcome_mark
 from assent.render.questions import GIVEN, Question, answer_words, reason_words
 from assent.render.steps import TERMINAL
-from assent.render.text import count, duration, moment, value
+from assent.render.text import count, duration, moment, progress, value
 from assent.safe_text import clean
 
 _MARKED: dict[str, str] = {
@@ -143,6 +143,9 @@ def _details(event: Event) -> Iterator[str]:
         )
     elif event.kind == "proposal_ended":
         yield clean(data.get("outcome"), 40)
+    elif event.kind == "action_progress":
+        done, total = (data.get(name) for name in ("done", "total"))
+        yield clean(progress(str(data.get("message") or ""), _real(done), _real(total)), 200)
     for name in ("status", "attempt", "delay_ms", "of", "completed", "unknown", "decided", "sink", "lost"):
         shown = data.get(name)
         if shown is not None and shown != [] and shown != {} and not (name == "attempt" and shown == 1):
@@ -161,3 +164,7 @@ def _short(name: str, shown: JsonValue) -> str:
     if name == "delay_ms" and isinstance(shown, int | float):
         return duration(float(shown)) or "0 ms"
     return clean(shown, 60) if isinstance(shown, str) else value(shown, 80)
+
+
+def _real(found: JsonValue) -> float | None:
+    return float(found) if isinstance(found, int | float) and abs(found) < 1e15 else None

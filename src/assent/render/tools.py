@@ -68,7 +68,7 @@ def _heading(schema: ToolSchema) -> Text:
     line.append(clean(schema.name, 80), style="bold")
     line.append(f"({_signature(schema)})")
     if schema.returns is not None:
-        line.append(f" -> {_kind(schema.returns)}")
+        line.append(f" -> {_kind(schema.returns, schema.returns)}")
     return line
 
 
@@ -98,25 +98,47 @@ def _signature(schema: ToolSchema) -> str:
 
 def _parameter(schema: ToolSchema, name: str, kind: JsonValue) -> str:
     required = schema.parameters.get("required")
-    shown = f"{clean(name, 40)}: {_kind(kind)}"
+    shown = f"{clean(name, 40)}: {_kind(kind, schema.parameters)}"
     if isinstance(required, list) and name in required:
         return shown
     has_default = isinstance(kind, dict) and "default" in kind
     return f"{shown} = {value(kind['default'], 30)}" if has_default else f"{shown} = ..."
 
 
-def _kind(schema: JsonValue) -> str:
-    """A JSON Schema in a word or two."""
+def _kind(schema: JsonValue, root: JsonValue, depth: int = 3) -> str:
+    """A JSON Schema in a word or two; what it refers to is looked up in `root`."""
+    schema = _resolved(schema, root)
     if not isinstance(schema, dict):
         return "any"
     if isinstance(schema.get("enum"), list):
         return " | ".join(value(item, 20) for item in schema["enum"][:6])
+    if "const" in schema:
+        return value(schema["const"], 20)
     for word in ("anyOf", "oneOf"):
         if isinstance(schema.get(word), list):
-            return " | ".join(dict.fromkeys(_kind(item) for item in schema[word][:6]))
+            return " | ".join(dict.fromkeys(_kind(item, root, depth) for item in schema[word][:6]))
     kind = schema.get("type")
     if kind == "array" and isinstance(schema.get("items"), dict):
-        return f"array of {_kind(schema['items'])}"
+        return f"array of {_kind(schema['items'], root, depth)}"
+    if kind == "object" and isinstance(schema.get("properties"), dict) and depth:
+        fields = list(schema["properties"].items())
+        shown = [f"{clean(name, 40)}: {_kind(inner, root, depth - 1)}" for name, inner in fields[:8]]
+        return f"{{{', '.join([*shown, '…'] if len(fields) > 8 else shown)}}}"
     if isinstance(kind, list):
         return " | ".join(clean(item, 20) for item in kind)
-    return clean(kind, 20) if isinstance(kind, str) else "any"
+    if not isinstance(kind, str):
+        return "any"
+    least, most = (schema.get(word) for word in ("minimum", "maximum"))
+    limits = f" {value(least, 12)} to {value(most, 12)}" if least is not None and most is not None else ""
+    return f"{clean(kind, 20)}{limits}"
+
+
+def _resolved(schema: JsonValue, root: JsonValue) -> JsonValue:
+    """The schema that a reference stands for, where it is one of the definitions."""
+    for _ in range(8):
+        name = schema.get("$ref") if isinstance(schema, dict) else None
+        definitions = root.get("$defs") if isinstance(root, dict) else None
+        if not isinstance(name, str) or not isinstance(definitions, dict):
+            return schema
+        schema = definitions.get(name.removeprefix("#/$defs/"))
+    return schema

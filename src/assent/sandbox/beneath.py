@@ -70,6 +70,19 @@ def open_beneath(root: int, path: str, flags: int, mode: int = 0, *, by_hand: bo
     return _Walk(root, name).open(flags, mode)
 
 
+def names_of(path: str) -> tuple[str, ...]:
+    """The names of a path, without empty ones and single dots."""
+    return tuple(name for name in path.split("/") if name not in ("", "."))
+
+
+def split(path: str) -> tuple[str, str]:
+    """The folder part and the last name; the name is "." for a path that can only be a folder."""
+    *head, name = names_of(path) or (".",)
+    if name == "..":
+        return "/".join([*head, name]), "."
+    return "/".join(head) or ".", name
+
+
 @functools.cache
 def has_openat2() -> bool:
     """Whether the kernel resolves beneath a folder, found out once by asking it to."""

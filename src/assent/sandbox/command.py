@@ -8,6 +8,7 @@ Keep true:
 2. When `run_command` returns or raises, the command and all that it started have ended, and no descriptor,
    task or zombie stays. Only what would not end is left, and `note` says so.
 3. No more than `output_bytes` of each stream is kept, however fast it comes.
+4. Only a report with the token of its call counts. The token is in no place that a command can open.
 """
 
 from __future__ import annotations
@@ -28,7 +29,8 @@ from assent.sandbox.environment import clean_environment
 from assent.sandbox.finished import EndedBy as EndedBy
 from assent.sandbox.finished import Finished as Finished
 from assent.sandbox.finished import ending as ending
-from assent.sandbox.finished import from_report
+from assent.sandbox.finished import from_report, read_report
+from assent.sandbox.keeper import REPORT, TOKEN_BYTES, kill_below
 from assent.sandbox.limits import Limits
 
 if TYPE_CHECKING:
@@ -114,13 +116,14 @@ class _Call:
         self.stdout = bytearray()
         self.stderr = bytearray()
         self.report = bytearray()
+        self._token = b""
         self._full: set[int] = set()
         """Streams on which it wrote more than it may; they are read no more."""
         self.is_given_up = False
         """Whether the keeper had to be ended."""
         self._open: set[int] = set()
         self._streams: dict[int, bytearray] = {}
-        self._orders_fd = -1
+        self._control_fd = -1
         self._keeper: subprocess.Popen[bytes] | None = None
 
     def start(self, stdin: bytes) -> None:
@@ -132,17 +135,17 @@ class _Call:
         spec_fd = _file_with(_keeper_code() + marshal.dumps(self.spec))
         self._open.add(spec_fd)
         (input_fd, feed_fd), (stdout_fd, output_fd) = self._pipe(), self._pipe()
-        (stderr_fd, error_fd), (orders_fd, self._orders_fd) = self._pipe(), self._pipe()
-        report_fd, answer_fd = self._pipe()
-        self._start_keeper((input_fd, output_fd, error_fd), (spec_fd, orders_fd, answer_fd))
-        for number in (spec_fd, input_fd, output_fd, error_fd, orders_fd, answer_fd):
+        stderr_fd, error_fd = self._pipe()
+        self._control_fd, keeper_fd = self._control()
+        self._start_keeper((input_fd, output_fd, error_fd), (spec_fd, keeper_fd))
+        for number in (spec_fd, input_fd, output_fd, error_fd, keeper_fd):
             self._close(number)
-        for number in (feed_fd, stdout_fd, stderr_fd, report_fd, self._orders_fd):
+        for number in (feed_fd, stdout_fd, stderr_fd, self._control_fd):
             os.set_blocking(number, False)
         self._streams = {stdout_fd: self.stdout, stderr_fd: self.stderr}
         for number in self._streams:
             self.loop.add_reader(number, self._read, number)
-        self.loop.add_reader(report_fd, self._hear, report_fd)
+        self.loop.add_reader(self._control_fd, self._hear)
         self._feed(feed_fd, memoryview(stdin))
 
     async def wait(self) -> None:
@@ -172,7 +175,7 @@ class _Call:
         for number in list(self._open):
             self._close(number)
         if self._keeper is not None and self.done.done():
-            # It has closed its report, and that is the last thing it does: this waits for next to nothing.
+            # It has closed its end, and that is the last thing it does: this waits for next to nothing.
             self._keeper.wait()
 
     def finished(self, duration_s: float) -> Finished:
@@ -181,12 +184,12 @@ class _Call:
         Raises:
             ToolError: it was never started, or nobody knows how it ended.
         """
-        report: dict[str, Any] = marshal.loads(self.report) if self.report else {"vanished": True}
-        if "failed" in report:
-            raise ToolError(self._not_started(report["failed"], report["errno"]), retry=False)
-        if "broken" in report:
+        report = read_report(bytes(self.report), self._token)
+        if report is not None and report.kind in ("folder", "program"):
+            raise ToolError(self._not_started(report.kind, report.number), retry=False)
+        if report is not None and report.kind == "broken":
             raise ToolError(
-                f"What watches over '{self.program}' failed ({report['broken']}), and the command was ended.",
+                f"What watches over '{self.program}' failed ({report.words}), and the command was ended.",
                 unknown=True,
             )
         return from_report(
@@ -195,10 +198,11 @@ class _Call:
             stderr=bytes(self.stderr),
             is_full=bool(self._full),
             is_given_up=self.is_given_up,
+            is_silent=not self.report,
             duration_s=duration_s,
         )
 
-    def _start_keeper(self, streams: tuple[int, int, int], numbers: tuple[int, int, int]) -> None:
+    def _start_keeper(self, streams: tuple[int, int, int], numbers: tuple[int, int]) -> None:
         import subprocess
 
         if not sys.executable:
@@ -257,22 +261,30 @@ class _Call:
             return False
         return bool(data)
 
-    def _hear(self, number: int) -> None:
+    def _hear(self) -> None:
         """Read the keeper's report. At its end all have ended, and what they wrote is in the pipes."""
-        with suppress(BlockingIOError):
-            if data := os.read(number, _CHUNK):
-                self.report += data
-                return
-            self._close(number)
-            for stream in self._streams:
-                # Not until its end: if something could not be ended, it may hold the pipe open.
-                while stream in self._open - self._full and self._read(stream):
-                    pass
-            self.done.set_result(None)
+        try:
+            data = os.read(self._control_fd, _CHUNK)
+        except BlockingIOError:
+            return
+        except ConnectionError:
+            # It has ended without reading its last order.
+            data = b""
+        if data:
+            # More than a report is none, so not all of it need be kept.
+            self.report += data if len(self.report) <= REPORT.size else b""
+            return
+        # Not closed before all is over: an order could go to whatever gets the number next.
+        self.loop.remove_reader(self._control_fd)
+        for stream in self._streams:
+            # Not until its end: if something could not be ended, it may hold the pipe open.
+            while stream in self._open - self._full and self._read(stream):
+                pass
+        self.done.set_result(None)
 
     def _order(self, order: bytes) -> None:
         with suppress(OSError):
-            os.write(self._orders_fd, order)
+            os.write(self._control_fd, order)
         self._wake_keeper()
 
     def _wake_keeper(self) -> None:
@@ -281,12 +293,21 @@ class _Call:
 
     def _give_up(self) -> None:
         """The keeper is later than it can be: do its work, and end it."""
-        from assent.sandbox.keeper import kill_below
-
         assert self._keeper is not None
         self.is_given_up = True
         kill_below(self._keeper.pid, time.monotonic() + 1.0)
         self._keeper.kill()
+
+    def _control(self) -> tuple[int, int]:
+        """Our end and the keeper's end of what orders and the report go through. The token is in it."""
+        import socket
+
+        ours, theirs = socket.socketpair()
+        ends = ours.detach(), theirs.detach()
+        self._open.update(ends)
+        self._token = os.urandom(TOKEN_BYTES)
+        os.write(ends[0], self._token)
+        return ends
 
     def _pipe(self) -> tuple[int, int]:
         ends = os.pipe()
@@ -334,7 +355,7 @@ def _file_with(data: bytes) -> int:
     Not a pipe, which holds so much and no more, and not arguments, which everybody on the machine can read.
     """
     if hasattr(os, "memfd_create"):
-        number = os.memfd_create("assent-command")
+        number = os.memfd_create("assent-command", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     else:
         import tempfile
 
@@ -342,6 +363,11 @@ def _file_with(data: bytes) -> int:
             number = os.dup(file.fileno())
     with open(number, "wb", closefd=False) as file:
         file.write(data)
+    if sys.platform == "linux":
+        import fcntl
+
+        # Another command could open it through /proc and change what the keeper is about to run.
+        fcntl.fcntl(number, fcntl.F_ADD_SEALS, fcntl.F_SEAL_WRITE | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SHRINK)
     os.lseek(number, 0, os.SEEK_SET)
     return number
 

@@ -1,14 +1,19 @@
-"""How a command ended: what it wrote, what ended it, and the words for it."""
+"""How a command ended: what it wrote, what ended it, and the words for it.
+
+Keep true:
+1. A keeper's report is read strictly, and only with the token of its call: whatever else comes is no report.
+2. Without a report nobody knows how the command ended, and that is what is said.
+"""
 
 from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Mapping
-from typing import Any, Literal, assert_never
+from typing import Literal, assert_never, cast
 
 import msgspec
 
+from assent.sandbox.keeper import KINDS, NONE, REASONS, REPORT
 from assent.sandbox.limits import Limits
 
 EndedBy = Literal["itself", "time", "output", "memory", "processes", "cancel", "signal"]
@@ -20,7 +25,7 @@ class Finished(msgspec.Struct, frozen=True, kw_only=True):
     exit_code: int | None
     """None when a signal ended it, or it was ended."""
     signal: str = ""
-    """The signal that ended it, such as SIGSEGV; empty if none did, or it was one of ours."""
+    """The signal that ended it, such as SIGSEGV; empty if none did, it was one of ours, or nobody knows."""
     ended_by: EndedBy
     stdout: bytes
     """What was read, at most `output_bytes`; so too of `stderr`."""
@@ -49,7 +54,8 @@ def ending(finished: Finished, limits: Limits) -> str:
         case "cancel":
             said.append("it was ended from outside")
         case "signal":
-            said.append(f"it was ended by {finished.signal}")
+            known = f"it was ended by {finished.signal}"
+            said.append(known if finished.signal else "how it ended is not known")
         case never:
             assert_never(never)
     if finished.left_behind:
@@ -63,40 +69,78 @@ def ending(finished: Finished, limits: Limits) -> str:
     return "; ".join(said)
 
 
+class Report(msgspec.Struct, frozen=True, kw_only=True):
+    """What a keeper says of its command."""
+
+    kind: str
+    """One of the keeper's KINDS."""
+    number: int
+    """How the command ended, as the system tells it, or NONE; of one that did not start, the errno."""
+    reason: EndedBy | None
+    """Why the keeper ended it; None if it did not."""
+    left_behind: int
+    not_ended: int
+    words: str
+
+
+def read_report(data: bytes, token: bytes) -> Report | None:
+    """A report as it was sent; None if it is none, or not of the call that `token` belongs to."""
+    if len(data) != REPORT.size:
+        return None
+    given, kind, number, reason, left_behind, not_ended, words = REPORT.unpack(data)
+    if given != token or not (0 <= kind < len(KINDS) and 0 <= reason < len(REASONS)):
+        return None
+    return Report(
+        kind=KINDS[kind],
+        number=number,
+        reason=cast("EndedBy | None", REASONS[reason] or None),
+        left_behind=left_behind,
+        not_ended=not_ended,
+        words=words.rstrip(b"\0").decode(errors="replace"),
+    )
+
+
 def from_report(
-    report: Mapping[str, Any],
+    report: Report | None,
     *,
     stdout: bytes,
     stderr: bytes,
     is_full: bool,
     is_given_up: bool,
+    is_silent: bool,
     duration_s: float,
 ) -> Finished:
-    """What a keeper's report means. `is_full`: too much was written; `is_given_up`: the keeper was ended."""
-    status: int | None = report.get("status")
-    code = None if status is None else os.waitstatus_to_exitcode(status)
-    reason: EndedBy | None = "output" if is_full else report.get("reason")
+    """What a keeper's report means, or that there is none.
+
+    `is_full`: too much was written; `is_given_up`: the keeper was ended; `is_silent`: nothing came from it.
+    """
+    code = None
+    if report is not None and report.number != NONE:
+        code = os.waitstatus_to_exitcode(report.number)
+    reason: EndedBy | None = "output" if is_full else report.reason if report is not None else None
     ended_by: EndedBy = reason or ("itself" if code is not None and code >= 0 else "signal")
+    is_known = report is not None or is_silent
     return Finished(
         exit_code=code if ended_by == "itself" else None,
-        signal=_signal_name(code) if ended_by == "signal" else "",
+        signal=_signal_name(code) if ended_by == "signal" and is_known else "",
         ended_by=ended_by,
         stdout=stdout,
         stderr=stderr,
-        left_behind=report.get("left_behind", 0),
+        left_behind=0 if report is None else report.left_behind,
         duration_s=duration_s,
-        note=_note(report, is_given_up),
+        note=_note(report, is_given_up, is_silent),
     )
 
 
-def _note(report: Mapping[str, Any], is_given_up: bool) -> str:
-    if "vanished" in report:
-        if is_given_up:
-            return "what watches over the command did not answer, so it was ended with the command"
+def _note(report: Report | None, is_given_up: bool, is_silent: bool) -> str:
+    if report is not None:
+        left = report.not_ended
+        return f"{left} of its processes could not be ended and may still run" if left else ""
+    if is_given_up:
+        return "what watches over the command did not answer, so it was ended with the command"
+    if is_silent:
         return "what watches over the command was killed; what the command had started may still run"
-    if left := report.get("not_ended"):
-        return f"{left} of its processes could not be ended and may still run"
-    return ""
+    return "what came as its report was forged or damaged; what the command had started may still run"
 
 
 def _signal_name(code: int | None) -> str:

@@ -72,8 +72,10 @@ class HostFilter:
     def refusal_of_name(self, host: str, port: int) -> str | None:
         """Why this host may not be spoken to, as far as its name or number tells; None if it may."""
         plain = plain_host(host)
-        if plain is None or not 0 < port < 65536:
-            return f"host {host[:100]!r}, port {port}, is not spelled as a host is"
+        if plain is None:
+            return f"{host[:100]!r} is not spelled as a host is"
+        if not 0 < port < 65536:
+            return f"port {port} of host '{plain}' is none; they go from 1 to 65535"
         if any(pattern.fits(plain, port) for pattern in self._deny):
             return f"host '{plain}:{port}' is denied"
         if not any(pattern.fits(plain, port) for pattern in self._allow):
@@ -95,6 +97,12 @@ class HostFilter:
         Raises:
             ToolError: the host or all its addresses are refused, or the name leads nowhere.
         """
+        if not 0 < port < 65536:
+            # Nobody can allow this one.
+            raise ToolError(
+                f"Not connected: {self.refusal_of_name(host, port)}. Correct the port, or leave it out.",
+                retry=False,
+            )
         if refusal := self.refusal_of_name(host, port):
             raise refused(refusal)
         plain = plain_host(host) or ""
@@ -136,7 +144,8 @@ class HostFilter:
 
 def refused(why: str) -> ToolError:
     """The failure of a tool that was about to speak to a host it may not speak to."""
-    return ToolError(f"Not connected: {why}. Only the person who set up the tools can allow it.", retry=False)
+    fix = "Only the person who set up the tools can allow it: [http] in settings.toml, or HostFilter."
+    return ToolError(f"Not connected: {why}. {fix}", retry=False)
 
 
 def plain_host(host: str) -> str | None:

@@ -4,13 +4,15 @@ It runs as a process of its own, on a bare interpreter (`command.py` starts it),
 work when the host has been killed. It makes itself the reaper of its descendants: a process whose parent ends
 becomes its child, whatever session or group it is in. When it has no child left, nothing is left.
 
-What to run comes through one descriptor, orders through another, and one report goes back through a third.
+What to run comes through one descriptor. Through another, a socket, come a token and orders, and one report
+goes back. It is a socket because /proc lets nobody open one: the commands of a user could write into a pipe.
 Without Linux's prctl and /proc only the command's process group is ended, not what has left that group.
 
 Keep true:
 1. It ends only when every descendant has, or would not (then the report counts them).
 2. The command inherits none of its descriptors, signals or limits but those that were meant for it.
 3. It imports little: whatever it imports is paid for by each command.
+4. While a command runs, the token is in this process and in the host, and in no file, argument or variable.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ import _signal as signal  # type: ignore[import-not-found]
 import marshal
 import os
 import select
+import struct
 import sys
 import time
 
@@ -38,34 +41,47 @@ WATCH_S = 0.05
 
 ORDERS = {b"c": "cancel", b"o": "output"}
 
+TOKEN_BYTES = 16
+"""What the host sends first and the report begins with: nobody else can make a report."""
+REPORT = struct.Struct(f"!{TOKEN_BYTES}s5i200s")
+"""The token; an index into KINDS; a number; an index into REASONS; how many processes were left behind; how
+many could not be ended; words. The number is how the command ended, as the system tells it, or an errno."""
+KINDS = ("ended", "folder", "program", "broken")
+"""It ran; its folder or program could not be had; or this module has a bug, and the words name it."""
+REASONS = ("", "time", "output", "memory", "processes", "cancel")
+NONE = -1
+"""The number of a command of which nobody knows how it ended."""
+
 _PR_SET_PDEATHSIG = 1
+_PR_SET_DUMPABLE = 4
 _PR_SET_CHILD_SUBREAPER = 36
 _ROOM_BYTES = 1024**3
+_OOM_SCORE = 500
 _ENDED = (b"Z", b"X", b"x")
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
 def main(file: BinaryIO) -> NoReturn:
     """Run the command that `file` tells of; write one report; exit."""
-    orders_fd, report_fd = (int(number) for number in sys.argv[-2:])
-    for number in (orders_fd, report_fd):
-        os.set_inheritable(number, False)
+    control_fd = int(sys.argv[-1])
+    os.set_inheritable(control_fd, False)
     spec: dict[str, Any] = marshal.load(file)
     file.close()
-    report: dict[str, Any]
+    token = os.read(control_fd, TOKEN_BYTES)
     try:
-        report = _Keeper(spec, orders_fd).keep()
+        report = _Keeper(spec, control_fd).keep()
     except BaseException as error:
         # Whatever went wrong, nothing may stay: the report names the bug, and the descendants are ended.
-        report = {"broken": f"{type(error).__name__}: {error}", "not_ended": end_descendants()}
-    os.write(report_fd, marshal.dumps(report))
+        words = f"{type(error).__name__}: {error}".encode(errors="replace")
+        report = (KINDS.index("broken"), 0, 0, 0, end_descendants(), words)
+    os.write(control_fd, REPORT.pack(token, *report))
     os._exit(0)
 
 
 class _Keeper:
-    def __init__(self, spec: dict[str, Any], orders_fd: int) -> None:
+    def __init__(self, spec: dict[str, Any], control_fd: int) -> None:
         self.spec = spec
-        self.orders_fd = orders_fd
+        self.control_fd = control_fd
         self.prctl = _find_prctl()
         self.child = 0
         self.status: int | None = None
@@ -75,19 +91,25 @@ class _Keeper:
         self.look_at = 0.0
         """When memory may be looked at closely again."""
 
-    def keep(self) -> dict[str, Any]:
+    def keep(self) -> tuple[int, int, int, int, int, bytes]:
+        """The report on the command, but for the token."""
+        oom_fd = _open_oom_score()
         if self.prctl is not None:
             self.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+            # Nobody of this user may look into our memory or take our descriptors. The command is as it was
+            # when it has become its program. Only root can still do it.
+            self.prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
         wake_fd = self._listen()
         parent_fd = self._open_parent()
-        failure = self._start()
+        failure = self._start(oom_fd)
         if failure is not None:
-            return failure
+            what, number = failure
+            return KINDS.index(what), number, 0, 0, 0, b""
         began = time.monotonic()
         poll = select.poll()
-        for number in (wake_fd, self.orders_fd, parent_fd):
-            if number is not None:
-                poll.register(number, select.POLLIN)
+        for source in (wake_fd, self.control_fd, parent_fd):
+            if source is not None:
+                poll.register(source, select.POLLIN)
         deadline = began + self.spec["time_s"]
         while True:
             self._reap()
@@ -104,12 +126,8 @@ class _Keeper:
             self._ask(wake_fd)
         not_ended = end_descendants(self.child, self._note)
         assert self.status is not None or not_ended
-        return {
-            "status": self.status,
-            "reason": self.reason,
-            "left_behind": left_behind,
-            "not_ended": not_ended,
-        }
+        status = NONE if self.status is None else self.status
+        return 0, status, REASONS.index(self.reason or ""), left_behind, not_ended, b""
 
     def _listen(self) -> int:
         """A descriptor that becomes readable when a child has ended, or somebody wants us to end."""
@@ -135,14 +153,18 @@ class _Keeper:
         except (AttributeError, OSError):
             return None
 
-    def _start(self) -> dict[str, Any] | None:
-        """Start the command; a report if it does not start."""
+    def _start(self, oom_fd: int | None) -> tuple[str, int] | None:
+        """Start the command. If it does not start: what could not be had, and the errno."""
         read_fd, write_fd = os.pipe()
         keeper = os.getpid()
+        # If the machine runs out of memory, the command is what should go, not the host. It is set here and
+        # inherited: a process that nobody may look into may not open its own score either.
+        before = _raise_oom_score(oom_fd)
         self.child = os.fork()
         if not self.child:
             self._become_command(write_fd, keeper)
         os.close(write_fd)
+        _set_oom_score(oom_fd, before)
         # Only the command may hold these now: whoever reads them waits for its end, not for ours.
         null = os.open(os.devnull, os.O_RDWR)
         for number in (0, 1, 2):
@@ -155,8 +177,7 @@ class _Keeper:
         if not problem:
             return None
         os.waitpid(self.child, 0)
-        what, number = marshal.loads(problem)
-        return {"failed": what, "errno": number}
+        return ("folder" if problem[:1] == b"f" else "program"), int.from_bytes(problem[1:5], "big")
 
     def _become_command(self, write_fd: int, keeper: int) -> NoReturn:
         what = "program"
@@ -181,9 +202,9 @@ class _Keeper:
             what = "program"
             os.execvpe(self.spec["argv"][0], self.spec["argv"], self.spec["environment"])
         except OSError as error:
-            os.write(write_fd, marshal.dumps((what, error.errno or 0)))
+            os.write(write_fd, what[:1].encode() + (error.errno or 0).to_bytes(4, "big"))
         except BaseException:
-            os.write(write_fd, marshal.dumps((what, 0)))
+            os.write(write_fd, what[:1].encode() + bytes(4))
         os._exit(127)
 
     def _find_reason(
@@ -199,7 +220,7 @@ class _Keeper:
         for number, _ in poll.poll(wait_s * 1000 + 1):
             if number == parent_fd:
                 return "cancel"
-            if number == self.orders_fd:
+            if number == self.control_fd:
                 # Nothing to read: the host has closed it, or is gone.
                 return ORDERS.get(os.read(number, 1), "cancel")
             if signal.SIGTERM in os.read(wake_fd, 4096):
@@ -397,12 +418,32 @@ def _limit(memory_bytes: int | None) -> None:
             resource.setrlimit(kind, (most, most))
         except (OSError, ValueError):
             continue  # It is lower already.
+
+
+def _open_oom_score() -> int | None:
     try:
-        # If the machine runs out of memory, this is what should go, not the host.
-        with open("/proc/self/oom_score_adj", "wb", buffering=0) as file:
-            file.write(b"500")
+        return os.open("/proc/self/oom_score_adj", os.O_RDWR | os.O_CLOEXEC)
     except OSError:
-        return
+        return None
+
+
+def _raise_oom_score(number: int | None) -> bytes:
+    """Let the next child be the first to go; what the score was before."""
+    try:
+        before = b"" if number is None else os.read(number, 20)
+        if before and int(before) < _OOM_SCORE:
+            _set_oom_score(number, b"%d" % _OOM_SCORE)
+    except (OSError, ValueError):
+        return b""
+    return before
+
+
+def _set_oom_score(number: int | None, score: bytes) -> None:
+    if number is not None and score:
+        try:
+            os.write(number, score)
+        except OSError:
+            return  # It protects less then, and nothing else is different.
 
 
 def _find_prctl() -> Any:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from math import inf
+from typing import Any
+
 import msgspec
 
 from assent.errors import UsageError
@@ -9,11 +12,21 @@ from assent.errors import UsageError
 KIB = 1024
 MIB = 1024 * KIB
 
+MOST: dict[str, int] = {
+    "time_s": 10_000_000,
+    "output_bytes": 1024 * MIB,
+    "memory_bytes": 1024**2 * 1024 * MIB,
+    "processes": 4 * MIB,
+}
+"""The largest value of each. Output is held in memory; a Linux machine has no more processes; and the system
+takes no number of bytes that is far above any real one."""
+
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """What one command may use, with all the processes that it starts."""
 
     time_s: float = 120.0
+    """`math.inf` is no limit."""
     output_bytes: int = 10 * MIB
     """Of standard output and of standard error, each. A command that writes more is ended."""
     memory_bytes: int | None = 4 * 1024 * MIB
@@ -22,7 +35,17 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """At one time; None is no limit."""
 
     def __post_init__(self) -> None:
-        for name in self.__struct_fields__:
-            value = getattr(self, name)
-            if value is not None and not value > 0:
-                raise UsageError(f"Limits: {name} is {value!r}. It is a number above zero.")
+        for name, most in MOST.items():
+            # Built in Python, nothing has looked at the types yet.
+            value: Any = getattr(self, name)
+            is_time = name == "time_s"
+            if (value is None and name in ("memory_bytes", "processes")) or (is_time and value == inf):
+                continue
+            if type(value) is int and value > most:
+                # Not shown: Python writes out no number of many thousand digits.
+                raise UsageError(f"Limits: {name} is above {most:,}, which is the most.")
+            if type(value) not in ((int, float) if is_time else (int,)) or not 0 < value <= most:
+                kind = "number" if is_time else "whole number"
+                raise UsageError(
+                    f"Limits: {name} is {value!r:.80}. It is a {kind} above zero, up to {most:,}."
+                )

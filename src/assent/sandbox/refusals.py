@@ -2,7 +2,7 @@
 
 Keep true:
 1. Each says what happened, to which path, and what to do next.
-2. Only a file that changed meanwhile is worth trying again.
+2. None of these is worth trying again.
 """
 
 from __future__ import annotations
@@ -43,6 +43,21 @@ def no_file(verb: str, path: str, mode: int) -> ToolError:
     what = "is a folder" if is_folder else "is no regular file (a link, a pipe, a socket or a device)"
     fix = "List it with list_dir." if is_folder and verb == "read" else "Choose another name."
     return refused(f"Cannot {verb} {shown(path)}: it {what}. {fix}")
+
+
+def no_write_bit(path: str, mode: int) -> ToolError:
+    """What stands at `path` was made so that nobody writes it; also root, who could, is not meant to."""
+    return refused(
+        f"Cannot write {shown(path)}: its mode {mode & 0o777:04o} lets nobody write it. If it is to be "
+        "changed, make it writable first (chmod u+w)."
+    )
+
+
+def outside(path: str, folder: object) -> ToolError:
+    """A path that leads out of the workspace `folder`."""
+    return refused(
+        f"The path {shown(path)} leads outside the workspace {folder}. Use a path beneath it, relative to it."
+    )
 
 
 def refused(message: str) -> ToolError:

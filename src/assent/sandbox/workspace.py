@@ -14,19 +14,34 @@ from __future__ import annotations
 import errno
 import os
 import stat
-import threading
 import weakref
 from collections.abc import Iterable, Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Literal
 
 import msgspec
 
 from assent.errors import ToolError, UsageError
-from assent.sandbox.beneath import FOLDER, MAX_LINKS, MAX_PATH, open_beneath
-from assent.sandbox.refusals import cannot, no_file, refused, shown, words
-from assent.sandbox.spot import NOT_READ, Closed, Seen, Spot, guard, id_in, look, replace, seen
+from assent.sandbox.beneath import FOLDER, MAX_LINKS, MAX_PATH, names_of, open_beneath, split
+from assent.sandbox.refusals import cannot, no_file, no_write_bit, outside, refused, shown, words
+from assent.sandbox.spot import (
+    NOT_READ,
+    WAIT_S,
+    Around,
+    Closed,
+    Id,
+    Seen,
+    Spot,
+    Turns,
+    guard,
+    id_in,
+    id_of,
+    look,
+    records_around,
+    replace,
+    seen,
+)
 
 Kind = Literal["file", "folder", "link", "other"]
 
@@ -34,7 +49,16 @@ MAX_NAME = 255
 """Bytes of one name in a path."""
 
 _WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
+_WRITE_BITS = stat.S_IWUSR | stat.S_IWGRP | stat.S_IWOTH
 _PIECE = 1 << 20
+
+_Made = list[tuple[str, Id]]
+"""Folders that were made, as paths, and which they are."""
+
+_SEALED = (
+    "is what this run was started with: its plan, rules, tools, state or log. No tool changes it. Whoever "
+    "wants that changed does it by hand, when the run has ended."
+)
 
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True):
@@ -59,7 +83,9 @@ class Workspace:
     """A folder that tools may work in, and nothing outside of it.
 
     `readable` are folders elsewhere, given as absolute paths, that may be read too; they need not exist yet.
-    `closed` are files and folders that are neither read nor written, wherever they are.
+    `closed` are files and folders that are neither read nor written, wherever they are; `sealed` are not
+    written: what the work itself was started with. `wait_s` is how long
+    a write waits until other processes have written.
     `by_hand` chooses how paths are resolved, for tests; None takes the kernel's way where there is one.
 
     Raises:
@@ -72,6 +98,8 @@ class Workspace:
         *,
         readable: Iterable[str | Path] = (),
         closed: Iterable[str | Path] = (),
+        sealed: Iterable[str | Path] = (),
+        wait_s: float = WAIT_S,
         by_hand: bool | None = None,
     ) -> None:
         try:
@@ -83,17 +111,26 @@ class Workspace:
                 f"The workspace {folder} cannot be opened: {why}. Name a folder that exists."
             ) from None
         self._close = weakref.finalize(self, os.close, self.fd)
-        self.lock = threading.RLock()
-        """Hold it while something is read and then written."""
-        self._spellings = [_names(str(self.folder)), _names(os.path.abspath(folder))]
+        self._turns = Turns(wait_s)
+        self._around = Around.of(self.fd, self.folder.parts)
+        self._spellings = [names_of(str(self.folder)), names_of(os.path.abspath(folder))]
         self._readable = [os.path.abspath(each) for each in readable]
         self._closed = [os.path.abspath(each) for each in closed]
+        self._sealed = [os.path.abspath(each) for each in sealed]
         self._by_hand = by_hand
 
     def close(self) -> None:
         """Give the descriptor back; nothing can be opened any more. Calling it twice is harmless."""
         self.fd = -1
         self._close()
+
+    @property
+    def lock(self) -> AbstractContextManager[object]:
+        """Hold it while something is read and then written: `with workspace.lock:`.
+
+        One thread of one process has it, of all that work in this folder. Whoever has it may take it again.
+        """
+        return self._turns.take(self.fd, f"The workspace {self.folder}")
 
     def __repr__(self) -> str:
         return f"<Workspace {self.folder}>"
@@ -117,11 +154,11 @@ class Workspace:
             raise refused(
                 f"The path {shown(path)} holds half of a surrogate pair. Write it in valid Unicode."
             ) from None
-        names = _names(path)
+        names = names_of(path)
         if path.startswith("/"):
             own = next((own for own in self._spellings if names[: len(own)] == own), None)
             if own is None:
-                raise self._outside(path)
+                raise outside(path, self.folder)
             names = names[len(own) :]
         if size >= MAX_PATH or any(len(name.encode()) > MAX_NAME for name in names):
             raise refused(
@@ -222,14 +259,8 @@ class Workspace:
             raise refused(f"The path {shown(path)} names a folder. Give the name of a file.")
         with self.lock:
             try:
-                if create_folders:
-                    self._make_folders(path)
-                with self._spot(path, follow=True) as spot:
-                    self._guard(spot, path, writing=True)
-                    if spot.found is not None and not stat.S_ISREG(spot.found.st_mode):
-                        raise no_file("write", path, spot.found.st_mode)
-                    replace(spot, data, path, if_unchanged)
-                    return Written(path=self.relative(path), created=spot.found is None)
+                with self._folders_of(path) if create_folders else nullcontext():
+                    return self._write(path, data, if_unchanged)
             except OSError as error:
                 raise cannot("write", path, error) from None
 
@@ -249,8 +280,13 @@ class Workspace:
     def closed(self) -> Closed:
         """What is neither read nor written, as it is on the disk now."""
         found = Closed.of(self._closed)
-        records = id_in(self.fd, NOT_READ)
-        return found if records is None else Closed((records, *found.ids), found.births)
+        # The second: the workspace may be the `.assent` of the folder around it.
+        records = (id_in(self.fd, NOT_READ), id_in(self.fd, f"../{NOT_READ}"))
+        return Closed((*filter(None, records), *found.ids), found.births)
+
+    def hidden(self, start: int) -> tuple[Id, ...]:
+        """What a walk that begins at a descriptor passes over. It finds records further down by itself."""
+        return (*self.closed().ids, *records_around(start))
 
     def told(self, path: str) -> str:
         """How a path is told in an answer: relative to the workspace, or as it is if it lies elsewhere.
@@ -274,7 +310,7 @@ class Workspace:
 
     def _find(self, path: str, inside: str, *, follow: bool) -> Spot:
         for _ in range(MAX_LINKS + 1):
-            head, name = _split(inside)
+            head, name = split(inside)
             parent = -1
             try:
                 parent = self._beneath(head)
@@ -286,17 +322,42 @@ class Workspace:
                 if parent >= 0:
                     os.close(parent)
                 if error.errno == errno.EXDEV:
-                    raise self._outside(path) from None
+                    raise outside(path, self.folder) from None
                 if parent >= 0 and error.errno == errno.EINVAL:
                     continue  # no longer a link
                 raise
             os.close(parent)
             if target.startswith("/"):
-                raise self._outside(path)
+                raise outside(path, self.folder)
             inside = f"{head}/{target}"
         raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), path)
 
-    def _make_folders(self, path: str) -> None:
+    def _write(self, path: str, data: bytes, if_unchanged: Seen | None) -> Written:
+        with self._spot(path, follow=True) as spot:
+            self._guard(spot, path, writing=True)
+            if spot.found is not None and not stat.S_ISREG(spot.found.st_mode):
+                raise no_file("write", path, spot.found.st_mode)
+            if spot.found is not None and not spot.found.st_mode & _WRITE_BITS:
+                raise no_write_bit(path, spot.found.st_mode)
+            replace(spot, data, path, if_unchanged, self._turns)
+            return Written(path=self.relative(path), created=spot.found is None)
+
+    @contextmanager
+    def _folders_of(self, path: str) -> Iterator[None]:
+        """The folders of a path, made where they are missing, and gone again if what follows fails."""
+        made: _Made = []
+        try:
+            self._make_folders(path, made)
+            yield
+        except BaseException:
+            for head, own in reversed(made):
+                # One that holds something by now stays: rmdir takes none but empty folders.
+                with suppress(OSError, ToolError), self._spot(head, follow=False) as spot:
+                    if spot.found is not None and id_of(spot.found) == own:
+                        os.rmdir(spot.name, dir_fd=spot.parent)
+            raise
+
+    def _make_folders(self, path: str, made: _Made) -> None:
         *heads, _ = self.relative(path).split("/")
         for at, name in enumerate(heads):
             head = "/".join(heads[: at + 1])
@@ -307,13 +368,20 @@ class Workspace:
                     self._guard(spot, path, writing=True)
                     with suppress(FileExistsError):
                         os.mkdir(spot.name, dir_fd=spot.parent)
+                        if (own := id_in(spot.parent, spot.name)) is not None:
+                            made.append((head, own))
 
     def _guard(self, spot: Spot, path: str, *, writing: bool) -> None:
+        closed = self.closed()
+        self._around.guard(str(self.folder), writing=writing, closed=closed)
         try:
-            guard(self.fd, spot, self.relative(path), writing=writing, closed=self.closed())
+            guard(self.fd, spot, self.relative(path), writing=writing, closed=closed)
+            if writing and self._sealed:
+                sealed = Closed.of(self._sealed, _SEALED)
+                guard(self.fd, spot, self.relative(path), writing=True, closed=sealed)
         except OSError as error:
             if error.errno == errno.EXDEV:
-                raise self._outside(path) from None
+                raise outside(path, self.folder) from None
             raise
 
     def _elsewhere(self, path: str) -> Workspace | None:
@@ -321,32 +389,17 @@ class Workspace:
         folder = self._readable_at(path)
         if folder is not None:
             with suppress(UsageError):
-                return Workspace(folder, by_hand=self._by_hand)
+                found = Workspace(folder, closed=self._closed, by_hand=self._by_hand)
+                # Who allowed it knows where it is: long outputs lie in a folder that is closed.
+                found._around = Around()
+                return found
         return None
 
     def _readable_at(self, path: str) -> str | None:
-        names = _names(path)
+        names = names_of(path)
         if not path.startswith("/") or any(names[: len(own)] == own for own in self._spellings):
             return None
-        return next((each for each in self._readable if names[: len(own := _names(each))] == own), None)
-
-    def _outside(self, path: str) -> ToolError:
-        return refused(
-            f"The path {shown(path)} leads outside the workspace {self.folder}. Use a path beneath it, "
-            "relative to it."
-        )
-
-
-def _names(path: str) -> tuple[str, ...]:
-    return tuple(name for name in path.split("/") if name not in ("", "."))
-
-
-def _split(path: str) -> tuple[str, str]:
-    """The folder part and the last name; the name is "." for a path that can only be a folder."""
-    *head, name = _names(path) or (".",)
-    if name == "..":
-        return "/".join([*head, name]), "."
-    return "/".join(head) or ".", name
+        return next((each for each in self._readable if names[: len(own := names_of(each))] == own), None)
 
 
 def _entries(folder: int) -> list[Entry]:

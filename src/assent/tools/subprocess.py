@@ -6,7 +6,8 @@ in the variables ASSENT_ACTION_ID, ASSENT_RUN_ID and ASSENT_IDEMPOTENCY_KEY.
 Keep true:
 1. An answer is one JSON value, read strictly. Anything else is a failure that says where it went wrong.
 2. What was ended in the middle may have had its effect: such a failure is `unknown`.
-3. The program gets from the host's environment what every command gets, and the names that were declared.
+3. What a program left running is told with its call, also when it has answered.
+4. The program gets from the host's environment what every command gets, and the names that were declared.
 """
 
 from __future__ import annotations
@@ -32,6 +33,8 @@ TRY_AGAIN = 75
 
 _LINES = 5
 _CHARACTERS = 1000
+_QUOTED = 200
+"""Bytes of an answer that is no JSON that stand in the error."""
 
 
 class CommandSpec(msgspec.Struct, frozen=True, kw_only=True):
@@ -65,6 +68,9 @@ def command_tool(
             environment=clean_environment(_variables(spec, context)),
             limits=spec.limits,
         )
+        if finished.ended_by == "itself" and (words := ending(finished, spec.limits)):
+            # Its answer is its own and has no room for this, but somebody should know.
+            context.progress(f"'{spec.argv[0]}' has ended; {words}")
         return _answer(finished, spec)
 
     made: Tool[Any, Any] = Tool(
@@ -103,7 +109,8 @@ def _answer(finished: Finished, spec: CommandSpec) -> JsonValue:
         return decode_json(finished.stdout, f"the answer of '{program}'")
     except DecodeError as error:
         fix = "It must print one JSON value and nothing else; what is for people goes to standard error."
-        raise ToolError(f"{error} {fix}{' It said: ' + said if said else ''}", retry=False) from None
+        printed = finished.stdout[:_QUOTED].decode(errors="replace")
+        raise ToolError(f"{error} {fix} It printed {printed!r}{after}.", retry=False) from None
 
 
 def _last_lines(stderr: bytes) -> str:

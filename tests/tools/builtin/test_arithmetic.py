@@ -6,11 +6,11 @@ import math
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from assent.errors import ToolError
-from assent.tools.builtin.arithmetic import MOST_BITS, evaluate
+from assent.tools.builtin.arithmetic import FUNCTION_NAMES, MOST_BITS, evaluate
 
 
 @pytest.mark.parametrize(
@@ -152,6 +152,78 @@ def test_generated_expressions_agree_with_python(expression: str) -> None:
     expected = eval(expression, dict(NAMES))
     assert value == expected
     assert type(value) is type(expected)
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "(-2.0) ** (10 ** 3000)",
+        "(-1.0) ** (10 ** 3000)",
+        "(-1.5) ** -(10 ** 3000)",
+        "0.5 ** (10 ** 3000)",
+        "(10 ** 3000) ** 0.5",
+        "(10 ** 3000) ** -1",
+        "round(1.7e308, -308)",
+        "10 ** 3000 % 1.5",
+    ],
+)
+def test_what_python_cannot_hold_is_refused_with_its_position(expression: str) -> None:
+    with pytest.raises(ToolError, match="at position"):
+        evaluate(expression)
+
+
+HOSTILE = st.sampled_from(
+    [
+        "(10**3000)",
+        "(-10**3000)",
+        "1e308",
+        "(-1e308)",
+        "5e-324",
+        "(-5e-324)",
+        "0",
+        "0.0",
+        "(-0.0)",
+        "(-1)",
+        "(-1.0)",
+        "(-2.0)",
+        "1.5",
+        "(-1.5)",
+        "1e16",
+        "(2**1024)",
+        "(2**1023)",
+        "(2**53+1)",
+        "(-300)",
+        "300",
+        "e",
+    ]
+)
+ALL_CALLS = st.sampled_from(FUNCTION_NAMES)
+
+
+def _hostile(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
+    operators = st.sampled_from(["+", "-", "*", "/", "//", "%", "**"])
+    return (
+        st.tuples(inner, operators, inner).map(lambda parts: f"({''.join(parts)})")
+        | inner.map(lambda text: f"(-{text})")
+        | st.tuples(ALL_CALLS, inner).map(lambda pair: f"{pair[0]}({pair[1]})")
+        | st.tuples(ALL_CALLS, inner, inner).map(lambda parts: f"{parts[0]}({parts[1]}, {parts[2]})")
+    )
+
+
+@settings(max_examples=1500)
+@given(st.recursive(HOSTILE, _hostile, max_leaves=4))
+def test_hostile_numbers_give_a_finite_number_or_a_refusal_with_its_position(expression: str) -> None:
+    refusal = ""
+    try:
+        value = evaluate(expression)
+    except ToolError as error:
+        refusal = str(error)
+
+    if refusal:
+        assert "at position" in refusal
+    else:
+        assert type(value) in (int, float)
+        assert isinstance(value, int) or math.isfinite(value)
 
 
 @given(st.text(alphabet="0123456789+-*/%()., eE_xsqrtabminπ^\x00'\"", max_size=40) | st.text(max_size=20))

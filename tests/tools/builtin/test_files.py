@@ -19,7 +19,7 @@ from assent.testing import action, proposal
 from assent.tools import Tool
 from assent.tools.builtin.files import file_tools
 from assent.tools.builtin.near_miss import near_miss
-from assent.tools.builtin.text_file import MOST_BYTES, MOST_SHOWN_BYTES
+from assent.tools.builtin.text_file import MIB, MOST_BYTES, MOST_SHOWN_BYTES
 
 CHARACTERS = "a\u00e9\u4e2d\U0001f600"
 
@@ -247,6 +247,13 @@ def test_a_very_long_line_is_read_to_its_end(files: Files, size: str, bom: bytes
     assert len(got) > 1
     assert "".join(got) == f"{long}\nlast\n"
     assert found["end_line"] == 3
+
+
+def test_a_column_is_found_where_a_piece_of_the_file_ends_within_a_character(files: Files) -> None:
+    files.put("file", "\u4e2d" * (MOST_BYTES // 3 + 10))
+    near = MIB // 3 - 10
+
+    assert files.read("file", start_column=near)["text"] == "\u4e2d" * (MOST_SHOWN_BYTES // 3)
 
 
 @pytest.mark.parametrize("before", ["", "x" * MOST_BYTES + "\n"], ids=["small", "large"])

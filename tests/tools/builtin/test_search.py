@@ -228,6 +228,17 @@ def test_records_of_projects_further_down_are_hidden_too(folder: Path, call: Any
             call(name, path=f"{above}/.assent/data", **({} if name == "list_dir" else {"pattern": "x"}))
 
 
+def test_files_that_are_closed_are_not_searched(folder: Path) -> None:
+    put(folder / "runs.txt", "needle")
+    put(folder / "sub/open.txt", "needle")
+    tools = {made.name: made for made in search_tools(Workspace(folder, closed=[folder / "runs.txt"]))}
+
+    answer = asyncio.run(tools["grep"](pattern="needle"))
+
+    assert found_in(answer) == [("sub/open.txt", 1, "needle")]
+    assert answer["files_searched"] == 1
+
+
 def test_too_many_files_are_found_in_part(folder: Path, call: Any) -> None:
     for n in range(12):
         (folder / f"{n:02}.txt").touch()

@@ -184,7 +184,7 @@ async def test_what_was_meant_for_one_server_is_not_sent_to_another(server: Serv
         ("http://user:pw@example.org/", "user name or password"),
         ("http://exa mple/", "for a host, which is none"),
         ("http://[::1/", "."),
-        ("http://a:99999/", "not spelled as a host"),
+        ("http://a:99999/", "port 99999 of host 'a' is none"),
     ],
 )
 async def test_a_redirect_is_judged_like_any_url(server: Server, location: str, words: str) -> None:
@@ -217,8 +217,9 @@ async def test_a_loop_of_redirects_ends(server: Server) -> None:
         ("http://user@example.org", "user name or password"),
         ("http://good.example\\@evil.example/", "user name or password"),
         ("http://a\nb/", "cannot be read"),
-        ("http://example.org:0/", "not spelled"),
-        ("http://example.org:-1/", "not spelled"),
+        ("http://example.org:0/", "they go from 1 to 65535. Correct the port, or leave it out."),
+        ("http://localhost:99999/", "port 99999 of host 'localhost' is none"),
+        ("http://example.org:-1/", "port -1"),
         ("http://example.org:x/", "cannot be read"),
         ("http://%31%32%37.0.0.1/", "for a host"),
         ("http://127。0。0。1/", "not public"),
@@ -331,6 +332,30 @@ async def test_a_packing_that_is_unknown_or_damaged_fails(server: Server) -> Non
         await getting(server)(server.url("/br"))
     with pytest.raises(ToolError, match="damaged"):
         await getting(server)(server.url("/bad"))
+
+
+@pytest.mark.parametrize("kind", ["gzip", "deflate"])
+@pytest.mark.parametrize("cut", [1, 4, 20])
+async def test_a_packed_body_that_breaks_off_is_no_answer(server: Server, kind: str, cut: int) -> None:
+    """However it was sent: a length that is right says nothing about what is in it."""
+    packed = (gzip.compress if kind == "gzip" else zlib.compress)(bytes(range(32, 120)) * 3)
+    server.text("/whole", packed, Content_Encoding=kind)
+    server.text("/cut", packed[:-cut], Content_Encoding=kind)
+    server.text("/second", packed + gzip.compress(b"more")[:-cut], Content_Encoding=kind)
+    http_get = getting(server)
+
+    for path in ("/cut", "/second"):
+        with pytest.raises(ToolError, match="breaks off before its end") as failure:
+            await http_get(server.url(path))
+        assert failure.value.retry is True
+    assert (await http_get(server.url("/whole")))["size_bytes"] == 264
+    assert (await http_get(server.url("/cut"), max_bytes=10))["truncated"] is True, "cut by us, not by them"
+
+
+async def test_an_empty_body_may_be_called_packed(server: Server) -> None:
+    server.text("/empty", b"", Content_Encoding="gzip")
+
+    assert (await getting(server)(server.url("/empty")))["text"] == ""
 
 
 async def test_chunks_are_joined(server: Server) -> None:

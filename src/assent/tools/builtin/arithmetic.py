@@ -280,7 +280,7 @@ def _power(sign: _Token, base: Number, exponent: Number) -> Number:
             if exponent > 0:
                 _too_large(sign)
             return 0.0
-    elif base < 0 and not float(exponent).is_integer():
+    elif base < 0 and isinstance(exponent, float) and not exponent.is_integer():
         _fail("a negative number has no real power with a fraction in its exponent", sign.at)
     return _worked(sign, lambda: base**exponent)
 

@@ -4,6 +4,7 @@ Keep true:
 1. What is kept is bounded after unpacking, and so is each step of unpacking: a small answer cannot become a
    large one, not even for a moment.
 2. Bytes that do not fit their character set are replaced, never a failure.
+3. A packed body that breaks off is a failure, as one is that is shorter than it was announced.
 """
 
 from __future__ import annotations
@@ -49,6 +50,8 @@ class Body:
             )
         self._is_packed = kind not in ("", "identity")
         self._unpacking = self._fresh()
+        self._has_begun = False
+        """Whether something packed has come."""
 
     def _fresh(self) -> Any:
         return zlib.decompressobj(wbits=47)  # gzip or zlib, as its first bytes say
@@ -66,6 +69,7 @@ class Body:
 
     def _unpack(self, chunk: bytes, room: int) -> bytes:
         made: list[bytes] = []
+        self._has_begun = self._has_begun or bool(chunk)
         while chunk and room > 0:
             if self._unpacking.eof:
                 # A second member may follow the first; anything else behind it is padding.
@@ -80,6 +84,16 @@ class Body:
             room -= len(piece)
             made.append(piece)
         return b"".join(made)
+
+    def end(self) -> None:
+        """Say that the body is over.
+
+        Raises:
+            ToolError: it is packed, and breaks off in the middle.
+        """
+        # Nothing at all is what a server sends that has nothing to send, packed or not.
+        if self._has_begun and not self._unpacking.eof and not self.is_full:
+            raise ToolError("The answer is packed, and breaks off before its end. Try again.")
 
     def reads_as_text(self) -> bool:
         """Whether bytes of an unknown type are plain UTF-8. A character may be cut off at the end."""

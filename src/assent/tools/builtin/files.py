@@ -36,6 +36,9 @@ def file_tools(workspace: Workspace) -> list[Tool]:
         path: PathText,
         start_line: Annotated[int, Meta(ge=1, description="The first line to read; 1 is the first.")] = 1,
         lines: Annotated[int, Meta(ge=1)] | None = None,
+        start_column: Annotated[
+            int, Meta(ge=1, description="The first character to read of the first line; 1 is its first.")
+        ] = 1,
     ) -> dict[str, JsonValue]:
         """Read a text file, or some of its lines. Line ends are kept. Long text is cut at 256 KiB; `note`
         then says how to go on.
@@ -43,7 +46,7 @@ def file_tools(workspace: Workspace) -> list[Tool]:
         Args:
             lines: How many lines; null reads to the end.
         """
-        part = read_part(workspace, path, start_line, lines)
+        part = read_part(workspace, path, start_line, lines, start_column)
         answer: dict[str, JsonValue] = {
             "path": path,
             "text": part.text,

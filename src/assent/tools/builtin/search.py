@@ -87,7 +87,7 @@ def search_tools(
         fits = _read_glob(pattern)
         start, before = _open_start(workspace, path, folder_only=True)
         try:
-            walk = Walk(start, hidden=workspace.closed().ids)
+            walk = Walk(start, hidden=workspace.hidden(start))
             found: dict[str, list[str]] = {"file": [], "link": []}
             left = max_results
             for inside, kind, _, _ in walk:
@@ -141,7 +141,7 @@ def search_tools(
                 "start": start,
                 "is_folder": stat.S_ISDIR(os.fstat(start).st_mode),
                 "before": before,
-                "hidden": workspace.closed().ids,
+                "hidden": workspace.hidden(start),
                 "search": {
                     "pattern": pattern,
                     "fixed": fixed,

@@ -85,16 +85,18 @@ def encode(text: str, encoding: Encoding) -> bytes:
     return text.encode(encoding)
 
 
-def read_part(workspace: Workspace, path: str, start_line: int, lines: int | None) -> Part:
-    """Some lines of a file, `lines` of them or all the rest.
+def read_part(
+    workspace: Workspace, path: str, start_line: int, lines: int | None, start_column: int = 1
+) -> Part:
+    """Some lines of a file, `lines` of them or all the rest; the first one from a character on.
 
     Raises:
-        ToolError: the file cannot be read, is no text, or has no such line.
+        ToolError: the file cannot be read, is no text, or has no such line or column.
     """
     opened, found = workspace.open_file(path)
     try:
         if found.size > MOST_BYTES:
-            return _stream(opened, path, found.size, start_line, lines)
+            return _stream(opened, path, found.size, start_line, lines, start_column)
         data = b"".join(_pieces(opened, MOST_BYTES + 1))
     except OSError as error:
         raise cannot("read", path, error) from None
@@ -109,7 +111,11 @@ def read_part(workspace: Workspace, path: str, start_line: int, lines: int | Non
     total = count_lines(text)
     _check_start(path, start_line, total)
     rest = text.split("\n", start_line - 1)[-1] if start_line > 1 else text
-    return _shorten(_first_lines(rest.encode(), lines), start_line, total, encoding)
+    skip = start_column - 1
+    first = rest[: rest.find("\n") + 1 or None]
+    if skip and skip >= len(first):
+        raise _no_column(path, start_line, start_column, len(first.removesuffix("\n")))
+    return _shorten(_first_lines(rest[skip:].encode(), lines), start_line, start_column, total, encoding)
 
 
 def no_text(path: str, size: int) -> ToolError:
@@ -134,6 +140,12 @@ def _check_start(path: str, start_line: int, total: int) -> None:
         raise refused(f"The file {shown(path)} has {total:,} lines; there is no line {start_line:,}.")
 
 
+def _no_column(path: str, line: int, column: int, characters: int) -> ToolError:
+    return refused(
+        f"Line {line:,} of {shown(path)} has {characters:,} characters; there is no column {column:,}."
+    )
+
+
 def _pieces(opened: int, limit: int) -> Iterator[bytes]:
     while limit > 0:
         piece = os.read(opened, min(MIB, limit))
@@ -143,7 +155,38 @@ def _pieces(opened: int, limit: int) -> Iterator[bytes]:
         yield piece
 
 
-def _stream(opened: int, path: str, size: int, start_line: int, lines: int | None) -> Part:
+class _Skip:
+    """Leaves out the first characters of a line that comes by in pieces."""
+
+    def __init__(self, characters: int) -> None:
+        self.left = characters
+        self.passed = 0
+        """Characters that were left out."""
+        self.is_over = False
+        """Whether the line ended before."""
+        self._decoder = codecs.getincrementaldecoder("utf-8")()
+
+    def rest(self, piece: bytes) -> bytes:
+        """What is left of the next piece.
+
+        Raises:
+            UnicodeDecodeError: it is not UTF-8.
+        """
+        if not self.left or self.is_over:
+            return b"" if self.is_over else piece
+        text = self._decoder.decode(piece)
+        end = text.find("\n", 0, self.left)
+        self.is_over = end >= 0
+        out = min(len(text), self.left) if end < 0 else end
+        self.passed += out
+        self.left -= out
+        if self.left:
+            return b""
+        # The piece may end within a character, which the decoder still holds.
+        return text[out:].encode() + self._decoder.getstate()[0]
+
+
+def _stream(opened: int, path: str, size: int, start_line: int, lines: int | None, start_column: int) -> Part:
     """The same for a file that is too large to be held: its lines are counted as they pass by."""
     if size > MOST_STREAMED_BYTES:
         raise refused(
@@ -151,27 +194,29 @@ def _stream(opened: int, path: str, size: int, start_line: int, lines: int | Non
             "read. Take a part of it with a command such as tail or sed."
         )
     chosen = bytearray()
+    skip = _Skip(start_column - 1)
     ended = 0
     last = b""
     has_bom = False
-    for at, piece in enumerate(_pieces(opened, MOST_STREAMED_BYTES)):
-        if at == 0:
-            has_bom = piece.startswith(codecs.BOM_UTF8)
-            piece = piece.removeprefix(codecs.BOM_UTF8)
-        in_piece = piece.count(b"\n")
-        if ended + in_piece >= start_line - 1 and len(chosen) <= MOST_SHOWN_BYTES:
-            missing = start_line - 1 - ended
-            chosen += piece.split(b"\n", missing)[-1] if missing > 0 else piece
-            # One byte more than is shown tells that there is more.
-            del chosen[MOST_SHOWN_BYTES + 1 :]
-        ended += in_piece
-        last = piece
-    total = ended + (not last.endswith(b"\n"))
-    _check_start(path, start_line, total)
     try:
-        return _shorten(
-            _first_lines(bytes(chosen), lines), start_line, total, "utf-8 with BOM" if has_bom else "utf-8"
-        )
+        for at, piece in enumerate(_pieces(opened, MOST_STREAMED_BYTES)):
+            if at == 0:
+                has_bom = piece.startswith(codecs.BOM_UTF8)
+                piece = piece.removeprefix(codecs.BOM_UTF8)
+            in_piece = piece.count(b"\n")
+            if ended + in_piece >= start_line - 1 and len(chosen) <= MOST_SHOWN_BYTES:
+                missing = start_line - 1 - ended
+                chosen += skip.rest(piece.split(b"\n", missing)[-1] if missing > 0 else piece)
+                # One byte more than is shown tells that there is more.
+                del chosen[MOST_SHOWN_BYTES + 1 :]
+            ended += in_piece
+            last = piece
+        total = ended + (not last.endswith(b"\n"))
+        _check_start(path, start_line, total)
+        if start_column > 1 and not chosen:
+            raise _no_column(path, start_line, start_column, skip.passed)
+        encoding: Encoding = "utf-8 with BOM" if has_bom else "utf-8"
+        return _shorten(_first_lines(bytes(chosen), lines), start_line, start_column, total, encoding)
     except UnicodeDecodeError:
         raise refused(
             f"The file {shown(path)} has {size:,} bytes and is not UTF-8, so it cannot be read in parts."
@@ -185,7 +230,7 @@ def _first_lines(data: bytes, lines: int | None) -> bytes:
     return data if len(rest) <= lines else data[: len(data) - len(rest[-1])]
 
 
-def _shorten(chosen: bytes, start_line: int, total: int, encoding: Encoding) -> Part:
+def _shorten(chosen: bytes, start_line: int, start_column: int, total: int, encoding: Encoding) -> Part:
     """As much of some lines as may be shown, in whole lines if at all possible."""
     note = ""
     if len(chosen) > MOST_SHOWN_BYTES:
@@ -195,9 +240,11 @@ def _shorten(chosen: bytes, start_line: int, total: int, encoding: Encoding) -> 
             note = f"Cut to {len(whole) + 1:,} bytes. Go on with start_line={start_line + count_lines(text)}."
         else:
             text = _cut_in_line(chosen[:MOST_SHOWN_BYTES])
-            note = f"Line {start_line} is longer than {MOST_SHOWN_BYTES:,} bytes; only its beginning is here."
-            if start_line < total:
-                note += f" Go on with start_line={start_line + 1}."
+            note = (
+                f"Cut within line {start_line}, which is longer than {MOST_SHOWN_BYTES:,} bytes. Go on with "
+                f"start_line={start_line}, start_column={start_column + len(text)}"
+            )
+            note += f"; the next line is start_line={start_line + 1}." if start_line < total else "."
     else:
         text = chosen.decode()
     end_line = start_line + count_lines(text) - 1

@@ -261,10 +261,8 @@ def _read_url(text: str, base: httpx2.URL | None = None) -> httpx2.URL:
     except (httpx2.InvalidURL, ValueError) as error:
         raise ToolError(f"{what} cannot be read: {error}", retry=False) from None
     if url.scheme not in _DEFAULT_PORTS:
-        raise ToolError(
-            f"{what} begins with {url.scheme[:40] + ':'!r}. Only http:// and https:// are fetched.",
-            retry=False,
-        )
+        begins = f"begins with {url.scheme[:40] + ':'!r}" if url.scheme else f"is {text[:100]!r}"
+        raise ToolError(f"{what} {begins}. Write one that begins with http:// or https://.", retry=False)
     if url.userinfo:
         raise ToolError(
             f"{what} has a user name or password in it, which would end up in logs. Leave them out.",
@@ -355,6 +353,8 @@ async def _read_answer(
             piece = body.add(chunk)
             if body.is_full or (not known_text and b"\0" in piece):
                 break
+        else:
+            body.end()
     binary = known_binary or (not known_text and not body.reads_as_text())
     length = told.first("content-length")
     size = len(body.kept) if not binary else int(length) if length.isdecimal() else None

@@ -107,7 +107,10 @@ class Search:
                 )
             try:
                 # Before anything is opened, so that the same files are named when ripgrep spares us that.
-                if os.stat(name, dir_fd=holder, follow_symlinks=False).st_size > MOST_FILE_BYTES:
+                found = os.stat(name, dir_fd=holder, follow_symlinks=False)
+                if (found.st_dev, found.st_ino) in walk.hidden:
+                    continue
+                if found.st_size > MOST_FILE_BYTES:
                     self._leave_out(before + path)
                     continue
                 self.files += 1

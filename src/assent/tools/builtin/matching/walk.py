@@ -5,6 +5,7 @@ It also runs in grep's own process, so it imports nothing but the standard libra
 Keep true:
 1. Everything is opened by one name at a time, from the descriptor of its folder, and never through a link.
    So nothing outside the folder is read, whatever somebody renames or links meanwhile.
+2. Records of Assent, the folder `.assent/data` of any folder on the way, are not entered under any name.
 """
 
 from __future__ import annotations
@@ -30,6 +31,9 @@ SKIPPED = frozenset(
 )
 """Folders that are not entered: programs made what is in them, and there is much of it."""
 
+_HOLDS_RECORDS = ".assent"
+_RECORDS = "data"
+
 MOST_ENTRIES = 200_000
 """Names looked at in one walk."""
 MOST_DEPTH = 100
@@ -50,8 +54,8 @@ class Walk:
         self, start: int, *, hidden: Collection[tuple[int, int]] = (), most: int = MOST_ENTRIES
     ) -> None:
         self._start = start
-        self._hidden = hidden
-        """Device and inode of folders that are not entered, whatever they are called."""
+        self.hidden = set(hidden)
+        """Device and inode of what is passed over, whatever it is called. Grows as records are met."""
         self._most = most
         self.looked_at = 0
         self.is_cut_short = False
@@ -86,7 +90,7 @@ class Walk:
             self._note(error)
             return None
         found = os.fstat(inner)
-        if (found.st_dev, found.st_ino) in self._hidden:
+        if (found.st_dev, found.st_ino) in self.hidden:
             os.close(inner)
             return None
         return inner
@@ -101,9 +105,19 @@ class Walk:
                         break
                     self.looked_at += 1
                     found.append((entry.name, _kind(entry)))
+                    if entry.name.casefold() == _HOLDS_RECORDS:
+                        self._hide_records(folder, entry.name)
         except OSError as error:
             self._note(error)
         return found
+
+    def _hide_records(self, folder: int, name: str) -> None:
+        """By what they are: the name may be a link to a folder that is entered under its own."""
+        try:
+            found = os.stat(f"{name}/{_RECORDS}", dir_fd=folder)
+        except OSError:
+            return
+        self.hidden.add((found.st_dev, found.st_ino))
 
     def _note(self, error: OSError) -> None:
         refuse_if_out(error)
