@@ -44,6 +44,8 @@ DECLARED: list[tuple[Fields, Tier]] = [
     ({"risk": "destructive", "reversibility": "compensable"}, "full_access"),
     ({"risk": "destructive", "reversibility": "reversible"}, "sandbox_edit"),
     ({}, "full_access"),
+    ({"labels": ["confined"]}, "sandbox_edit"),
+    ({"labels": ["confined"], "risk": "network"}, "full_access"),
 ]
 
 
