@@ -50,6 +50,7 @@ from assent.ir.tool_spec import RateLimit, Reversibility, Risk, ToolSchema
 from assent.policy.case import Rule
 from assent.policy.permission import ANSWERS, POSTURES, TIERS
 from assent.policy.rule import DeclaredRule
+from assent.sandbox.limits import MOST
 from assent.verify.report import Issue, Report, Severity, Tier
 from tests.docs.pages import REFERENCE, codes_in, rows_of, section
 
@@ -413,6 +414,15 @@ def test_a_built_in_tool_is_explained_as_it_is(name: str, tmp_path: Path, page_u
     assert ("`untrusted`" in risk) == ("untrusted" in schema.marks)
     always = set(re.findall(r"`(\w+)`(?!\?)", answers))
     assert always <= keys_of(result["a"].output) <= codes_in(answers)
+
+
+def test_the_largest_limits_of_a_command_are_told() -> None:
+    told = section(TOOLS, "Commands")
+
+    assert f"{MOST['time_s']:,} s" in told
+    assert f"{MOST['output_bytes'] // 1024**3} GiB of output" in told
+    assert f"{MOST['memory_bytes'] // 1024**5} PiB of memory" in told
+    assert f"{MOST['processes']:,} processes" in told
 
 
 def test_every_key_of_a_tool_that_is_a_program_is_explained() -> None:
