@@ -34,22 +34,23 @@ def once(context: click.Context, parameter: click.Parameter, value: Sequence[str
     return not_empty(context, parameter, value[0] if value else None)
 
 
-db_option = click.option(
+def single(*names: str, **more: Any) -> Callable[[Command], Command]:
+    """An option that is refused where it is given twice."""
+    return click.option(*names, multiple=True, callback=once, **more)
+
+
+db_option = single(
     "--db",
     metavar="URL",
-    multiple=True,
-    callback=once,
     help="Where runs and events are kept: a file, or postgresql://HOST/NAME (`assent run` also knows 'none')."
     " Default: ASSENT_DB, or the .assent folder of the project, or your data folder.",
 )
 
 
-as_option = click.option(
+as_option = single(
     "--as",
     "agent",
     metavar="NAME",
-    multiple=True,
-    callback=once,
     help="The agent that acts; it may have a posture of its own.",
 )
 
@@ -64,34 +65,26 @@ def runtime_options(command: Command) -> Command:
             show_default=True,
             help="Layer by layer, or each action as soon as it can.",
         ),
-        click.option(
+        single(
             "--permissions",
             metavar="POSTURE",
             type=click.Choice(_POSTURES),
-            multiple=True,
-            callback=once,
             help="What needs asking, whatever the settings say: cautious, balanced, trusting, or a tier.",
         ),
-        click.option(
+        single(
             "--policies",
             metavar="PATH",
-            multiple=True,
-            callback=once,
             help="More rules: a TOML file, or a folder of them. The project's and your own always hold.",
         ),
-        click.option(
+        single(
             "--tools",
             metavar="FILE",
-            multiple=True,
-            callback=once,
             help="More tools: a Python file with @tool functions, or a TOML file of programs."
             " Default: that of a trusted project.",
         ),
-        click.option(
+        single(
             "--state",
             metavar="FILE.json",
-            multiple=True,
-            callback=once,
             help="State to begin with: one JSON object.",
         ),
     ):

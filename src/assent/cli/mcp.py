@@ -2,13 +2,13 @@
 
 Keep true:
 1. Nothing of a server can be called before a person has switched it on, tool by tool or all at once.
-2. What cannot be reached is not stored.
+2. What cannot be reached is not stored, and neither is a secret.
 """
 
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from assent.tools.mcp.server import McpServer, Offer, StoredTool
 
+T = TypeVar("T")
 _name = click.argument("name")
 
 
@@ -76,6 +77,8 @@ def add(
 
     _check_name(name)
     server = _server(target, variables, headers, timeout)
+    _refuse_secrets(output, server)
+    _hide_secrets(output, server)
     taken = InputError(
         f"There is an MCP server '{name}' already. Take it away with `assent mcp remove {name}`."
     )
@@ -133,6 +136,7 @@ def show(output: Output, name: str, as_json: bool) -> int:
     from assent.app.mcp_servers import look
 
     server = _known(name)
+    _hide_secrets(output, server)
     offers = look(name, server, os.environ)
     if as_json:
         output.show_json(_shown(output, name, server, offers), is_declaration=True)
@@ -167,6 +171,7 @@ def enable(
     if bool(tools) == is_all:
         raise click.UsageError("Name the tools, or give --all.")
     seen = _known(name)
+    _hide_secrets(output, seen)
     offers = look(name, seen, os.environ)
     names = ["all"] if is_all else list(tools)
     chosen = _chosen(name, offers, names, [], read_only=read_only)
@@ -194,25 +199,33 @@ def disable(output: Output, name: str, tools: tuple[str, ...], is_all: bool, as_
 
     Exit codes: 0 done, 2 bad input.
     """
-    from msgspec.structs import replace
+    import msgspec
 
-    from assent.app.mcp_servers import changing
+    from assent.app.mcp_servers import mending
     from assent.errors import InputError
     from assent.safe_text import clean
+    from assent.tools.mcp.server import McpServer
 
     if bool(tools) == is_all:
         raise click.UsageError("Name the tools, or give --all.")
-    _known(name)
-    with changing(os.environ) as servers:
-        server = servers.get(name) or _known(name)
-        off = list(server.tools) if is_all else list(tools)
+    with mending(os.environ) as servers:
+        held = _named(name, servers)
+        on = held.get("tools", {}) if isinstance(held, dict) else {}
+        off = list(on) if is_all else list(tools)
         for tool in off:
-            if tool not in server.tools:
+            if tool not in on:
                 raise InputError(
                     f"'{clean(tool, 80)}' of MCP server '{name}' is not on. Nothing was changed."
                 )
-        kept = {tool: stored for tool, stored in server.tools.items() if tool not in off}
-        servers[name] = server = replace(server, tools=kept)
+        try:
+            kept = {tool: stored for tool, stored in on.items() if tool not in off}
+            servers[name] = {**held, "tools": kept}
+            server = msgspec.convert(servers[name], McpServer)
+        except (AttributeError, TypeError, msgspec.ValidationError):
+            raise InputError(
+                f"What is stored of MCP server '{name}' cannot be used. Take it away with "
+                f"`assent mcp remove {name}`, and add it again. Nothing was changed."
+            ) from None
     if as_json:
         output.show_json(_stored(output, name, server), is_declaration=True)
     else:
@@ -229,11 +242,11 @@ def remove(output: Output, name: str, as_json: bool) -> int:
 
     Exit codes: 0 done, 2 there is no such server.
     """
-    from assent.app.mcp_servers import changing
+    from assent.app.mcp_servers import mending
 
-    _known(name)
-    with changing(os.environ) as servers:
-        servers.pop(name, None)
+    with mending(os.environ) as servers:
+        _named(name, servers)
+        del servers[name]
     if as_json:
         output.show_json({"name": name, "removed": True})
     else:
@@ -249,18 +262,45 @@ def _check_name(name: str) -> None:
 
 
 def _known(name: str) -> McpServer:
+    from assent.app.mcp_servers import load_servers
+
+    return _named(name, load_servers(os.environ))
+
+
+def _named(name: str, servers: Mapping[str, T]) -> T:
     from difflib import get_close_matches
 
-    from assent.app.mcp_servers import load_servers
     from assent.errors import InputError
     from assent.safe_text import clean
 
-    servers = load_servers(os.environ)
     if name in servers:
         return servers[name]
     near = get_close_matches(name, list(servers), n=1)
     hint = f"Did you mean '{near[0]}'?" if near else "See `assent mcp list`."
     raise InputError(f"There is no MCP server '{clean(name, 80)}'. {hint}")
+
+
+def _refuse_secrets(output: Output, server: McpServer) -> None:
+    """Refuse an address in which something looks like a secret: it would be stored as it is."""
+    given = list(server.command)
+    if server.url and output.redactor.text(server.url) != server.url:
+        raise click.UsageError(
+            "The URL holds what looks like a secret, which would be stored as it is. Put it into an "
+            "environment variable, and name that with --header NAME=VAR."
+        )
+    if output.redactor.value(given) != given or output.redactor.text(server.address) != server.address:
+        raise click.UsageError(
+            "The command holds what looks like a secret, which would be stored as it is. Put it into an "
+            "environment variable, name that with --env VAR, and let the server read it there."
+        )
+
+
+def _hide_secrets(output: Output, server: McpServer) -> None:
+    """Keep what a server is given out of everything that is shown: it may repeat it."""
+    from assent.app.mcp_servers import secrets_of_server
+
+    for secret in secrets_of_server(server, os.environ):
+        output.redactor.add_secret(secret)
 
 
 def _server(
@@ -378,11 +418,23 @@ def _states(output: Output, server: McpServer, offers: Sequence[Offer]) -> list[
                 "read_only": stored is not None and stored.read_only,
                 "description": output.redactor.text(offer.description),
                 "claims": list(offer.claims),
-                "problem": offer.problem,
-                "input_schema": offer.input_schema,
+                "problem": output.redactor.text(offer.problem),
+                "input_schema": _without_secrets(output, offer.input_schema),
             }
         )
     return found
+
+
+def _without_secrets(output: Output, schema: Any) -> Any:
+    """A schema with its texts looked through. Not its keys: a parameter may well be called `password`."""
+    match schema:
+        case str():
+            return output.redactor.text(schema)
+        case list():
+            return [_without_secrets(output, item) for item in schema]
+        case dict():
+            return {key: _without_secrets(output, item) for key, item in schema.items()}
+    return schema
 
 
 def _show(output: Output, server: McpServer, offers: Sequence[Offer]) -> None:

@@ -10,7 +10,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from assent.cli.inputs import Command, as_option, json_option, not_empty, plan_argument, runtime_options
+from assent.cli.inputs import (
+    Command,
+    as_option,
+    json_option,
+    not_empty,
+    plan_argument,
+    runtime_options,
+    single,
+)
 from assent.cli.output import Output
 
 if TYPE_CHECKING:
@@ -86,10 +94,9 @@ def explain(output: Output, /, plan: str, agent: str | None, as_json: bool, **op
 
 @policy.command(short_help="Try the cases that are kept beside the rules.")
 @click.argument("path", required=False, callback=not_empty)
-@click.option(
+@single(
     "--tools",
     metavar="FILE",
-    callback=not_empty,
     help="File of tools; what it declares holds for the cases.",
 )
 @json_option

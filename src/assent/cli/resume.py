@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from assent.cli.inputs import db_option, json_option, run_argument, wait_option
+from assent.cli.inputs import db_option, json_option, run_argument, single, wait_option
 from assent.cli.output import Output
 
 if TYPE_CHECKING:
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     help="What became of an action whose outcome is unknown: done, retry or fail."
     " 'a7=done:{\"id\": 5}' also says what it answered.",
 )
-@click.option("--tools", metavar="FILE.py", help="Tools to use instead of the file that the run began with.")
-@click.option("--policies", metavar="PATH", help="Rules to use instead of those that the run began with.")
+@single("--tools", metavar="FILE", help="Tools to use instead of the file that the run began with.")
+@single("--policies", metavar="PATH", help="Rules to use instead of those that the run began with.")
 @wait_option
 @db_option
 @json_option

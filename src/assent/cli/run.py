@@ -11,9 +11,9 @@ from assent.cli.inputs import (
     as_option,
     db_option,
     json_option,
-    not_empty,
     plan_argument,
     runtime_options,
+    single,
     wait_option,
 )
 from assent.cli.output import Output
@@ -28,10 +28,9 @@ if TYPE_CHECKING:
 @click.command(short_help="Execute a plan.")
 @plan_argument
 @runtime_options
-@click.option(
+@single(
     "--run-id",
     metavar="ID",
-    callback=not_empty,
     help="What to call the run, for `assent resume`. Default: one is made up and shown.",
 )
 @as_option
@@ -40,10 +39,8 @@ if TYPE_CHECKING:
     "--expire", type=Span(), metavar="DURATION", help="How long approvals can be given. Default: no limit."
 )
 @db_option
-@click.option(
-    "--log", metavar="FILE.jsonl", help="Append every event to this file too; `assent explain` reads it."
-)
-@click.option("--svg", metavar="FILE.svg", help="Draw the plan with what came of it.")
+@single("--log", metavar="FILE.jsonl", help="Append every event to this file too; `assent explain` reads it.")
+@single("--svg", metavar="FILE.svg", help="Draw the plan with what came of it.")
 @json_option
 @click.pass_obj
 def run(

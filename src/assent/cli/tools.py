@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from assent.cli.inputs import Subject, as_option, db_option, json_option, runtime_options, wait_option
+from assent.cli.inputs import Subject, as_option, db_option, json_option, runtime_options, single, wait_option
 from assent.cli.output import Output
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from assent.ir.tool_spec import ToolSchema
     from assent.tools.context import Cancel
 
-_TOOLS = click.option(
+_TOOLS = single(
     "--tools",
     "file",
     metavar="FILE",
