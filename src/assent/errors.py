@@ -258,8 +258,13 @@ class ToolError(AssentError):
         super().__init__(message)
 
 
+_LONGEST_NAME = 200
+
+
 def unknown_tool(name: str, known: Iterable[str]) -> str:
-    """Words for a tool nobody registered, with the nearest name if there is one."""
+    """Words for a tool nobody registered, with the nearest name if there is one. A long name is cut."""
+    if len(name) > _LONGEST_NAME:
+        name = name[: _LONGEST_NAME - 3] + "..."
     near = get_close_matches(name, list(known), n=1)
     hint = f"did you mean '{near[0]}'?" if near else "list the known ones with `assent tools`"
     return f"unknown tool '{name}': {hint}"

@@ -12,7 +12,14 @@ from typing import Any
 
 import pytest
 
-from assent.app.mcp_servers import changing, load_mcp_tools, load_servers, servers_file
+from assent.app.mcp_servers import (
+    changing,
+    load_mcp_tools,
+    load_servers,
+    mending,
+    secrets_of_servers,
+    servers_file,
+)
 from assent.errors import InputError
 from assent.tools.mcp.server import McpServer, StoredTool
 
@@ -84,6 +91,14 @@ def test_what_is_interrupted_changes_nothing(own: dict[str, str]) -> None:
         ({"a": {**COMMAND, "url": "https://x"}}, "servers.a", "either a 'command' or a 'url'"),
         ({"a": {**COMMAND, "comand": []}}, "servers.a.comand", "Did you mean 'command'?"),
         ({"a": {**COMMAND, "command": []}}, "servers.a.command", "it is empty"),
+        ({"a": {**COMMAND, "command": [""]}}, "servers.a.command", "it is empty"),
+        ({"a": {**COMMAND, "folder": "/a\0b"}}, "servers.a.folder", "no whole path"),
+        ({"a": {"url": "https://x/\x01"}}, "servers.a.url", "characters that a URL cannot have"),
+        (
+            {"a": {**COMMAND, "tools": {"t\x1b": TOOL}}},
+            "servers.a.tools.t\x1b",
+            "letters, digits, _ . / and -",
+        ),
         ({"a": {**COMMAND, "command": "ls"}}, "servers.a.command", "expected a list of texts, got a text"),
         ({"a": {**COMMAND, "command": [1]}}, "servers.a.command[0]", "expected a text, got a number"),
         ({"a": {"command": ["x"]}}, "servers.a.folder", "expected a text"),
@@ -139,6 +154,7 @@ def test_a_wrong_key_or_value_is_named_with_its_file(
         ("{", "Cannot read the file of MCP servers"),
         ('{"format": 1, "format": 1, "servers": {}}', "Cannot read the file of MCP servers"),
         ('{"format": 2, "servers": {}}', "key 'format': it is not 1"),
+        ('{"format": true, "servers": {}}', "key 'format': it is not 1"),
         ('{"format": 1, "servers": {}, "more": 1}', "'more' is no key of the file"),
         ("[]", "expected an object, got a list"),
     ],
@@ -155,6 +171,108 @@ def test_a_file_that_is_none_is_refused_and_never_written_over(
         stored["one"] = McpServer(url="http://localhost/mcp")
 
     assert path.read_text() == text
+
+
+def nested(depth: int) -> dict[str, Any]:
+    found: dict[str, Any] = {"type": "object"}
+    for _ in range(depth):
+        found = {"items": found}
+    return found
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        McpServer(url="https://x/", tools={"t": StoredTool(input_schema=nested(95), digest="d")}),
+        McpServer(url="https://x/", tools={"t": StoredTool(input_schema={"a": float("nan")}, digest="d")}),
+        McpServer(url="ftp://x/"),
+    ],
+)
+def test_what_could_not_be_read_again_is_not_written(own: dict[str, str], bad: McpServer) -> None:
+    with changing(own) as stored:
+        stored["one"] = McpServer(url="http://localhost/mcp")
+    before = servers_file(own).read_bytes()
+
+    with (
+        pytest.raises(InputError, match="Nothing was changed: it could not be read again"),
+        changing(own) as all_,
+    ):
+        all_["bad"] = bad
+
+    assert servers_file(own).read_bytes() == before
+
+
+def test_something_can_be_taken_out_of_a_file_that_cannot_be_used(own: dict[str, str]) -> None:
+    good = {"command": ["server"], "folder": "/", "tools": {"t": TOOL}}
+    write(own, {"good": good, "bad": {**COMMAND, "tools": {"t": {**TOOL, "input_schema": nested(120)}}}})
+    with pytest.raises(InputError, match="nested more than 100 deep"):
+        load_servers(own)
+
+    with mending(own) as servers:
+        del servers["bad"]
+
+    assert load_servers(own).keys() == {"good"}
+    assert json.loads(servers_file(own).read_text())["servers"] == {"good": good}
+
+
+@pytest.mark.parametrize(
+    "text", ["{", '{"format": 2, "servers": {"a": {}}}', '{"servers": {"a": 1, "a": 2}}']
+)
+def test_a_file_that_cannot_be_made_out_is_left_alone(own: dict[str, str], text: str) -> None:
+    path = write(own, {})
+    path.write_text(text)
+
+    with pytest.raises(InputError), mending(own) as servers:
+        servers.pop("a", None)
+
+    assert path.read_text() == text
+
+
+def test_taking_out_of_nothing_makes_nothing(own: dict[str, str]) -> None:
+    with mending(own) as servers:
+        assert servers == {}
+
+    assert not servers_file(own).parent.exists()
+
+
+def test_a_link_stays_one_and_what_it_leads_to_is_written(own: dict[str, str], tmp_path: Path) -> None:
+    kept = tmp_path / "dotfiles" / "servers.json"
+    kept.parent.mkdir()
+    kept.write_text('{"format": 1, "servers": {}}')
+    path = servers_file(own)
+    path.parent.mkdir(parents=True)
+    path.symlink_to(kept)
+
+    with changing(own) as stored:
+        stored["one"] = McpServer(url="http://localhost/mcp")
+
+    assert path.is_symlink()
+    assert json.loads(kept.read_text())["servers"].keys() == {"one"}
+    assert load_servers(own).keys() == {"one"}
+
+
+def test_what_servers_are_given_is_secret(own: dict[str, str]) -> None:
+    environment = {
+        **own,
+        "PLAIN": "hunter2hunter2",
+        "AUTH": "Bearer abcdefgh",
+        "LEVEL": "debug",
+        "HOME": "/home/somebody",
+        "OTHER": "not for any server",
+    }
+    assert secrets_of_servers(environment) == []
+    write(
+        own,
+        {
+            "a": {**COMMAND, "environment": ["PLAIN", "LEVEL", "HOME", "UNSET"]},
+            "b": {"url": "https://x/", "headers": {"Authorization": "AUTH"}},
+            "broken": 5,
+        },
+    )
+
+    assert secrets_of_servers(environment) == ["hunter2hunter2", "Bearer abcdefgh", "abcdefgh"]
+    servers_file(own).write_text("{")
+    assert secrets_of_servers(environment) == []
 
 
 def test_tools_come_from_the_file_alone(own: dict[str, str]) -> None:

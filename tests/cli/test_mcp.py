@@ -187,12 +187,72 @@ def test_a_name_is_taken_once(mcp: Mcp) -> None:
 
 def test_a_secret_in_a_command_is_not_repeated(mcp: Mcp) -> None:
     secret = "s3cret-of-the-server"
-    mcp("add", "a", "--", *HOSTILE, "ok", secret, MY_TOKEN=secret)
+    mcp("add", "a", "--", *HOSTILE, "ok", secret)
 
     done = mcp("list", "--json", MY_TOKEN=secret)
 
     assert secret not in done.out
     assert done.json["servers"][0]["name"] == "a"
+
+
+@pytest.mark.parametrize(
+    ("target", "option"),
+    [
+        (("--", *HOSTILE, "ok", "--token=ghp_0123456789abcdefghijABCDEFGHIJ012345"), "--env VAR"),
+        (("--", *HOSTILE, "ok", "--api-key", "k33p-this-to-yourself"), "--env VAR"),
+        (("https://host/mcp?api_key=k33p-this-to-yourself",), "--header NAME=VAR"),
+    ],
+)
+def test_a_secret_is_not_stored(mcp: Mcp, own: dict[str, str], target: tuple[str, ...], option: str) -> None:
+    done = mcp("add", "a", *target)
+
+    assert done.code == 2
+    assert "holds what looks like a secret, which would be stored as it is" in done.err
+    assert option in done.err
+    assert "ghp_" not in done.err
+    assert "k33p" not in done.err
+    assert not record(own).exists()
+
+
+def test_what_a_server_is_given_is_shown_nowhere(mcp: Mcp, own: dict[str, str]) -> None:
+    """Whatever the variable is called, and also where the server itself repeats it."""
+    held = {"PLAIN": "correct-horse-battery"}
+
+    done = mcp("add", "a", "--env", "PLAIN", "--", *HOSTILE, "says-at-once", "PLAIN", **held)
+    as_json = mcp("add", "a", "--json", "--env", "PLAIN", "--", *HOSTILE, "says-at-once", "PLAIN", **held)
+
+    assert done.code == as_json.code == 2
+    assert "bad [redacted]" in done.err
+    assert "from [redacted]" in done.err
+    assert "correct-horse" not in done.out + done.err + as_json.out + as_json.err
+
+
+def test_a_server_whose_stored_tool_nobody_can_read_can_be_taken_away(mcp: Mcp, own: dict[str, str]) -> None:
+    for name in ("good", "bad", "worse"):
+        mcp("add", name, "--enable", "all", "--", *HOSTILE, "ok")
+    stored = json.loads(record(own).read_text())
+    deep: dict[str, object] = {}
+    for _ in range(120):
+        deep = {"items": deep}
+    for name in ("bad", "worse"):
+        stored["servers"][name]["tools"]["do"]["input_schema"] = deep
+    record(own).write_text(json.dumps(stored))
+    assert mcp("list").code == 2
+
+    assert mcp("disable", "bad", "do").code == 0
+    assert mcp("list").code == 2
+    assert mcp("remove", "worse").code == 0
+
+    servers = mcp("list", "--json").json["servers"]
+    assert {server["name"]: len(server["tools"]) for server in servers} == {"good": 1, "bad": 0}
+
+
+def test_a_deep_schema_cannot_be_switched_on(mcp: Mcp) -> None:
+    done = mcp("add", "a", "--enable", "all", "--json", "--", *HOSTILE, "deep")
+
+    assert states(done) == {"do": "on", "deep": "unusable"}
+    assert "nested more than 64 deep" in mcp("enable", "a", "deep").err
+    assert mcp("list").code == 0
 
 
 def test_a_plan_calls_what_is_on(

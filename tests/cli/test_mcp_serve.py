@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -14,7 +15,7 @@ from typing import Any
 import pytest
 
 from tests.cli.conftest import environment
-from tests.server.serving import Place
+from tests.server.serving import COMMAND, Place
 
 HELLO: dict[str, Any] = {
     "jsonrpc": "2.0",
@@ -159,9 +160,8 @@ def test_without_the_extra_the_error_says_how_to_install_it(tmp_path: Path) -> N
 
 
 def test_bad_input_is_said_on_stderr_alone(tmp_path: Path) -> None:
-    place = Place(tmp_path)
     done = subprocess.run(
-        place.command("--tools", "missing.py"),
+        [*COMMAND, "--tools", "missing.py"],
         cwd=tmp_path,
         env=environment(),
         input=b"",
@@ -172,3 +172,83 @@ def test_bad_input_is_said_on_stderr_alone(tmp_path: Path) -> None:
 
     assert (done.returncode, done.stdout) == (2, b"")
     assert b"missing.py" in done.stderr
+
+
+LISTING = {"jsonrpc": "2.0", "method": "tools/list"}
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    [
+        ('"look"', '{"what": "\\ud800"}'),
+        ('"lo\\ud800ok"', "{}"),
+        ('"look"', '{"what": ' + "[" * 900 + "]" * 900 + "}"),
+        ('"look"', '{"what": ' + "[" * 9000),
+        ('"look"', '{"id": 5, "what": nonsense}'),
+    ],
+    ids=["half a character", "half a character in the name", "deep", "deep and cut off", "no JSON"],
+)
+def test_a_call_that_cannot_be_read_is_answered_as_the_call_it_is(
+    talk: Talk, name: str, arguments: str
+) -> None:
+    call_of = '{"jsonrpc": "2.0", "method": "tools/call", "id": %s, "params": {"name": %s, "arguments": %s}}'
+    talk.say((call_of % (7, name, arguments)).encode(), (call_of % ('"x"', name, arguments)).encode())
+    first, second = talk.hear(), talk.hear()
+    talk.say(LISTING | {"id": 8})
+
+    assert (first["id"], first["error"]["code"]) == (7, -32700)
+    assert (second["id"], second["error"]["code"]) == ("x", -32700)
+    assert talk.hear()["id"] == 8
+
+
+def test_a_client_that_asks_and_never_reads_is_kept_in_bounds(talk: Talk) -> None:
+    """It is read only as far as is kept for it: what it writes then stays in the pipe."""
+    talk.say(call(1, "hold", name="a"))
+    talk.until("a.begun")
+    assert talk.process.stdin is not None
+    pipe = talk.process.stdin.fileno()
+    os.set_blocking(pipe, False)
+    lines = b"".join(json.dumps(LISTING | {"id": n}).encode() + b"\n" for n in range(2, 200_000))
+    written, stuck = 0, 0
+    while written < len(lines) and stuck < 100:
+        try:
+            written += os.write(pipe, lines[written : written + 65_536])
+            stuck = 0
+        except BlockingIOError:
+            stuck += 1  # For a second the server took nothing.
+            time.sleep(0.01)
+    memory = Path(f"/proc/{talk.process.pid}/status").read_text().partition("VmRSS:")[2].split()[0]
+
+    assert written < len(lines) / 4
+    assert int(memory) < 400_000
+    # Once it reads, it gets an answer to each of what was read, in part that it was too much.
+    heard = [talk.hear() for _ in range(2000)]
+    codes = {message["error"]["code"] for message in heard if "error" in message}
+    assert codes == {-32000}
+    assert sum("result" in message for message in heard) >= 64
+
+
+def test_many_calls_at_once_are_all_answered(talk: Talk) -> None:
+    talk.say(*[call(number, "look", what=str(number)) for number in range(1, 301)])
+    answers = [talk.hear() for _ in range(300)]
+
+    assert sorted(answer["id"] for answer in answers) == list(range(1, 301))
+    for answer in answers:
+        assert answer["result"]["content"][0]["text"] == f"found {answer['id']}"
+
+
+def test_what_waits_and_what_runs_can_be_taken_back_while_much_is_under_way(talk: Talk) -> None:
+    def take_back(number: int) -> dict[str, Any]:
+        return {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": number}}
+
+    talk.say(*[call(number, "hold", name="a") for number in range(1, 65)])
+    talk.say(call(65, "mark", file="taken-back"), call(66, "mark", file="done"))
+    talk.until("a.begun")
+    talk.say(take_back(65), *[take_back(number) for number in range(1, 65)])
+    answer = talk.hear()
+    talk.leave()
+
+    # Only the one that nobody took back is answered, and it had its turn.
+    assert answer["id"] == 66
+    assert (talk.place.folder / "done").exists()
+    assert not (talk.place.folder / "taken-back").exists()

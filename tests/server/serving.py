@@ -6,6 +6,7 @@ import asyncio
 import sqlite3
 import sys
 import threading
+import time
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -283,6 +284,16 @@ class Served:
     ) -> types.CallToolResult:
         """Call a tool."""
         return await self.ask(self.client.call_tool(name, arguments or {}, **options))
+
+
+async def until(path: Path) -> None:
+    """Wait for a file that a tool makes."""
+
+    def look() -> None:
+        while not path.exists():
+            time.sleep(0.01)
+
+    await asyncio.to_thread(look)
 
 
 def words(result: types.CallToolResult) -> str:

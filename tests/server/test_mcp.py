@@ -5,16 +5,16 @@ from __future__ import annotations
 import asyncio
 import json
 import subprocess
-import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from mcp import Client, types
 from mcp.client.stdio import stdio_client
 
 from tests.cli.conftest import command, environment
-from tests.server.serving import Place, Served, words
+from tests.server.serving import Place, Served, until, words
 
 SECRET = "hunter2-hunter2-hunter2"
 
@@ -40,16 +40,6 @@ def served(shared: Served) -> Served:
     for left in (*shared.place.folder.glob("[ab].*"), shared.place.folder / "signed"):
         left.unlink(missing_ok=True)
     return shared
-
-
-async def until(path: Path) -> None:
-    """Wait for a file that a tool makes."""
-
-    def look() -> None:
-        while not path.exists():
-            time.sleep(0.01)
-
-    await asyncio.to_thread(look)
 
 
 async def test_a_client_finds_every_tool_with_schema_and_hints(served: Served) -> None:
@@ -282,6 +272,40 @@ async def test_plans_are_verified_and_executed_whole(served: Served) -> None:
     assert misshapen.is_error
     assert "$.actions" in words(misshapen)
     assert {e["data"]["source"] for e in served.place.events("proposal_received")} == {"mcp"}
+
+
+async def test_our_own_tools_take_nothing_that_their_schemas_do_not(served: Served) -> None:
+    plan = {"actions": [{"tool": "mark", "parameters": {"file": "more"}}]}
+
+    for tool, arguments in (
+        ("verify_plan", {"plan": plan, "dry_run": True}),
+        ("execute_plan", {"plan": plan, "dry_run": True}),
+        ("resume_run", {"run_id": "r", "dry_run": True}),
+    ):
+        refused = await served.call(tool, arguments)
+        assert refused.is_error
+        assert "'dry_run' is unknown" in words(refused)
+    assert not (served.place.folder / "more").exists()
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments"),
+    [
+        ("x" * 100_000, {}),
+        ("resume_run", {"run_id": "x" * 100_000}),
+        ("execute_plan", {"x" * 100_000: 1}),
+        ("execute_plan", {"plan": {"actions": [{"tool": "x" * 100_000}]}}),
+    ],
+    ids=["name", "run id", "key", "plan"],
+)
+async def test_a_refusal_is_no_longer_than_a_model_may_see(
+    served: Served, tool: str, arguments: dict[str, Any]
+) -> None:
+    refused = await served.call(tool, arguments)
+
+    assert refused.is_error
+    assert len(refused.model_dump_json()) < 40_000
+    assert len(words(refused).encode()) <= 16 * 1024
 
 
 async def test_a_client_that_goes_away_stops_what_runs_and_it_can_be_resumed(place: Place) -> None:

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 import os
+import threading
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from mcp import types
 from mcp.shared.message import SessionMessage
 
 from assent.server import stdio
-from assent.server.stdio import Wire
+from assent.server.stdio import Wire, meant_id
 
 
 class Ends(NamedTuple):
@@ -93,3 +96,58 @@ async def test_what_was_answered_is_written_before_the_end(ends: Ends) -> None:
 
     lines = os.read(ends.hear, 100_000).splitlines()
     assert [json.loads(line)["id"] for line in lines] == list(range(20))
+
+
+async def test_the_longest_message_is_read_and_nothing_longer(ends: Ends) -> None:
+    longest = 64 * 1024 * 1024
+    frame = len(request(1, text=""))
+    lines = (
+        request(1, text="x" * (longest - frame)),
+        request(2, text="x" * (longest - frame + 1)),
+        request(3),
+    )
+    writing = threading.Thread(target=lambda: [write_all(ends.say, line + b"\n") for line in lines])
+
+    async with Wire(ends.source, ends.target).open() as (read, _):
+        writing.start()
+        got: list[Any] = []
+        while not got or got[-1] != 3:
+            item = await read.receive()
+            assert isinstance(item, SessionMessage)
+            assert isinstance(item.message, types.JSONRPCRequest)
+            got.append(item.message.id)
+        writing.join()
+
+    assert got == [1, 3]
+    assert json.loads(os.read(ends.hear, 10_000))["error"]["message"].endswith("67,108,864 bytes.")
+
+
+def write_all(target: int, data: bytes) -> None:
+    left = memoryview(data)
+    while left:
+        left = left[os.write(target, left) :]
+
+
+@pytest.mark.parametrize(
+    ("line", "meant"),
+    [
+        (b'{"method": "m", "params": {"id": 1, "x": "\\ud800"}, "id": 7}', 7),
+        (b'{"id": "a \\"b\\"", "method": "m", "params": {"x": ' + b"[" * 5000, 'a "b"'),
+        (b'{"id": 1, "id": 2, "method": "m"', 1),
+        (b'{"id": 3, "result": NaN}', None),
+        (b'{"id": "\\ud800", "method": "m", "params": NaN}', None),
+        (b'{"id": 1.5, "method": "m"}', None),
+        (b'{"params": {"id": 1}, "method": "m"', None),
+        (b'[{"id": 1, "method": "m"}]', None),
+        (b'{"a": "id", "b": 1, "method": "m"}', None),
+        (b"\xff\x00 nonsense", None),
+        (b"[" * 200_000 + b'{"id": 1, "method": "m"}', None),
+    ],
+)
+def test_the_id_of_what_was_meant_as_a_request_is_found(line: bytes, meant: int | str | None) -> None:
+    assert meant_id(line) == meant
+
+
+@given(st.binary())
+def test_any_line_may_be_looked_at_for_an_id(line: bytes) -> None:
+    assert meant_id(line) is None or b'"method"' in line

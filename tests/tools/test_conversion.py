@@ -7,7 +7,7 @@ import datetime
 import enum
 import uuid
 from pathlib import Path
-from typing import Any, Literal, TypedDict
+from typing import Annotated, Any, Literal, TypedDict
 
 import msgspec
 import pytest
@@ -294,3 +294,26 @@ def test_a_pydantic_validator_speaks_in_validation() -> None:
     made = taking(list[Even])
 
     assert made.validate({"x": [{"n": 2}, {"n": 3}]}) == "parameter 'x[1].n': Value error, odd"
+
+
+def test_a_validator_that_exits_refuses_and_ends_nothing() -> None:
+    pydantic = pytest.importorskip("pydantic")
+
+    def exits(value: int) -> int:
+        raise SystemExit(value)
+
+    class Record(msgspec.Struct):
+        n: int
+
+        def __post_init__(self) -> None:
+            raise SystemExit(3)
+
+    def f(m, r): ...
+
+    f.__annotations__ = {"m": Annotated[int, pydantic.AfterValidator(exits)], "r": Record}
+    made = tool(f)
+
+    assert made.validate is not None
+    assert (
+        made.validate({"m": 2, "r": {"n": 1}}) == "parameter 'm': SystemExit: 2; parameter 'r': SystemExit: 3"
+    )

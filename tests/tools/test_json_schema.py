@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import socket
+import subprocess
+import sys
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -122,7 +126,7 @@ def test_what_is_not_json_is_a_problem_not_a_crash() -> None:
     loop["x"] = loop
 
     for value in ({"x": {1}}, {1: 2}, loop):
-        assert str(check(TWO)(value)).startswith("parameters: ")
+        assert str(check(TWO)(value)).startswith("parameter")
 
 
 @given(
@@ -192,3 +196,149 @@ def test_local_references_and_older_drafts_compile() -> None:
 
     assert made({"kids": [{"kids": [], "n": 1}]}) is None
     assert made({"kids": [{"n": "x"}]}) == 'parameter \'kids[0].n\': "x" is not of type "integer"'
+
+
+def doubling(levels: int, *, by: str = "allOf", last: Any = None) -> dict[str, Any]:
+    """Definitions of which each names the one before it twice."""
+    parts: dict[str, Any] = {"d0": {"type": "string"} if last is None else last}
+    for level in range(1, levels):
+        before = {"$ref": f"#/$defs/d{level - 1}"}
+        parts[f"d{level}"] = {
+            "properties": {"properties": {"a": before, "b": before}},
+            "items": {"allOf": [{"items": before}, {"items": before}]},
+            "unevaluated": {"allOf": [before], "unevaluatedProperties": False},
+            "if": {"if": before, "else": before},
+            "dependentSchemas": {"dependentSchemas": {"a": before, "b": before}},
+        }.get(by, {by: [before, before]})
+    return {**object_of(a={"$ref": f"#/$defs/d{levels - 1}"}), "$defs": parts}
+
+
+def nested(levels: int, value: Any, around: Callable[[Any], Any]) -> Any:
+    for _ in range(levels):
+        value = around(value)
+    return value
+
+
+EXPRESSION = {
+    "oneOf": [
+        {"type": "string"},
+        *(
+            {
+                "type": "object",
+                "properties": {
+                    "op": {"const": op},
+                    "parts": {"type": "array", "items": {"$ref": "#/$defs/e"}},
+                },
+                "required": ["op", "parts"],
+            }
+            for op in ("and", "or", "not")
+        ),
+    ]
+}
+
+
+@pytest.mark.parametrize("by", ["allOf", "anyOf", "oneOf", "items", "unevaluated", "if", "dependentSchemas"])
+def test_a_short_schema_that_stands_for_a_huge_one_is_refused(by: str) -> None:
+    with pytest.raises(ToolDeclarationError, match=r"Tool 't': .* more than 20,000 parts.*fewer"):
+        check(doubling(30, by=by))
+
+
+@pytest.mark.parametrize("spelling", ["anchor", "id", "relative", "percent", "cycle"])
+def test_references_are_followed_in_every_spelling(spelling: str) -> None:
+    made: dict[str, Any] = {}
+    for level in range(30):
+        target = {
+            "anchor": f"#n{level - 1}",
+            "id": f"https://example.com/{level - 1}",
+            "relative": f"{level - 1}#",
+            "percent": f"#/%24defs/{level - 1}",
+            "cycle": f"#/$defs/{level - 1}",
+        }[spelling]
+        made[str(level)] = {"allOf": [{"$ref": target}] * 2} if level else {"type": ["string", "array"]}
+        made[str(level)] |= {"anchor": {"$anchor": f"n{level}"}}.get(spelling, {})
+        if spelling in ("id", "relative"):
+            made[str(level)]["$id"] = f"https://example.com/{level}"
+    if spelling == "cycle":
+        made["0"]["items"] = {"$ref": "#/$defs/29"}
+    top = made["29"]["allOf"][0]["$ref"] if spelling != "relative" else "https://example.com/28"
+
+    with pytest.raises(ToolDeclarationError, match="more than 20,000 parts"):
+        check(object_of(a={"$ref": top}) | {"$defs": made})
+
+
+def test_a_spelling_that_cannot_be_followed_is_refused() -> None:
+    made = {"x": {"$id": "https://example.com/x", "type": "string"}}
+
+    with pytest.raises(ToolDeclarationError, match=r"cannot be followed, 'https://example.com/a/\.\./x'"):
+        check(object_of(a={"$ref": "https://example.com/a/../x"}) | {"$defs": made})
+
+
+def test_schemas_that_lead_back_to_themselves_are_fine() -> None:
+    tree = {**object_of(v={"type": "integer"}, l={"$ref": "#"}, r={"$ref": "#"}), "required": ["v"]}
+    tree_check = check(tree)
+    expression = check({**object_of(a={"$ref": "#/$defs/e"}), "$defs": {"e": EXPRESSION}})
+    schema = check(object_of(a={"$ref": "https://json-schema.org/draft/2020-12/schema"}))
+
+    assert tree_check(nested(40, {"v": 1}, lambda inner: {"v": 1, "l": inner, "r": {"v": 2}})) is None
+    problem = str(tree_check(nested(20, {"v": "x"}, lambda inner: {"v": 1, "r": inner})))
+    assert problem == f'parameter \'{"r." * 20}v\': "x" is not of type "integer"'
+    assert expression({"a": nested(40, "x", lambda inner: {"op": "not", "parts": [inner]})}) is None
+    assert "parts[0].parts[0]': 5 is not of type" in str(
+        expression({"a": nested(2, 5, lambda inner: {"op": "or", "parts": [inner]})})
+    )
+    assert schema({"a": {"type": "string"}}) is None
+    assert schema({"a": {"type": "strnig"}}) is not None
+
+
+CALM = """
+import json, resource, sys
+from assent.tools.json_schema import compile_check
+
+resource.setrlimit(resource.RLIMIT_CPU, (20, 20))
+resource.setrlimit(resource.RLIMIT_AS, (1 << 31, 1 << 31))
+for schema, value in json.load(sys.stdin):
+    print(compile_check(schema, owner="t", root="parameters")(value))
+"""
+
+
+def test_saying_what_is_wrong_takes_neither_long_nor_much_memory() -> None:
+    """In a process of its own, with limits: without care the third of these would take all there is."""
+    deep = nested(40, 5, lambda inner: {"op": "and", "parts": [inner]})
+    words = object_of(a={"type": "array", "items": {"type": "string"}})
+    cases: list[tuple[Any, Any]] = [
+        *((doubling(13, by=by), {"a": 5}) for by in ("allOf", "anyOf")),
+        ({**object_of(a={"$ref": "#/$defs/e"}), "$defs": {"e": EXPRESSION}}, {"a": deep}),
+        (words, {"a": [5] * 200_000}),
+        (object_of(a={"anyOf": [words["properties"]["a"], {"type": "null"}]}), {"a": [5] * 200_000}),
+    ]
+
+    done = subprocess.run(
+        [sys.executable, "-c", CALM], input=json.dumps(cases), capture_output=True, text=True, check=False
+    )
+
+    assert done.returncode == 0, done.stderr
+    said = done.stdout.splitlines()
+    assert said[0] == said[1] == "parameter 'a': 5 does not fit its schema"
+    assert said[2].startswith('parameter \'a\': {"op":"and",')
+    assert said[3].startswith("parameter 'a[0]': 5 is not of type \"string\"; ")
+    assert said[4].startswith("parameter 'a': [5,5,")
+
+
+def test_of_a_large_value_the_parts_that_do_not_fit_are_named() -> None:
+    made = check(
+        object_of(
+            a=object_of(b={"type": "array", "items": {"type": "string"}}),
+            c={"type": "integer"},
+            d={"type": "array", "items": {"$ref": "#/$defs/d"}},
+        )
+        | {"$defs": {"d": {"minimum": 3}}}
+    )
+    rows: list[Any] = ["x"] * 5000
+
+    problem = made({"a": {"b": [*rows, 7]}, "c": "z", "d": [*range(3, 5000), 1]})
+
+    assert problem == (
+        "parameter 'a.b[5000]': 7 is not of type \"string\"; "
+        'parameter \'c\': "z" is not of type "integer"; '
+        "parameter 'd[4997]': 1 is less than the minimum of 3"
+    )

@@ -509,7 +509,7 @@ class LimitedStruct(msgspec.Struct):
         (Mixed, "either all str or all int"),
         (complex, "has no JSON Schema"),
         (LimitedStruct, "write the limits in it with msgspec.Meta"),
-        (Annotated[str, at.Ge(1)], "`ge` on a numeric type"),
+        (Annotated[str, at.Ge(1)], "ge=1 does not fit, because it is for int and float"),
     ],
 )
 def test_what_pydantic_might_read_and_we_do_not_is_refused_with_words(annotation: Any, words: str) -> None:
@@ -562,3 +562,62 @@ def test_a_default_inside_a_field_is_not_promised() -> None:
 
     assert "default" not in made.schema.parameters["properties"]["x"]
     assert made.validate({}) == "parameter 'x' is required"
+
+
+@pytest.mark.parametrize(
+    ("annotation", "good", "bad"),
+    [
+        (Annotated[int | str, at.Ge(5)], [5, "a"], [1]),
+        (Annotated[int | float, at.Ge(5)], [5, 5.5], [1, 4.5]),
+        (Annotated[int | float | None, at.Ge(5)], [5, None], [1]),
+        (Annotated[str | list[int], at.MinLen(2)], ["ab", [1, 2]], ["a", [1]]),
+        (Annotated[int | str | None, at.Interval(ge=5, le=9), at.MaxLen(2)], [5, "ab", None], [1, 10, "abc"]),
+        (Annotated[int | str, msgspec.Meta(ge=5)], [5, "a"], [1]),
+        (Annotated[float | str, msgspec.Meta(max_length=2, description="either")], [1, "ab"], ["abc"]),
+        (list[Annotated[int | str, at.Ge(5)]], [[5, "a"]], [[1]]),
+        (Annotated[Annotated[int, at.Ge(7)] | str, at.Ge(5)], [7, "a"], [6]),
+        (Annotated[int, at.Ge(5), at.Gt(5)], [6], [5]),
+        (Annotated[int, at.Ge(5), at.Gt(1)], [5], [4]),
+        (Annotated[int, at.Ge(1), at.Ge(5)], [5], [4]),
+        (Annotated[int, at.Le(9), at.Lt(5)], [4], [5]),
+        (Annotated[int, msgspec.Meta(ge=5), at.Ge(1)], [5], [4]),
+        (Annotated[str, at.MinLen(1), at.MinLen(3), at.MaxLen(9), at.MaxLen(4)], ["abc"], ["ab", "abcde"]),
+    ],
+    ids=str,
+)
+def test_a_limit_holds_for_every_member_that_it_fits(
+    annotation: Any, good: list[Any], bad: list[Any]
+) -> None:
+    made = taking(annotation)
+
+    assert made.validate is not None
+    assert [value for value in good if made.validate({"x": value}) is not None] == []
+    assert [value for value in bad if made.validate({"x": value}) is None] == []
+
+
+def test_what_is_said_beside_a_limit_on_a_union_is_kept() -> None:
+    made = taking(Annotated[float | str, msgspec.Meta(max_length=2, description="either", examples=["a"])])
+
+    shown = made.schema.parameters["properties"]["x"]
+    assert shown["description"] == "either"
+    assert shown["examples"] == ["a"]
+    assert shown["anyOf"] == [{"type": "number"}, {"type": "string", "maxLength": 2}]
+
+
+@pytest.mark.parametrize(
+    ("annotation", "words"),
+    [
+        (Annotated[bool | None, at.Ge(5)], "parameter 'x'.*ge=5 does not fit.*int and float"),
+        (Annotated[list[int] | str, at.Ge(5)], "ge=5 does not fit"),
+        (Annotated[int | float, msgspec.Meta(pattern="a")], "pattern='a' does not fit.*for str"),
+        (Annotated[decimal.Decimal, at.Ge(5)], "ge=5 does not fit.*check it in the function"),
+        (Annotated[Path, at.MinLen(5)], "min_length=5 does not fit.*str, bytes, list"),
+        (Annotated[str, at.LowerCase], r"parameter 'x'.*Write it as the type: LowerCase\[str\]"),
+        (list[Annotated[str, at.LowerCase]], r"LowerCase\[str\]"),
+        (Annotated[int, at.MultipleOf(2), at.MultipleOf(3)], "two limits for multiple_of"),
+    ],
+    ids=str,
+)
+def test_a_limit_that_fits_nothing_is_refused_with_the_fix(annotation: Any, words: str) -> None:
+    with pytest.raises(ToolDeclarationError, match=words):
+        taking(annotation)

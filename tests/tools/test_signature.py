@@ -249,6 +249,7 @@ def strange(a: int, z: complex) -> None: ...
 def calls(f: Callable[[], None]) -> None: ...
 def missing(a: Missing) -> None: ...
 def twice(a: Context, b: Context) -> None: ...
+def meta_alone(a: msgspec.Meta(ge=1) = None) -> None: ...  # type: ignore[valid-type]
 def generates(a: int) -> Any:
     yield a
 
@@ -273,6 +274,7 @@ class Service:
         (calls, "'calls', parameter 'f'.*has no JSON Schema.*Use str"),
         (missing, "'missing', parameter 'a'.*'Missing'.*cannot be resolved.*module level"),
         (twice, "'twice': a and b both want the ToolContext"),
+        (meta_alone, r"'meta_alone', parameter 'a': the annotation msgspec.Meta\(ge=1\) is no type. Use str"),
         (generates, "'generates' is a generator.*Return a list"),
         (Service.lookup, r"'Service.lookup', parameter 'self'.*tool\(instance.method\)"),
         (dict, "'dict' does not tell its parameters"),

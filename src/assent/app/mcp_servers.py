@@ -9,26 +9,29 @@ Instead of a command a server may have a `url`, with `headers` that name environ
 
 Keep true:
 1. Every key is known and every value means something, or the whole file is refused, with file, key and fix.
-2. Two processes that change it at once are both remembered.
+2. Two processes that change it at once are both remembered. What is written can be read again.
 3. Nothing is started to find out which tools there are.
 """
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+import msgspec
+
 from assent.app.private_record import PrivateRecord
 from assent.errors import InputError, ToolDeclarationError
 from assent.ir.codec import decode_json
 from assent.policy.toml_file import TomlFile
 from assent.storage.location import config_folder
-from assent.tools.mcp.server import CALL_S, CONNECT_S, NAME, McpServer, Offer, StoredTool
+from assent.tools.mcp.server import CALL_S, CONNECT_S, NAME, TOOL_NAME, McpServer, Offer, StoredTool
 
 if TYPE_CHECKING:
     from assent.tools.tool import Tool
@@ -40,6 +43,10 @@ _SERVER_KEYS = McpServer.__struct_fields__
 _TOOL_KEYS = StoredTool.__struct_fields__
 _FORMAT = 1
 _WHAT = "File of MCP servers"
+_SHORTEST_SECRET = 8
+"""What is shorter may well be a word that stands everywhere."""
+_NO_SECRETS = frozenset({"HOME", "LANG", "LOGNAME", "PATH", "PWD", "SHELL", "TERM", "TMPDIR", "TZ", "USER"})
+"""Variables that every process has: what they hold stands everywhere."""
 _AGAIN = "Mend it, or move the file away and add the server again with `assent mcp add`."
 
 
@@ -99,19 +106,41 @@ def load_servers(environment: Mapping[str, str]) -> dict[str, McpServer]:
         InputError: the file cannot be used; names file, key and fix.
     """
     path = servers_file(environment)
-    file = TomlFile(str(path), _WHAT)
+    data = _read(path)
+    return {} if data is None else _parsed(path, data)
+
+
+def secrets_of_servers(environment: Mapping[str, str]) -> list[str]:
+    """What the variables hold that servers are given: to be kept out of all that is logged or shown.
+
+    Also of a file that cannot be used, as far as it can be made out; so this never fails.
+    """
     try:
-        data = path.read_bytes()
-    except FileNotFoundError:
-        return {}
-    except OSError as error:
-        file.fail(f"it cannot be read: {error.strerror or error}", None, "Check its permissions.")
-    document = _object(file, decode_json(data, f"the file of MCP servers {path}"), "$")
-    _known(file, document, ("format", "servers"), "", "the file")
-    if document.get("format") != _FORMAT:
-        file.fail(f"it is not {_FORMAT}", "format", "Use the version of Assent that wrote the file.")
-    servers = _object(file, document.get("servers"), "servers")
-    return {name: _server(file, name, servers[name]) for name in servers}
+        held = _loose(_read(servers_file(environment)) or b"")
+    except InputError:
+        return []
+    found: list[str] = []
+    for server in held.values():
+        if isinstance(server, dict):
+            variables, headers = server.get("environment"), server.get("headers")
+            names = variables if isinstance(variables, list) else []
+            sent = list(headers.values()) if isinstance(headers, dict) else []
+            found += _secrets(map(str, names), map(str, sent), environment)
+    return found
+
+
+def secrets_of_server(server: McpServer, environment: Mapping[str, str]) -> list[str]:
+    """What the variables hold that this server is given."""
+    return _secrets(server.environment, server.headers.values(), environment)
+
+
+def _secrets(names: Iterable[str], sent: Iterable[str], environment: Mapping[str, str]) -> list[str]:
+    held = [environment.get(name, "") for name in names if name not in _NO_SECRETS]
+    for variable in sent:
+        value = environment.get(variable, "").strip()
+        # 'Bearer abc': a server that repeats it may well leave out the first word.
+        held += [value, value.partition(" ")[2]]
+    return [value for value in map(str.strip, held) if len(value) >= _SHORTEST_SECRET]
 
 
 @contextmanager
@@ -121,13 +150,99 @@ def changing(environment: Mapping[str, str]) -> Iterator[dict[str, McpServer]]:
     Raises:
         InputError: the file cannot be used or written. Nothing was changed.
     """
-    record: PrivateRecord[McpServer] = PrivateRecord(
-        servers_file(environment), McpServer, key="servers", otherwise="", again=""
-    )
+    record = _record(environment)
     with record.alone():
         servers = load_servers(environment)
         yield servers
+        _check_again(record.path, servers)
         record.write(servers)
+
+
+@contextmanager
+def mending(environment: Mapping[str, str]) -> Iterator[dict[str, Any]]:
+    """Every server as it stands in the file, unchecked, to take something out; written when the block ends.
+
+    Also of a file that cannot be used because of what shall go. What stays is written as it was.
+
+    Raises:
+        InputError: the file cannot be made out at all, or not be written. Nothing was changed.
+    """
+    record = _record(environment)
+    if _read(record.path) is None:
+        # Nothing can be taken out, and no folder is made for that.
+        yield {}
+        return
+    with record.alone():
+        data = _read(record.path) or b""
+        servers = _loose(data)
+        if not servers:
+            # Says what is wrong: it is no file of ours, or nobody can read it.
+            _parsed(record.path, data)
+        yield servers
+        record.write(servers)
+
+
+def _record(environment: Mapping[str, str]) -> PrivateRecord[Any]:
+    path = servers_file(environment)
+    try:
+        # Where a link leads to: to replace the link would cut it off from what a person keeps elsewhere.
+        path = path.resolve()
+    except (OSError, RuntimeError):
+        TomlFile(str(path), _WHAT).fail("it is a link that leads nowhere", None, "Take the link away.")
+    return PrivateRecord(path, McpServer, key="servers", otherwise="", again="")
+
+
+def _check_again(path: Path, servers: Mapping[str, McpServer]) -> None:
+    """Refuse to store what could not be read again: that would lock out also whoever wants to mend it."""
+    data = json.dumps({"format": _FORMAT, "servers": msgspec.to_builtins(dict(servers))}).encode()
+    try:
+        is_same = _parsed(path, data) == dict(servers)
+    except InputError as error:
+        raise InputError(f"Nothing was changed: it could not be read again. {error}") from None
+    if not is_same:
+        raise InputError(f"Nothing was changed: {path} would not hold what it should. Please report this.")
+
+
+def _read(path: Path) -> bytes | None:
+    """What the file holds; None if there is none."""
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        problem = f"it cannot be read: {error.strerror or error}"
+        TomlFile(str(path), _WHAT).fail(problem, None, "Check its permissions.")
+
+
+def _parsed(path: Path, data: bytes) -> dict[str, McpServer]:
+    file = TomlFile(str(path), _WHAT)
+    document = _object(file, decode_json(data, f"the file of MCP servers {path}"), "$")
+    _known(file, document, ("format", "servers"), "", "the file")
+    version = document.get("format")
+    if isinstance(version, bool) or version != _FORMAT:
+        file.fail(f"it is not {_FORMAT}", "format", "Use the version of Assent that wrote the file.")
+    servers = _object(file, document.get("servers"), "servers")
+    return {name: _server(file, name, servers[name]) for name in servers}
+
+
+def _loose(data: bytes) -> dict[str, Any]:
+    """The servers in a file, however they look; none if it is no file of ours or means two things."""
+    try:
+        document = json.loads(data, object_pairs_hook=_distinct)
+    except (ValueError, RecursionError):
+        return {}
+    if not isinstance(document, dict) or document.keys() != {"format", "servers"}:
+        return {}
+    servers = document["servers"]
+    is_ours = document["format"] == _FORMAT and isinstance(servers, dict)
+    return servers if is_ours else {}
+
+
+def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise ValueError
+    return found
 
 
 def url_problem(url: str) -> str:
@@ -141,7 +256,7 @@ def url_problem(url: str) -> str:
         return "it does not begin with https://HOST or http://HOST"
     if "@" in parts.netloc:
         return "it holds a name or password; name a variable that holds it, with --header"
-    if not url.isascii() or any(character.isspace() for character in url):
+    if not (url.isascii() and url.isprintable()) or " " in url:
         return "it holds characters that a URL cannot have"
     return ""
 
@@ -155,7 +270,7 @@ def _server(file: TomlFile, name: str, value: object) -> McpServer:
     if ("command" in table) == ("url" in table):
         file.fail("it has to have either a 'command' or a 'url'", place, _AGAIN)
     command = tuple(_texts(file, table.get("command", []), f"{place}.command"))
-    if "command" in table and not command:
+    if "command" in table and not (command and command[0].strip()):
         file.fail("it is empty", f"{place}.command", _AGAIN)
     only = {"url": ("folder", "environment"), "command": ("headers",)}["url" if "url" in table else "command"]
     for key in only:
@@ -167,7 +282,7 @@ def _server(file: TomlFile, name: str, value: object) -> McpServer:
     folder = ""
     if command:
         folder = file.text(table.get("folder"), f"{place}.folder", "Write the folder in which it is started.")
-        if not folder.startswith("/"):
+        if not folder.startswith("/") or "\0" in folder:
             file.fail("it is no whole path", f"{place}.folder", "Begin it with a slash.")
     return McpServer(
         command=command,
@@ -180,16 +295,18 @@ def _server(file: TomlFile, name: str, value: object) -> McpServer:
             file, table.get("connect_timeout_s", CONNECT_S), f"{place}.connect_timeout_s"
         ),
         tools={
-            tool: _tool(file, held, f"{place}.tools.{tool}")
+            tool: _tool(file, tool, held, f"{place}.tools.{tool}")
             for tool, held in _object(file, table.get("tools", {}), f"{place}.tools").items()
         },
     )
 
 
-def _tool(file: TomlFile, value: object, place: str) -> StoredTool:
+def _tool(file: TomlFile, name: str, value: object, place: str) -> StoredTool:
+    again = "Switch the tool on again with `assent mcp enable`."
+    if not TOOL_NAME.fullmatch(name):
+        file.fail("a tool's name has letters, digits, _ . / and - only", place, "Take it out.")
     table = _object(file, value, place)
     _known(file, table, _TOOL_KEYS, f"{place}.", "a tool")
-    again = "Switch the tool on again with `assent mcp enable`."
     description = table.get("description", "")
     if not isinstance(description, str):
         file.fail(f"expected a text, got {_kind(description)}", f"{place}.description", again)

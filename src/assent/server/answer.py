@@ -30,7 +30,7 @@ CALL = "call"
 
 def refusal(words: str) -> types.CallToolResult:
     """Nothing was done."""
-    return types.CallToolResult(content=[_text(words)], is_error=True)
+    return types.CallToolResult(content=[_text(observe_text(words, "refusal"))], is_error=True)
 
 
 class Answers:

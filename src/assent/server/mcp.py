@@ -32,6 +32,7 @@ from assent.server import offer
 from assent.server.answer import CALL, Answers, refusal
 from assent.server.offer import as_offered, offered_names, own_tools
 from assent.tools.context import Cancel
+from assent.tools.json_schema import MOST_SHOWN, cut
 
 if TYPE_CHECKING:
     from mcp.server.context import ServerRequestContext
@@ -259,6 +260,7 @@ def make_server(face: Face) -> Server[Any]:
 
 
 def _plan(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    _refuse_more_than("plan", arguments)
     plan = arguments.get("plan")
     if not isinstance(plan, dict):
         raise InputError("'plan' must be an object, the proposal itself: {\"actions\": [...]}.")
@@ -266,7 +268,14 @@ def _plan(arguments: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _run_id(arguments: Mapping[str, Any]) -> str:
+    _refuse_more_than("run_id", arguments)
     run_id = arguments.get("run_id")
     if not isinstance(run_id, str) or not run_id:
         raise InputError("'run_id' must be the id of a run, as the answer that spoke of waiting named it.")
     return run_id
+
+
+def _refuse_more_than(known: str, arguments: Mapping[str, Any]) -> None:
+    """Refuse what the schema does not let in either: a client that writes it expects something of it."""
+    if more := [name for name in arguments if name != known]:
+        raise InputError(f"{cut(more[0], MOST_SHOWN)!r} is unknown. The only parameter is {known!r}.")

@@ -6,31 +6,43 @@ find others under the numbers of the standard streams.
 Keep true:
 1. Nothing but whole messages is ever written to the client.
 2. The event loop waits for neither stream: a client that does not read keeps up nobody but itself.
-3. A line that is no message is answered with an error, and the next line is read.
-4. Once `hang_up` was called the client is gone, as if it had closed stdin.
+3. A line that is no message is answered with an error, and the next line is read. If the line was meant as a
+   request, the error bears its id: a client waits for that.
+4. What is kept for a client has a limit. Beyond it requests are refused, and a client that does not read the
+   refusals is not read either. Until then it is heard when it takes a request back.
+5. Once `hang_up` was called the client is gone, as if it had closed stdin.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
+import re
 import select
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 from queue import SimpleQueue
 from typing import NamedTuple
 
 import anyio
+import msgspec
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 from mcp import types
-from mcp.shared.message import SessionMessage
+from mcp.shared.message import ServerMessageMetadata, SessionMessage
+
+from assent.server.in_flight import MOST_AT_ONCE, MOST_WAITING, InFlight
 
 LONGEST = 64 * 1024 * 1024
 """Bytes of one message; a longer one is refused."""
 _PIECE = 64 * 1024
 _FAREWELL_S = 2.0
 """How long the last answers may take to be read by the client."""
+_BUSY = -32000
+_TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*"|[\[\]{}:]|-?\d[\d.eE+-]*', re.DOTALL)
+_MOST_TOKENS = 100_000
+"""How far an id is looked for in a line that is no message."""
 
 
 class Pair(NamedTuple):
@@ -52,7 +64,12 @@ class Wire:
         self._waker, self._wake = os.pipe()
         self._lines: SimpleQueue[tuple[bytes, asyncio.Future[None]] | None] = SimpleQueue()
         self._arriving, self._arrived = anyio.create_memory_object_stream[SessionMessage | Exception](0)
-        self._leaving, self._left = anyio.create_memory_object_stream[SessionMessage](0)
+        self._leaving, self._left = anyio.create_memory_object_stream[SessionMessage](
+            # Room for an answer and a report of each: a write that waits could be taken back half done.
+            4 * MOST_AT_ONCE
+        )
+        self._in_flight = InFlight()
+        self._has_room = asyncio.Event()
 
     @asynccontextmanager
     async def open(self) -> AsyncIterator[Pair]:
@@ -64,10 +81,12 @@ class Wire:
         reader.start()
         writer.start()
         sending = asyncio.ensure_future(self._send())
+        admitting = asyncio.ensure_future(self._let_in())
         try:
             yield Pair(self._arrived, self._leaving)
         finally:
             self.hang_up("the server ended")
+            admitting.cancel()
             os.write(self._wake, b"x")
             self._leaving.close()
             with anyio.CancelScope(shield=True):
@@ -138,20 +157,64 @@ class Wire:
         try:
             message = types.jsonrpc_message_adapter.validate_json(line, by_name=False)
         except ValueError:
-            await self._complain(types.PARSE_ERROR, "The line is no JSON-RPC message.")
+            words = "The line is no JSON-RPC message: it is malformed, or too deeply nested."
+            await self._complain(types.PARSE_ERROR, words, meant_id(line))
             return
-        with suppress(anyio.ClosedResourceError, anyio.BrokenResourceError):
-            await self._arriving.send(SessionMessage(message))
+        if isinstance(message, types.JSONRPCRequest):
+            await self._take_request(message, len(line))
+        elif not self._is_taken_back(message):
+            await self._hand_over(SessionMessage(message))
 
-    async def _complain(self, code: int, words: str) -> None:
-        error = types.JSONRPCError(jsonrpc="2.0", id=None, error=types.ErrorData(code=code, message=words))
-        await self._put(error)
+    async def _take_request(self, request: types.JSONRPCRequest, size: int) -> None:
+        match self._in_flight.arrive(request, size):
+            case "now":
+                await self._begin(request)
+            case "never":
+                words = f"Too much at once: of {MOST_AT_ONCE} requests under way and {MOST_WAITING:,} waiting"
+                await self._complain(
+                    _BUSY, f"{words} some must be answered first. Send it later.", request.id
+                )
+
+    def _is_taken_back(self, message: types.JSONRPCMessage) -> bool:
+        """Whether it takes back a request that waits, so that the server need not hear of either."""
+        if not isinstance(message, types.JSONRPCNotification) or message.method != "notifications/cancelled":
+            return False
+        return self._in_flight.take_back((message.params or {}).get("requestId"))
+
+    async def _let_in(self) -> None:
+        """Hand over what waits, when there is room for it."""
+        while True:
+            await self._has_room.wait()
+            self._has_room.clear()
+            while (request := self._in_flight.next()) is not None:
+                await self._begin(request)
+
+    async def _begin(self, request: types.JSONRPCRequest) -> None:
+        ended = ServerMessageMetadata(on_request_unanswered=partial(self._end_unanswered, request.id))
+        await self._hand_over(SessionMessage(request, ended))
+
+    async def _end_unanswered(self, request_id: types.RequestId) -> None:
+        self._end(request_id)
+
+    def _end(self, request_id: types.RequestId | None) -> None:
+        self._in_flight.end(request_id)
+        self._has_room.set()
+
+    async def _hand_over(self, message: SessionMessage) -> None:
+        with suppress(anyio.ClosedResourceError, anyio.BrokenResourceError):
+            await self._arriving.send(message)
+
+    async def _complain(self, code: int, words: str, request_id: types.RequestId | None = None) -> None:
+        error = types.ErrorData(code=code, message=words)
+        await self._put(types.JSONRPCError(jsonrpc="2.0", id=request_id, error=error))
 
     # Out
 
     async def _send(self) -> None:
         async for message in self._left:
             await self._put(message.message)
+            if isinstance(message.message, types.JSONRPCResponse | types.JSONRPCError):
+                self._end(message.message.id)
 
     async def _put(self, message: types.JSONRPCMessage) -> None:
         text = message.model_dump_json(by_alias=True, exclude_unset=True)
@@ -178,3 +241,36 @@ class Wire:
 def _done(future: asyncio.Future[None]) -> None:
     if not future.done():  # Else whoever waited was cancelled.
         future.set_result(None)
+
+
+def meant_id(line: bytes) -> types.RequestId | None:
+    """The id of a request that cannot be read as one, if it has any; found without reading the rest.
+
+    >>> meant_id(b'{"method": "m", "params": {"id": 1, "half": "\\ud800"}, "id": 7}')
+    7
+    """
+    found: dict[bytes, bytes] = {}
+    depth = 0
+    key = last = b""
+    for number, token in enumerate(_TOKEN.finditer(line)):
+        if number == _MOST_TOKENS:
+            return None
+        match text := token[0]:
+            case b"{" | b"[":
+                depth += 1
+                key = b""
+            case b"}" | b"]":
+                depth -= 1
+            case b":":
+                key = last if depth == 1 else b""
+            case _ if depth == 1:
+                if key in (b'"id"', b'"method"'):
+                    found.setdefault(key, text)
+                key, last = b"", text
+    # Without a method it was meant as an answer, and nobody waits for one to that.
+    meant = found.get(b'"id"', b"") if b'"method"' in found else b""
+    try:
+        decoded = msgspec.json.decode(meant)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return None
+    return decoded if isinstance(decoded, int | str) else None

@@ -36,7 +36,13 @@ import msgspec
 
 from assent.errors import ToolDeclarationError
 from assent.ir.json_value import JsonValue
-from assent.tools.constraints import in_msgspec_words, is_beyond_msgspec, is_constraint, named_type
+from assent.tools.constraints import (
+    in_msgspec_words,
+    is_beyond_msgspec,
+    is_constraint,
+    named_type,
+    refuse_misplaced,
+)
 from assent.tools.json_schema import cut
 
 Need = Literal["nothing", "whole", "full"]
@@ -143,12 +149,17 @@ def _fields(cls: type) -> dict[str, Any]:
 
 def _members(annotation: Any, owner: str) -> list[Any]:
     """The annotation as it will be read, or the members of a union that can only be read one by one."""
-    readable = _readable(annotation)
+    try:
+        refuse_misplaced(annotation)
+        readable = _readable(annotation)
+    except ValueError as error:
+        raise ToolDeclarationError(f"{owner}: {cut(_show(annotation), 80)}: {error}.") from None
     problem = _why_not(readable)
     if problem is None:
         return [readable]
-    inner = get_args(annotation)[0] if get_origin(annotation) is Annotated else annotation
-    if get_origin(inner) in (Union, UnionType):
+    inner, *notes = get_args(readable) if get_origin(readable) is Annotated else (readable,)
+    # Limits are on the members by now, unless pydantic would have had to read them.
+    if get_origin(inner) in (Union, UnionType) and not any(map(is_constraint, notes)):
         members = [_readable(member) for member in get_args(inner)]
         if all(_why_not(member) is None for member in members):
             return members
@@ -282,9 +293,9 @@ def _msgspec_conversion(kind: Any) -> Callable[[JsonValue], Any]:
                 return attempt(_whole_within(value))
             except msgspec.ValidationError as error:
                 raise _from_msgspec(str(error)) from None
-            except Exception as error:
+            except (Exception, SystemExit) as error:
                 raise _from_user_code(error) from None
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise _from_user_code(error) from None
 
     return convert
@@ -297,8 +308,8 @@ def _from_msgspec(message: str) -> Unfit:
     return Unfit([(cut(where[1], 200), cut(message[: where.start()], 300))])
 
 
-def _from_user_code(error: Exception) -> Unfit:
-    """What a `__post_init__` or a validator of the user's raised."""
+def _from_user_code(error: BaseException) -> Unfit:
+    """What a `__post_init__` or a validator of the user's raised. To exit is to refuse, and ends nothing."""
     return Unfit([("", cut(f"{type(error).__name__}: {error}", 300))])
 
 
@@ -309,7 +320,7 @@ def _pydantic_conversion(kind: Any) -> Callable[[JsonValue], Any]:
         try:
             # As JSON, because that is what it is: a strict model takes a date from text only there.
             return adapter.validate_json(msgspec.json.encode(value))
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             listed = getattr(error, "errors", None)
             if not callable(listed):
                 raise _from_user_code(error) from None

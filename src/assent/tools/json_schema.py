@@ -5,27 +5,38 @@ that only declares tools should not pay that.
 
 Keep true:
 1. The path of a valid value is one call into compiled code; words are only looked for after a failure.
-2. One text lists every problem (beyond 20 it says how many more there are).
+2. One text lists every problem (beyond 20 it says how many more there are). Where looking for all of them
+   would take long, it lists those that can be found part by part.
 3. Of a checked value at most 80 characters are shown: outputs and parameters can be large, and private.
 4. Nothing is ever fetched: a `$ref` that leaves the document is an error of the declaration.
+5. No check takes long: it holds up everything else. A short schema that stands for a huge one is refused.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Iterator, Sequence
 from difflib import get_close_matches
 from typing import Any, TypeAlias
 
 from assent.errors import ToolDeclarationError
 from assent.ir.json_value import JsonValue, show_json
+from assent.tools.schema_size import MOST_PARTS, Parts
 
 Check: TypeAlias = Callable[[JsonValue], "str | None"]
 """None when the value is fine, else one text with every problem."""
 
 Path: TypeAlias = Sequence["str | int"]
+Problem: TypeAlias = "tuple[list[str | int], str]"
+"""A place, and what is wrong there."""
 
 MOST_SHOWN = 80
 MOST_PROBLEMS = 20
+MOST_WORK = 3000
+"""Parts of a schema, times the places of a value, at which the engine may look to find every problem: it
+takes up to 15 us for each, and makes an object of it."""
+_HERE = "assent:schema"
+_PLAIN = re.compile(r"[\w.-]+", re.ASCII)
 _MASK = "\x00"
 """Stands for the value in the engine's messages, until a short form of it is put in."""
 
@@ -42,14 +53,26 @@ def compile_check(schema: dict[str, JsonValue], *, owner: str, root: str) -> Che
         return None
     import jsonschema_rs
 
+    parts = Parts(schema)
     try:
+        if parts.count() > MOST_PARTS:
+            raise ToolDeclarationError(
+                f"{owner}: the schema of its {root} comes to more than {MOST_PARTS:,} parts once its "
+                "references are followed. Let fewer of them lead to the same definitions."
+            )
         is_valid = jsonschema_rs.validator_for(schema, retriever=_refuse_to_fetch).is_valid
     except (ValueError, RecursionError) as error:
         raise ToolDeclarationError(f"{owner}: {_does_not_compile(error, schema, root)}") from None
+    if parts.lost:
+        # The engine found it, so it is a spelling that we do not know, and could not count.
+        raise ToolDeclarationError(
+            f"{owner}: the schema of its {root} has a reference that cannot be followed, "
+            f"{cut(parts.lost[0], MOST_SHOWN)!r}. Write it as '#/$defs/NAME'."
+        )
 
     def check(value: JsonValue) -> str | None:
         try:
-            return None if is_valid(value) else _explain(schema, value, root)
+            return None if is_valid(value) else _explain(schema, parts, value, root)
         except ValueError as error:
             # Not JSON at all: the engine meets a set, a key that is no string, a loop.
             return f"{root}: {cut(str(error), 200)}"
@@ -112,19 +135,104 @@ def _find_reference(schema: JsonValue, message: str) -> list[str | int] | None:
     return None
 
 
-def _explain(schema: dict[str, JsonValue], value: JsonValue, root: str) -> str:
+def _explain(schema: dict[str, JsonValue], parts: Parts, value: JsonValue, root: str) -> str:
     import jsonschema_rs
 
-    # Compiled again, because only this one may be slow: the mask is how long values stay out of the text.
-    validator = jsonschema_rs.validator_for(schema, retriever=_refuse_to_fetch, mask=_MASK)
     properties = schema.get("properties")
     known = list(properties) if isinstance(properties, dict) else []
-    problems: list[str] = []
-    for error in validator.iter_errors(value):
-        for path, reason in _reasons(error):
-            problems.append(_word(root, path, reason, known))
+    if _is_quick(parts, schema, value):
+        # Compiled again, because only this one may be slow: the mask is how long values stay out of the text.
+        validator = jsonschema_rs.validator_for(schema, retriever=_refuse_to_fetch, mask=_MASK)
+        found = _all_problems(validator, value)
+    else:
+        found = _problems_by_part(_Compiled(schema), parts, schema, value)
     # Never empty, which would read as "fine": the engine may refuse a value and then name no error.
-    return join_problems(problems) or f"{root}: it does not fit the schema"
+    return (
+        join_problems([_word(root, *each, known) for each in found]) or f"{root}: it does not fit the schema"
+    )
+
+
+def _all_problems(validator: Any, value: JsonValue) -> list[Problem]:
+    # The engine finds them all before it names the first.
+    return [reason for error in validator.iter_errors(value) for reason in _reasons(error)]
+
+
+class _Compiled:
+    """The parts of one schema, each compiled when it is asked for."""
+
+    def __init__(self, schema: dict[str, JsonValue]) -> None:
+        import jsonschema_rs
+
+        # By a name, so that a part can still refer to any other.
+        self._registry = jsonschema_rs.Registry([(_HERE, schema)], retriever=_refuse_to_fetch)
+        self._known: dict[str, Any] = {}
+
+    def at(self, place: str) -> Any:
+        """The validator for what stands at a JSON pointer."""
+        import jsonschema_rs
+
+        if place not in self._known:
+            self._known[place] = jsonschema_rs.validator_for(
+                {"$ref": _HERE + place}, registry=self._registry, retriever=_refuse_to_fetch, mask=_MASK
+            )
+        return self._known[place]
+
+
+def _problems_by_part(
+    compiled: _Compiled, parts: Parts, schema: JsonValue, value: JsonValue, place: str = "#", path: Path = ()
+) -> list[Problem]:
+    """What is wrong with a value that is too much to be looked at whole: each thing in it by itself."""
+    validator = compiled.at(place)
+    if validator.is_valid(value):
+        return []
+    if not isinstance(schema, dict) or _is_quick(parts, schema, value):
+        return [([*path, *inner], reason) for inner, reason in _all_problems(validator, value)]
+    found: list[Problem] = []
+    for step, inner, item, keyword in _inner_parts(schema, value):
+        found += _problems_by_part(compiled, parts, inner, item, f"{place}/{keyword}", [*path, step])
+        if len(found) >= MOST_PROBLEMS:
+            return found[:MOST_PROBLEMS]
+    return found or [(list(path), f"{_short(value)} does not fit its schema")]
+
+
+def _inner_parts(
+    schema: dict[str, JsonValue], value: JsonValue
+) -> Iterator[tuple[str | int, JsonValue, JsonValue, str]]:
+    """What is in a value with the schema that is about it, and where that stands in the schema around it."""
+    properties, items = schema.get("properties"), schema.get("items")
+    if isinstance(value, dict) and isinstance(properties, dict):
+        for name in filter(value.__contains__, properties):
+            yield (
+                name,
+                properties[name],
+                value[name],
+                "properties/" + name.replace("~", "~0").replace("/", "~1"),
+            )
+    elif isinstance(value, list) and isinstance(items, dict):
+        for number, item in enumerate(value):
+            yield number, items, item, "items"
+
+
+def _is_quick(parts: Parts, schema: JsonValue, value: JsonValue) -> bool:
+    """Whether the engine may be asked for every problem: it forgets what it has seen while it looks for them,
+    so that a schema that leads back to itself in three ways is looked at three times as often each level."""
+    places, depth = _extent(value)
+    return places < MOST_WORK and places * parts.met_within(schema, depth, most=MOST_WORK) < MOST_WORK
+
+
+def _extent(value: JsonValue) -> tuple[int, int]:
+    """How many places there are in a value, and on how many levels. Counted no further than is of use."""
+    places, depth, level = 1, 0, [value]
+    while level and places < MOST_WORK:
+        inner: list[JsonValue] = []
+        for each in level:
+            inner += each.values() if isinstance(each, dict) else each if isinstance(each, list) else ()
+            if len(inner) >= MOST_WORK:
+                break
+        places += len(inner)
+        depth += bool(inner)
+        level = inner
+    return places, depth
 
 
 def _word(root: str, path: Path, reason: str, known: list[str]) -> str:
@@ -137,7 +245,7 @@ def _word(root: str, path: Path, reason: str, known: list[str]) -> str:
     return f"{place}: {reason}"
 
 
-def _reasons(error: Any) -> list[tuple[list[str | int], str]]:
+def _reasons(error: Any) -> list[Problem]:
     """One engine error as places and reasons; `is required` and `is unknown` are about the place itself."""
     path: list[str | int] = list(error.instance_path)
     kind = error.kind
@@ -164,7 +272,7 @@ def _reasons(error: Any) -> list[tuple[list[str | int], str]]:
             return [(path, _fill_in(error.message, error.instance))]
 
 
-def _reasons_of_choice(error: Any, path: list[str | int]) -> list[tuple[list[str | int], str]]:
+def _reasons_of_choice(error: Any, path: list[str | int]) -> list[Problem]:
     """Why no alternative fits: what is wrong with the nearest one, or that none is of this type."""
     types: list[str] = []
     right_type: list[Any] = []
@@ -179,8 +287,9 @@ def _reasons_of_choice(error: Any, path: list[str | int]) -> list[tuple[list[str
         return [(path, f"{_short(error.instance)} is not of type {named}")]
     fewest = min(map(len, right_type))
     nearest = [branch for branch in right_type if len(branch) == fewest]
-    if len(nearest) == 1:
-        return [reason for inner in nearest[0] for reason in _reasons(inner)]
+    told = [[reason for inner in branch for reason in _reasons(inner)] for branch in nearest[:MOST_PROBLEMS]]
+    if all(each == told[0] for each in told):
+        return told[0]
     return [(path, _fill_in(error.message, error.instance))]
 
 
@@ -192,5 +301,5 @@ def _fill_in(message: str, value: JsonValue) -> str:
 def _short(value: JsonValue) -> str:
     try:
         return cut(show_json(value), MOST_SHOWN)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, RecursionError):
         return f"a {type(value).__name__}"

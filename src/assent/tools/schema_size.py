@@ -1,7 +1,7 @@
 """How much work a JSON Schema makes: the parts that are met once its references are followed.
 
-References let a few lines stand for millions: each of thirty definitions may name the one before it twice. The
-engine follows them all while nothing else runs, so what is too much is found before it is asked.
+References let a few lines stand for millions: each of thirty definitions may name the one before it twice.
+The engine follows them all while nothing else runs, so what is too much is found before it is asked.
 
 Keep true:
 1. What is counted here is never less than what the engine meets on its way to one place of a value. A part
@@ -25,6 +25,8 @@ _REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
 _NAMES = ("$id", "id", "$anchor", "$dynamicAnchor")
 _SAME = ("allOf", "anyOf", "oneOf", "not", "if", "then", "else", "dependentSchemas", "dependencies")
 """Keywords whose schemas are about the same value."""
+_COLLECTIONS = ("properties", "patternProperties", "dependentSchemas", "dependencies")
+"""Keywords whose object is no schema, but holds some by name."""
 _ONE_OF_THEM = ("properties", "prefixItems")
 """Keywords of whose schemas only one is about any value further in."""
 _WITHIN = (
@@ -41,6 +43,9 @@ _STANDARD = re.compile(r"https?://json-schema\.org/draft[-/][0-9-]+/(schema|meta
 """Schemas of schemas, which the engine brings along."""
 
 
+_BEGUN = -1
+
+
 class Parts:
     """The parts of one schema, and what they refer to."""
 
@@ -52,6 +57,7 @@ class Parts:
         """References to nowhere that is known here."""
         self._name_places()
         self._sizes: dict[int, int] = {}
+        self._around: dict[int, tuple[list[list[Any]], list[list[Any]]]] = {}
 
     def count(self) -> int:
         """The parts that are met on the way to any one place of a value, at most.
@@ -61,11 +67,12 @@ class Parts:
         """
         return self._size(self._schema)
 
-    def met_at(self, depth: int, *, most: int) -> int:
-        """The parts that are met at one place `depth` levels within a value, with those that lead back to
-        themselves counted each time; `most` or more when it is not worth counting on."""
+    def met_within(self, part: JsonValue, depth: int, *, most: int) -> int:
+        """The parts that are met at one place up to `depth` levels within a value that `part` is about, with
+        those that lead back to themselves counted each time; `most` where it is not worth counting on."""
+        known: dict[tuple[int, int], int] = {}
         try:
-            return self._met(self._schema, depth, {}, most)
+            return min(most, max(self._met(part, level, known, most) for level in range(depth + 1)))
         except (RecursionError, OverflowError):
             return most
 
@@ -75,7 +82,7 @@ class Parts:
         if (known := self._sizes.get(id(part))) is not None:
             return known
         self._sizes[id(part)] = 1  # What leads back here finds this.
-        here, within = self._around(part)
+        here, within = self._look_around(part)
         inner = sum(max(map(self._size, group)) for group in within)
         found = 1 + _repeats(part) * sum(max(map(self._size, group)) for group in here) + inner
         self._sizes[id(part)] = found
@@ -85,11 +92,13 @@ class Parts:
         if not isinstance(part, dict):
             return 1 if depth == 0 else 0
         if (found := known.get((id(part), depth))) is not None:
+            if found == _BEGUN:
+                raise OverflowError  # It leads back to itself without going further in.
             return found
         if len(known) > most:
             raise OverflowError
-        known[id(part), depth] = 0
-        here, within = self._around(part)
+        known[id(part), depth] = _BEGUN
+        here, within = self._look_around(part)
         found = sum(max(self._met(each, depth, known, most) for each in group) for group in here)
         found = found * _repeats(part) + (1 if depth == 0 else 0)
         if depth > 0:
@@ -97,18 +106,21 @@ class Parts:
         known[id(part), depth] = found
         return found
 
-    def _around(self, part: dict[str, Any]) -> tuple[list[list[Any]], list[list[Any]]]:
+    def _look_around(self, part: dict[str, Any]) -> tuple[list[list[Any]], list[list[Any]]]:
         """Schemas about the same value, and about values within it; of each group one is met at a time."""
-        here = [[each] for name in _SAME for each in _schemas(part.get(name))]
+        if (known := self._around.get(id(part))) is not None:
+            return known
+        here = [[each] for name in _SAME for each in _schemas(part, name)]
         for name in _REFERENCES:
             if isinstance(target := part.get(name), str) and (meant := self._meant(part, target)):
                 here.append(meant)
-        within = [list(_schemas(part.get(name), many=True)) for name in _ONE_OF_THEM]
+        within = [list(_schemas(part, name)) for name in _ONE_OF_THEM]
         for name in _WITHIN:
+            found = list(_schemas(part, name))
             # Before 2020 a list of `items` was what `prefixItems` is now.
-            found = list(_schemas(part.get(name), many=name == "patternProperties"))
             within += [found] if name == "items" else [[each] for each in found]
-        return here, [group for group in within if group]
+        self._around[id(part)] = here, [group for group in within if group]
+        return self._around[id(part)]
 
     # References
 
@@ -154,11 +166,12 @@ class Parts:
         return found
 
 
-def _schemas(value: Any, *, many: bool = False) -> Iterator[Any]:
-    """The schemas that a keyword holds; `many` where an object is a collection of them."""
+def _schemas(part: dict[str, Any], keyword: str) -> Iterator[Any]:
+    """The schemas that a keyword holds."""
+    value = part.get(keyword)
     if isinstance(value, list):
         yield from value
-    elif isinstance(value, dict) and many:
+    elif isinstance(value, dict) and keyword in _COLLECTIONS:
         yield from value.values()
     elif isinstance(value, dict | bool):
         yield value

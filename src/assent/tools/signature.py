@@ -22,7 +22,7 @@ import msgspec
 from assent.errors import NotJson, ToolDeclarationError, ToolError
 from assent.ir.json_value import JsonValue
 from assent.tools.context import Cancel, ToolContext
-from assent.tools.conversion import Shape, Unfit, read_types
+from assent.tools.conversion import USABLE, Shape, Unfit, read_types
 from assent.tools.docstring import read_docstring
 from assent.tools.json_schema import join_problems
 from assent.tools.output import to_json
@@ -55,7 +55,7 @@ def read_signature(fn: Callable[..., Any]) -> Signature:
     annotations = {name: _resolve(fn, p.annotation, owner, name) for name, p in declared.items()}
     context = _context_among(annotations, owner)
     shown = {name: p for name, p in declared.items() if name != context}
-    types = {_label(name): _type_of(p, annotations[name]) for name, p in shown.items()}
+    types = {_label(name): _type_of(p, annotations[name], owner) for name, p in shown.items()}
     shapes, definitions = read_types(types, owner=owner)
     description, texts = read_docstring(_docstring(fn), shown)
 
@@ -287,12 +287,17 @@ def _is_context(annotation: Any) -> bool:
     return False
 
 
-def _type_of(parameter: inspect.Parameter, annotation: Any) -> Any:
+def _type_of(parameter: inspect.Parameter, annotation: Any, owner: str) -> Any:
     if annotation is object:
         return Any
     if parameter.default is None and annotation is not Any:
         # `x: str = None` is how many write Optional; the function plainly takes None.
-        return annotation | None
+        try:
+            return annotation | None
+        except TypeError:
+            raise ToolDeclarationError(
+                f"{owner}, {_label(parameter.name)}: the annotation {annotation!r:.80} is no type. {USABLE}"
+            ) from None
     return annotation
 
 

@@ -88,3 +88,18 @@ def wait_until(is_so: Callable[[], bool]) -> bool:
     while not is_so() and time.monotonic() < end:
         time.sleep(0.01)
     return is_so()
+
+
+def servers_in(folder: Path) -> list[int]:
+    """The processes of this test's servers: those that work in its folder."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit() and int(entry.name) != os.getpid():
+            try:
+                if (entry / "cwd").readlink() == folder and b"hostile_server" in (
+                    entry / "cmdline"
+                ).read_bytes():
+                    found.append(int(entry.name))
+            except OSError:
+                continue
+    return [pid for pid in found if is_running(pid)]

@@ -46,6 +46,19 @@ def tools() -> list[dict[str, Any]]:
         found.append(
             {"name": "far", "inputSchema": {"type": "object", "properties": {"a": {"$ref": "http://x/y"}}}}
         )
+    if WAY == "deep":
+        deep: dict[str, Any] = {"type": "string"}
+        for _ in range(90):
+            deep = {"items": deep}
+        found.append({"name": "deep", "inputSchema": {"type": "object", "properties": {"a": deep}}})
+    if WAY == "endless-number":
+        bad = {"type": "object", "properties": {"a": {"maximum": float("inf")}}}
+        found.append({"name": "endless", "inputSchema": bad})
+    if WAY == "misshapen":
+        found[:0] = [{"name": "no-schema"}, {"inputSchema": schema}, {"name": 5, "inputSchema": schema}, 7]
+        found.append({"name": "wordy", "description": ["a"], "inputSchema": schema})
+    if WAY == "many":
+        found *= 1_001
     if WAY == "twice":
         found *= 2
     return found
@@ -87,11 +100,57 @@ def answer(asked: dict[str, Any]) -> None:
                 sys.stdout.write("x" * 1024 * 1024)
             sys.stdout.flush()
             time.sleep(60)
+        case "unreadable":
+            # One of many lines, each of which nobody can read: half a character, a deep nest, a long number.
+            value = {"half": '"\\ud800"', "deep": "[" * 300 + "]" * 300, "long": "9" * 5000}[FILE]
+            parts = [f'"id": {number}', f'"result": {{"content": [], "structuredContent": {{"a": {value}}}}}']
+            parts = parts if FILE != "long" else parts[::-1]
+            print('{"jsonrpc": "2.0", ' + ", ".join(parts) + "}", flush=True)
+            return
+        case "other-answers":
+            line = json.dumps({"jsonrpc": "2.0", "id": 4711, "result": {}}) + "\n"
+            while True:
+                sys.stdout.write(line * 1_000)
+        case "blank":
+            while True:
+                sys.stdout.write("\n" * 65536)
+        case "bytes":
+            line = json.dumps(
+                {"jsonrpc": "2.0", "method": "notifications/message", "params": {"x": "y" * 10**6}}
+            )
+            while True:
+                sys.stdout.write(line + "\n")
+        case "later":
+            # Goes on when nobody waits any more.
+            line = json.dumps({"jsonrpc": "2.0", "id": 4711, "result": {}}) + "\n"
+            time.sleep(1)
+            while True:
+                sys.stdout.write(line * 1_000)
+        case "pieces":
+            block = {"type": "text", "text": "a"}
+            send({"id": number, "result": {"content": [block] * (100 * 1_000)}})
+            return
+        case "parts":
+            send({"id": number, "result": {"content": [], "structuredContent": {"a": [[]] * 300_000}}})
+            return
+        case "asks" | "strange":
+            kind = "input_required" if WAY == "asks" else "task"
+            send({"id": number, "result": {"resultType": kind, "content": []}})
+            return
+        case "does-not-read":
+            # Every one of them wants an answer, until there is no room for any.
+            for ping in range(9_000):
+                send({"id": f"{'p' * 100}{ping}", "method": "ping"})
+            time.sleep(600)
+        case "says-variable":
+            held = os.environ[FILE]
+            send({"id": number, "error": {"code": -1, "message": f"no {held}, no {held.split()[-1]}"}})
+            return
         case "no-result":
             send({"id": number, "result": {"content": "this is no list"}})
             return
         case "refuses":
-            send({"id": number, "error": {"code": -32000 - 99, "message": f"no, {ESCAPE}"}})
+            send({"id": number, "error": {"code": int(FILE or -32099), "message": f"no, {ESCAPE}"}})
             return
         case "progress":
             token = asked["params"]["_meta"]["progressToken"]
@@ -129,6 +188,9 @@ def main() -> None:
             with open(FILE, "a") as log:
                 log.write(line)
         match asked.get("method"):
+            case "initialize" if WAY == "says-at-once":
+                print(f"from {os.environ[FILE]}", file=sys.stderr, flush=True)
+                send({"id": asked["id"], "error": {"code": -1, "message": f"bad {os.environ[FILE]}"}})
             case "initialize" if WAY == "modern":
                 versions = {"supported": ["2026-07-28"], "requested": "2025-11-25"}
                 send({"id": asked["id"], "error": {"code": -32022, "message": "too old", "data": versions}})

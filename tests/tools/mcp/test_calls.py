@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -16,7 +15,7 @@ from assent.errors import ToolError, UsageError
 from assent.runtime.runtime import Runtime
 from assent.tools.mcp.connections import Connections
 from assent.tools.mcp.server import McpServer, StoredTool
-from tests.tools.mcp.conftest import HOSTILE, REAL, Served, is_running, wait_until
+from tests.tools.mcp.conftest import HOSTILE, REAL, Served, is_running, servers_in, wait_until
 
 
 @pytest.mark.parametrize(
@@ -65,13 +64,12 @@ async def test_cancelling_a_call_cancels_it_on_the_server(real: Served, tmp_path
     trace = tmp_path / "trace"
 
     task = asyncio.create_task(real.call("linger", file=str(trace)))
-    assert await asyncio.to_thread(wait_until, Path(f"{trace}.began").exists)
+    assert await asyncio.to_thread(wait_until, lambda: ("began", 1.0, 4.0) in real.progress)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
 
     assert await asyncio.to_thread(wait_until, trace.exists)
-    assert ("began", 1.0, 4.0) in real.progress
     assert await real.call("say", text="still there") == "still there"
 
 
@@ -143,7 +141,7 @@ async def test_close_leaves_nothing_running(hostile: Callable[..., Served], way:
     served = hostile(way)
     answer = await served.call("do")
     pids = [int(answer)] if way == "leaves-children" else []
-    pids += _servers_in(tmp_path)
+    pids += servers_in(tmp_path)
     assert pids
     assert all(is_running(pid) for pid in pids)
 
@@ -188,7 +186,7 @@ def test_the_end_of_the_host_is_the_end_of_its_servers(end: str, tmp_path: Path)
         # It has seen to that itself, before it was gone.
         assert not is_running(child)
     assert wait_until(lambda: not is_running(child))
-    assert wait_until(lambda: _servers_in(tmp_path) == [])
+    assert wait_until(lambda: servers_in(tmp_path) == [])
 
 
 def test_without_the_sdk_the_error_says_what_to_install(tmp_path: Path) -> None:
@@ -199,18 +197,3 @@ def test_without_the_sdk_the_error_says_what_to_install(tmp_path: Path) -> None:
     )
 
     assert "needs a package that is not installed. Install it with: pip install 'assent[mcp]'" in host.stderr
-
-
-def _servers_in(folder: Path) -> list[int]:
-    """The processes of this test's servers: those that work in its folder."""
-    found = []
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit() and int(entry.name) != os.getpid():
-            try:
-                if (entry / "cwd").readlink() == folder and b"hostile_server" in (
-                    entry / "cmdline"
-                ).read_bytes():
-                    found.append(int(entry.name))
-            except OSError:
-                continue
-    return [pid for pid in found if is_running(pid)]

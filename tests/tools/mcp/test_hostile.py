@@ -13,8 +13,8 @@ import pytest
 from assent.errors import ToolError
 from assent.tools.mcp.connections import Connections
 from assent.tools.mcp.link import Unreachable
-from assent.tools.mcp.server import McpServer
-from tests.tools.mcp.conftest import HOSTILE, Served
+from assent.tools.mcp.server import McpServer, switch_on
+from tests.tools.mcp.conftest import HOSTILE, Served, servers_in, wait_until
 
 
 @pytest.mark.parametrize(
@@ -24,7 +24,13 @@ from tests.tools.mcp.conftest import HOSTILE, Served
         ("signal", r"ended \(SIGKILL\), so 'do' has no answer"),
         ("junk", r"writes what is no message on its standard output, such as 'this is no JSON \\e\]0;owned"),
         ("flood", "sent more than 10,000 messages without an answer"),
-        ("long", "sent a message of more than 16 MiB"),
+        ("long", "sent a message of more than 4 MiB"),
+        ("other-answers", "sent more than 10,000 messages without an answer"),
+        ("blank", "sent more than 10,000 messages without an answer"),
+        ("bytes", "sent more than 64 MiB without an answer"),
+        ("pieces", "answered with more than 1,000 pieces"),
+        ("parts", "answered with more than 250,000 lists and objects"),
+        ("strange", "answered with a kind of result that is not known here"),
         ("no-result", "answered with what is no result"),
     ],
 )
@@ -40,15 +46,68 @@ async def test_a_call_without_an_answer_says_why(
     assert "Whether the call had an effect is not known" in str(caught.value)
 
 
+@pytest.mark.parametrize("what", ["half", "deep", "long"])
+async def test_an_answer_that_cannot_be_read_is_not_waited_for(
+    hostile: Callable[..., Served], what: str
+) -> None:
+    """The time limit is a minute: whoever waited for it would fail for another reason."""
+    served = hostile("unreadable", what)
+
+    with pytest.raises(ToolError, match="'s' answered with what cannot be read, so 'do' has no") as caught:
+        await served.call("do")
+
+    assert (caught.value.retry, caught.value.unknown) == (False, True)
+
+
+async def test_a_result_that_asks_back_is_no_success(hostile: Callable[..., Served]) -> None:
+    with pytest.raises(ToolError, match="asks for more input from a person") as caught:
+        await hostile("asks").call("do")
+
+    assert (caught.value.retry, caught.value.unknown) == (False, False)
+
+
+async def test_a_server_that_floods_when_nobody_waits_is_ended(
+    hostile: Callable[..., Served], tmp_path: Path
+) -> None:
+    served = hostile("later", timeout_s=0.3)
+    with pytest.raises(ToolError, match="did not answer within"):
+        await served.call("do")
+    assert servers_in(tmp_path)
+
+    assert await asyncio.to_thread(wait_until, lambda: servers_in(tmp_path) == [])
+
+
+async def test_a_server_that_does_not_read_keeps_nobody_beyond_the_limit(
+    hostile: Callable[..., Served], tmp_path: Path
+) -> None:
+    """Telling it that the call was given up would wait behind all that it has not read."""
+    served = hostile("does-not-read", timeout_s=1.0)
+
+    with pytest.raises(ToolError, match=r"did not answer within 1 s"):
+        async with asyncio.timeout(4.0):
+            await served.call("do")
+
+    assert await asyncio.to_thread(wait_until, lambda: servers_in(tmp_path) == [])
+
+
+async def test_junk_between_answers_is_forgiven_for_ever(hostile: Callable[..., Served]) -> None:
+    served = hostile("some-junk")
+
+    answers = [await served.call("do", context="x") for _ in range(60)]
+
+    assert answers == ['{"context": "x"}'] * 60
+
+
 @pytest.mark.parametrize("way", ["silent", "wrong-id"])
 async def test_a_call_that_is_not_answered_in_time_is_given_up(
     hostile: Callable[..., Served], way: str, tmp_path: Path
 ) -> None:
     log = tmp_path / "log"
-    served = hostile(way, str(log), timeout_s=0.3)
+    served = hostile(way, str(log), timeout_s=1.0)
 
-    with pytest.raises(ToolError, match=r"did not answer within 0\.3 s, so 'do' has no answer") as caught:
+    with pytest.raises(ToolError, match=r"did not answer within 1 s, so 'do' has no answer") as caught:
         await served.call("do")
+    await asyncio.to_thread(wait_until, lambda: "notifications/cancelled" in log.read_text())
     served.connections.close()
 
     assert (caught.value.retry, caught.value.unknown) == (True, True)
@@ -65,9 +124,13 @@ async def test_what_only_reads_has_no_effect_to_be_unsure_of(hostile: Callable[.
     assert (caught.value.retry, caught.value.unknown) == (True, False)
 
 
-async def test_a_refusal_is_told_in_the_words_of_the_server(hostile: Callable[..., Served]) -> None:
+@pytest.mark.parametrize("code", ["-32099", "-32000"])
+async def test_a_refusal_is_told_in_the_words_of_the_server(
+    hostile: Callable[..., Served], code: str
+) -> None:
+    """Whatever its code: the SDK has one of its own for a connection that is closed."""
     with pytest.raises(ToolError, match=r"refused 'do': answered with an error: no, \\e\]0;owned") as caught:
-        await hostile("refuses").call("do")
+        await hostile("refuses", code).call("do")
 
     assert (caught.value.retry, caught.value.unknown) == (False, False)
 
@@ -124,7 +187,7 @@ async def test_a_tool_that_changed_after_it_was_switched_on_is_refused(
         ("dies-at-once", r"ended \(exit code 3\)"),
         ("mute", r"did not answer within 0\.5 s and writes what is no message .*'hello \\e\]0;owned"),
         ("endless", "does not come to an end"),
-        ("twice", "lists two tools called 'do'"),
+        ("many", "lists more than 1,000 tools"),
         ("old", "speaks no version of the protocol that is known here"),
     ],
 )
@@ -166,6 +229,47 @@ def test_what_cannot_be_offered_to_a_model_is_told(connections: Connections, tmp
     assert "does not compile at $.properties.a.type" in problems.pop("broken")
     assert "schemas are never fetched" in problems.pop("far")
     assert problems == {}
+
+
+@pytest.mark.parametrize(
+    ("way", "problems"),
+    [
+        ("deep", {"do": "", "deep": "nested more than 64 deep"}),
+        ("endless-number", {"do": "", "endless": "does not compile at $.properties.a.maximum"}),
+        (
+            "misshapen",
+            {
+                "do": "",
+                "no-schema": "it is not listed as the protocol has it: look at its 'inputSchema'",
+                "(entry 2)": "look at its 'name'",
+                "(entry 3)": "look at its 'name'",
+                "(entry 4)": "not listed as the protocol has it",
+                "wordy": "look at its 'description'",
+            },
+        ),
+        ("twice", {"do": "two tools are listed under this name"}),
+    ],
+)
+def test_a_bad_entry_of_a_listing_costs_one_tool(
+    connections: Connections, way: str, problems: dict[str, str], tmp_path: Path
+) -> None:
+    offers = connections.offers("s", McpServer(command=(*HOSTILE, way), folder=str(tmp_path)))
+
+    found = {offer.name: offer.problem for offer in offers}
+    assert found.keys() == problems.keys()
+    assert all(words in found[name] for name, words in problems.items())
+    assert [name for name, problem in found.items() if not problem] == ["do"] * (way != "twice")
+
+
+async def test_a_tool_that_cannot_be_used_any_more_is_not_called(
+    connections: Connections, tmp_path: Path
+) -> None:
+    good = connections.offers("g", McpServer(command=(*HOSTILE, "ok"), folder=str(tmp_path)))
+    on = {"do": switch_on(good[0], read_only=False)}
+    [tool] = connections.tools("s", McpServer(command=(*HOSTILE, "twice"), folder=str(tmp_path), tools=on))
+
+    with pytest.raises(ToolError, match="cannot be used: two tools are listed under this name"):
+        await tool({}, context=None)
 
 
 def test_the_log_of_the_sdk_stays_off_the_terminal(

@@ -44,8 +44,7 @@ def serving(port: int) -> Iterator[None]:
         process.wait()
 
 
-async def test_a_server_on_http_is_called_and_forgets_nothing_by_being_restarted() -> None:
-    """A restarted server does not know the connection: it has not looked at the call, which is made again."""
+async def test_a_server_on_http_is_called_and_connected_to_again_after_it_was_restarted() -> None:
     port = free_port()
     connections = Connections({**os.environ, "TOKEN": "Bearer of-secrets"})
     server = McpServer(url=f"http://127.0.0.1:{port}/mcp", headers={"Authorization": "TOKEN"})
@@ -68,12 +67,17 @@ class Odd(BaseHTTPRequestHandler):
     """Answers each method of the protocol as a test says: a status, headers, and what to send."""
 
     answers: ClassVar[dict[str, Any]] = {}
+    seen: ClassVar[list[str]] = []
 
     def do_POST(self) -> None:
         asked = json.loads(self.rfile.read(int(self.headers["content-length"])))
+        self.seen.append(asked.get("method", ""))
         status, headers, body = self.answers.get(asked["method"], (202, {}, b""))
         if callable(body):
             body = body(asked)
+        self._answer(status, headers, body)
+
+    def _answer(self, status: int, headers: dict[str, str], body: bytes) -> None:
         self.send_response(status)
         for name, value in {"content-type": "application/json", **headers}.items():
             self.send_header(name, value)
@@ -82,9 +86,11 @@ class Odd(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def do_GET(self) -> None:
-        self.send_error(405)
+        self.seen.append("GET")
+        self._answer(*self.answers.get("GET", (405, {}, b"")))
 
-    do_DELETE = do_GET
+    def do_DELETE(self) -> None:
+        self.send_error(405)
 
     def log_message(self, *arguments: Any) -> None:
         pass
@@ -92,6 +98,17 @@ class Odd(BaseHTTPRequestHandler):
 
 def result(value: dict[str, Any]) -> Any:
     return lambda asked: json.dumps({"jsonrpc": "2.0", "id": asked["id"], "result": value}).encode()
+
+
+def problem(number: Any = ...) -> Any:
+    """A JSON-RPC error: for the request, or with another id."""
+    error = {"code": -32000, "message": "no \x1b"}
+
+    def body(asked: Any) -> bytes:
+        found = asked["id"] if number is ... else number
+        return json.dumps({"jsonrpc": "2.0", "id": found, "error": error}).encode()
+
+    return body
 
 
 WELL = {
@@ -114,6 +131,7 @@ WELL = {
 @pytest.fixture
 def odd() -> Iterator[McpServer]:
     Odd.answers = dict(WELL)
+    Odd.seen = []
     server = ThreadingHTTPServer(("127.0.0.1", 0), Odd)
     thread = Thread(target=server.serve_forever, args=(0.01,))
     thread.start()
@@ -126,51 +144,156 @@ def odd() -> Iterator[McpServer]:
 @pytest.mark.parametrize(
     ("answer", "words"),
     [
-        ((500, {}, b"{}"), r"refused 'do': .*\(HTTP 500\)"),
-        ((401, {}, b"{}"), r"\(HTTP 401\)"),
-        ((302, {"location": "http://127.0.0.1:1/"}, b""), "Redirect to"),
-        ((200, {}, b"this is no JSON"), "Failed to parse JSON"),
-        ((200, {}, b'"' + b"x" * (17 * 1024 * 1024) + b'"'), "more than 16 MiB"),
+        ((500, {}, b"{}"), r"'s' answered with an error \(HTTP 500\), so 'do' has no answer"),
+        ((504, {"content-type": "text/html"}, b"<html>"), r"\(HTTP 504\)"),
+        ((429, {}, b"{}"), r"\(HTTP 429\)"),
+        ((202, {}, b""), r"took it and gives no answer \(HTTP 202\)"),
+        ((302, {"location": "http://127.0.0.1:1/\x1b"}, b""), r"sends us on to 'http://127.0.0.1:1/\\e'"),
+        ((200, {"content-type": "text/html"}, b"<html>"), "'text/html', which is no answer"),
+        ((200, {}, b"this is no JSON"), "answered with what cannot be read"),
+        ((200, {}, b'"' + b"x" * (5 * 1024 * 1024) + b'"'), "sent an answer of more than 4 MiB"),
+        ((200, {}, b"[" * 300_000), "answered with more than 250,000 lists and objects"),
         ((200, {"content-encoding": "gzip"}, b"x"), "packed content"),
-        ((404, {}, b""), "forgets every connection"),
+        ((404, {}, b""), r"answered with an error \(HTTP 404\)"),
+        ((404, {}, problem(None)), r"answered with an error \(HTTP 404\)"),
+        ((500, {}, problem("server-error")), r"answered with an error \(HTTP 500\)"),
     ],
 )
-async def test_an_answer_that_is_none_says_what_it_is(
+async def test_a_call_that_was_sent_and_not_answered_is_unknown_and_sent_once(
     odd: McpServer, connections: Connections, answer: Any, words: str
 ) -> None:
     served = Served(connections, odd)
     assert await served.call("do") is None
+    Odd.seen.clear()
 
     Odd.answers["tools/call"] = answer
-    with pytest.raises(ToolError, match=words):
+    with pytest.raises(ToolError, match=words) as caught:
         await served.call("do")
 
+    assert caught.value.unknown
+    assert Odd.seen.count("tools/call") == 1
     Odd.answers["tools/call"] = WELL["tools/call"]
     assert await served.call("do") is None
 
 
-async def test_a_forgotten_connection_is_made_again_for_the_same_call(
-    odd: McpServer, connections: Connections
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        ((401, {}, b"{}"), r"refused 'do': turned it away \(HTTP 401\)"),
+        ((403, {"content-type": "text/html"}, b"<html>"), r"turned it away \(HTTP 403\)"),
+        ((500, {}, problem()), r"refused 'do': answered with an error: no \\e \(HTTP 500\)"),
+        ((404, {}, problem()), r"refused 'do': answered with an error: no \\e \(HTTP 404\)"),
+        ((200, {}, problem()), r"refused 'do': answered with an error: no \\e"),
+    ],
+)
+async def test_a_refusal_is_certain(
+    odd: McpServer, connections: Connections, answer: Any, words: str
 ) -> None:
     served = Served(connections, odd)
-    seen: list[Any] = []
+
+    Odd.answers["tools/call"] = answer
+    with pytest.raises(ToolError, match=words) as caught:
+        await served.call("do")
+
+    assert (caught.value.unknown, caught.value.retry) == (False, False)
+    Odd.answers["tools/call"] = WELL["tools/call"]
+    assert await served.call("do") is None
+
+
+@pytest.mark.parametrize("read_only", [True, False])
+async def test_only_what_reads_is_called_again_over_a_new_connection(
+    odd: McpServer, connections: Connections, read_only: bool
+) -> None:
+    served = Served(connections, odd, read_only=read_only)
 
     def forget_once(asked: Any) -> bytes:
-        seen.append(asked["params"]["name"])
         Odd.answers["tools/call"] = WELL["tools/call"]
         return b""
 
     Odd.answers["tools/call"] = (404, {}, forget_once)
 
+    if read_only:
+        assert await served.call("do") is None
+    else:
+        with pytest.raises(ToolError, match="Whether the call had an effect is not known"):
+            await served.call("do")
+        assert await served.call("do") is None
+    assert Odd.seen.count("tools/call") == 2
+    assert Odd.seen.count("initialize") == 2
+
+
+async def test_a_server_that_forgets_every_connection_is_called_twice_at_most(
+    odd: McpServer, connections: Connections
+) -> None:
+    served = Served(connections, odd, read_only=True)
+    Odd.answers["tools/call"] = (404, {}, b"")
+
+    with pytest.raises(ToolError, match="forgets every connection"):
+        await served.call("do")
+
+    assert Odd.seen.count("tools/call") == 2
+
+
+EVENTS = {"content-type": "text/event-stream"}
+LOG = (
+    b'data: {"jsonrpc": "2.0", "method": "notifications/message", "params": {"level": "info", "data": 1}}\n\n'
+)
+
+
+async def test_an_answer_that_breaks_off_is_not_called_for_again(
+    odd: McpServer, connections: Connections
+) -> None:
+    """The effect may have happened before it broke off, whatever is said to whoever asks for the rest."""
+    served = Served(connections, odd)
+    Odd.answers |= {"tools/call": (200, EVENTS, b"id: 1\nretry: 1\n" + LOG), "GET": (404, {}, b"")}
+
+    with pytest.raises(ToolError, match="has no answer") as caught:
+        await served.call("do")
+
+    assert caught.value.unknown
+    assert Odd.seen.count("tools/call") == 1
+
+
+async def test_an_answer_that_breaks_off_for_ever_is_given_up(
+    odd: McpServer, connections: Connections
+) -> None:
+    served = Served(connections, odd)
+    cut = (200, EVENTS, b"id: 1\nretry: 1\n" + LOG)
+    Odd.answers |= {"tools/call": cut, "GET": cut}
+
+    with pytest.raises(ToolError, match="breaks off its answer again and again") as caught:
+        await served.call("do")
+
+    assert caught.value.unknown
+    assert Odd.seen.count("tools/call") == 1
+
+
+async def test_messages_over_http_are_bounded_too(odd: McpServer, connections: Connections) -> None:
+    served = Served(connections, odd)
+    Odd.answers["tools/call"] = (200, EVENTS, LOG * 10_001)
+
+    with pytest.raises(ToolError, match="sent more than 10,000 messages without an answer"):
+        await served.call("do")
+
+
+async def test_no_stream_is_listened_to_while_nothing_is_asked(
+    odd: McpServer, connections: Connections
+) -> None:
+    """A server could keep us busy on it."""
+    Odd.answers["GET"] = (200, EVENTS, b"retry: 1\n" + LOG)
+    served = Served(connections, odd)
+
     assert await served.call("do") is None
-    assert seen == ["do"]
+
+    assert "GET" not in Odd.seen
 
 
 @pytest.mark.parametrize(
     ("change", "words"),
     [
         ({"initialize": (401, {}, b"")}, r"\(HTTP 401\)"),
-        ({"initialize": (200, {"content-type": "text/html"}, b"<html>")}, "Unexpected content type"),
+        ({"initialize": (200, {"content-type": "text/html"}, b"<html>")}, "'text/html', which is no answer"),
+        ({"initialize": (200, {}, b"{")}, "answered with what cannot be read"),
         ({"tools/list": (200, {}, result({"tools": "none"}))}, "what the protocol does not know"),
     ],
 )
@@ -189,3 +312,15 @@ def test_nobody_there_and_no_token_are_told(connections: Connections) -> None:
         connections.offers("s", McpServer(url=f"http://127.0.0.1:{port}/mcp"))
     with pytest.raises(Unreachable, match="needs the environment variable UNSET for its header X-Key"):
         connections.offers("t", McpServer(url=f"http://127.0.0.1:{port}/mcp", headers={"X-Key": "UNSET"}))
+
+
+@pytest.mark.parametrize("value", ["Bearer größe", "two\nlines"])
+def test_a_token_that_no_header_can_carry_is_told_by_the_name_of_its_variable(value: str) -> None:
+    connections = Connections({"TOKEN": value})
+    try:
+        with pytest.raises(Unreachable, match="the environment variable TOKEN holds characters") as caught:
+            connections.offers("s", McpServer(url="http://127.0.0.1:1/mcp", headers={"X-Key": "TOKEN"}))
+    finally:
+        connections.close()
+
+    assert value not in str(caught.value)

@@ -4,6 +4,7 @@
     content       what a server answered, as JSON
     stdio         a server that is a command: started, spoken to line by line, ended
     http          a server that is a URL
+    traffic       what goes over a connection: watched, bounded, sorted out
     link          one live connection to one server
     connections   all of them, in one thread; and the tools that call through them
 

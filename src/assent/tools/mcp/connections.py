@@ -5,6 +5,7 @@ lasts. So connections live here, and calls come over and go back.
 
 Keep true:
 1. A server is connected to when something of it is first called, and again when it is gone: once per call.
+   A call that may have had an effect is never sent again.
 2. Cancelling a call cancels the request.
 3. After `close`, and at the end of the process, no connection and no server is left.
 """

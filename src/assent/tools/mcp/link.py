@@ -7,6 +7,7 @@ Keep true:
 1. What a server lists is compared with what was switched on before anything is called.
 2. Every wait for a server ends: by its answer, its end or a limit.
 3. Giving up on a call tells the server so (the SDK sends `notifications/cancelled`).
+4. A call is sent once. Only what certainly was not sent, or only reads, may be sent by somebody again.
 """
 
 from __future__ import annotations
@@ -16,17 +17,30 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, Any, Protocol
 
+from msgspec.structs import replace
+
 from assent import __version__
 from assent.errors import ToolError
 from assent.ir.json_value import JsonValue
 from assent.safe_text import clean
 from assent.tools.mcp.content import answer_of, words_of
-from assent.tools.mcp.http import Replies, http_streams, replies
+from assent.tools.mcp.http import http_streams
 from assent.tools.mcp.server import McpServer, Offer, StoredTool, read_offer
-from assent.tools.mcp.stdio import Noticed, NotStarted, stdio_streams
+from assent.tools.mcp.stdio import NotStarted, stdio_streams
+from assent.tools.mcp.traffic import (
+    ASKS,
+    TOOLS_AT_MOST,
+    UNREADABLE,
+    UNUSABLE,
+    Incoming,
+    Noticed,
+    Outgoing,
+    Replies,
+    replies,
+)
 
 if TYPE_CHECKING:
-    from mcp import ClientSession
+    from mcp import ClientSession, MCPError
 
 
 class Progress(Protocol):
@@ -36,7 +50,6 @@ class Progress(Protocol):
 
 
 INSTALL = "pip install 'assent[mcp]'"
-TOOLS_AT_MOST = 1_000
 _PAGES_AT_MOST = 100
 _CLOSE_S = 5.0
 """For a server that is told to end; then its task is cut off."""
@@ -75,7 +88,7 @@ class Link:
     @property
     def is_gone(self) -> bool:
         """Whether nothing can be called over it any more."""
-        return self._task.done() or self._noticed.gone.is_set()
+        return self._task.done() or self._wish.is_set() or self._noticed.gone.is_set()
 
     async def ready(self) -> None:
         """Wait until the server has listed its tools.
@@ -103,7 +116,7 @@ class Link:
                 try:
                     async with asyncio.timeout(self._server.connect_timeout_s):
                         await _shake_hands(session)
-                        self.offers = await _list(session)
+                        self.offers = await _list(session, self._noticed)
                 except TimeoutError:
                     problem = self._too_slow(self._server.connect_timeout_s)
                     raise NotStarted(problem, retry=True) from None
@@ -134,11 +147,13 @@ class Link:
         async with AsyncExitStack() as stack:
             read, write = await stack.enter_async_context(self._streams())
             itself = Implementation(name="assent", version=__version__)
-            yield await stack.enter_async_context(ClientSession(read, write, client_info=itself))
+            incoming, outgoing = Incoming(read, self._noticed), Outgoing(write, self._noticed)
+            session = incoming.session = ClientSession(incoming, outgoing, client_info=itself)
+            yield await stack.enter_async_context(session)
 
     def _streams(self) -> Any:
         if self._server.url:
-            return http_streams(self._server, self._environment)
+            return http_streams(self._server, self._environment, self._noticed)
         return stdio_streams(self._server, self._environment, self._noticed)
 
     async def call(
@@ -147,7 +162,7 @@ class Link:
         """What the server answers.
 
         Raises:
-            Forgotten: the server no longer knows this connection, so it has not looked at the call.
+            Forgotten: the connection is gone, and the call was not sent or only reads.
             ToolError: it does not answer, or answers with a failure.
         """
         self._check(tool, stored)
@@ -155,7 +170,7 @@ class Link:
         if session is None:
             raise Forgotten
         from mcp import MCPError
-        from mcp_types import CONNECTION_CLOSED, CallToolRequest, CallToolRequestParams, CallToolResult
+        from mcp_types import CallToolRequest, CallToolRequestParams, CallToolResult
         from pydantic import ValidationError
 
         replies.set(answered := Replies())
@@ -168,33 +183,58 @@ class Link:
         except TimeoutError:
             raise self._lost(tool, stored, self._too_slow(self._server.timeout_s)) from None
         except MCPError as error:
-            if answered.refused_with == 404 and self._server.url:
-                raise Forgotten from None
-            if error.code == CONNECTION_CLOSED:
-                # How it ended is known a moment later.
-                await asyncio.wait([self._task], timeout=_CLOSE_S if self._noticed.gone.is_set() else 0.1)
-                known = self._why or self._noticed.end or clean(error.message, 200)
-                raise self._lost(tool, stored, known) from None
-            raise ToolError(
-                f"MCP server '{self._name}' refused '{tool}': {_words(error, answered)}.", retry=False
-            ) from None
+            raise await self._failure(tool, stored, error, answered) from None
         except ValidationError:
             raise self._lost(tool, stored, "answered with what is no result", retry=False) from None
-        if result.result_type != "complete":
-            raise ToolError(
-                f"'{tool}' of MCP server '{self._name}' asks for more input from a person, "
-                "which cannot be given here. Call it with all that it needs.",
-                retry=False,
-            )
         if result.is_error:
             words = words_of(result) or f"'{tool}' of MCP server '{self._name}' failed, and does not say why."
             raise ToolError(words, retry=False)
         return answer_of(result)
 
+    async def _failure(
+        self, tool: str, stored: StoredTool, error: MCPError, answered: Replies
+    ) -> ToolError | Forgotten:
+        """What an error in the place of an answer means: a refusal only where that is certain."""
+        from mcp_types import CONNECTION_CLOSED, PARSE_ERROR
+
+        if answered.is_forgotten:
+            # Made anew for the next call. This one may have been carried out before it was answered so.
+            self._wish.set()
+            if stored.read_only and not answered.is_refusal:
+                return Forgotten()
+        if answered.problem and not answered.is_refusal:
+            return self._lost(tool, stored, answered.problem, retry=answered.may_retry)
+        if error.code == CONNECTION_CLOSED:
+            if not self._noticed.end:
+                # How it ended is known a moment later.
+                await asyncio.wait([self._task], timeout=_CLOSE_S if self._noticed.gone.is_set() else 0.1)
+            known = self._noticed.end or self._why or clean(error.message, 200)
+            return self._lost(tool, stored, known)
+        if error.code == UNUSABLE:
+            return self._lost(tool, stored, clean(error.message, 200), retry=False)
+        if error.code == PARSE_ERROR and self._server.url:
+            # The SDK's, for a body that it cannot read.
+            return self._lost(tool, stored, UNREADABLE, retry=False)
+        if error.code == ASKS:
+            return ToolError(
+                f"'{tool}' of MCP server '{self._name}' asks for more input from a person, "
+                "which cannot be given here. Call it with all that it needs.",
+                retry=False,
+            )
+        return ToolError(
+            f"MCP server '{self._name}' refused '{tool}': {_words(error, answered)}.", retry=False
+        )
+
     def _check(self, tool: str, stored: StoredTool) -> None:
         """Refuse a tool that is not what a person has looked at."""
         offer = self.offers.get(tool)
         if offer is not None and offer.digest == stored.digest:
+            if offer.problem:
+                raise ToolError(
+                    f"'{tool}' of MCP server '{self._name}' cannot be used: {offer.problem}. Look at it with "
+                    f"`assent mcp show {self._name}`.",
+                    retry=False,
+                )
             return
         what = "is no longer offered" if offer is None else "has changed since it was switched on"
         raise ToolError(
@@ -218,7 +258,7 @@ class Link:
 
 
 class Forgotten(Exception):
-    """The server does not know the connection any more; nothing was called."""
+    """There is no connection any more, and whoever called may call again: nothing was done."""
 
 
 async def _shake_hands(session: ClientSession) -> None:
@@ -234,8 +274,8 @@ async def _shake_hands(session: ClientSession) -> None:
         await session.discover()
 
 
-async def _list(session: ClientSession) -> dict[str, Offer]:
-    """Every tool that a server lists, by name."""
+async def _list(session: ClientSession, noticed: Noticed) -> dict[str, Offer]:
+    """Every tool that a server lists, by name; what is wrong about one is its own problem."""
     from mcp_types import PaginatedRequestParams
 
     found: dict[str, Offer] = {}
@@ -244,15 +284,22 @@ async def _list(session: ClientSession) -> dict[str, Offer]:
         page = await session.list_tools(params=PaginatedRequestParams(cursor=cursor))
         for listed in page.tools:
             offer = read_offer(listed.model_dump(mode="json", by_alias=True, exclude_none=True))
-            if offer.name in found:
-                raise NotStarted(f"lists two tools called '{clean(offer.name, 60)}'")
-            found[offer.name] = offer
+            _add(found, offer)
         if len(found) > TOOLS_AT_MOST:
             break
         cursor = page.next_cursor
         if cursor is None:
+            for name, problem in noticed.misshapen:
+                _add(found, Offer(name=name, input_schema={}, problem=problem))
             return found
     raise NotStarted(f"lists more than {TOOLS_AT_MOST:,} tools, or does not come to an end")
+
+
+def _add(found: dict[str, Offer], offer: Offer) -> None:
+    if offer.name in found:
+        # Nobody could say which of them a call means.
+        offer = replace(offer, problem="two tools are listed under this name")
+    found[offer.name] = offer
 
 
 async def _first_of(*events: asyncio.Event) -> None:
@@ -269,12 +316,19 @@ def _words(error: BaseException, answered: Replies) -> str:
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     from mcp import MCPError
+    from mcp_types import PARSE_ERROR
     from pydantic import ValidationError
 
-    status = f" (HTTP {answered.refused_with})" if answered.refused_with else ""
+    status = f" (HTTP {answered.status})" if answered.status >= 300 else ""
+    if answered.problem:
+        return answered.problem
     match error:
         case ValidationError():
             return "answered with what the protocol does not know" + status
+        case MCPError(code=code) if code == PARSE_ERROR and answered.status:
+            return UNREADABLE + status
+        case MCPError(code=code) if code == UNUSABLE:
+            return clean(error.message, 200)
         case MCPError():
             return f"answered with an error: {clean(error.message, 300)}" + status
         case RuntimeError() if "protocol version" in str(error):

@@ -15,8 +15,8 @@ from typing import Any
 
 import msgspec
 
-from assent.errors import ToolDeclarationError
-from assent.ir.json_value import JsonValue
+from assent.errors import NotJson, ToolDeclarationError
+from assent.ir.json_value import JsonValue, copy_json
 from assent.ir.tool_spec import ToolSchema
 from assent.safe_text import clean
 
@@ -24,10 +24,13 @@ CALL_S = 60.0
 CONNECT_S = 30.0
 NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 """What a server may be called."""
-_TOOL_NAME = re.compile(r"[A-Za-z0-9_./-]{1,128}")
+TOOL_NAME = re.compile(r"[A-Za-z0-9_./-]{1,128}")
+"""What a tool may be called: a name stands in rules, where * and spaces mean something."""
 _TEXT_AT_MOST = 16 * 1024
 """Characters of a description: a model reads it with every request."""
 _SCHEMA_AT_MOST = 256 * 1024
+_SCHEMA_DEPTH = 64
+"""Less than a document may have: a schema stands inside the file that keeps it, and inside requests."""
 _DATA_KEYS = frozenset({"const", "default", "enum", "examples"})
 """Keys of a schema that hold data: nothing in there is prose."""
 
@@ -134,19 +137,28 @@ def _problem(offer: Offer) -> str:
     """Why a tool cannot be offered to a model; empty if it can."""
     from assent.tools.tool import Tool
 
-    if not _TOOL_NAME.fullmatch(offer.name):
-        # A name stands in rules, where * and spaces mean something.
+    if not TOOL_NAME.fullmatch(offer.name):
         return "its name has other characters than letters, digits, _ . / and -"
     if len(offer.description) > _TEXT_AT_MOST:
         return f"its description has more than {_TEXT_AT_MOST:,} characters"
+    if _is_deeper(offer.input_schema, _SCHEMA_DEPTH):
+        return f"the schema of its parameters is nested more than {_SCHEMA_DEPTH} deep"
     try:
+        copy_json(offer.input_schema, "the schema of its parameters")
         size = len(msgspec.json.encode(offer.input_schema))
         if size > _SCHEMA_AT_MOST:
             return f"the schema of its parameters takes more than {_SCHEMA_AT_MOST:,} bytes"
         Tool.from_schema(as_schema("x", offer.name, switch_on(offer, read_only=False)), None)
-    except (ToolDeclarationError, RecursionError, ValueError) as error:
+    except (ToolDeclarationError, NotJson, RecursionError, ValueError) as error:
         return clean(str(error).removeprefix(f"Tool 'x.{offer.name}': "), 300)
     return ""
+
+
+def _is_deeper(value: Any, most: int) -> bool:
+    if not isinstance(value, dict | list):
+        return False
+    held = value.values() if isinstance(value, dict) else value
+    return most == 0 or any(_is_deeper(item, most - 1) for item in held)
 
 
 def _with_clean_prose(schema: Any) -> Any:

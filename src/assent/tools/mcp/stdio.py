@@ -4,8 +4,7 @@ Not the SDK's own transport: that one reads lines of any length, hands the serve
 we do, and lets it write to our terminal.
 
 Keep true:
-1. What a server may send without answering is bounded: the length of a message, the number of messages, the
-   number of lines that are none.
+1. What a server may send without answering is bounded, also what is no message (`traffic` counts).
 2. Nothing that it writes reaches a terminal; the end of its standard error is kept for whoever asks.
 3. When the streams are closed, or this process is killed, the server ends with all that it has started.
 """
@@ -22,22 +21,23 @@ from math import inf
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from assent.errors import ToolError
-from assent.safe_text import clean
 from assent.sandbox.command import Finished, run_command
 from assent.sandbox.environment import clean_environment
 from assent.sandbox.limits import Limits
 from assent.tools.mcp.server import McpServer
+from assent.tools.mcp.traffic import (
+    MESSAGE_AT_MOST,
+    PARTS_AT_MOST,
+    TOO_MANY_PARTS,
+    UNREADABLE,
+    UNUSABLE,
+    Noticed,
+    parts_in,
+)
 
 if TYPE_CHECKING:
     from mcp.client._transport import TransportStreams
 
-MESSAGE_AT_MOST = 16 * 1024 * 1024
-"""Bytes of one message."""
-MESSAGES_AT_MOST = 10_000
-"""Messages that may come between two answers: progress, logs, requests of its own."""
-JUNK_AT_MOST = 50
-"""Lines that are no messages. Some servers greet or log on standard output; few lines are forgiven."""
-_ERRORS_KEPT = 4 * 1024
 _GRACE_S = 1.0
 """How long a server may take to end when its input is closed."""
 _CHUNK = 64 * 1024
@@ -60,39 +60,6 @@ class NotStarted(Exception):
         self.retry = retry
         """Whether trying again could help."""
         super().__init__(problem)
-
-
-class Noticed:
-    """What became of a server, beside its messages."""
-
-    def __init__(self) -> None:
-        self.gone = asyncio.Event()
-        """Set when no message will come any more."""
-        self.fault = ""
-        """What it did that nobody can go on with; the words follow its name."""
-        self.exit = ""
-        """How it ended, if it ended by itself."""
-        self.junk = 0
-        self.first_junk = ""
-        self.errors = b""
-        """The end of what it wrote on standard error."""
-
-    @property
-    def end(self) -> str:
-        """Why no message will come any more; empty if one may."""
-        return self.fault or self.exit
-
-    @property
-    def oddity(self) -> str:
-        """What else it does that may be why it does not answer; empty if nothing is known."""
-        if not self.junk:
-            return ""
-        return f"writes what is no message on its standard output, such as '{self.first_junk}'"
-
-    def last_errors(self, lines: int = 10) -> str:
-        """The last lines of its standard error, cleaned."""
-        text = self.errors.decode(errors="replace").rstrip()
-        return "\n".join(clean(line, 200, tabs=True) for line in text.splitlines()[-lines:])
 
 
 @asynccontextmanager
@@ -134,7 +101,7 @@ async def stdio_streams(
 
     async def listen() -> None:
         while chunk := await process.stderr.read(_CHUNK):
-            noticed.errors = (noticed.errors + chunk)[-_ERRORS_KEPT:]
+            noticed.keep_errors(chunk)
 
     try:
         async with anyio.create_task_group() as group:
@@ -227,40 +194,41 @@ async def _writer(number: int) -> tuple[asyncio.StreamWriter, asyncio.BaseTransp
 
 async def _messages(stdout: asyncio.StreamReader, noticed: Noticed) -> AsyncIterator[Any]:
     """Every message that a server sends, until it ends or does what nobody can go on with."""
-    from mcp_types import JSONRPCError, JSONRPCResponse, jsonrpc_message_adapter
+    from mcp_types import ErrorData, JSONRPCError, jsonrpc_message_adapter
 
-    since_answer = 0
     async for line in _lines(stdout, noticed):
-        try:
-            message = jsonrpc_message_adapter.validate_json(line, by_name=False)
-        except ValueError:
-            noticed.junk += 1
-            noticed.first_junk = noticed.first_junk or clean(line[:400].decode(errors="replace"), 100)
-            if noticed.junk > JUNK_AT_MOST:
-                noticed.fault = noticed.oddity
-                return
-            continue
-        since_answer = 0 if isinstance(message, JSONRPCResponse | JSONRPCError) else since_answer + 1
-        if since_answer > MESSAGES_AT_MOST:
-            noticed.fault = f"sent more than {MESSAGES_AT_MOST:,} messages without an answer"
+        problem = TOO_MANY_PARTS if parts_in(line) > PARTS_AT_MOST else ""
+        if not problem:
+            try:
+                yield jsonrpc_message_adapter.validate_json(line, by_name=False)
+                continue
+            except ValueError:
+                problem = UNREADABLE
+        asked = noticed.meant_by(line)
+        if asked is not None:
+            yield JSONRPCError(jsonrpc="2.0", id=asked, error=ErrorData(code=UNUSABLE, message=problem))
+        elif not noticed.came_junk(line):
             return
-        yield message
 
 
 async def _lines(stdout: asyncio.StreamReader, noticed: Noticed) -> AsyncIterator[bytes]:
     begun: list[bytes] = []
     size = 0
     while chunk := await stdout.read(_CHUNK):
+        if not noticed.came(size=len(chunk)):
+            return
         *lines, rest = chunk.split(b"\n")
         for line in lines:
             whole = b"".join([*begun, line]).strip()
             begun, size = [], 0
             if whole:
                 yield whole
+            elif not noticed.came(messages=1):
+                return
         begun.append(rest)
         size += len(rest)
         if size > MESSAGE_AT_MOST:
-            noticed.fault = f"sent a message of more than {MESSAGE_AT_MOST // 1024**2} MiB"
+            noticed.fail(f"sent a message of more than {MESSAGE_AT_MOST // 1024**2} MiB")
             return
 
 
