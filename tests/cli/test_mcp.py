@@ -268,6 +268,19 @@ def test_a_plan_calls_what_is_on(
     assert not [pid for pid in os.listdir("/proc") if pid.isdigit() and _works_in(pid, own)]
 
 
+def test_what_a_server_is_given_is_taken_out_of_its_answers(
+    mcp: Mcp, quick: Callable[..., Done], own: dict[str, str]
+) -> None:
+    held = {"PLAIN": "correct-horse-battery"}
+    mcp("add", "a", "--env", "PLAIN", "--enable", "all", "--", *HOSTILE, "ok", **held)
+
+    done = quick("tools", "call", "a.do", f"context={held['PLAIN']}", **own, **held)
+
+    assert done.code == 0, done.err
+    assert "[redacted]" in done.out
+    assert held["PLAIN"] not in done.out + done.err
+
+
 def _works_in(pid: str, own: dict[str, str]) -> bool:
     try:
         folder = os.readlink(f"/proc/{pid}/cwd")

@@ -86,7 +86,7 @@ class Records:
         from assent.redaction import Redactor
         from assent.runtime.asking import answer_words
 
-        log = EventLog(sinks=[self.events], redactor=Redactor(secrets_of(os.environ)))
+        log = EventLog(sinks=[self.events], redactor=Redactor(known_secrets(os.environ)))
         log.append(
             "approval_recorded",
             approval.run_id,
@@ -295,7 +295,7 @@ def open_app(
         if permissions is not None:
             granted = Permissions(standing=Posture.named(permissions))
         values = load_state(state) if state is not None else {}
-        redactor = Redactor(secrets_of(os.environ))
+        redactor = Redactor(known_secrets(os.environ))
         records = None
         if db != NOWHERE and database_url(db) != NOWHERE:
             context = set_up_of(
@@ -346,6 +346,14 @@ def spill_here(start: Path | None = None) -> Spill:
     if project is None:
         return Spill(user_folder(os.environ), "spill")
     return Spill(project.parent, project.name, "data", "spill")
+
+
+def known_secrets(environment: Mapping[str, str]) -> list[str]:
+    """What is to be taken out of everything shown and recorded: secrets of the environment, and what the
+    person has named for MCP servers."""
+    from assent.app.mcp_servers import secrets_of_servers
+
+    return [*secrets_of(environment), *secrets_of_servers(environment)]
 
 
 def secrets_of(environment: Mapping[str, str]) -> list[str]:

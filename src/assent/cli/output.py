@@ -63,10 +63,10 @@ class Output:
     def redactor(self) -> Redactor:
         """What keeps secrets out of everything that is shown."""
         if self._redactor is None:
-            from assent.app.app import secrets_of
+            from assent.app.app import known_secrets
             from assent.redaction import Redactor
 
-            self._redactor = Redactor(secrets_of(os.environ))
+            self._redactor = Redactor(known_secrets(os.environ))
         return self._redactor
 
     @redactor.setter

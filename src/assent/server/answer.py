@@ -88,7 +88,9 @@ class Answers:
             yield f"- {wait.action_id}: {wait.reason}"
             if wait.kind == "approval" and wait.approval is not None:
                 name = name_words(wait.approval)
+                yield f"  To see what it would do: assent approvals show {name}{place}"
                 yield f"  To let it run: assent approvals approve {name}{place}"
+                yield f"  To keep it from running: assent approvals deny {name} --reason TEXT{place}"
             elif wait.kind == "unknown_outcome":
                 told = name_words(f"{wait.action_id}=CHOICE")
                 yield f"  To say what became of it: assent resume {run}{place} --decide {told}"

@@ -13,6 +13,7 @@ from threading import Thread
 from typing import Any, ClassVar
 
 import pytest
+from msgspec.structs import replace
 
 from assent.errors import ToolError
 from assent.tools.mcp.connections import Connections
@@ -71,6 +72,9 @@ class Odd(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         asked = json.loads(self.rfile.read(int(self.headers["content-length"])))
+        if self.path == "/old":
+            self._answer(307, {"location": "/mcp"}, b"")
+            return
         self.seen.append(asked.get("method", ""))
         status, headers, body = self.answers.get(asked["method"], (202, {}, b""))
         if callable(body):
@@ -200,6 +204,15 @@ async def test_a_refusal_is_certain(
     assert await served.call("do") is None
 
 
+async def test_a_server_that_has_moved_within_its_origin_is_followed(
+    odd: McpServer, connections: Connections
+) -> None:
+    served = Served(connections, replace(odd, url=odd.url.replace("/mcp", "/old")))
+
+    assert await served.call("do") is None
+    assert Odd.seen.count("tools/call") == 1
+
+
 @pytest.mark.parametrize("read_only", [True, False])
 async def test_only_what_reads_is_called_again_over_a_new_connection(
     odd: McpServer, connections: Connections, read_only: bool
@@ -247,7 +260,7 @@ async def test_an_answer_that_breaks_off_is_not_called_for_again(
     served = Served(connections, odd)
     Odd.answers |= {"tools/call": (200, EVENTS, b"id: 1\nretry: 1\n" + LOG), "GET": (404, {}, b"")}
 
-    with pytest.raises(ToolError, match="has no answer") as caught:
+    with pytest.raises(ToolError, match="'s' broke off its answer, so 'do' has no answer") as caught:
         await served.call("do")
 
     assert caught.value.unknown

@@ -208,7 +208,8 @@ class Link:
             if not self._noticed.end:
                 # How it ended is known a moment later.
                 await asyncio.wait([self._task], timeout=_CLOSE_S if self._noticed.gone.is_set() else 0.1)
-            known = self._noticed.end or self._why or clean(error.message, 200)
+            # Else it is the SDK that tells of one answer of many.
+            known = self._noticed.end or self._why or "broke off its answer"
             return self._lost(tool, stored, known)
         if error.code == UNUSABLE:
             return self._lost(tool, stored, clean(error.message, 200), retry=False)
@@ -237,9 +238,11 @@ class Link:
                 )
             return
         what = "is no longer offered" if offer is None else "has changed since it was switched on"
+        fix = "disable" if offer is None else "enable"
+        how = " --read-only" if offer is not None and stored.read_only else ""
         raise ToolError(
             f"'{tool}' of MCP server '{self._name}' {what}. Look again with `assent mcp show {self._name}`, "
-            f"then `assent mcp {'disable' if offer is None else 'enable'} {self._name} {tool}`.",
+            f"then `assent mcp {fix} {self._name} {tool}{how}`.",
             retry=False,
         )
 
