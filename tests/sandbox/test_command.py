@@ -127,7 +127,9 @@ async def test_a_secret_of_the_host_reaches_no_command(
 async def test_no_signal_is_ignored_or_blocked_in_the_command(tmp_path: Path) -> None:
     finished = await run_command(["grep", "-E", "Sig(Blk|Ign)", "/proc/self/status"], folder=str(tmp_path))
 
-    assert finished.stdout.split() == [b"SigBlk:", b"0" * 16, b"SigIgn:", b"0" * 16]
+    # 32 and 33 are the C library's own: nobody can set them, and who started the tests may have them ignored.
+    _, blocked, _, ignored = finished.stdout.split()
+    assert [int(each, 16) & ~(0b11 << 31) for each in (blocked, ignored)] == [0, 0]
 
 
 async def test_only_the_descriptors_that_were_passed_are_open(tmp_path: Path) -> None:
