@@ -3,7 +3,8 @@
 PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed
-PYTEST_ARGS ?= -q -n auto
+# One more than the cores of a small machine: many tests wait for other processes.
+PYTEST_ARGS ?= -q -n 3 --dist worksteal
 BENCH_ARGS ?=
 
 .DEFAULT_GOAL := help

@@ -337,6 +337,8 @@ def _words(error: BaseException, answered: Replies) -> str:
         case RuntimeError() if "protocol version" in str(error):
             return "speaks no version of the protocol that is known here"
     text = clean(str(error), 300)
+    if "location header" in text:
+        return "sends us on to what is no URL" + status
     return f"cannot be reached: {text or type(error).__name__}" + status
 
 
