@@ -152,7 +152,10 @@ def odd() -> Iterator[McpServer]:
         ((504, {"content-type": "text/html"}, b"<html>"), r"\(HTTP 504\)"),
         ((429, {}, b"{}"), r"\(HTTP 429\)"),
         ((202, {}, b""), r"took it and gives no answer \(HTTP 202\)"),
-        ((302, {"location": "http://127.0.0.1:1/\x1b"}, b""), r"sends us on to ('http://127.0.0.1:1/\\e'|what is no URL)"),
+        (
+            (302, {"location": "http://127.0.0.1:1/\x1b"}, b""),
+            r"sends us on to ('http://127.0.0.1:1/\\e'|what is no URL)",
+        ),
         ((200, {"content-type": "text/html"}, b"<html>"), "'text/html', which is no answer"),
         ((200, {}, b"this is no JSON"), "answered with what cannot be read"),
         ((200, {}, b'"' + b"x" * (5 * 1024 * 1024) + b'"'), "sent an answer of more than 4 MiB"),
