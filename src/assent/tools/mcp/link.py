@@ -202,12 +202,12 @@ class Link:
             self._wish.set()
             if stored.read_only and not answered.is_refusal:
                 return Forgotten()
+        if error.code == CONNECTION_CLOSED and not self._noticed.end:
+            # How it ended is known a moment later, and the next call must not meet what is ending.
+            await asyncio.wait([self._task], timeout=_CLOSE_S if self._noticed.gone.is_set() else 0.1)
         if answered.problem and not answered.is_refusal:
             return self._lost(tool, stored, answered.problem, retry=answered.may_retry)
         if error.code == CONNECTION_CLOSED:
-            if not self._noticed.end:
-                # How it ended is known a moment later.
-                await asyncio.wait([self._task], timeout=_CLOSE_S if self._noticed.gone.is_set() else 0.1)
             # Else it is the SDK that tells of one answer of many.
             known = self._noticed.end or self._why or "broke off its answer"
             return self._lost(tool, stored, known)
