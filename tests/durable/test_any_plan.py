@@ -19,7 +19,7 @@ from tests.properties.world import World
 
 pytestmark = UNHURRIED
 
-CASES = 500
+CASES = 250
 
 
 class DurableWorld(World):

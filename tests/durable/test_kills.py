@@ -12,7 +12,7 @@ import pytest
 
 from tests.durable.kill_run import PHASES, KillRun
 
-KILLS = 200 if os.environ.get("ASSENT_SOAK") else 6
+KILLS = 200 if os.environ.get("ASSENT_SOAK") else 4
 
 
 @pytest.mark.timeout(3600 if os.environ.get("ASSENT_SOAK") else 400)

@@ -47,7 +47,7 @@ def test_an_aborted_plan_leaves_state_as_it_was(schedule: str) -> None:
         elif result.outcome == "refused":
             assert log == before
 
-    for_many_cases(check, 800)
+    for_many_cases(check, 500)
     tally.require({**EVERY_KIND, "aborted": FIFTH, "compensated": 0.01})
 
 

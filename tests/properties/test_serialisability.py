@@ -48,7 +48,7 @@ def test_a_plan_leaves_what_its_serial_order_would_leave(schedule: str, overlapp
             # How far an aborted plan came depends on the schedule; what it leaves does not.
             _compare_endings(world, result, expected)
 
-    for_many_cases(check, 1200)
+    for_many_cases(check, 700)
     tally.require(
         {
             **EVERY_KIND,

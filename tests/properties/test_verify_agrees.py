@@ -54,7 +54,7 @@ def test_verify_and_execute_agree(foreseeable: bool) -> None:
             known = {k: v for k, v in world.state.snapshot().items() if k not in report.unknown_keys}
             assert exactly(report.simulated_state) == exactly(known)
 
-    for_many_cases(check, 1000, tools_fail=False, foreseeable=foreseeable)
+    for_many_cases(check, 600, tools_fail=False, foreseeable=foreseeable)
     tally.require(
         {
             **EVERY_KIND,
