@@ -55,12 +55,13 @@ class InFlight:
 
     def end(self, request_id: types.RequestId | None) -> None:
         """One that was under way is answered, or never will be."""
-        sizes = self._sizes.get(request_id) if request_id is not None else None
-        if sizes:
-            self._bytes -= sizes.pop()
-            self._count -= 1
-            if not sizes:
-                del self._sizes[request_id]  # type: ignore[arg-type]
+        if request_id is None or request_id not in self._sizes:
+            return
+        sizes = self._sizes[request_id]
+        self._bytes -= sizes.pop()
+        self._count -= 1
+        if not sizes:
+            del self._sizes[request_id]
 
     def take_back(self, request_id: object) -> bool:
         """Forget a request that waits. False if it does not."""
