@@ -1,0 +1,297 @@
+"""Root stops being root before it starts a command, and the command can still work in root's folders.
+
+What a command needs is staged in a mount namespace of its own, and then the process becomes a user who owns
+nothing. The staged folders are id-mapped: their owner on disk and that user are exchanged. So what the
+command makes belongs on disk to the owner of the folder, and what that owner has there is the command's.
+
+Staging is also the way in: the folders may lie below others, such as /root, that the user cannot enter.
+
+Keep true:
+1. It runs in a forked child of the keeper, on a bare interpreter: nothing of this package is imported, and
+   other modules only where they are used.
+2. Nothing is mounted where another process can see it, and nothing is made on the host's disk.
+3. After `become` no right of root is left. If a step fails, the caller must not go on.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any, NoReturn
+
+UID = 65530
+"""The user, and also the group, that root becomes. It is below 65536, since many a container has only so
+many users, and above what is given to people; and it is not `nobody`, to whom much belongs that is nobody's.
+It is also beyond those that systemd gives to services for a while."""
+
+STAGE = "/run"
+"""Where everything is staged. It is on every Linux, and what is really there is no business of a command."""
+
+_CLONE_NEWNS = 0x00020000
+_CLONE_NEWUSER = 0x10000000
+_MS_NOSUID, _MS_NODEV, _MS_REC, _MS_PRIVATE = 0x2, 0x4, 0x4000, 0x40000
+# The same numbers on every machine: they are newer than the tables that differ.
+_OPEN_TREE, _MOVE_MOUNT, _MOUNT_SETATTR = 428, 429, 442
+_OPEN_TREE_CLONE = 0x1
+_MOVE_MOUNT_F_EMPTY_PATH = 0x4
+_AT_FDCWD = -100
+_AT_SYMLINK_NOFOLLOW, _AT_NO_AUTOMOUNT, _AT_EMPTY_PATH, _AT_RECURSIVE = 0x100, 0x800, 0x1000, 0x8000
+_ATTR_RDONLY, _ATTR_NOSUID, _ATTR_NODEV, _ATTR_IDMAP = 0x1, 0x2, 0x4, 0x100000
+_PR_SET_DUMPABLE = 4
+_PR_CAPBSET_DROP = 24
+_PR_CAP_AMBIENT, _PR_CAP_AMBIENT_CLEAR_ALL = 47, 4
+_CAPABILITY_VERSION_3 = 0x20080522
+_EINVAL = 22
+
+
+def become(binds: Sequence[tuple[str, str, bool]]) -> None:
+    """Stage `binds` and become the user UID, for good.
+
+    Each bind is a path on the host, a path below STAGE where it is to be found, and whether it may be
+    written. Sources are folders or files, not links. No staged path lies inside another.
+
+    The system forgets what was set with PR_SET_PDEATHSIG when a process changes its user: set it afterwards.
+    It also makes the process one that nobody of the user may look into, until it becomes another program.
+
+    Raises:
+        OSError: which step failed, and the path. The process may be in the middle: end it.
+    """
+    system = _System()
+    system.unshare_mounts()
+    # Before anything is mounted, or the host would see it.
+    system.mount("keep mounts private", None, "/", None, _MS_REC | _MS_PRIVATE, None)
+    mappings: dict[tuple[int, int], int] = {}
+    # All are taken before the stage is covered: a source may lie in it.
+    trees = [(system.clone(source), source, target, writable) for source, target, writable in binds]
+    for tree, source, _, writable in trees:
+        system.set_attributes(tree, source, writable, mappings)
+    system.mount("make the stage", "tmpfs", STAGE, "tmpfs", _MS_NOSUID | _MS_NODEV, "size=1m,mode=755")
+    umask = os.umask(0o022)
+    for tree, _, target, _ in trees:
+        _make_mount_point(tree, target)
+    os.umask(umask)
+    for tree, _, target, _ in trees:
+        system.attach(tree, target)
+    for number in (*(tree for tree, *_ in trees), *mappings.values()):
+        os.close(number)
+    system.drop_rights()
+
+
+def can_become(folder: str) -> str | None:
+    """None if a child of this process could become the user and write in `folder`; else why not.
+
+    It is tried, in a process of its own: whether a folder can be mapped is for its file system to say.
+    """
+    import subprocess
+    import sys
+
+    if sys.platform != "linux":
+        return "Only Linux can show a folder to another user as that user's own."
+    if os.geteuid() != 0:
+        return "Only root can become another user."
+    try:
+        tried = subprocess.run(
+            [sys.executable, "-I", "-S", __file__, folder],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            # Nothing of the host's, but where the interpreter finds its own libraries.
+            env={name: os.environ[name] for name in ("LD_LIBRARY_PATH",) if name in os.environ},
+            timeout=20,
+        )
+    except (OSError, subprocess.SubprocessError) as error:
+        return f"Becoming another user could not be tried: {error}."
+    said = tried.stdout.decode(errors="replace").strip()
+    if tried.returncode == 0 and said == "yes":
+        return None
+    return said or f"Becoming another user could not be tried: the try ended with {tried.returncode}."
+
+
+class _System:
+    """The calls of the kernel that Python has no name for."""
+
+    def __init__(self) -> None:
+        import ctypes
+
+        self.c = ctypes
+        self.libc: Any = ctypes.CDLL(None, use_errno=True)
+        self.libc.syscall.restype = ctypes.c_long
+        self.libc.prctl.argtypes = [ctypes.c_int, *[ctypes.c_ulong] * 4]
+
+    def unshare_mounts(self) -> None:
+        if self.libc.unshare(_CLONE_NEWNS) != 0:
+            self._fail("cannot make a mount namespace", "")
+
+    def mount(
+        self, what: str, source: str | None, target: str, kind: str | None, flags: int, data: str | None
+    ) -> None:
+        parts = [None if part is None else os.fsencode(part) for part in (source, target, kind, data)]
+        if self.libc.mount(*parts[:3], self.c.c_ulong(flags), parts[3]) != 0:
+            self._fail(f"cannot {what}", target)
+
+    def clone(self, source: str) -> int:
+        """The descriptor of a copy of the mount at `source`, with those below it."""
+        flags = _OPEN_TREE_CLONE | os.O_CLOEXEC | _AT_RECURSIVE | _AT_SYMLINK_NOFOLLOW | _AT_NO_AUTOMOUNT
+        tree = self._call(_OPEN_TREE, _AT_FDCWD, os.fsencode(source), flags)
+        if tree < 0:
+            self._fail("cannot take hold of", source)
+        if stat.S_ISLNK(os.fstat(tree).st_mode):
+            # Whoever can write beside it would choose what the command gets.
+            raise OSError(_EINVAL, "cannot stage a link", source)
+        return tree
+
+    def set_attributes(
+        self, tree: int, source: str, writable: bool, mappings: dict[tuple[int, int], int]
+    ) -> None:
+        """Make it read-only, or the user's own. A mapping is made once for each owner."""
+        mode, mapping = _ATTR_NOSUID | _ATTR_NODEV, 0
+        found = os.fstat(tree)
+        owner = found.st_uid, found.st_gid
+        if not writable:
+            mode |= _ATTR_RDONLY
+        elif owner != (UID, UID):
+            if owner not in mappings:
+                mappings[owner] = self._make_mapping(*owner)
+            mode |= _ATTR_IDMAP
+            mapping = mappings[owner]
+        attributes = (self.c.c_uint64 * 4)(mode, 0, 0, mapping)
+        where = (tree, b"", _AT_EMPTY_PATH | _AT_RECURSIVE)
+        if self._call(_MOUNT_SETATTR, *where, self.c.byref(attributes), self.c.sizeof(attributes)) < 0:
+            words = "cannot show it to another user as that user's own" if mapping else "cannot protect"
+            self._fail(words, source)
+
+    def attach(self, tree: int, target: str) -> None:
+        if self._call(_MOVE_MOUNT, tree, b"", _AT_FDCWD, os.fsencode(target), _MOVE_MOUNT_F_EMPTY_PATH) < 0:
+            self._fail("cannot mount", target)
+
+    def drop_rights(self) -> None:
+        """Become the user. What only root may give up is given up first."""
+        self.libc.prctl(_PR_CAP_AMBIENT, _PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0)
+        number = 0
+        while self.libc.prctl(_PR_CAPBSET_DROP, number, 0, 0, 0) == 0:
+            number += 1
+        if self.c.get_errno() != _EINVAL:
+            # That is the end of the list; anything else is a refusal.
+            self._fail("cannot give up a capability", "")
+        try:
+            os.setgroups([])
+            os.setresgid(UID, UID, UID)
+            os.setresuid(UID, UID, UID)
+        except OSError as error:
+            self._raise(error.errno or 0, f"cannot become the user {UID}", "")
+        # The change of user has cleared all but those that are inherited, unless the host had locked that.
+        header = (self.c.c_uint32 * 2)(_CAPABILITY_VERSION_3, 0)
+        if self.libc.capset(self.c.byref(header), self.c.byref((self.c.c_uint32 * 6)())) != 0:
+            self._fail("cannot give up the capabilities", "")
+
+    def _make_mapping(self, uid: int, gid: int) -> int:
+        """The descriptor of a user namespace in which the owner and the user are exchanged.
+
+        Nobody runs in it: a mount takes its mapping from there, and nothing else.
+        """
+        ready_fd, ready_write_fd = os.pipe()
+        hold_read_fd, hold_fd = os.pipe()
+        pid = os.fork()
+        if not pid:
+            self._wait_in_namespace(ready_fd, ready_write_fd, hold_read_fd, hold_fd)
+        os.close(ready_write_fd)
+        os.close(hold_read_fd)
+        try:
+            problem = os.read(ready_fd, 4)
+            if problem != b"ok":
+                raise OSError(int.from_bytes(problem, "big"), "no user namespace")
+            for name, owner in (("uid_map", uid), ("gid_map", gid)):
+                with open(f"/proc/self/{name}", "rb") as file:
+                    text = _exchange(file.read(), owner)
+                with open(f"/proc/{pid}/{name}", "wb", buffering=0) as file:
+                    file.write(text)
+            return os.open(f"/proc/{pid}/ns/user", os.O_RDONLY | os.O_CLOEXEC)
+        except OSError as error:
+            self._raise(error.errno or 0, f"cannot exchange the users {uid} and {UID}", "")
+        finally:
+            os.close(ready_fd)
+            os.close(hold_fd)
+            os.waitpid(pid, 0)
+
+    def _wait_in_namespace(
+        self, ready_fd: int, ready_write_fd: int, hold_read_fd: int, hold_fd: int
+    ) -> NoReturn:
+        """In a child: make the namespace, and stay until the parent has hold of it, or is gone."""
+        try:
+            os.close(ready_fd)
+            os.close(hold_fd)
+            failed = self.libc.unshare(_CLONE_NEWUSER) != 0
+            os.write(ready_write_fd, self.c.get_errno().to_bytes(4, "big") if failed else b"ok")
+            os.close(ready_write_fd)
+            os.read(hold_read_fd, 1)
+        finally:
+            os._exit(0)
+
+    def _call(self, number: int, *arguments: Any) -> int:
+        # As wide as a register each: a plain int would leave the upper half to chance.
+        wide = [self.c.c_long(each) if isinstance(each, int) else each for each in arguments]
+        return int(self.libc.syscall(self.c.c_long(number), *wide))
+
+    def _fail(self, what: str, path: str) -> NoReturn:
+        self._raise(self.c.get_errno(), what, path)
+
+    def _raise(self, number: int, what: str, path: str) -> NoReturn:
+        text = f"{what}: {os.strerror(number)}"
+        raise OSError(number, text, path) if path else OSError(number, text)
+
+
+def _exchange(known: bytes, owner: int) -> bytes:
+    """The lines of a uid_map or gid_map in which `owner` and UID are exchanged. Others stay themselves.
+
+    `known` is the map of this process: in a container it may have fewer users than there are numbers.
+    """
+    lines = []
+    pair = sorted({owner, UID})
+    for line in known.splitlines():
+        first, _, count = map(int, line.split())
+        end = first + count
+        for each in pair:
+            if first <= each < end:
+                if first < each:
+                    lines.append((first, first, each - first))
+                lines.append((each, UID if each == owner else owner, 1))
+                first = each + 1
+        if first < end:
+            lines.append((first, first, end - first))
+    return b"".join(b"%d %d %d\n" % line for line in lines)
+
+
+def _make_mount_point(tree: int, target: str) -> None:
+    """An empty folder or file on the stage, which is still bare: so none is made on the host's disk."""
+    if not target.startswith(f"{STAGE}/") or os.path.normpath(target) != target:
+        raise OSError(_EINVAL, f"cannot stage outside of {STAGE}", target)
+    if stat.S_ISDIR(os.fstat(tree).st_mode):
+        os.makedirs(target, exist_ok=True)
+    else:
+        os.makedirs(os.path.dirname(target), exist_ok=True)
+        os.close(os.open(target, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o644))
+
+
+def _try(folder: str) -> None:
+    """Say on standard output how it went: `yes`, or what was in the way."""
+    staged = f"{STAGE}/tried"
+    # As the keeper is: some of what root does to such a process needs one more right.
+    _System().libc.prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
+    try:
+        become([(folder, staged, True)])
+    except OSError as error:
+        where = f" ({error.filename})" if error.filename else ""
+        print(f"Root could not become another user here: {error.strerror}{where}.")
+    else:
+        print(
+            "yes" if os.access(staged, os.R_OK | os.W_OK | os.X_OK) else f"{folder} cannot be written then."
+        )
+
+
+if __name__ == "__main__":
+    import sys
+
+    _try(sys.argv[1])
