@@ -91,6 +91,10 @@ class HostFilter:
             return f"host '{plain}' leads to {address[:60]!r}, which is no address"
         return self._refusal_of_number(plain, port, number)
 
+    def names_port(self, host: str, port: int) -> bool:
+        """Whether a pattern lets a host in with this very port, and not only with any."""
+        return any(pattern.port == port and pattern.fits(host, port) for pattern in self._allow)
+
     async def addresses(self, host: str, port: int, resolve: Resolve | None = None) -> list[str]:
         """Where to connect to for `host`: at least one address, each of them checked.
 
@@ -144,7 +148,10 @@ class HostFilter:
 
 def refused(why: str) -> ToolError:
     """The failure of a tool that was about to speak to a host it may not speak to."""
-    fix = "Only the person who set up the tools can allow it: [http] in settings.toml, or HostFilter."
+    fix = (
+        "Only the person who set up the tools can allow it: [http] (for commands: [isolation]) in "
+        "settings.toml, or HostFilter."
+    )
     return ToolError(f"Not connected: {why}. {fix}", retry=False)
 
 
