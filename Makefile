@@ -28,7 +28,7 @@ test: $(STAMP) ## format, lint, strict types, tests (what CI runs)
 	step 'lint' $(BIN)/ruff check --quiet .; \
 	step 'types' $(BIN)/mypy; \
 	step 'postgres' $(BIN)/python -m tests.servers.postgres; \
-	step 'ripgrep' $(BIN)/python -m tests.servers.ripgrep; \
+	step 'programs' $(BIN)/python -m tests.servers.programs; \
 	step 'MCP conformance' $(BIN)/python -m tests.servers.conformance; \
 	step 'tests' $(BIN)/python -m pytest $(PYTEST_ARGS); \
 	if [ -n "$$failed" ]; then printf "\nFAILED:$$failed\n" >&2; exit 1; fi; \

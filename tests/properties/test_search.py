@@ -16,7 +16,7 @@ from assent.tools.builtin.matching.globs import compile_glob
 from assent.tools.builtin.matching.lines import Search
 from assent.tools.builtin.matching.walk import SKIPPED, shown
 from tests.properties.effort import FIFTH, UNHURRIED, Tally, examples
-from tests.servers.ripgrep import ripgrep
+from tests.servers.programs import program
 
 pytestmark = UNHURRIED
 
@@ -116,7 +116,7 @@ def plain_grep(folder: Path, pattern: str, flags: int, glob: str | None) -> list
 
 
 def test_grep_is_the_same_with_ripgrep_without_it_and_as_a_plain_loop() -> None:
-    installed = ripgrep()
+    installed = program("rg")
     tally = Tally()
 
     @examples(150)

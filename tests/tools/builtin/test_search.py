@@ -21,7 +21,7 @@ from assent.tools.builtin.matching.lines import MOST_FILE_BYTES, MOST_LINE, Sear
 from assent.tools.builtin.matching.needles import find_needles, is_plain
 from assent.tools.builtin.matching.walk import SKIPPED, Walk
 from assent.tools.builtin.search import MOST_LISTED, search_tools
-from tests.servers.ripgrep import ripgrep
+from tests.servers.programs import program
 
 BACKTRACKS = "(a+)+$"
 """On a row of a's and then a b, each further a doubles the time."""
@@ -611,7 +611,7 @@ def test_no_other_letter_has_kin_outside_ascii() -> None:
 
 
 def test_ripgrep_from_the_workspace_is_not_run(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    ripgrep()
+    program("rg")
     put(folder / "bin" / "rg", f"#!/bin/sh\ntouch {folder}/was-run\nexit 1\n")
     (folder / "bin" / "rg").chmod(0o755)
     put(folder / "a.txt", "needle")
