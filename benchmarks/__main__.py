@@ -9,7 +9,18 @@ import platform
 import sys
 from pathlib import Path
 
-from benchmarks import barrier, durable, execute, lifetime, policies, startup, tools, verify, workflows
+from benchmarks import (
+    barrier,
+    durable,
+    execute,
+    isolation,
+    lifetime,
+    policies,
+    startup,
+    tools,
+    verify,
+    workflows,
+)
 from benchmarks.measure import QUICK, THOROUGH, Measure
 from benchmarks.plans import SIZES
 from benchmarks.report import Section, floors_text, to_json
@@ -25,6 +36,7 @@ SECTIONS = (
     "durable",
     "policies",
     "tools",
+    "isolation",
 )
 
 
@@ -61,6 +73,8 @@ async def measure(options: argparse.Namespace) -> list[Section]:
         sections.append(await policies.run(clock, say))
     if "tools" in wanted:
         sections.append(await tools.run(say, quick=options.quick))
+    if "isolation" in wanted:
+        sections.append(await isolation.run(say, quick=options.quick))
     return sections
 
 

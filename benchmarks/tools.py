@@ -52,7 +52,7 @@ async def run(say: Callable[[str], None], *, quick: bool) -> Section:
     with tempfile.TemporaryDirectory() as folder:
         for pair in _pairs(Path(folder)):
             say(f"tools: {pair.name}")
-            bare_s, ours_s = await _in_turns(pair, max(3, pair.turns // 4) if quick else pair.turns)
+            bare_s, ours_s = await in_turns(pair, max(3, pair.turns // 4) if quick else pair.turns)
             added_ms = (ours_s - bare_s) * 1000
             section.rows.append([pair.name, bare_s * 1e6, ours_s * 1e6, ours_s / bare_s, added_ms])
             if pair.most_ms is not None:
@@ -60,7 +60,7 @@ async def run(say: Callable[[str], None], *, quick: bool) -> Section:
     return section
 
 
-async def _in_turns(pair: Pair, turns: int) -> tuple[float, float]:
+async def in_turns(pair: Pair, turns: int) -> tuple[float, float]:
     times: tuple[list[float], list[float]] = ([], [])
     for turn in range(turns + 1):
         for call, kept in zip((pair.bare, pair.ours), times, strict=True):
@@ -71,7 +71,7 @@ async def _in_turns(pair: Pair, turns: int) -> tuple[float, float]:
     return median(times[0]), median(times[1])
 
 
-def _times(number: int, call: Call) -> Call:
+def times(number: int, call: Call) -> Call:
     async def repeated() -> None:
         for _ in range(number):
             await call()
@@ -140,22 +140,22 @@ def _pairs(folder: Path) -> list[Pair]:
     def ours(name: str, number: int, **parameters: object) -> Call:
         return _plan(runtime, name, number, parameters)
 
-    read, few = (folder / "a.txt").read_bytes, _times(FEW, command)
+    read, few = (folder / "a.txt").read_bytes, times(FEW, command)
     text = "x" * _SIZE
     return [
-        Pair("async function", MANY, 20, _times(MANY, lambda: direct(n=1)), ours("direct", MANY, n=1)),
+        Pair("async function", MANY, 20, times(MANY, lambda: direct(n=1)), ours("direct", MANY, n=1)),
         Pair(
             "function in a thread",
             MANY,
             10,
-            _times(MANY, _in_thread(lambda: threaded(n=1))),
+            times(MANY, _in_thread(lambda: threaded(n=1))),
             ours("threaded", MANY, n=1),
         ),
         Pair(
             "read_file, 4 KiB",
             MANY,
             10,
-            _times(MANY, _in_thread(read)),
+            times(MANY, _in_thread(read)),
             ours("read_file", MANY, path="a.txt"),
             MOST_FILE_MS,
         ),
@@ -163,11 +163,11 @@ def _pairs(folder: Path) -> list[Pair]:
             "write_file, 4 KiB",
             MANY,
             5,
-            _times(MANY, _in_thread(write)),
+            times(MANY, _in_thread(write)),
             ours("write_file", MANY, path="c.txt", text=text),
             MOST_FILE_MS,
         ),
-        Pair("run_command", FEW, 10, few, _times(FEW, kept), MOST_COMMAND_MS),
+        Pair("run_command", FEW, 10, few, times(FEW, kept), MOST_COMMAND_MS),
         Pair("shell", FEW, 10, few, ours("shell", FEW, command="echo 1"), MOST_COMMAND_MS),
         Pair("program as a tool", FEW, 10, few, ours("program", FEW), MOST_COMMAND_MS),
     ]

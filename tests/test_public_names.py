@@ -33,6 +33,7 @@ ASSENT = [
     "HostFilter",
     "JsonlSink",
     "JsonlTrajectories",
+    "Isolation",
     "Limits",
     "MarkOutput",
     "MemoryApprovals",

@@ -34,6 +34,7 @@ _HOME = {
     "HostFilter": "assent.sandbox.hosts",
     "JsonlSink": "assent.events.jsonl",
     "JsonlTrajectories": "assent.runtime.trajectory",
+    "Isolation": "assent.sandbox.confinement",
     "Limits": "assent.sandbox.limits",
     "MarkOutput": "assent.policy.flow",
     "MemoryApprovals": "assent.approvals.memory",
@@ -100,6 +101,7 @@ if TYPE_CHECKING:
     from assent.runtime.scope import Scope
     from assent.runtime.sql import SqlCheckpoints, SqlTrajectories
     from assent.runtime.trajectory import JsonlTrajectories
+    from assent.sandbox.confinement import Isolation
     from assent.sandbox.hosts import HostFilter
     from assent.sandbox.limits import Limits
     from assent.storage.location import open_database
@@ -132,6 +134,7 @@ __all__ = [
     "HostFilter",
     "JsonlSink",
     "JsonlTrajectories",
+    "Isolation",
     "Limits",
     "MarkOutput",
     "MemoryApprovals",

@@ -19,6 +19,7 @@
     │   ├── UnknownRun        no such run is kept
     │   ├── RunExists         its id is taken
     │   └── RunHeld           another process is at work on it
+    ├── IsolationMissing      commands are not kept from enough here (CLI exit code 2)
     ├── UsageError            the API was called in a way that cannot work
     │   ├── UnknownTool       a name the registry does not hold
     │   ├── UnknownSession    a session that was never opened, or is closed
@@ -36,7 +37,7 @@ Keep true:
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 
 
@@ -187,6 +188,22 @@ class RunHeld(RunError):
     """Another process is at work on the run."""
 
     code = "run.held"
+
+
+class IsolationMissing(AssentError):
+    """What was required to keep commands from everything else is not enforced on this machine."""
+
+    code = "isolation"
+
+    def __init__(self, required: str, found: str, remedies: Sequence[str]) -> None:
+        self.required = required
+        self.found = found
+        self.remedies = list(remedies)
+        fix = " ".join(self.remedies) or "`assent doctor` tells what works here."
+        super().__init__(
+            f"Isolation '{required}' is required, and this machine enforces '{found}'. Nothing was started. "
+            f"{fix}"
+        )
 
 
 class UsageError(AssentError):

@@ -15,7 +15,6 @@ from typing import Protocol
 
 import msgspec
 
-from assent.errors import unknown_tool
 from assent.ir.action import OPERATORS, Action, Assumption, Precondition, ToolCompensation
 from assent.ir.graph import Graph
 from assent.ir.json_value import JsonValue, json_equal, show_json
@@ -55,7 +54,8 @@ class Tools(Protocol):
 
     def get(self, name: str) -> ToolFacts | None: ...
 
-    def names(self) -> Iterable[str]: ...
+    def missing(self, name: str) -> str:
+        """Why there is no tool of that name, in words."""
 
 
 class Blanks(Protocol):
@@ -87,7 +87,7 @@ def shape_problems(
         if not action.tool:
             problems.append("a tool_call needs 'tool'")
         elif tool is None:
-            problems.append(unknown_tool(action.tool, tools.names()))
+            problems.append(tools.missing(action.tool))
     if action.invocation_mode != "one_shot":
         problems.append(f"invocation mode '{action.invocation_mode}' is not available; use 'one_shot'")
     compensation = action.compensation
@@ -102,7 +102,7 @@ def shape_problems(
     elif isinstance(compensation, ToolCompensation):
         undo = tools.get(compensation.tool)
         if undo is None:
-            problems.append(f"its compensation: {unknown_tool(compensation.tool, tools.names())}")
+            problems.append(f"its compensation: {tools.missing(compensation.tool)}")
         elif undo.validate is not None and not has_references(compensation.parameters):
             wrong = undo.validate(compensation.parameters)
             if wrong:

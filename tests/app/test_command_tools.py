@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +11,7 @@ import pytest
 from assent import ToolContext
 from assent.app.command_tools import read_command_tools
 from assent.errors import ToolFileError
+from assent.sandbox.workspace import Workspace
 from assent.tools.tool import Tool
 
 WHOLE = """
@@ -48,9 +48,9 @@ type = "integer"
 CONTEXT = ToolContext(action_id="a", run_id="r")
 
 
-def read(tmp_path: Path, text: str | bytes, folder: int | str | None = None) -> list[Tool]:
+def read(tmp_path: Path, text: str | bytes, folder: Path | None = None) -> list[Tool]:
     data = text.encode() if isinstance(text, str) else text
-    return read_command_tools(tmp_path / "tools.toml", data, str(tmp_path) if folder is None else folder)
+    return read_command_tools(tmp_path / "tools.toml", data, Workspace(folder or tmp_path))
 
 
 def refusal(tmp_path: Path, text: str | bytes) -> str:
@@ -77,7 +77,7 @@ def test_everything_that_is_declared_is_taken_over(tmp_path: Path, monkeypatch: 
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
 
-    (tool,) = read(tmp_path, WHOLE, str(elsewhere))
+    (tool,) = read(tmp_path, WHOLE, elsewhere)
 
     schema = tool.schema
     assert (tool.name, schema.description) == ("count_words", "Count the words of a text.")
@@ -105,12 +105,10 @@ def test_a_tool_runs_in_the_workspace_and_finds_what_lies_beside_its_file(tmp_pa
     program.chmod(0o755)
     work = tmp_path / "work"
     work.mkdir()
-    number = os.open(work, os.O_PATH)
 
-    (tool,) = read(tmp_path, '[[tool]]\nname = "t"\ncommand = ["./where.sh"]', number)
+    (tool,) = read(tmp_path, '[[tool]]\nname = "t"\ncommand = ["./where.sh"]', work)
 
     assert answer(tool) == str(work.resolve())
-    os.close(number)
 
 
 @pytest.mark.parametrize(

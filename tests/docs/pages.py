@@ -225,7 +225,7 @@ class Trial:
         if title.endswith(FILE_NAME):
             parse_settings(Path(title), data, of_project=not title.startswith(HOME))
         elif block.text.startswith("[[tool]]"):
-            read_command_tools(self._folder / title, data, str(self._folder))
+            read_command_tools(self._folder / title, data)
         else:
             rules = self._folder / f".rules-{block.line}.toml"
             rules.write_bytes(data)

@@ -16,6 +16,7 @@ import pytest
 
 from assent import Cancel, Runtime, ToolSchema
 from assent.ir.result import ActionResult
+from assent.sandbox.confinement import Isolation
 from assent.sandbox.limits import Limits
 from assent.sandbox.workspace import Workspace
 from assent.testing import action, proposal
@@ -34,7 +35,10 @@ class Bench:
         self.workspace = Workspace(folder)
         self.rt = Runtime()
         spec = CommandSpec(argv=self.program.argv, folder=self.workspace.fd, limits=Limits(**limits))
-        for tool in (command_tool(ToolSchema(name="program", risk=risk), spec), *shell_tools(self.workspace)):
+        for tool in (
+            command_tool(ToolSchema(name="program", risk=risk), spec),
+            *shell_tools(self.workspace, isolation=Isolation("none")),
+        ):
             self.rt.tools.add(tool)
 
     async def run(self, *, cancel: Cancel | None = None, **fields: Any) -> ActionResult:
@@ -47,7 +51,12 @@ class Bench:
         assert self.program.running() == []
         call = action("next", "shell", parameters={"command": "echo well"})
         result = await self.rt.execute(proposal(call))
-        assert result["next"].output == {"exit_code": 0, "stdout": "well\n", "stderr": ""}
+        assert result["next"].output == {
+            "exit_code": 0,
+            "stdout": "well\n",
+            "stderr": "",
+            "isolation": "none",
+        }
 
 
 @pytest.fixture

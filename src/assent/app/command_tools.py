@@ -8,6 +8,8 @@
     time_s = 10
     environment = ["API_KEY"]             # names that are passed on from the host
     folder = "workspace"                  # where it runs, or "tool": the folder of this file
+    hosts = ["api.example.org"]           # what it may speak to; without it, nobody
+    sandbox = true                        # false: it runs with all rights of whoever runs Assent
 
     [tool.parameters]                     # JSON Schema
     type = "object"
@@ -31,7 +33,9 @@ from assent.ir.json_value import JsonValue, copy_json
 from assent.ir.tool_spec import Mark, RateLimit, Reversibility, Risk, ToolSchema
 from assent.policy.loader import read_toml
 from assent.policy.toml_file import TomlFile, kind_of, listing
+from assent.sandbox.confinement import Isolation
 from assent.sandbox.limits import MOST, Limits
+from assent.sandbox.workspace import Workspace
 from assent.tools.subprocess import CommandSpec, command_tool
 from assent.tools.tool import Tool
 
@@ -52,6 +56,7 @@ _NUMBERS: dict[str, tuple[type, str, int]] = {
     "output_bytes": (int, "a whole number of bytes above zero", MOST["output_bytes"]),
     "memory_bytes": (int, "a whole number of bytes above zero", MOST["memory_bytes"]),
     "processes": (int, "a whole number above zero", MOST["processes"]),
+    "disk_bytes": (int, "a whole number of bytes above zero", MOST["disk_bytes"]),
 }
 """Of each its type, its words and the largest that is taken."""
 _MOST_CALLS = _MOST_SECONDS = 1_000_000_000
@@ -70,28 +75,34 @@ _KEYS = (
     "labels",
     "marks",
     "environment",
+    "hosts",
+    "sandbox",
     "exit_codes",
     "parameters",
     "returns",
 )
 
 
-def read_command_tools(path: Path, data: bytes, folder: int | str) -> list[Tool]:
+def read_command_tools(
+    path: Path, data: bytes, workspace: Workspace | None = None, isolation: Isolation | None = None
+) -> list[Tool]:
     """The tools that a TOML file describes, in the order in which they stand there.
 
-    `path` names the file in errors, and its folder is where `./` leads. `folder` is the workspace: a path, or
-    the descriptor of an open folder.
+    `path` names the file in errors, and its folder is where `./` leads. Without a `workspace` it is the
+    working directory. Without `isolation` nothing is confined.
 
     Raises:
         ToolFileError: it says something that means nothing; names file, tool, key and fix.
     """
     try:
-        return _read(TomlFile(str(path), "Tools file"), path, data, folder)
+        return _read(TomlFile(str(path), "Tools file"), path, data, workspace, isolation)
     except PolicyFileError as error:
         raise ToolFileError(str(error)) from None
 
 
-def _read(file: TomlFile, path: Path, data: bytes, folder: int | str) -> list[Tool]:
+def _read(
+    file: TomlFile, path: Path, data: bytes, workspace: Workspace | None, isolation: Isolation | None
+) -> list[Tool]:
     document = read_toml(file, data)
     for key in document:
         if key != "tool":
@@ -102,7 +113,7 @@ def _read(file: TomlFile, path: Path, data: bytes, folder: int | str) -> list[To
     found: dict[str, Tool] = {}
     for position, table in enumerate(tables):
         reader = _Reader(file, table, f"tool[{position}]")
-        made = reader.tool(path, folder)
+        made = reader.tool(path, workspace, isolation)
         if made.name in found:
             reader.fail(
                 f"the name '{made.name}' is taken by another tool in this file", "name", "Give it another."
@@ -125,7 +136,7 @@ class _Reader:
     def fail(self, problem: str, key: str | None, fix: str) -> NoReturn:
         self.file.fail(problem, self.place if key is None else f"{self.place}.{key}", fix)
 
-    def tool(self, path: Path, workspace: int | str) -> Tool:
+    def tool(self, path: Path, workspace: Workspace | None, isolation: Isolation | None) -> Tool:
         for key in self.table:
             if key not in _KEYS:
                 self.file.unknown(key, _KEYS, f"{self.place}.{key}", "a tool")
@@ -144,14 +155,19 @@ class _Reader:
             labels=self.texts("labels"),
             marks=self.marks(),
         )
+        here = "." if workspace is None else workspace.fd
+        own = self.isolation(isolation)
         limits = {key: value for key in _LIMITS if (value := self.number(key)) is not None}
         try:
             spec = CommandSpec(
                 argv=self.command(beside),
-                folder=str(beside) if self.choice("folder", "workspace") == "tool" else workspace,
+                folder=str(beside) if self.choice("folder", "workspace") == "tool" else here,
                 limits=Limits(**limits),
                 environment=self.environment(),
                 exit_codes=self.exit_codes(),
+                workspace=workspace,
+                isolation=own,
+                readable=(str(beside),),
             )
             return command_tool(
                 schema, spec, timeout_ms=self.number("timeout_ms"), max_retries=self.number("max_retries")
@@ -184,6 +200,26 @@ class _Reader:
         if given not in known:
             self.file.no_choice(given, known, place, key)
         return given
+
+    def isolation(self, given: Isolation | None) -> Isolation | None:
+        """How this one is confined: as the others, but for the hosts that it names."""
+        hosts = self.texts("hosts")
+        if "sandbox" in self.table and not self.flag("sandbox"):
+            if hosts:
+                self.fail(
+                    "outside of a sandbox every host can be spoken to",
+                    "hosts",
+                    'Leave out "hosts", or leave out sandbox = false.',
+                )
+            return None
+        if given is None or not hosts:
+            return given
+        from assent.sandbox.hosts import HostFilter
+
+        try:
+            return given.speaking_to(HostFilter(allow=hosts))
+        except UsageError as error:
+            self.fail(str(error).rstrip("."), "hosts", 'Write names, such as hosts = ["api.example.org"].')
 
     def flag(self, key: str) -> bool:
         value = self.table.get(key, False)

@@ -21,6 +21,8 @@ from assent.app.seen_modules import SeenTools, import_from
 from assent.errors import ToolDeclarationError, ToolFileError
 
 if TYPE_CHECKING:
+    from assent.sandbox.confinement import Isolation
+    from assent.sandbox.workspace import Workspace
     from assent.tools.tool import Tool
 
 _EXAMPLE = """Write one like this:
@@ -34,10 +36,16 @@ _EXAMPLE = """Write one like this:
 """
 
 
-def load_tools(path: str, seen: SeenTools | None = None, folder: int | str = ".") -> list[Tool]:
+def load_tools(
+    path: str,
+    seen: SeenTools | None = None,
+    workspace: Workspace | None = None,
+    isolation: Isolation | None = None,
+) -> list[Tool]:
     """The tools that a Python file defines at its top level, or a TOML file as commands, in their order.
 
-    Commands run in `folder`, a path or a descriptor. With `seen` a file is what it held when somebody looked
+    Commands run in `workspace`, confined as `isolation` says.
+    With `seen` a file is what it held when somebody looked
     at it, and it is not read again. What lies beside it is then imported from what was looked at too, also
     later, while a tool runs.
 
@@ -48,7 +56,8 @@ def load_tools(path: str, seen: SeenTools | None = None, folder: int | str = "."
     if path.endswith(".toml"):
         from assent.app.command_tools import read_command_tools
 
-        return read_command_tools(Path(path), seen.source if seen is not None else read_file(path), folder)
+        source = seen.source if seen is not None else read_file(path)
+        return read_command_tools(Path(path), source, workspace, isolation)
     if not path.endswith(".py"):
         raise ToolFileError(
             f"Tools file {path}: its name ends neither in .py nor in .toml, so it is not loaded. Name a "

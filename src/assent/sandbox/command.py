@@ -21,10 +21,12 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from functools import cache
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from assent.errors import ToolError, UsageError
+from assent.sandbox.compiled import code_of
 from assent.sandbox.environment import clean_environment
 from assent.sandbox.finished import EndedBy as EndedBy
 from assent.sandbox.finished import Finished as Finished
@@ -36,6 +38,8 @@ from assent.sandbox.limits import Limits
 if TYPE_CHECKING:
     import asyncio
     import subprocess
+
+    from assent.sandbox.sandbox import Sandbox
 
 _CHUNK = 256 * 1024
 PATIENCE_S = 8.0
@@ -56,6 +60,8 @@ async def run_command(
     environment: Mapping[str, str] | None = None,
     limits: Limits = _DEFAULT,
     pass_fds: Sequence[int] = (),
+    sandbox: Sandbox | None = None,
+    readable: Sequence[str] = (),
 ) -> Finished:
     """Run a program, without a shell, and wait for its end.
 
@@ -63,7 +69,8 @@ async def run_command(
     is looked for from there, any other one in the PATH of `environment`; without one it gets
     `clean_environment()`. The descriptors in `pass_fds` are open in the command under the same numbers.
     Cancelling ends the command first, with all that it started. On other systems than Linux only its process
-    group is ended.
+    group is ended. With a `sandbox` it is confined as that says; how is in `Finished.facts`,
+    and `readable` are folders that it sees besides.
 
     Raises:
         ToolError: the program cannot be started, or something in the call cannot be handed to a program.
@@ -71,7 +78,24 @@ async def run_command(
     """
     if not argv or isinstance(argv, str):
         raise UsageError(f"run_command got argv={argv!r:.80}. It is a list: the program, then its arguments.")
-    call = _Call(argv, folder, clean_environment() if environment is None else environment, limits, pass_fds)
+    given = clean_environment() if environment is None else environment
+    if sandbox is None or not sandbox.confines():
+        return await _run(_Call(argv, folder, given, limits, pass_fds), stdin)
+    async with sandbox.entered(
+        argv, folder=folder, environment=given, limits=limits, readable=readable
+    ) as confined:
+        handed = [*pass_fds, *confined.pass_fds]
+        call = _Call(confined.argv, confined.folder, confined.environment, limits, handed, confined.confine)
+        call.program = argv[0]
+        finished = confined.judge(await _run(call, stdin))
+    failure = confined.failure()
+    if failure is not None:
+        raise ToolError(call.not_entered(*failure), retry=False)
+    notes = [note for note in (finished.note, *confined.notes()) if note]
+    return msgspec.structs.replace(finished, note="; ".join(notes))
+
+
+async def _run(call: _Call, stdin: bytes) -> Finished:
     began = time.monotonic()
     try:
         call.start(stdin)
@@ -91,6 +115,7 @@ class _Call:
         environment: Mapping[str, str],
         limits: Limits,
         pass_fds: Sequence[int],
+        confine: Mapping[str, Any] | None = None,
     ) -> None:
         import asyncio
 
@@ -109,6 +134,7 @@ class _Call:
             "processes": limits.processes,
             "parent": os.getpid(),
             "pass_fds": list(self.pass_fds),
+            "confine": None if confine is None else dict(confine),
         }
         self.loop = asyncio.get_running_loop()
         self.done: asyncio.Future[None] = self.loop.create_future()
@@ -132,7 +158,7 @@ class _Call:
         Raises:
             ToolError: it does not start.
         """
-        spec_fd = _file_with(_keeper_code() + marshal.dumps(self.spec))
+        spec_fd = _file_with(code_of("assent.sandbox.keeper") + marshal.dumps(self.spec))
         self._open.add(spec_fd)
         (input_fd, feed_fd), (stdout_fd, output_fd) = self._pipe(), self._pipe()
         stderr_fd, error_fd = self._pipe()
@@ -186,7 +212,9 @@ class _Call:
         """
         report = read_report(bytes(self.report), self._token)
         if report is not None and report.kind in ("folder", "program"):
-            raise ToolError(self._not_started(report.kind, report.number), retry=False)
+            raise ToolError(self._not_started(report.kind, report.number, report.words), retry=False)
+        if report is not None and report.kind == "sandbox":
+            raise ToolError(self._not_confined(report.words), retry=False)
         if report is not None and report.kind == "broken":
             raise ToolError(
                 f"What watches over '{self.program}' failed ({report.words}), and the command was ended.",
@@ -321,8 +349,30 @@ class _Call:
             self.loop.remove_writer(number)
             os.close(number)
 
-    def _not_started(self, what: str, number: int) -> str:
-        words = os.strerror(number) if number else "it was refused"
+    def _not_confined(self, words: str) -> str:
+        """Why its sandbox did not come to run the command: said with the report, or by bubblewrap itself."""
+        last = words or self.stderr.decode(errors="replace").strip().rpartition("\n")[2]
+        text = last.removeprefix("bwrap: ")
+        if text.startswith("execvp ") and text.endswith(os.strerror(errno.ENOENT)):
+            return self._not_started("program", errno.ENOENT)
+        if text.startswith("execvp ") and text.endswith(os.strerror(errno.EACCES)):
+            return self._not_started("program", errno.EACCES)
+        if text.startswith("Can't chdir"):
+            return f"'{self.program}' cannot be started in its folder: {text}."
+        why = text[:300] or "no reason given"
+        return (
+            f"'{self.program}' was not run: its sandbox could not be made ({why}). "
+            "`assent doctor` tells what works on this machine."
+        )
+
+    def not_entered(self, what: str, number: int) -> str:
+        """Words for a command whose way into the network, or whose program, could not be had."""
+        if what == "program":
+            return self._not_started(what, number)
+        return f"'{self.program}' was not run: its network could not be had ({os.strerror(number)})."
+
+    def _not_started(self, what: str, number: int, said: str = "") -> str:
+        words = os.strerror(number) if number else said or "it was refused"
         if what == "folder":
             return f"'{self.program}' cannot be started in the folder {self.folder}: {words}."
         if number == errno.ENOENT:
@@ -338,15 +388,6 @@ def _environment_of_keeper() -> dict[str, str]:
     """Nothing of the host's, but where the interpreter finds its own libraries."""
     names = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "DYLD_FALLBACK_LIBRARY_PATH")
     return {name: os.environ[name] for name in names if name in os.environ}
-
-
-@cache
-def _keeper_code() -> bytes:
-    from importlib.util import find_spec
-
-    found = find_spec("assent.sandbox.keeper")
-    loader: Any = None if found is None else found.loader
-    return marshal.dumps(loader.get_code("assent.sandbox.keeper"))
 
 
 def _file_with(data: bytes) -> int:

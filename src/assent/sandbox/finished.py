@@ -13,10 +13,11 @@ from typing import Literal, assert_never, cast
 
 import msgspec
 
+from assent.sandbox.isolation import NOTHING, Facts
 from assent.sandbox.keeper import KINDS, NONE, REASONS, REPORT
 from assent.sandbox.limits import Limits
 
-EndedBy = Literal["itself", "time", "output", "memory", "processes", "cancel", "signal"]
+EndedBy = Literal["itself", "time", "output", "memory", "processes", "cancel", "signal", "disk"]
 
 
 class Finished(msgspec.Struct, frozen=True, kw_only=True):
@@ -35,6 +36,8 @@ class Finished(msgspec.Struct, frozen=True, kw_only=True):
     duration_s: float
     note: str = ""
     """What else somebody should know: something that could not be ended. Mostly empty."""
+    facts: Facts = NOTHING
+    """How it was kept from everything else."""
 
 
 def ending(finished: Finished, limits: Limits) -> str:
@@ -51,6 +54,8 @@ def ending(finished: Finished, limits: Limits) -> str:
             said.append(f"it was ended for using more than {limits.memory_bytes} bytes of memory")
         case "processes":
             said.append(f"it was ended for running more than {limits.processes} processes at a time")
+        case "disk":
+            said.append(f"it was ended for writing more than {limits.disk_bytes} bytes to disk")
         case "cancel":
             said.append("it was ended from outside")
         case "signal":

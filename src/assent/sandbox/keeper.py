@@ -4,6 +4,9 @@ It runs as a process of its own, on a bare interpreter (`command.py` starts it),
 work when the host has been killed. It makes itself the reaper of its descendants: a process whose parent ends
 becomes its child, whatever session or group it is in. When it has no child left, nothing is left.
 
+Where the command is to be confined, the specification says how: the child joins cgroups, becomes another
+user, restricts itself, or turns into bubblewrap, which is held until its limits are set.
+
 What to run comes through one descriptor. Through another, a socket, come a token and orders, and one report
 goes back. It is a socket because /proc lets nobody open one: the commands of a user could write into a pipe.
 Without Linux's prctl and /proc only the command's process group is ended, not what has left that group.
@@ -46,9 +49,10 @@ TOKEN_BYTES = 16
 REPORT = struct.Struct(f"!{TOKEN_BYTES}s5i200s")
 """The token; an index into KINDS; a number; an index into REASONS; how many processes were left behind; how
 many could not be ended; words. The number is how the command ended, as the system tells it, or an errno."""
-KINDS = ("ended", "folder", "program", "broken")
-"""It ran; its folder or program could not be had; or this module has a bug, and the words name it."""
-REASONS = ("", "time", "output", "memory", "processes", "cancel")
+KINDS = ("ended", "folder", "program", "broken", "sandbox")
+"""It ran; its folder or program could not be had; this module has a bug, and the words name it; or it could
+not be confined, and the words or what bubblewrap wrote to standard error say why."""
+REASONS = ("", "time", "output", "memory", "processes", "cancel", "disk")
 NONE = -1
 """The number of a command of which nobody knows how it ended."""
 
@@ -90,6 +94,16 @@ class _Keeper:
         """Why it is being ended; None while it is not."""
         self.look_at = 0.0
         """When memory may be looked at closely again."""
+        self.confine: dict[str, Any] = spec.get("confine") or {}
+        self.status_fd = -1
+        """Through which bubblewrap tells of its beginning and its end."""
+        self.bubblewrap = 0
+        """How many of the processes below are bubblewrap's own."""
+        self.init = 0
+        """The first process in the sandbox. It is bubblewrap's, and all others end with it."""
+        self.disk: Any = None
+        self.given: list[int] = []
+        """Descriptors that only bubblewrap needs."""
 
     def keep(self) -> tuple[int, int, int, int, int, bytes]:
         """The report on the command, but for the token."""
@@ -101,10 +115,12 @@ class _Keeper:
             self.prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
         wake_fd = self._listen()
         parent_fd = self._open_parent()
+        if "disk" in self.confine:
+            self.disk = self._module("disk")["DiskWatch"](*self.confine["disk"])
         failure = self._start(oom_fd)
         if failure is not None:
-            what, number = failure
-            return KINDS.index(what), number, 0, 0, 0, b""
+            what, number, words = failure
+            return KINDS.index(what), number, 0, 0, end_descendants(), words
         began = time.monotonic()
         poll = select.poll()
         for source in (wake_fd, self.control_fd, parent_fd):
@@ -127,6 +143,8 @@ class _Keeper:
         not_ended = end_descendants(self.child, self._note)
         assert self.status is not None or not_ended
         status = NONE if self.status is None else self.status
+        if self.bubblewrap and self.reason is None and not self._has_run():
+            return KINDS.index("sandbox"), 0, 0, 0, not_ended, b""
         return 0, status, REASONS.index(self.reason or ""), left_behind, not_ended, b""
 
     def _listen(self) -> int:
@@ -153,16 +171,21 @@ class _Keeper:
         except (AttributeError, OSError):
             return None
 
-    def _start(self, oom_fd: int | None) -> tuple[str, int] | None:
-        """Start the command. If it does not start: what could not be had, and the errno."""
+    def _start(self, oom_fd: int | None) -> tuple[str, int, bytes] | None:
+        """Start the command. If it does not start: what could not be had, the errno, and words."""
+        block_fd = self._prepare_bubblewrap() if "bubblewrap" in self.confine else -1
         read_fd, write_fd = os.pipe()
         keeper = os.getpid()
         # If the machine runs out of memory, the command is what should go, not the host. It is set here and
         # inherited: a process that nobody may look into may not open its own score either.
         before = _raise_oom_score(oom_fd)
+        # Loaded here: when the child has become another user it may not reach where modules are.
+        import resource
+
+        limits = _limits(self.spec["memory_bytes"], self.confine.get("file_bytes"), resource)
         self.child = os.fork()
         if not self.child:
-            self._become_command(write_fd, keeper)
+            self._become_command(write_fd, keeper, limits, resource.setrlimit)
         os.close(write_fd)
         _set_oom_score(oom_fd, before)
         # Only the command may hold these now: whoever reads them waits for its end, not for ours.
@@ -174,21 +197,92 @@ class _Keeper:
             os.close(number)
         with open(read_fd, "rb") as file:
             problem = file.read()
-        if not problem:
-            return None
-        os.waitpid(self.child, 0)
-        return ("folder" if problem[:1] == b"f" else "program"), int.from_bytes(problem[1:5], "big")
+        if problem:
+            os.waitpid(self.child, 0)
+            what = {b"f": "folder", b"s": "sandbox"}.get(problem[:1], "program")
+            return what, int.from_bytes(problem[1:5], "big"), problem[5:]
+        if self.bubblewrap:
+            self._release(block_fd)
+        return None
 
-    def _become_command(self, write_fd: int, keeper: int) -> NoReturn:
+    def _module(self, name: str) -> dict[str, Any]:
+        """The names of a module that the host has handed over."""
+        names: dict[str, Any] = {"__name__": name}
+        exec(marshal.loads(self.confine["code"][name]), names)
+        return names
+
+    def _prepare_bubblewrap(self) -> int:
+        """Complete the arguments; the descriptor through which bubblewrap is told to go on."""
+        self.status_fd, status_fd = os.pipe()
+        held_fd, block_fd = os.pipe()
+        numbers = ["--json-status-fd", str(status_fd), "--block-fd", str(held_fd)]
+        given = [status_fd, held_fd]
+        for (option, *rest), data in self.confine["bubblewrap"]:
+            number = os.memfd_create("assent-sandbox", 0)
+            os.write(number, data)
+            os.lseek(number, 0, os.SEEK_SET)
+            numbers += [option, str(number), *rest]
+            given.append(number)
+        for number in given:
+            os.set_inheritable(number, True)
+        self.given = given
+        end = self.spec["argv"].index(b"--")
+        self.spec["argv"][end:end] = [part.encode() for part in numbers]
+        self.bubblewrap = 2
+        return block_fd
+
+    def _release(self, block_fd: int) -> None:
+        """Let bubblewrap go on to the command, once the limits of its first process are set."""
+        for number in self.given:
+            os.close(number)
+        line = b""
+        while not line.endswith(b"\n") and (data := os.read(self.status_fd, 1)):
+            line += data
+        found = line.partition(b'"child-pid":')[2].partition(b",")[0].strip()
+        if found.isdigit():
+            self.init = int(found)
+            if self.confine.get("processes"):
+                most = self.confine["processes"]
+                try:
+                    import resource
+
+                    # Only now, in its own user namespace: outside of it all processes of the user count.
+                    resource.prlimit(self.init, resource.RLIMIT_NPROC, (most, most))
+                except OSError:
+                    pass  # The watch ends what grows too many. What is claimed was tried by the self-test.
+        os.write(block_fd, b"1")
+        os.close(block_fd)
+
+    def _has_run(self) -> bool:
+        """Whether bubblewrap has come as far as the command: only then does it tell how that ended."""
+        said = b""
+        while data := os.read(self.status_fd, 4096):
+            said += data
+        return b'"exit-code"' in said
+
+    def _become_command(
+        self, write_fd: int, keeper: int, limits: list[tuple[int, int]], set_limit: Any
+    ) -> NoReturn:
         what = "program"
         try:
             os.setsid()
+            what = "sandbox"
+            for path in self.confine.get("joins", ()):
+                with open(path, "wb", buffering=0) as file:
+                    file.write(b"0")
+            if "binds" in self.confine:
+                self._module("other_user")["become"](self.confine["binds"])
             if self.prctl is not None:
-                # If we are killed, the command itself at least goes with us.
+                # If we are killed, the command itself at least goes with us. A change of user forgets this.
                 self.prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
                 if os.getppid() != keeper:
                     os._exit(127)
-            _limit(self.spec["memory_bytes"])
+            what = "program"
+            for kind, most in limits:
+                try:
+                    set_limit(kind, (most, most))
+                except (OSError, ValueError):
+                    continue  # It is lower already.
             for number in range(1, signal.NSIG):
                 # SIGKILL and SIGSTOP cannot be set, and some numbers are nobody's.
                 try:
@@ -199,12 +293,19 @@ class _Keeper:
             os.chdir(self.spec["folder"])
             if isinstance(self.spec["folder"], int) and self.spec["folder"] not in self.spec["pass_fds"]:
                 os.set_inheritable(self.spec["folder"], False)
+            what = "sandbox"
+            if "landlock" in self.confine:
+                own = self._module("landlock")
+                own["restrict"](**self.confine["landlock"])
+                own["filter_calls"](self.confine["seccomp"])
             what = "program"
             os.execvpe(self.spec["argv"][0], self.spec["argv"], self.spec["environment"])
         except OSError as error:
-            os.write(write_fd, what[:1].encode() + (error.errno or 0).to_bytes(4, "big"))
-        except BaseException:
-            os.write(write_fd, what[:1].encode() + bytes(4))
+            words = str(error).encode(errors="replace")
+            os.write(write_fd, what[:1].encode() + (error.errno or 0).to_bytes(4, "big") + words)
+        except BaseException as error:
+            words = f"{type(error).__name__}: {error}".encode(errors="replace")
+            os.write(write_fd, what[:1].encode() + bytes(4) + words)
         os._exit(127)
 
     def _find_reason(
@@ -215,7 +316,8 @@ class _Keeper:
             return "time"
         if os.getppid() != self.spec["parent"]:
             return "cancel"
-        is_watching = self.spec["memory_bytes"] is not None or self.spec["processes"] is not None
+        limits = (self.spec["memory_bytes"], self.spec["processes"], self.disk)
+        is_watching = self.confine.get("is_watched", True) and any(limit is not None for limit in limits)
         wait_s = min(deadline - now, WATCH_S if is_watching or parent_fd is None else 3600.0)
         for number, _ in poll.poll(wait_s * 1000 + 1):
             if number == parent_fd:
@@ -229,8 +331,10 @@ class _Keeper:
 
     def _find_excess(self) -> str | None:
         found = descendants(os.getpid())
-        if self.spec["processes"] is not None and len(found) > self.spec["processes"]:
+        if self.spec["processes"] is not None and len(found) - self.bubblewrap > self.spec["processes"]:
             return "processes"
+        if self.disk is not None and self.disk.exceeded(found):
+            return "disk"
         limit = self.spec["memory_bytes"]
         began = time.monotonic()
         if limit is None or began < self.look_at or sum(_resident(pid) for pid in found) <= limit:
@@ -264,9 +368,16 @@ class _Keeper:
 
     def _ask(self, wake_fd: int) -> None:
         """Ask the command's group to end, and give it a moment to do so."""
+        own = (self.child, self.init)
         for number in (signal.SIGTERM, signal.SIGCONT):
             # Also told to go on: a stopped process hears nothing before it does.
-            _send(os.killpg, self.child, number)
+            if not self.bubblewrap:
+                _send(os.killpg, self.child, number)
+                continue
+            for pid in descendants(os.getpid()):
+                # Not those of bubblewrap: with them all others would be gone at once.
+                if pid not in own:
+                    _send(os.kill, pid, number)
         self._wait_for_all(wake_fd, GRACE_S)
 
     def _wait_for_all(self, wake_fd: int, seconds: float) -> None:
@@ -404,20 +515,16 @@ def _proportional(pid: int) -> int:
     return _resident(pid)
 
 
-def _limit(memory_bytes: int | None) -> None:
+def _limits(memory_bytes: int | None, file_bytes: int | None, resource: Any) -> list[tuple[int, int]]:
     """What the kernel itself holds a process of the command to."""
-    import resource
-
     limits = [(resource.RLIMIT_CORE, 0)]
     if memory_bytes is not None and sys.platform == "linux":
         # Only a backstop, for one that asks for a lot at once: looking at what is used finds the others.
         # The address space is not limited: some interpreters reserve far more of it than they ever use.
         limits.append((resource.RLIMIT_DATA, memory_bytes * 4 + _ROOM_BYTES))
-    for kind, most in limits:
-        try:
-            resource.setrlimit(kind, (most, most))
-        except (OSError, ValueError):
-            continue  # It is lower already.
+    if file_bytes is not None:
+        limits.append((resource.RLIMIT_FSIZE, file_bytes))
+    return limits
 
 
 def _open_oom_score() -> int | None:

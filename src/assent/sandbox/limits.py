@@ -17,6 +17,7 @@ MOST: dict[str, int] = {
     "output_bytes": 1024 * MIB,
     "memory_bytes": 1024**2 * 1024 * MIB,
     "processes": 4 * MIB,
+    "disk_bytes": 1024**2 * 1024 * MIB,
 }
 """The largest value of each. Output is held in memory; a Linux machine has no more processes; and the system
 takes no number of bytes that is far above any real one."""
@@ -33,13 +34,15 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """Of all its processes together; None is no limit."""
     processes: int | None = 512
     """At one time; None is no limit."""
+    disk_bytes: int | None = 2 * 1024 * MIB
+    """That it writes into the workspace, and of its temporary files; None is no limit. In a sandbox only."""
 
     def __post_init__(self) -> None:
         for name, most in MOST.items():
             # Built in Python, nothing has looked at the types yet.
             value: Any = getattr(self, name)
             is_time = name == "time_s"
-            if (value is None and name in ("memory_bytes", "processes")) or (is_time and value == inf):
+            if (value is None and name not in ("time_s", "output_bytes")) or (is_time and value == inf):
                 continue
             if type(value) is int and value > most:
                 # Not shown: Python writes out no number of many thousand digits.

@@ -14,6 +14,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
+import sys
 import weakref
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext, suppress
@@ -24,6 +25,7 @@ import msgspec
 
 from assent.errors import ToolError, UsageError
 from assent.sandbox.beneath import FOLDER, MAX_LINKS, MAX_PATH, names_of, open_beneath, split
+from assent.sandbox.places import is_beneath
 from assent.sandbox.refusals import cannot, no_file, no_write_bit, outside, refused, shown, words
 from assent.sandbox.spot import (
     NOT_READ,
@@ -58,6 +60,12 @@ _Made = list[tuple[str, Id]]
 _SEALED = (
     "is what this run was started with: its plan, rules, tools, state or log. No tool changes it. Whoever "
     "wants that changed does it by hand, when the run has ended."
+)
+
+
+_OWN = (
+    "belongs to the program that Assent itself is: its interpreter, packages or code. No tool changes it. "
+    "Whoever wants that changed does it by hand, or installs Assent outside of the workspace."
 )
 
 
@@ -117,6 +125,8 @@ class Workspace:
         self._readable = [os.path.abspath(each) for each in readable]
         self._closed = [os.path.abspath(each) for each in closed]
         self._sealed = [os.path.abspath(each) for each in sealed]
+        self._own = [path for path in _own_program() if is_beneath(path, str(self.folder))]
+        """Our own interpreter and code. One that was changed would run outside of every sandbox."""
         self._by_hand = by_hand
 
     def close(self) -> None:
@@ -131,6 +141,20 @@ class Workspace:
         One thread of one process has it, of all that work in this folder. Whoever has it may take it again.
         """
         return self._turns.take(self.fd, f"The workspace {self.folder}")
+
+    def apart(self) -> tuple[list[str], list[str]]:
+        """What beneath the folder is kept from commands: what they do not see, and what they do not write.
+
+        Only what is there: whatever is confined by mounts can cover no name that does not exist.
+        """
+        closed = [str(self.folder / ".assent"), *self._closed]
+        beneath = str(self.folder) + os.sep
+
+        def there(paths: Iterable[str]) -> list[str]:
+            found = dict.fromkeys(os.path.realpath(path) for path in paths)
+            return [path for path in found if path.startswith(beneath) and os.path.exists(path)]
+
+        return there(closed), there([*self._sealed, *self._own])
 
     def __repr__(self) -> str:
         return f"<Workspace {self.folder}>"
@@ -376,9 +400,10 @@ class Workspace:
         self._around.guard(str(self.folder), writing=writing, closed=closed)
         try:
             guard(self.fd, spot, self.relative(path), writing=writing, closed=closed)
-            if writing and self._sealed:
-                sealed = Closed.of(self._sealed, _SEALED)
-                guard(self.fd, spot, self.relative(path), writing=True, closed=sealed)
+            for paths, why in ((self._sealed, _SEALED), (self._own, _OWN)):
+                if writing and paths:
+                    apart = Closed.of(paths, why)
+                    guard(self.fd, spot, self.relative(path), writing=True, closed=apart)
         except OSError as error:
             if error.errno == errno.EXDEV:
                 raise outside(path, self.folder) from None
@@ -420,3 +445,8 @@ def _kind(mode: int) -> Kind:
     if stat.S_ISDIR(mode):
         return "folder"
     return "link" if stat.S_ISLNK(mode) else "other"
+
+
+def _own_program() -> list[str]:
+    """Where the interpreter that runs this, its packages and this very code are."""
+    return list({os.path.realpath(path) for path in (sys.prefix, sys.base_prefix, Path(__file__).parents[1])})

@@ -4,6 +4,7 @@ Keep true:
 1. A user's tool hides a built-in one of the same name, whichever came first; removing it shows that again.
 2. Order is that of registration; a tool that replaces or hides another takes its place in it.
 3. What the registry hands out is compiled: the first call of a tool is as cheap as the next.
+4. A tool that is withheld is not there for anybody; only the reason is.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from assent.errors import UnknownTool
+from assent.errors import UnknownTool, unknown_tool
 from assent.ir.tool_spec import ToolSchema
 from assent.tools.tool import Tool, tool
 
@@ -27,9 +28,13 @@ class Registry:
     (['double'], True)
     """
 
-    __slots__ = ("_builtin", "_user", "_visible", "has_marks")
+    __slots__ = ("_builtin", "_user", "_visible", "_why_not", "has_marks", "withheld")
 
-    def __init__(self) -> None:
+    def __init__(self, why_not: Callable[[Tool], str | None] | None = None) -> None:
+        """`why_not` says of a tool why it is not offered, or None if it is."""
+        self._why_not = why_not
+        self.withheld: dict[str, str] = {}
+        """Tools that are not offered, and why."""
         self._user: dict[str, Tool] = {}
         self._builtin: dict[str, Tool] = {}
         self._visible: dict[str, Tool] = {}
@@ -46,6 +51,9 @@ class Registry:
         """
         added: Tool = item if isinstance(item, Tool) else tool(item)
         added.compile()
+        if self._why_not is not None and (reason := self._why_not(added)):
+            self.withheld[added.name] = reason
+            return None
         shelf = self._builtin if builtin else self._user
         replaced = shelf.get(added.name)
         shelf[added.name] = added
@@ -74,6 +82,10 @@ class Registry:
     def get(self, name: str) -> Tool | None:
         """The tool that answers to `name`, or None."""
         return self._visible.get(name)
+
+    def missing(self, name: str) -> str:
+        """Why no tool answers to `name`, in words."""
+        return self.withheld.get(name) or unknown_tool(name, self._visible)
 
     def require(self, name: str) -> Tool:
         """The tool that answers to `name`.

@@ -23,8 +23,11 @@ from assent.ir.codec import decode_json, encode
 from assent.ir.json_value import JsonValue
 from assent.ir.tool_spec import ToolSchema
 from assent.sandbox.command import Finished, ending, run_command
+from assent.sandbox.confinement import Isolation
 from assent.sandbox.environment import clean_environment
 from assent.sandbox.limits import Limits
+from assent.sandbox.sandbox import Sandbox
+from assent.sandbox.workspace import Workspace
 from assent.tools.context import ToolContext
 from assent.tools.tool import Tool
 
@@ -49,6 +52,12 @@ class CommandSpec(msgspec.Struct, frozen=True, kw_only=True):
     """Names of variables that are passed on from the host, where it has them."""
     exit_codes: Collection[int] = (0,)
     """Those that mean an answer."""
+    workspace: Workspace | None = None
+    """What it may write to where it is confined."""
+    isolation: Isolation | None = None
+    """How it is confined; None is not at all."""
+    readable: Sequence[str] = ()
+    """Folders that it sees besides, where it is confined: those of its program."""
 
 
 def command_tool(
@@ -67,6 +76,8 @@ def command_tool(
             stdin=encode(parameters) + b"\n",
             environment=clean_environment(_variables(spec, context)),
             limits=spec.limits,
+            sandbox=await _sandbox(spec),
+            readable=spec.readable,
         )
         if finished.ended_by == "itself" and (words := ending(finished, spec.limits)):
             # Its answer is its own and has no room for this, but somebody should know.
@@ -81,8 +92,15 @@ def command_tool(
         context_parameter="context",
         takes_object=True,
     )
+    made.confined = spec.isolation is not None
     made.compile()
     return made
+
+
+async def _sandbox(spec: CommandSpec) -> Sandbox | None:
+    if spec.isolation is None or spec.workspace is None:
+        return None
+    return await spec.isolation.sandbox(spec.workspace)
 
 
 def _variables(spec: CommandSpec, context: ToolContext) -> dict[str, str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, TypeGuard
 
-from assent.errors import UsageError
+from assent.errors import UsageError, unknown_tool
 from assent.ir.tool_spec import ToolSchema
 from assent.validator import ToolFacts, Tools
 
@@ -33,9 +33,9 @@ class AnyTools:
         """A stand-in."""
         return UnseenTool(name)
 
-    def names(self) -> Iterable[str]:
-        """None that could be offered instead of another."""
-        return ()
+    def missing(self, name: str) -> str:
+        """There is always a stand-in."""
+        return unknown_tool(name, ())
 
 
 class ListedTools:
@@ -48,9 +48,9 @@ class ListedTools:
         """The tool of that name."""
         return self._tools.get(name)
 
-    def names(self) -> Iterable[str]:
-        """All names, in the order given."""
-        return list(self._tools)
+    def missing(self, name: str) -> str:
+        """That it is not among them, and what may be meant."""
+        return unknown_tool(name, self._tools)
 
 
 def read_tools(given: ToolsGiven | None) -> Tools:

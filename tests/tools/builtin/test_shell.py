@@ -10,6 +10,7 @@ import pytest
 
 from assent import Runtime
 from assent.errors import ToolError
+from assent.sandbox.confinement import Isolation
 from assent.sandbox.limits import Limits
 from assent.sandbox.workspace import Workspace
 from assent.testing import action, proposal
@@ -17,6 +18,8 @@ from assent.tools.builtin.shell import shell_tools
 from tests.sandbox.programs import is_running
 
 PLENTY = Limits()
+
+UNCONFINED = Isolation("none")
 
 
 @pytest.fixture
@@ -31,7 +34,7 @@ def workspace(tmp_path: Path) -> Iterator[Workspace]:
 async def shell(
     workspace: Workspace, command: str, *, limits: Limits = PLENTY, **more: Any
 ) -> dict[str, Any]:
-    (tool,) = shell_tools(workspace, limits=limits)
+    (tool,) = shell_tools(workspace, isolation=UNCONFINED, limits=limits)
     answer: dict[str, Any] = await tool(command, **more)
     return answer
 
@@ -39,14 +42,19 @@ async def shell(
 async def test_a_command_line_runs_in_the_workspace(workspace: Workspace) -> None:
     answer = await shell(workspace, "echo one > a.txt; cat a.txt | sed s/o/O/; echo oops >&2; pwd")
 
-    assert answer == {"exit_code": 0, "stdout": f"One\n{workspace.folder}\n", "stderr": "oops\n"}
+    assert answer == {
+        "exit_code": 0,
+        "stdout": f"One\n{workspace.folder}\n",
+        "stderr": "oops\n",
+        "isolation": "none",
+    }
     assert (workspace.folder / "a.txt").read_text() == "one\n"
 
 
 async def test_another_exit_code_is_an_answer(workspace: Workspace) -> None:
     answer = await shell(workspace, "echo no such thing >&2; exit 4")
 
-    assert answer == {"exit_code": 4, "stdout": "", "stderr": "no such thing\n"}
+    assert answer == {"exit_code": 4, "stdout": "", "stderr": "no such thing\n", "isolation": "none"}
 
 
 async def test_a_command_reads_what_it_is_given(workspace: Workspace) -> None:
@@ -62,7 +70,7 @@ async def test_bytes_that_are_no_text_are_shown_as_such(workspace: Workspace) ->
 
 async def test_no_secret_of_the_host_is_seen(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SERVICE_TOKEN", "sesame")
-    (tool,) = shell_tools(workspace, environment={"GREETING": "hello"})
+    (tool,) = shell_tools(workspace, isolation=UNCONFINED, environment={"GREETING": "hello"})
 
     answer = await tool("env")
 
@@ -116,7 +124,7 @@ async def test_what_no_program_can_be_given_is_a_failure(workspace: Workspace) -
 
 
 def test_what_a_model_reads_of_it(workspace: Workspace) -> None:
-    (tool,) = shell_tools(workspace, limits=Limits(time_s=30))
+    (tool,) = shell_tools(workspace, isolation=UNCONFINED, limits=Limits(time_s=30))
 
     properties = tool.schema.parameters["properties"]
     assert (tool.name, tool.schema.risk) == ("shell", "destructive")
@@ -133,8 +141,8 @@ def test_what_a_model_reads_of_it(workspace: Workspace) -> None:
 
 def test_it_works_without_an_event_loop_of_the_callers_own(workspace: Workspace) -> None:
     rt = Runtime()
-    rt.tools.add(*shell_tools(workspace))
+    rt.tools.add(*shell_tools(workspace, isolation=UNCONFINED))
 
     result = rt.execute_sync(proposal(action("a", "shell", parameters={"command": "echo hello"})))
 
-    assert result["a"].output == {"exit_code": 0, "stdout": "hello\n", "stderr": ""}
+    assert result["a"].output == {"exit_code": 0, "stdout": "hello\n", "stderr": "", "isolation": "none"}

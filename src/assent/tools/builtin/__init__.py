@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from assent.sandbox.confinement import Isolation
     from assent.sandbox.hosts import HostFilter
     from assent.sandbox.limits import Limits
     from assent.sandbox.workspace import Workspace
@@ -26,13 +27,14 @@ def basic_tools(
     *,
     hosts: HostFilter | None = None,
     limits: Limits | None = None,
+    isolation: Isolation | None = None,
     only: Sequence[str] | None = None,
 ) -> list[Tool]:
     """The basic tools, for work in one folder.
 
-    Files are read and written beneath `workspace`, whatever links say; commands start there, but may go
-    anywhere. `hosts` are those that http_get may speak to: without it all but private addresses. `limits`
-    are those of a command. `only` names the ones that are wanted.
+    Files are read and written beneath `workspace`, whatever links say; commands start there and are confined
+    as `isolation` says, as far as this machine can. `hosts` are those that http_get may speak to: without it
+    all but private addresses. `limits` are those of a command. `only` names the ones that are wanted.
 
     Raises:
         UsageError: the folder is none, or `only` names a tool that is not there.
@@ -51,13 +53,19 @@ def basic_tools(
     where = workspace
     if not isinstance(where, Workspace):
         where = Workspace(where, closed=[config_folder(os.environ), user_folder(os.environ)])
+    if isolation is None:
+        isolation = Isolation()
+    if isolation.folder is None:
+        isolation.folder = user_folder(os.environ)
     made = [
         *file_tools(where),
         *search_tools(where),
-        *shell_tools(where, limits=limits or Limits()),
+        *shell_tools(where, limits=limits or Limits(), isolation=isolation),
         *web_tools(hosts or HostFilter()),
         *small_tools(),
     ]
+    for each in made:
+        each.confined = True
     if only is None:
         return made
     names = [tool.name for tool in made]

@@ -14,6 +14,7 @@ import msgspec
 
 from assent.ir.json_value import JsonValue
 from assent.sandbox.command import ending, run_command
+from assent.sandbox.confinement import Isolation
 from assent.sandbox.environment import clean_environment
 from assent.sandbox.limits import Limits
 from assent.sandbox.workspace import Workspace
@@ -30,9 +31,14 @@ _DESCRIPTION = (
 
 
 def shell_tools(
-    workspace: Workspace, *, limits: Limits = _DEFAULT, environment: Mapping[str, str] | None = None
+    workspace: Workspace,
+    *,
+    isolation: Isolation | None = None,
+    limits: Limits = _DEFAULT,
+    environment: Mapping[str, str] | None = None,
 ) -> list[Tool]:
     """shell. Its commands get `environment` besides what every command gets."""
+    confined = Isolation() if isolation is None else isolation
     more = {} if environment is None else dict(environment)
 
     @tool(risk="destructive", description=_DESCRIPTION.format(time_s=limits.time_s))
@@ -51,11 +57,13 @@ def shell_tools(
             stdin=stdin.encode(errors="replace"),
             environment=clean_environment(more),
             limits=within,
+            sandbox=await confined.sandbox(workspace),
         )
         answer: dict[str, JsonValue] = {
             "exit_code": finished.exit_code,
             "stdout": finished.stdout.decode(errors="replace"),
             "stderr": finished.stderr.decode(errors="replace"),
+            "isolation": finished.facts.isolation,
         }
         if finished.ended_by != "itself":
             answer["ended_by"] = finished.ended_by

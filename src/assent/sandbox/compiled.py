@@ -1,0 +1,21 @@
+"""The compiled code of those modules of ours that run on a bare interpreter, where none can be imported."""
+
+from __future__ import annotations
+
+import marshal
+from functools import cache
+from typing import Any
+
+from assent.errors import UsageError
+
+
+@cache
+def code_of(module: str) -> bytes:
+    """The compiled code of a module that the keeper runs."""
+    from importlib.util import find_spec
+
+    found = find_spec(module)
+    loader: Any = None if found is None else found.loader
+    if loader is None:
+        raise UsageError(f"The module {module} is missing. Install Assent again.")
+    return marshal.dumps(loader.get_code(module))

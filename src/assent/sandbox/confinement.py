@@ -1,0 +1,137 @@
+"""What the commands of a program must be kept from, and what they are kept from: the two together.
+
+Keep true:
+1. What is required and not there stops the work before it begins, with what to do about it. It is never
+   replaced by less.
+2. The level comes from a person: from a program, a setting or an option, never from a plan.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from assent.errors import IsolationMissing, UsageError
+from assent.sandbox.isolation import LEVELS, NOTHING, Facts, Level, is_at_least
+from assent.sandbox.workspace import Workspace
+
+if TYPE_CHECKING:
+    from assent.sandbox.hosts import HostFilter
+    from assent.sandbox.ladder import Ladder
+    from assent.sandbox.sandbox import Sandbox
+
+
+class Isolation:
+    """How commands are kept from everything else.
+
+    Without `required` commands are confined as far as this machine can, and their facts say how far that is.
+    "changes" and "process" are the least that will do: where there is less, nothing starts. "none" is the
+    decision that commands run with all rights of whoever started the program. `hosts` may be spoken to by
+    commands, through a proxy that lets nothing else pass; without it they have no network. `trusted` are
+    names of Python tools that may run although they are outside of every sandbox. `folder` is where is kept
+    what lasts: what the self-test found, and the repositories as commands see them.
+
+    >>> Isolation("process").required
+    'process'
+    """
+
+    def __init__(
+        self,
+        required: Level | None = None,
+        *,
+        hosts: HostFilter | None = None,
+        trusted: Iterable[str] = (),
+        folder: str | Path | None = None,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        if required is not None and required not in LEVELS:
+            raise UsageError(f"isolation is {required!r}; there are {', '.join(LEVELS)}.")
+        self.required = required
+        self.hosts = hosts
+        self.trusted = frozenset(trusted)
+        self.folder = None if folder is None else Path(folder)
+        self._environment = os.environ if environment is None else environment
+        self._ladder: Ladder | None = None
+        self._sandboxes: dict[str, Sandbox] = {}
+        self._turn: tuple[asyncio.AbstractEventLoop, asyncio.Lock] | None = None
+
+    def refusal_of(self, tool: str, *, is_confined: bool, is_trusted: bool) -> str | None:
+        """Why a tool is not offered under what is required; None if it is."""
+        if self.required != "process" or is_confined or is_trusted or tool in self.trusted:
+            return None
+        return (
+            f"tool '{tool}' is not offered under isolation 'process': it runs in Assent's own process, "
+            "outside of every sandbox. Make it a program, or mark it as trusted"
+        )
+
+    def speaking_to(self, hosts: HostFilter) -> Isolation:
+        """The same, for commands that may speak to other hosts."""
+        made = Isolation(
+            self.required,
+            hosts=hosts,
+            trusted=self.trusted,
+            folder=self.folder,
+            environment=self._environment,
+        )
+        made._ladder = self._ladder
+        return made
+
+    async def ladder(self) -> Ladder:
+        """What works on this machine. Tried when first asked for, then known."""
+        async with self._lock():
+            if self._ladder is None:
+                from assent.sandbox.ladder import climb
+
+                self._ladder = await climb(environment=self._environment, memory=self.folder)
+            return self._ladder
+
+    async def check(self, workspace: Workspace | None = None) -> Facts:
+        """What holds for the commands in `workspace`.
+
+        Raises:
+            IsolationMissing: less than is required.
+        """
+        if self.required == "none":
+            return NOTHING
+        if workspace is not None:
+            return (await self.sandbox(workspace)).facts
+        ladder = await self.ladder()
+        self._require(ladder.facts.isolation, ladder)
+        return ladder.facts
+
+    async def sandbox(self, workspace: Workspace) -> Sandbox:
+        """The sandbox for the commands in `workspace`.
+
+        Raises:
+            IsolationMissing: less than is required.
+        """
+        from assent.sandbox.sandbox import Sandbox, open_sandbox
+
+        if self.required == "none":
+            return Sandbox(workspace, "nothing", NOTHING)
+        ladder = await self.ladder()
+        async with self._lock():
+            key = str(workspace.folder)
+            found = self._sandboxes.get(key)
+            if found is None or found.workspace is not workspace:
+                found = await open_sandbox(workspace, ladder, hosts=self.hosts, folder=self.folder)
+                self._sandboxes[key] = found
+        self._require(found.facts.isolation, ladder)
+        return found
+
+    def _require(self, level: Level, ladder: Ladder) -> None:
+        if self.required is None or is_at_least(level, self.required):
+            return
+        from assent.sandbox.remedies import remedies
+
+        raise IsolationMissing(self.required, level, remedies(ladder, self._environment))
+
+    def _lock(self) -> asyncio.Lock:
+        # A lock belongs to one event loop, and a program may run one after the other.
+        loop = asyncio.get_running_loop()
+        if self._turn is None or self._turn[0] is not loop:
+            self._turn = (loop, asyncio.Lock())
+        return self._turn[1]

@@ -1,0 +1,156 @@
+"""What a confined command sees of the machine: the system, the toolchains, and nothing of anybody's own.
+
+This is a list of what is shown, not of what is hidden: a folder that nobody thought of is not there.
+
+Keep true:
+1. Nothing that is shown can hold a person's keys: of a folder that mixes programs and secrets only the parts
+   with the programs are shown.
+2. What holds the sockets of other programs is not shown: a socket can be spoken to through a read-only mount.
+3. No folder is shown that contains the home or the workspace: it would bring along what lies beside them.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterable, Mapping
+
+import msgspec
+
+SYSTEM = [
+    "bin",
+    "etc",
+    "lib",
+    "lib32",
+    "lib64",
+    "libx32",
+    "opt",
+    "sbin",
+    "usr",
+    "sys",
+    "nix/store",
+    "gnu/store",
+    "snap",
+    "var/cache",
+    "var/db",
+    "var/lib/apt",
+    "var/lib/dpkg",
+    "var/lib/gems",
+    "var/lib/pacman",
+    "var/lib/rpm",
+    "var/lib/texmf",
+]
+"""What programs need of the system. The rest of /var holds data and sockets of services."""
+
+TOOLCHAINS = [
+    ".asdf",
+    ".bun/bin",
+    ".cargo/bin",
+    ".cargo/git",
+    ".cargo/registry",
+    ".deno/bin",
+    ".gem",
+    ".goenv",
+    ".jenv",
+    ".local/bin",
+    ".local/lib",
+    ".local/pipx",
+    ".local/share/mise",
+    ".local/share/pipx",
+    ".local/share/pnpm",
+    ".local/share/uv",
+    ".local/share/virtualenvs",
+    ".m2/repository",
+    ".nodenv",
+    ".npm-global",
+    ".nvm",
+    ".pyenv",
+    ".rbenv",
+    ".rustup",
+    ".sdkman",
+    ".volta",
+    "anaconda3",
+    "go/bin",
+    "go/pkg",
+    "miniconda3",
+    "miniforge3",
+    "sdk",
+]
+"""Folders in a home that hold programs. Those beside them, such as .cargo/credentials.toml, are not shown."""
+
+_MIXED = frozenset({".cargo", ".local", ".config", ".deno", ".bun", ".m2", "go"})
+"""Their bin is shown, they are not."""
+_PROGRAMS = frozenset({"bin", "sbin", "shims", "Scripts", "condabin"})
+
+
+class Places(msgspec.Struct, frozen=True, kw_only=True):
+    """What is shown read-only, and where the home is."""
+
+    system: tuple[str, ...]
+    """Absolute paths, some of them links, which are shown as links."""
+    toolchains: tuple[str, ...]
+    home: str
+    hidden: tuple[str, ...] = ()
+    """Homes besides: they are there, and empty."""
+
+
+def find_places(environment: Mapping[str, str], workspace: str, keep_out: Iterable[str] = ()) -> Places:
+    """What to show to the commands of `workspace`, on this machine.
+
+    `keep_out` are folders that must not become visible by accident, such as Assent's own records.
+    """
+    home = os.path.abspath(environment.get("HOME") or os.path.expanduser("~"))
+    if home == "/":
+        home = "/nonexistent"
+    system = tuple(path for name in SYSTEM if os.path.lexists(path := f"/{name}"))
+    shown = _Shown(system, home, (workspace, home, *keep_out))
+    for name in TOOLCHAINS:
+        shown.add(os.path.join(home, name))
+    for prefix in (sys.prefix, sys.base_prefix, environment.get("VIRTUAL_ENV", "")):
+        shown.add(prefix)
+    shown.add_programs(os.path.dirname(os.path.realpath(sys.executable)))
+    for entry in environment.get("PATH", "").split(os.pathsep):
+        shown.add_programs(entry)
+    return Places(system=system, toolchains=tuple(shown.found), home=home)
+
+
+class _Shown:
+    """Toolchain folders, each once, none inside another."""
+
+    def __init__(self, system: tuple[str, ...], home: str, keep_out: tuple[str, ...]) -> None:
+        self._system = system
+        self._home = home
+        self._keep_out = [*keep_out, *map(os.path.realpath, keep_out)]
+        self.found: list[str] = []
+
+    def add(self, folder: str) -> bool:
+        """Show a folder, unless it is shown already, is none, or would show too much."""
+        if not os.path.isabs(folder) or not os.path.isdir(folder):
+            return False
+        folder = os.path.abspath(folder)
+        if any(is_beneath(folder, other) for other in (*self._system, *self.found)):
+            return False
+        # Links lead elsewhere: the path is shown where it is named, with what is there.
+        if any(is_beneath(kept, os.path.realpath(folder)) for kept in self._keep_out):
+            return False
+        self.found = [other for other in self.found if not is_beneath(other, folder)] + [folder]
+        return True
+
+    def add_programs(self, entry: str) -> None:
+        """Show what an entry of PATH needs: itself, and mostly the folder that it is the `bin` of."""
+        if not os.path.isabs(entry):
+            return
+        entry = os.path.abspath(entry)
+        parent = os.path.dirname(entry)
+        is_whole = os.path.basename(entry) in _PROGRAMS and os.path.basename(parent) not in _MIXED
+        if not (is_whole and self.add(parent)):
+            self.add(entry)
+
+
+def is_beneath(path: str, folder: str) -> bool:
+    """Whether `path` is `folder` or lies in it, by its spelling.
+
+    >>> is_beneath("/usr/bin", "/usr"), is_beneath("/usr2", "/usr")
+    (True, False)
+    """
+    return path == folder or path.startswith(folder.rstrip("/") + "/")

@@ -1,0 +1,116 @@
+"""What is required and what is there: less is refused, more is used."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from assent.errors import IsolationMissing, UsageError
+from assent.sandbox import ladder as ladders
+from assent.sandbox.command import run_command
+from assent.sandbox.confinement import Isolation
+from assent.sandbox.isolation import NOTHING, Enforced, Facts
+from assent.sandbox.ladder import Ladder, climb
+from assent.sandbox.self_test import Tested as Rung
+from assent.sandbox.workspace import Workspace
+
+WEAK = Ladder(
+    tested=(
+        Rung(by="bubblewrap", facts=Facts(by="bubblewrap"), why="no user namespaces"),
+        Rung(by="landlock", facts=Facts(by="landlock", enforced=Enforced(net="kernel")), why="fs_write"),
+        Rung(by="nothing", facts=NOTHING),
+    )
+)
+
+
+def weak(isolation: Isolation) -> Isolation:
+    isolation._ladder = WEAK
+    return isolation
+
+
+async def test_what_is_required_and_missing_is_refused_with_the_fix(tmp_path: Path) -> None:
+    isolation = weak(Isolation("process"))
+
+    for workspace in (None, Workspace(tmp_path)):
+        with pytest.raises(IsolationMissing) as caught:
+            await isolation.check(workspace)
+        assert caught.value.required == "process"
+        assert caught.value.found == "none"
+        assert "no user namespaces" in str(caught.value)
+
+
+async def test_without_a_requirement_the_best_that_there_is_is_used(tmp_path: Path) -> None:
+    assert (await weak(Isolation()).check()).by == "landlock"
+    sandbox = await Isolation(folder=tmp_path / "kept").sandbox(Workspace(tmp_path))
+    assert (sandbox.by, sandbox.facts.isolation) == ("bubblewrap", "process")
+
+
+async def test_none_is_the_decision_not_to_confine(tmp_path: Path) -> None:
+    (tmp_path / "work").mkdir()
+    workspace = Workspace(tmp_path / "work")
+    sandbox = await Isolation("none").sandbox(workspace)
+
+    finished = await run_command(
+        ["sh", "-c", f"echo > {tmp_path}/outside"], folder=workspace.fd, sandbox=sandbox
+    )
+
+    assert finished.facts == NOTHING
+    assert (tmp_path / "outside").exists()
+
+
+def test_a_level_that_is_none_is_refused() -> None:
+    with pytest.raises(UsageError, match="none, changes, process"):
+        Isolation("jail")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("required", "is_confined", "is_trusted", "is_offered"),
+    [
+        ("process", False, False, False),
+        ("process", True, False, True),
+        ("process", False, True, True),
+        ("changes", False, False, True),
+        (None, False, False, True),
+    ],
+)
+def test_python_tools_are_offered_under_process_only_if_trusted(
+    required: object, is_confined: bool, is_trusted: bool, is_offered: bool
+) -> None:
+    isolation = Isolation(required)  # type: ignore[arg-type]
+
+    refusal = isolation.refusal_of("deploy", is_confined=is_confined, is_trusted=is_trusted)
+
+    assert (refusal is None) == is_offered
+    assert (
+        Isolation("process", trusted=["deploy"]).refusal_of("deploy", is_confined=False, is_trusted=False)
+        is None
+    )
+
+
+async def test_what_was_found_is_remembered_until_the_machine_is_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tried: list[str] = []
+
+    async def count(by: str, **_: object) -> Rung:
+        tried.append(by)
+        return Rung(by="bubblewrap", facts=Facts(isolation="process", by="bubblewrap"))
+
+    monkeypatch.setattr(ladders, "self_test", count)
+    monkeypatch.setattr(ladders, "_KNOWN", {})
+    await climb(environment=os.environ, memory=tmp_path)
+    ladders._KNOWN.clear()
+    await climb(environment=os.environ, memory=tmp_path)
+    assert tried == ["bubblewrap"]
+
+    ladders._KNOWN.clear()
+    monkeypatch.setattr(ladders, "find_bubblewrap", lambda _: "/somewhere/else")
+    await climb(environment=os.environ, memory=tmp_path)
+    assert tried == ["bubblewrap"] * 2
+
+    (tmp_path / "isolation.json").write_text('{"state": [], "ladder": 1}')
+    ladders._KNOWN.clear()
+    await climb(environment=os.environ, memory=tmp_path)
+    assert tried == ["bubblewrap"] * 3

@@ -1,0 +1,242 @@
+"""A command in a real sandbox, through all its layers: what it gets, what is told of it, what is left."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from assent.errors import ToolError
+from assent.sandbox.command import Finished, run_command
+from assent.sandbox.hosts import HostFilter
+from assent.sandbox.isolation import Facts
+from assent.sandbox.limits import MIB, Limits
+from assent.sandbox.sandbox import Sandbox
+from assent.sandbox.workspace import Workspace
+from tests.sandbox.programs import is_running, wait_until
+
+Run = Callable[..., "asyncio.Future[Finished]"]
+
+
+@pytest.fixture
+def work(tmp_path: Path) -> Path:
+    folder = tmp_path / "work"
+    folder.mkdir()
+    return folder
+
+
+async def run(
+    folder: Path, command: str | list[str], *, limits: Limits | None = None, **options: object
+) -> Finished:
+    workspace = Workspace(folder)
+    try:
+        sandbox = Sandbox(workspace, "bubblewrap", Facts(), **options)  # type: ignore[arg-type]
+        argv = ["sh", "-c", command] if isinstance(command, str) else command
+        return await run_command(
+            argv, folder=workspace.fd, limits=limits or Limits(time_s=30), sandbox=sandbox
+        )
+    finally:
+        workspace.close()
+
+
+@asynccontextmanager
+async def server(answer: bytes) -> AsyncIterator[int]:
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(answer), answer))
+        await writer.drain()
+        writer.close()
+
+    listening = await asyncio.start_server(serve, "127.0.0.1", 0)
+    async with listening:
+        yield listening.sockets[0].getsockname()[1]
+
+
+async def test_what_it_makes_belongs_to_whoever_owns_the_workspace(work: Path) -> None:
+    finished = await run(work, "echo text > made && mkdir folder && id -u && pwd")
+
+    assert finished.exit_code == 0, finished.stderr
+    assert (work / "made").read_text() == "text\n"
+    owners = {(work / made).stat().st_uid for made in (".", "made", "folder")}
+    assert len(owners) == 1
+    assert finished.stdout.decode().splitlines()[1] == str(work)
+    if os.geteuid() == 0:
+        assert finished.stdout.split()[0] != b"0"
+
+
+async def test_exit_codes_and_streams_are_its_own(work: Path) -> None:
+    finished = await run(work, "cat; echo out; echo err >&2; exit 7")
+
+    assert (finished.exit_code, finished.stdout, finished.stderr) == (7, b"out\n", b"err\n")
+
+
+@pytest.mark.parametrize("hosts", [None, HostFilter(allow=["example.org"])])
+async def test_a_program_that_is_not_there_is_told_as_outside_of_a_sandbox(
+    work: Path, hosts: HostFilter | None
+) -> None:
+    (work / "closed").write_text("#!/bin/sh\n")
+
+    with pytest.raises(ToolError, match="There is no program 'nonesuch'"):
+        await run(work, ["nonesuch"], hosts=hosts)
+    with pytest.raises(ToolError, match=r"'\./closed' may not be run"):
+        await run(work, ["./closed"], hosts=hosts)
+
+
+async def test_a_program_that_fails_like_bubblewrap_is_not_taken_for_it(work: Path) -> None:
+    finished = await run(work, "echo 'bwrap: execvp sh: No such file or directory' >&2; exit 1")
+
+    assert finished.exit_code == 1
+
+
+async def test_a_sandbox_that_cannot_be_made_is_told_and_nothing_runs(work: Path) -> None:
+    with pytest.raises(ToolError, match="its sandbox could not be made"):
+        await run(work, "touch ran", without={"system"})
+    assert not (work / "ran").exists()
+
+
+async def test_allowed_hosts_are_reached_and_others_are_named(work: Path) -> None:
+    async with server(b"hello") as port:
+        url = f"http://127.0.0.1:{port}/"
+        program = (
+            "import urllib.request as r, sys\n"
+            "for url in sys.argv[1:]:\n"
+            "    try: print(r.urlopen(url).read().decode())\n"
+            "    except Exception as error: print(type(error).__name__)\n"
+        )
+        argv = ["env", "no_proxy=", "NO_PROXY=", sys.executable, "-c", program, url, "http://other.test/"]
+        hosts = HostFilter(allow=[f"127.0.0.1:{port}"])
+        reached = await run(work, argv, hosts=hosts)
+        cut_off = await run(work, argv)
+
+    assert reached.stdout == b"hello\nHTTPError\n"
+    assert reached.note == "it was not let through to other.test:80"
+    assert cut_off.stdout == b"URLError\nURLError\n"
+
+
+async def test_a_loopback_of_its_own_works(work: Path) -> None:
+    program = (
+        "import socket, threading\n"
+        "server = socket.create_server(('127.0.0.1', 0))\n"
+        "threading.Thread(target=lambda: server.accept()[0].sendall(b'hi')).start()\n"
+        "print(socket.create_connection(server.getsockname()).recv(2).decode())\n"
+    )
+    assert (await run(work, [sys.executable, "-c", program])).stdout == b"hi\n"
+
+
+@pytest.mark.parametrize(
+    ("command", "limits", "ended_by"),
+    [
+        ("sleep 60 & sleep 60", Limits(time_s=0.5), "time"),
+        ("yes", Limits(output_bytes=1000), "output"),
+        ("for n in $(seq 40); do sleep 60 & done; wait", Limits(processes=10, time_s=20), "processes"),
+        (
+            "python3 -c 'a = [bytearray(b\"x\" * 1000000) for _ in range(400)]; print(len(a))'",
+            Limits(memory_bytes=64 * MIB, time_s=20),
+            "memory",
+        ),
+        (
+            "for n in 1 2 3 4 5 6; do head -c 3000000 /dev/urandom > f$n; done; sync; sleep 20",
+            Limits(disk_bytes=8 * MIB, time_s=20),
+            "disk",
+        ),
+    ],
+)
+async def test_limits_end_it_with_all_that_it_started(
+    work: Path, command: str, limits: Limits, ended_by: str
+) -> None:
+    finished = await run(work, command, limits=limits)
+
+    assert (finished.ended_by, finished.exit_code) == (ended_by, None)
+    left = subprocess.run(["pgrep", "-f", str(work)], capture_output=True, text=True).stdout  # noqa: ASYNC221
+    assert left == ""
+
+
+async def test_a_large_file_is_cut_by_the_kernel(work: Path) -> None:
+    await run(work, "head -c 3000000 /dev/zero > large", limits=Limits(disk_bytes=MIB, time_s=20))
+
+    assert (work / "large").stat().st_size <= MIB
+
+
+async def test_on_time_out_it_may_clean_up_first(work: Path) -> None:
+    finished = await run(
+        work,
+        "trap 'echo bye > said; exit 0' TERM; while true; do sleep 0.05; done",
+        limits=Limits(time_s=0.5),
+    )
+
+    assert finished.ended_by == "time"
+    assert (work / "said").read_text() == "bye\n"
+
+
+async def test_cancelling_leaves_nothing(work: Path) -> None:
+    task = asyncio.create_task(run(work, "echo > began; exec sleep 1000"))
+    await asyncio.to_thread(wait_until, lambda: (work / "began").exists())
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+    assert subprocess.run(["pgrep", "-fx", "sleep 1000"], capture_output=True).stdout == b""  # noqa: ASYNC221
+
+
+async def test_what_the_run_was_started_with_cannot_be_changed_and_records_are_not_seen(work: Path) -> None:
+    (work / ".assent").mkdir()
+    (work / ".assent" / "secret").write_text("record")
+    (work / "plan.json").write_text("{}")
+    (work / "keys").mkdir()
+    (work / "keys" / "key").write_text("private")
+    workspace = Workspace(work, closed=[work / "keys"], sealed=[work / "plan.json"])
+    sandbox = Sandbox(workspace, "bubblewrap", Facts())
+
+    finished = await run_command(
+        [
+            "sh",
+            "-c",
+            "cat .assent/* keys/*; echo x > plan.json; rm plan.json; mv .assent away; mv keys away; "
+            "echo x > .assent/made; cat plan.json",
+        ],
+        folder=workspace.fd,
+        sandbox=sandbox,
+    )
+
+    assert finished.stdout == b"{}"
+    assert (work / "plan.json").read_text() == "{}"
+    assert (work / ".assent" / "secret").read_text() == "record"
+    assert sorted(os.listdir(work)) == [".assent", "keys", "plan.json"]
+    workspace.close()
+
+
+async def test_the_interpreter_that_runs_us_is_not_written_even_in_the_workspace(
+    work: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (work / ".venv").mkdir()
+    monkeypatch.setattr(sys, "prefix", str(work / ".venv"))
+
+    await run(work, "echo x > .venv/made; mv .venv away; mkdir .venv; touch .venv/made")
+
+    assert list((work / ".venv").iterdir()) == []
+
+
+def test_it_ends_when_the_host_is_killed(work: Path, tmp_path: Path) -> None:
+    program = (
+        "import asyncio, sys\n"
+        "from assent.sandbox.command import run_command\n"
+        "from assent.sandbox.isolation import Facts\n"
+        "from assent.sandbox.sandbox import Sandbox\n"
+        "from assent.sandbox.workspace import Workspace\n"
+        "w = Workspace(sys.argv[1])\n"
+        "asyncio.run(run_command(['sh', '-c', 'echo > began; exec sleep 1001'], folder=w.fd,\n"
+        "    sandbox=Sandbox(w, 'bubblewrap', Facts())))\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", program, str(work)]) as host:
+        wait_until(lambda: (work / "began").exists())
+        found = subprocess.run(["pgrep", "-fx", "sleep 1001"], capture_output=True, text=True, check=True)
+        pid = int(found.stdout.split()[0])
+        host.send_signal(signal.SIGKILL)
+    wait_until(lambda: not is_running(pid))
