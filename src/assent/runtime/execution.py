@@ -381,6 +381,7 @@ class Execution(Gated):
             idempotency_key=f"{self.run.run_id}-{self.key(i)}",
             on_spend=self._allowance.spend,
             on_progress=progress,
+            on_command=partial(self.note, "command_ran", i),
         )
 
     def _may_retry(self, action: Action, made: int, failure: AttemptFailed, tool: Tool | None) -> bool:

@@ -66,6 +66,8 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The names of the rules that held, and `permission` if a posture did."""
     had_session: bool = False
     """It ran under a session, whose rules hold only as long as that is given."""
+    workspace: str | None = None
+    """The folder that it is bound to."""
 
 
 class _Note(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="note"):
@@ -152,7 +154,23 @@ class Approved(_Note, frozen=True, tag="approved"):
     """Why the person was asked."""
 
 
-Note = Started | Tried | Ended | Asked | Replaced | Aborted | Decided | Approved
+class Bound(_Note, frozen=True, tag="bound"):
+    """A plan is about to change the folder that it is bound to, of which this snapshot was taken."""
+
+    plan: int
+    snapshot: str
+
+
+class Restored(_Note, frozen=True, tag="restored"):
+    """The folder was restored to what the plan found."""
+
+    plan: int
+    not_restored: Sequence[str] = ()
+    """What was left out of the snapshot, and was changed."""
+    problems: Sequence[str] = ()
+
+
+Note = Started | Tried | Ended | Asked | Replaced | Aborted | Decided | Approved | Bound | Restored
 
 
 class RunJournal(Protocol):
@@ -247,6 +265,9 @@ class Replay:
         self.rejections: list[str] = []
         self.aborted: dict[int, str] = {}
         """Why a plan is being taken back, by its number."""
+        self.bound: dict[int, str] = {}
+        """The snapshot of the folder that a plan found, by its number."""
+        self.restored: dict[int, Restored] = {}
         self.tallies: dict[int, Tally] = {}
         """What each plan of the run has used up."""
         self.tally = Tally()
@@ -280,6 +301,10 @@ class Replay:
                 self.approved[note.key] = note.reasons
             case Aborted():
                 self.aborted[note.plan] = note.error
+            case Bound():
+                self.bound[note.plan] = note.snapshot
+            case Restored():
+                self.restored[note.plan] = note
             case Decided():
                 attempt = self.in_flight.pop(note.key, 1)
                 if note.decision.choice == "retry":

@@ -55,6 +55,8 @@ class Request(NamedTuple):
     policies: Sequence[str] = ()
     """The names of the rules that hold, and `permission` if a posture does."""
     had_session: bool = False
+    workspace: str | None = None
+    """The folder that it is bound to."""
 
 
 class Keeping:
@@ -150,6 +152,7 @@ class Keeping:
                     tools=tools_of(proposal, self._tools),
                     policies=self._request.policies,
                     had_session=self._request.had_session,
+                    workspace=self._request.workspace,
                 )
             )
 

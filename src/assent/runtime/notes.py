@@ -28,10 +28,12 @@ from assent.runtime.journal import (
     DECIDED_FAILED,
     Aborted,
     Approved,
+    Bound,
     Decision,
     Ended,
     Note,
     Replay,
+    Restored,
     RunJournal,
     Started,
     Tally,
@@ -139,6 +141,31 @@ class Notes:
                 f"{CANCELED_PREFIX}nothing was taken back, because that cannot be noted beforehand: {error}"
             )
             x.stop = Stop("canceled", f"{words} ({x.stop.error})", words)
+
+    async def about_to_change(self, note: Bound) -> None:
+        """The folder that the plan is bound to is about to be changed.
+
+        Raises:
+            NotNoted: it must not be.
+            HoldLost: the run is no longer ours.
+        """
+        self._journal.note(note)
+        try:
+            await self._settle()
+        except StorageError as error:
+            raise NotNoted(
+                f"nothing was started, because the snapshot of the workspace cannot be noted: {error}"
+            ) from error
+
+    async def restored(self, note: Restored) -> None:
+        """The folder that the plan is bound to has been restored.
+
+        Raises:
+            HoldLost: the run is no longer ours.
+        """
+        self._journal.note(note)
+        with suppress(StorageError):  # Then it is done again, before anything that comes later.
+            await self._settle()
 
     def approved(self, i: int, approval: str, reasons: Sequence[str]) -> None:
         """A person has approved the action, asked for these reasons."""

@@ -42,6 +42,7 @@ from assent.runtime.account import (
     steps_of,
 )
 from assent.runtime.asking import answer_words
+from assent.runtime.binding import Binding, BoundRun, words_of_restore
 from assent.runtime.calls import words_of
 from assent.runtime.execution import Execution
 from assent.runtime.journal import Asked, Choice, Decision, Journal, RunRecord, Taken, parse_key
@@ -67,6 +68,7 @@ class Settings(NamedTuple):
     replan: ReplanCallback | None
     replan_config: ReplanConfig
     journal: Journal | None = None
+    binding: Binding | None = None
 
 
 class Run:
@@ -101,6 +103,11 @@ class Run:
         self._execution: Execution | None = None
         self._request = request
         self._kept = Keeping(settings.journal, info, request, services)
+        self._bound: BoundRun | None = None
+        if settings.binding is not None:
+            self._bound = BoundRun(
+                settings.binding, services.workers, info.run_id, is_journaled=settings.journal is not None
+            )
 
     async def execute(self, proposal: Proposal, *, must_succeed: bool = False) -> ProposalResult:
         """Run the proposal, and ask for others while it fails and replans are left.
@@ -113,6 +120,8 @@ class Run:
             raise lost.error from None
         except BaseException:
             self._kept.release()
+            if self._bound is not None and self._execution is not None and self._settings.journal is None:
+                self._bound.give_up(self._execution)
             raise
         return await self._end(result)
 
@@ -135,6 +144,8 @@ class Run:
         if counted is not None:
             counted()
         called, decided = await self._kept.take_up(taken, decide)
+        if self._bound is not None:
+            self._bound.recall(self._kept.replay)
         if self._gate.state_marks is None and self._kept.has_marks:
             self._gate.state_marks = self._services.marks.scoped(self._info.tenant)
         in_flight = self._kept.replay.in_flight
@@ -164,6 +175,10 @@ class Run:
         except StorageError as error:
             self._kept.release()
             self._say_not_kept("journal", result.proposal_id, error)
+        else:
+            may_go_on = self._settings.journal is not None and result.outcome in ("waiting", "canceled")
+            if self._bound is not None and not may_go_on:
+                self._bound.drop()
         await self._services.events.settle()
         return result
 
@@ -296,6 +311,12 @@ class Run:
         if reasons:
             return self._refuse(x, reasons)
         try:
+            problem = await self._bound.keep(x, notes) if self._bound is not None else None
+            if problem is not None:
+                if not any(x.results):
+                    return self._refuse(x, [problem])
+                # It has come too far to be refused; when there is room again it can be resumed.
+                x.stop_canceled(problem)
             # What has ended before the run was broken off has its share already.
             to_come = [i for i in graph.order if x.results[i] is None]
             calls = sum(proposal.actions[i].type == "tool_call" for i in to_come)
@@ -314,9 +335,11 @@ class Run:
                 await notes.about_to_abort()
             if x.is_aborted:
                 why = x.stop.error if x.stop is not None else ""
-                undone = await undo(x)
+                undone = await undo(x, self._bound, notes)
                 self._compensations += undone.compensations
                 self._irreversible += undone.irreversible
+                if x.stop is not None and (more := words_of_restore(undone.workspace)):
+                    x.stop = x.stop._replace(error=x.stop.error + more)
                 if notes is not None and self._is_stopped and undone.is_incomplete:
                     # What is not taken back yet is, when the run goes on.
                     reason = self._info.cancel.reason if self._info.cancel is not None else ""

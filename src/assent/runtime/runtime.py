@@ -14,7 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from assent.approvals.ledger import ApprovalLedger
 from assent.errors import UnknownSession, UsageError
@@ -34,6 +34,7 @@ from assent.policy.permission import Permissions, Posture, permissions_of
 from assent.policy.trace import Trace
 from assent.runtime import checkpoint as checkpoints
 from assent.runtime.asking import Desk
+from assent.runtime.binding import binding_of
 from assent.runtime.checkpoint import Checkpoint
 from assent.runtime.guards.idempotency import AnswerBook
 from assent.runtime.guards.rate_limit import RateLimiter
@@ -54,9 +55,14 @@ from assent.state.memory import MemoryState
 from assent.state.store import ReadOnly, StateStore
 from assent.tools.context import Cancel
 from assent.tools.registry import Registry
-from assent.tools.tool import Tool
+from assent.tools.tool import Tool, tool
 from assent.verify.report import Report
 from assent.verify.verify import verify
+
+if TYPE_CHECKING:
+    from assent.sandbox.confinement import Isolation
+    from assent.sandbox.snapshot.store import Snapshots
+    from assent.sandbox.workspace import Workspace
 
 ProposalLike = Proposal | str | bytes | dict[str, Any]
 PolicyLike = Rule | PolicyCallable | tuple[str, Rule | PolicyCallable]
@@ -105,6 +111,9 @@ class Runtime:
         approvals_expire_s: float | None = None,
         folder: str | None = None,
         builtin: Iterable[Tool] = (),
+        workspace: Workspace | os.PathLike[str] | str | None = None,
+        snapshots: Snapshots | os.PathLike[str] | str | None = None,
+        isolation: Isolation | None = None,
     ) -> None:
         """A state store, event log or policy set may be shared between runtimes of one event loop.
 
@@ -118,6 +127,15 @@ class Runtime:
         is good for no other.
 
         `builtin` are tools such as `basic_tools` makes: one of `tools` with the same name hides them.
+
+        With a `workspace` every plan is bound to that folder: an abort leaves it as the plan found it. So
+        what tools with the label `confined` do is taken back, if they are there when the runtime is made or
+        come by `register`. One run at a time. Snapshots are kept in `snapshots`, else in the person's data
+        folder.
+
+        `isolation` is what must be enforced before anything runs; hand the same to `basic_tools`. Where it
+        requires "process", only tools that come with Assent, programs in a sandbox and tools that are marked
+        as trusted are offered: `tools.withheld` names the others.
         """
         if schedule not in ("levels", "dataflow"):
             raise UsageError(f"schedule is {schedule!r}; use 'levels' or 'dataflow'.")
@@ -128,13 +146,17 @@ class Runtime:
                 "patience_s is for runs that can be resumed, and not below 0. Give a journal, or leave it "
                 "out: runs then wait for people as long as it takes."
             )
+        self._binding = binding_of(workspace, snapshots)
+        if self._binding is not None and folder is None:
+            folder = self._binding.folder
         folder = os.path.abspath(folder) if folder is not None else None
         if approvals_expire_s is not None and approvals_expire_s <= 0:
             raise UsageError("approvals_expire_s must be above 0; leave it out for questions that stay open.")
         self.capabilities = capabilities
         self.permissions = permissions_of(permissions)
         self.budget = budget
-        self.tools = Registry()
+        self._isolation = isolation
+        self.tools = Registry(None if isolation is None else _withholding(isolation))
         self.state: StateStore = MemoryState(state) if state is None or isinstance(state, Mapping) else state
         self.events = events if events is not None else EventLog()
         self.policies = policies if isinstance(policies, PolicySet) else PolicySet(time.monotonic)
@@ -153,15 +175,17 @@ class Runtime:
             else Desk(approvals, patience_s=patience_s, expires_s=approvals_expire_s, folder=folder),
         )
         self._folder = folder
-        self._settings = Settings(schedule, max_concurrency, replan, replan_config or ReplanConfig(), journal)
+        self._settings = Settings(
+            schedule, max_concurrency, replan, replan_config or ReplanConfig(), journal, self._binding
+        )
         self._sessions: dict[str, Session] = {}
         self._turns = Turns()
         self._running = 0
         self._thread = 0
         for item in tools:
-            self.tools.add(item)
+            self._add_tool(item if isinstance(item, Tool) else tool(item))
         for made in builtin:
-            self.tools.add(made, builtin=True)
+            self._add_tool(made, builtin=True)
         if not isinstance(policies, PolicySet):
             for policy in policies:
                 self._add_unnamed(policy)
@@ -177,9 +201,16 @@ class Runtime:
         timeout_ms: int | None = None,
     ) -> Tool:
         """Register a tool that brings its own JSON Schema; see `Tool.from_schema` for how `fn` is called."""
-        made = Tool.from_schema(schema, fn, cheap=cheap, timeout_ms=timeout_ms)
-        self.tools.add(made)
-        return made
+        return self._add_tool(Tool.from_schema(schema, fn, cheap=cheap, timeout_ms=timeout_ms))
+
+    async def _check_isolation(self) -> None:
+        if self._isolation is not None:
+            await self._isolation.check(self._binding.workspace if self._binding is not None else None)
+
+    def _add_tool(self, made: Tool, *, builtin: bool = False) -> Tool:
+        found = made if self._binding is None else self._binding.declared(made)
+        self.tools.add(found, builtin=builtin)
+        return found
 
     def add_policy(
         self,
@@ -327,9 +358,11 @@ class Runtime:
             UsageError: the runtime is at work in another thread.
             RunExists: there is a run with this id in the journal.
             StorageError: the journal cannot be written; nothing has run.
+            IsolationMissing: less is enforced than is required; nothing has run.
         """
         decoded = decode_proposal(proposal)
         with self._at_work():
+            await self._check_isolation()
             run = self._run(session, scope, cancel, run_id, budget)
             return await _passing_on_cancellation(Run.execute(run, decoded))
 
@@ -384,6 +417,7 @@ class Runtime:
                 "This Runtime has no journal, so no run can be resumed. Give it one: journal=..."
             )
         with self._at_work():
+            await self._check_isolation()
             taken = await journal.take(run_id)
             if isinstance(taken, ProposalResult):
                 if decide:
@@ -396,6 +430,17 @@ class Runtime:
                 raise UsageError(
                     f"Run '{run_id}' waits for approvals, and this Runtime has none. Give it the "
                     "ledger in which the run has asked: approvals=..."
+                )
+            here = self._binding.folder if self._binding is not None else None
+            if record.workspace != here:
+                taken.journal.release()
+                began = (
+                    f"bound to {record.workspace}" if record.workspace is not None else "bound to no folder"
+                )
+                so = f"workspace={record.workspace!r}" if record.workspace is not None else "no workspace"
+                raise UsageError(
+                    f"Run '{run_id}' began {began}, and must go on so. Nothing has changed. Resume it with a "
+                    f"Runtime that has {so}."
                 )
             if record.had_session and session is None:
                 taken.journal.release()
@@ -508,7 +553,14 @@ class Runtime:
             Allowance(self._budget(budget)),
             # By the run's own gate, which knows what has run so far.
             lambda p: self._verify(p, gate, scope, budget, MAX_ACTIONS),
-            Request(scope, budget, scope_data(scope), gate.names, session is not None),
+            Request(
+                scope,
+                budget,
+                scope_data(scope),
+                gate.names,
+                session is not None,
+                self._binding.folder if self._binding is not None else None,
+            ),
         )
 
     @contextmanager
@@ -518,6 +570,11 @@ class Runtime:
             raise UsageError(
                 "This Runtime is at work in another thread. Use one Runtime per thread, or execute_sync, "
                 "which lets callers take turns."
+            )
+        if self._running and self._binding is not None:
+            raise UsageError(
+                f"This Runtime is bound to {self._binding.folder} and at work there. One run at a time: wait "
+                "for it, or another's work would be taken back with its own."
             )
         self._thread = here
         self._running += 1
@@ -583,3 +640,10 @@ async def _passing_on_cancellation(run: Coroutine[Any, Any, ProposalResult]) -> 
     if task is not None and task.cancelling() > before:
         raise asyncio.CancelledError
     return result
+
+
+def _withholding(isolation: Isolation) -> Callable[[Tool], str | None]:
+    def why_not(made: Tool) -> str | None:
+        return isolation.refusal_of(made.name, is_confined=made.confined, is_trusted=made.trusted)
+
+    return why_not

@@ -1,10 +1,11 @@
-"""Taking a plan back: compensations in reverse, then the state, then the names of what cannot be undone.
+"""Taking a plan back: compensations in reverse, the state, the workspace, the names of what stays done.
 
 Keep true:
 1. Compensations run in reverse order of completion, pass the gates, and need no budget and no approval but
    that of the action they take back.
 2. The state is undone after them, so that what they wrote goes too.
 3. A compensation that fails is reported, never hidden, and does not stop the others.
+4. A bound workspace is restored after both: compensations may have worked in it.
 """
 
 from __future__ import annotations
@@ -14,7 +15,10 @@ import msgspec
 from assent.ir.action import Action, ActionCompensation, ToolCompensation
 from assent.ir.json_value import JsonValue
 from assent.ir.result import CANCELED_PREFIX, CompensationResult
+from assent.runtime.binding import BoundRun, is_taken_back
 from assent.runtime.execution import Execution
+from assent.runtime.journal import Restored
+from assent.runtime.notes import Notes
 from assent.state.store import MISSING
 
 
@@ -23,6 +27,8 @@ class Undone(msgspec.Struct, frozen=True, kw_only=True):
 
     compensations: list[CompensationResult]
     irreversible: list[str]
+    workspace: Restored | None = None
+    """How restoring it went, if the plan was bound to one and may have changed it."""
 
     @property
     def is_incomplete(self) -> bool:
@@ -30,7 +36,7 @@ class Undone(msgspec.Struct, frozen=True, kw_only=True):
         return any(c.status != "succeeded" for c in self.compensations)
 
 
-async def undo(x: Execution) -> Undone:
+async def undo(x: Execution, bound: BoundRun | None = None, notes: Notes | None = None) -> Undone:
     """Take back everything the execution did, as far as it can be."""
     done = list(x.finished)
     compensations = [
@@ -44,22 +50,38 @@ async def undo(x: Execution) -> Undone:
     removed: list[str] = [t.key for t in changed if t.new is MISSING]
     x.emit("state_snapshot", data={"state": restored})
     x.emit("state_rollback", data={"restored": sorted(restored), "removed": sorted(removed)})
+    workspace = await bound.restore(x, notes) if bound is not None else None
     for i in done:
         result = x.results[i]
         assert result is not None
         x.results[i] = msgspec.structs.replace(result, rolled_back=True)
-    return Undone(compensations=compensations, irreversible=_irreversible(x))
+    return Undone(compensations=compensations, irreversible=_irreversible(x, workspace), workspace=workspace)
 
 
-def _irreversible(x: Execution) -> list[str]:
+def _irreversible(x: Execution, restored: Restored | None) -> list[str]:
     """Actions that took effect, or may have, and that nothing can take back."""
+    is_whole = restored is not None and not restored.problems
     return [
         x.actions[i].id
         for i in range(x.size)
         if i not in x.graph.targets
         and i not in x.answered
-        and (x.status[i] == "unknown" or (x.status[i] == "succeeded" and _is_final(x, i)))
+        and (
+            (x.status[i] == "unknown" and not (is_whole and _is_in_workspace(x, i)))
+            or (x.status[i] == "succeeded" and _is_final(x, i))
+            or (x.status[i] == "succeeded" and not is_whole and _was_to_be_restored(x, i, restored))
+        )
     ]
+
+
+def _was_to_be_restored(x: Execution, i: int, restored: Restored | None) -> bool:
+    """Whether its effect should have gone with the restore, which did not bring everything back."""
+    return restored is not None and _is_in_workspace(x, i)
+
+
+def _is_in_workspace(x: Execution, i: int) -> bool:
+    tool = x.tools[i]
+    return tool is not None and is_taken_back(tool.schema)
 
 
 def _is_final(x: Execution, i: int) -> bool:

@@ -1,0 +1,245 @@
+"""A runtime bound to a folder: kept before the first effect of a plan, and restored when the plan is aborted.
+
+Keep true:
+1. No tool that may change anything is called before the snapshot is whole, and noted in the journal.
+2. A restore that has been noted is not done again: what came after it is another plan's work.
+3. What could not be restored is told in the result, and whatever it was meant to take back is named.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import os
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import msgspec
+
+from assent.errors import AssentError, UsageError
+from assent.policy.permission import CONFINED
+from assent.runtime.journal import Bound, Replay, Restored
+from assent.runtime.notes import NotNoted
+
+if TYPE_CHECKING:
+    from assent.ir.tool_spec import ToolSchema
+    from assent.runtime.execution import Execution
+    from assent.runtime.notes import Notes
+    from assent.runtime.workers import Workers
+    from assent.sandbox.snapshot.store import Snapshots
+    from assent.sandbox.workspace import Workspace
+    from assent.tools.tool import Tool
+
+T = TypeVar("T")
+
+_TOLD = 5
+"""So many names stand in an error; the event has more."""
+_LISTED = 100
+
+
+class Binding:
+    """The folder that plans of a runtime are bound to, and where its snapshots are kept."""
+
+    def __init__(self, workspace: Workspace, snapshots: Snapshots) -> None:
+        self.workspace = workspace
+        self.snapshots = snapshots
+
+    @property
+    def folder(self) -> str:
+        """The folder's path."""
+        return str(self.workspace.folder)
+
+    def declared(self, tool: Tool) -> Tool:
+        """The tool as it is here: what it does in the folder is taken back by restoring the folder."""
+        if not _is_confined(tool.schema) or tool.schema.reversibility is not None:
+            return tool
+        tool.compile()
+        here = copy.copy(tool)
+        here.schema = msgspec.structs.replace(tool.schema, reversibility="reversible")
+        return here
+
+
+def binding_of(
+    workspace: Workspace | os.PathLike[str] | str | None, snapshots: Snapshots | os.PathLike[str] | str | None
+) -> Binding | None:
+    """A binding in the short forms in which people write it. Without `snapshots` they are kept in the
+    person's own data folder.
+
+    Raises:
+        UsageError: there is no such folder, or there are snapshots and no workspace.
+    """
+    if workspace is None:
+        if snapshots is not None:
+            raise UsageError("snapshots are those of a workspace. Give one: workspace=DIR.")
+        return None
+    from assent.sandbox.snapshot.store import Snapshots
+    from assent.sandbox.workspace import Workspace
+    from assent.storage.location import user_folder
+
+    if not isinstance(workspace, Workspace):
+        workspace = Workspace(os.fspath(workspace), closed=[user_folder(os.environ)])
+    if not isinstance(snapshots, Snapshots):
+        where = user_folder(os.environ) / "snapshots" if snapshots is None else os.fspath(snapshots)
+        snapshots = Snapshots(where)
+    return Binding(workspace, snapshots)
+
+
+def is_taken_back(schema: ToolSchema) -> bool:
+    """Whether what a tool does is taken back by restoring the folder, in a runtime that is bound to one."""
+    return _is_confined(schema) and schema.reversibility == "reversible"
+
+
+def _is_confined(schema: ToolSchema) -> bool:
+    return CONFINED in schema.labels and schema.risk not in ("read_only", "network")
+
+
+class BoundRun:
+    """A run in a bound folder: which snapshot each of its plans began with."""
+
+    def __init__(self, binding: Binding, workers: Workers, run_id: str, *, is_journaled: bool) -> None:
+        self._binding = binding
+        self._workers = workers
+        self._run_id = run_id
+        self._is_journaled = is_journaled
+        self._taken: dict[int, str] = {}
+        """By the number of the plan."""
+        self._restored: dict[int, Restored] = {}
+
+    def recall(self, replay: Replay) -> None:
+        """Know what was taken and restored before the run was broken off."""
+        self._taken.update(replay.bound)
+        self._restored.update(replay.restored)
+        for snapshot in self._taken.values():
+            self._binding.snapshots.adopt(snapshot, self._run_id)
+
+    async def keep(self, x: Execution, notes: Notes | None) -> str | None:
+        """Keep the folder as it is, if the plan may change anything; why that cannot be, if it cannot.
+
+        Raises:
+            HoldLost: the run is no longer ours.
+        """
+        if x.plan in self._taken or not _may_change(x):
+            return None
+        snapshots, workspace = self._binding.snapshots, self._binding.workspace
+        try:
+            taken = await self._aside(
+                lambda: snapshots.take(workspace, run_id=self._run_id, durable=self._is_journaled)
+            )
+        except AssentError as error:
+            return str(error)
+        self._taken[x.plan] = taken.id
+        x.emit(
+            "workspace_snapshot",
+            data={
+                "snapshot": taken.id,
+                "folder": self._binding.folder,
+                "files": taken.files,
+                "bytes": taken.bytes,
+                "left_out": _listed(taken.left_out),
+            },
+        )
+        if notes is not None:
+            try:
+                await notes.about_to_change(Bound(x.plan, taken.id))
+            except NotNoted as error:
+                return str(error)
+        if _is_cancelled():
+            x.stop_canceled("the surrounding task was cancelled")
+        return None
+
+    async def restore(self, x: Execution, notes: Notes | None) -> Restored | None:
+        """Bring the folder back to what the plan found; None if the plan changed nothing.
+
+        Raises:
+            HoldLost: the run is no longer ours.
+        """
+        snapshot = self._taken.get(x.plan)
+        if snapshot is None or x.plan in self._restored:
+            return self._restored.get(x.plan)
+        if notes is not None:
+            await notes.about_to_take_back()
+        found = self._told(x, await self._aside(lambda: self._bring_back(snapshot)))
+        if notes is not None:
+            await notes.restored(found)
+        return found
+
+    def give_up(self, x: Execution) -> None:
+        """The run broke off, and nobody will go on with it: leave the folder as its plan found it."""
+        if x.plan in self._taken and x.plan not in self._restored:
+            self._told(x, self._bring_back(self._taken[x.plan]))
+        self.drop()
+
+    def drop(self) -> None:
+        """The run has ended for good: nothing will be restored any more."""
+        for snapshot in self._taken.values():
+            self._binding.snapshots.drop(snapshot)
+        self._taken.clear()
+
+    def _bring_back(self, snapshot: str) -> dict[str, Any]:
+        """Restore it, and say in the words of an event what came of it."""
+        said: dict[str, Any] = {"snapshot": snapshot, "folder": self._binding.folder}
+        try:
+            done = self._binding.snapshots.restore(
+                snapshot, self._binding.workspace, durable=self._is_journaled
+            )
+        except (AssentError, OSError) as error:
+            return {**said, "problems": [str(error)]}
+        return {**said, **msgspec.structs.asdict(done)}
+
+    def _told(self, x: Execution, said: dict[str, Any]) -> Restored:
+        x.emit(
+            "workspace_restored",
+            data={key: _listed(value) if isinstance(value, list) else value for key, value in said.items()},
+        )
+        found = Restored(x.plan, said.get("not_restored", ()), said["problems"])
+        self._restored[x.plan] = found
+        return found
+
+    async def _aside(self, work: Callable[[], T]) -> T:
+        """Do it on a thread, and wait for it whatever else is wanted: half of it is worse than all of it."""
+        job = self._workers.submit(asyncio.get_running_loop(), work)
+        while not job.future.done():
+            with suppress(asyncio.CancelledError):
+                await asyncio.wait((job.future,))
+        is_done, answer = job.future.result()
+        if not is_done:
+            raise answer
+        found: T = answer
+        return found
+
+
+def words_of_restore(restored: Restored | None) -> str:
+    """What is added to the error of a plan that was aborted; empty if its folder is as it was."""
+    if restored is None:
+        return ""
+    words = ""
+    if restored.problems:
+        words += f"; the workspace could not be restored wholly: {_few(restored.problems)}"
+    if restored.not_restored:
+        words += f"; left out of the snapshot, and not as before: {_few(restored.not_restored)}"
+    return words
+
+
+def _few(names: Sequence[str]) -> str:
+    more = len(names) - _TOLD
+    return "; ".join(names[:_TOLD]) + (f"; and {more:,} more" if more > 0 else "")
+
+
+def _listed(names: Sequence[str]) -> list[Any]:
+    more = len(names) - _LISTED
+    return [*names[:_LISTED], *([f"and {more:,} more"] if more > 0 else [])]
+
+
+def _may_change(x: Execution) -> bool:
+    """Whether the plan calls a tool that is not for reading only."""
+    for action in x.actions[: x.size]:
+        tool = x.services.tools.get(action.tool) if action.tool is not None else None
+        if tool is not None and tool.schema.risk != "read_only":
+            return True
+    return False
+
+
+def _is_cancelled() -> bool:
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0

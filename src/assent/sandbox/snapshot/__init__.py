@@ -1,0 +1,11 @@
+"""A folder as it was: kept before work begins in it, and brought back if the work is given up.
+
+store        snapshots in a folder of their own: taken, restored, dropped, pruned (taking, owner)
+manifest     what is known of a tree, as data
+tree         a tree read by descriptors, and what of it is left out
+contents     what files hold: as copies, or in a git object store of our own (git_store)
+repository   what is a git repository beneath a workspace, read without running what stands in it
+databases    the objects of repositories, linked and brought back
+restoring    a tree brought back by descriptors (removal)
+branch       the branch of a linked worktree
+"""

@@ -1,0 +1,93 @@
+"""The branch of a linked worktree, put back in the repository that the worktree is linked to.
+
+Only this branch, and only if it is what was made of it in the worktree: every move of a branch from there is
+in the worktree's own log, so a value that is not the last one in it is somebody else's work.
+
+Keep true:
+1. The log of the branch is written before the branch: broken off in between, it is done again.
+2. The branch is changed under the lock that git itself takes.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+
+from assent.sandbox.snapshot.contents import write_all
+from assent.sandbox.snapshot.manifest import Branch, shown
+from assent.sandbox.snapshot.repository import value_of
+
+
+def restore_branch(branch: Branch) -> tuple[bool, str | None]:
+    """Whether it was put back, and why it could not be, if it could not. Call it before the worktree's own
+    git folder is put back.
+    """
+    now = value_of(branch.common, branch.name)
+    if now == branch.value:
+        return False, None
+    if now != _last_move(branch.private):
+        return False, f"branch {shown(branch.name)} was moved by somebody else since, and was left"
+    words = f"branch {shown(branch.name)}"
+    path = os.path.join(branch.common, branch.name)
+    lock = path + b".lock"
+    try:
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        if not _lock(lock, branch.value + b"\n"):
+            return False, f"{words} is locked by another git; remove its .lock if none runs"
+        _restore_log(branch)
+        if branch.value:
+            os.rename(lock, path)
+        else:
+            with suppress(FileNotFoundError):
+                os.unlink(path)
+            os.unlink(lock)
+    except OSError as error:
+        return False, f"{words}: {error.strerror}"
+    return True, None
+
+
+def _lock(lock: bytes, text: bytes) -> bool:
+    """Take git's lock with the new value in it; also one that we took before we were killed."""
+    temporary = lock + b".assent.tmp"
+    _write_new(temporary, text)
+    try:
+        # A second name is there at once with all of its text, or not at all.
+        os.link(temporary, lock)
+        return True
+    except FileExistsError:
+        with open(lock, "rb") as file:
+            return file.read(len(text) + 1) == text
+    finally:
+        os.unlink(temporary)
+
+
+def _restore_log(branch: Branch) -> None:
+    path = os.path.join(branch.common, b"logs", branch.name)
+    if branch.log is None:
+        with suppress(FileNotFoundError):
+            os.unlink(path)
+        return
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    temporary = path + b".assent.tmp"
+    _write_new(temporary, branch.log)
+    os.rename(temporary, path)
+
+
+def _write_new(path: bytes, data: bytes) -> None:
+    with suppress(FileNotFoundError):
+        os.unlink(path)
+    opened = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
+    try:
+        write_all(opened, data)
+    finally:
+        os.close(opened)
+
+
+def _last_move(private: bytes) -> bytes:
+    """What the worktree's own log says that its HEAD named last."""
+    try:
+        with open(os.path.join(private, b"logs/HEAD"), "rb") as file:
+            lines = file.read().splitlines()
+    except OSError:
+        return b""
+    return lines[-1].split(b" ")[1] if lines and lines[-1].count(b" ") else b""

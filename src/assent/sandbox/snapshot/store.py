@@ -1,0 +1,352 @@
+"""Snapshots of workspaces, in a folder of their own.
+
+A snapshot keeps everything beneath a workspace: contents, modes, times of files, links as links, empty
+folders. It does not keep that two names are one file (each gets its content back), nor extended attributes.
+What programs can make again is left out if it is large, and named; so are pipes, sockets and devices.
+
+Keep true:
+1. Taking one changes nothing in the workspace: no index, no reference, no stash, no access right.
+2. Restoring twice, or after having been broken off anywhere, ends the same.
+3. A snapshot is there whole or not at all.
+4. What lies here is for nobody else: the folder is private.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import msgspec
+
+from assent.errors import ToolError, UsageError
+from assent.sandbox.beneath import open_beneath
+from assent.sandbox.snapshot.branch import restore_branch
+from assent.sandbox.snapshot.contents import Contents, Copies, sync
+from assent.sandbox.snapshot.databases import bring_back
+from assent.sandbox.snapshot.git_store import GitStore, find_git
+from assent.sandbox.snapshot.manifest import (
+    FILE_NAME,
+    LeftOut,
+    Manifest,
+    Tree,
+    read_manifest,
+    shown,
+    write_manifest,
+)
+from assent.sandbox.snapshot.owner import Owner, is_gone, this_process
+from assent.sandbox.snapshot.removal import READ_FOLDER, open_folder, remove
+from assent.sandbox.snapshot.restoring import Restoring, missing_of
+from assent.sandbox.snapshot.taking import COPIES, OBJECTS_FOLDER, STORE, Settings, Taking
+from assent.sandbox.snapshot.tree import has_changed
+from assent.sandbox.spot import Closed, Id, id_in
+from assent.sandbox.workspace import Workspace
+
+_ID = re.compile(r"[0-9a-f]{16}\Z")
+_OWNER = "owner"
+_NEW = "new-"
+_ABANDONED_S = 3600.0
+"""A folder that nobody has finished making for so long is not finished any more."""
+
+
+class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
+    """What was kept."""
+
+    id: str
+    files: int
+    bytes: int
+    """Of all files; what a repository has already takes no room."""
+    left_out: Sequence[str]
+    """What was not kept, and why: `PATH: REASON`."""
+
+
+class Restored(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What restoring a workspace came to."""
+
+    changed: int = 0
+    """Files, folders and links that were other than before, and are as before now."""
+    removed: int = 0
+    """Things that had come since; a folder with all in it is one."""
+    brought_back: int = 0
+    left_out: Sequence[str] = ()
+    """What was not kept, and so was not touched."""
+    not_restored: Sequence[str] = ()
+    """Those of them that were changed since, or are gone."""
+    problems: Sequence[str] = ()
+    """What should be as before and is not: `PATH: REASON`."""
+
+
+class Snapshots:
+    """Snapshots beneath one folder, made if need be; it is best on the file system of the workspaces.
+
+    `leave_alone` are files and folders in a workspace that are neither kept nor brought back: what belongs to
+    whoever started the work, such as a log. What the workspace has closed is left alone in any case, and so
+    is every `.assent`.
+    """
+
+    def __init__(
+        self, folder: str | Path, *, settings: Settings | None = None, leave_alone: Iterable[str | Path] = ()
+    ) -> None:
+        self.folder = os.path.abspath(folder)
+        self._settings = settings or Settings()
+        self._leave_alone = [os.path.abspath(each) for each in leave_alone]
+
+    def take(self, workspace: Workspace, *, run_id: str = "", durable: bool = False) -> Snapshot:
+        """Keep a workspace as it is now. With `durable` it outlives also the end of the machine.
+
+        Raises:
+            UsageError: it is too large, or cannot be read or kept; nothing is left behind then.
+        """
+        made = os.urandom(8).hex()
+        into = os.path.join(self.folder, f"{_NEW}{made}")
+        try:
+            self._make(into, run_id)
+            manifest = Taking(str(workspace.folder), into, self._untouched(workspace), self._settings).all(
+                workspace.fd
+            )
+            write_manifest(manifest, into)
+            os.rename(into, self._path(made))
+            if durable:
+                sync(self.folder)
+        except OSError as error:
+            self._forget(into)
+            raise UsageError(
+                f"The workspace {workspace.folder} cannot be kept to be restored: {error.strerror or error}. "
+                f"Snapshots are kept in {self.folder}; see that there is room."
+            ) from error
+        except BaseException:
+            self._forget(into)
+            raise
+        files = [entry for entry in manifest.trees[0].entries if entry.kind == "file"]
+        return Snapshot(
+            id=made,
+            files=len(files),
+            bytes=sum(entry.size for entry in files),
+            left_out=[f"{shown(each.path)}: {each.why}" for tree in manifest.trees for each in tree.left_out],
+        )
+
+    def restore(self, id: str, workspace: Workspace, *, durable: bool = False) -> Restored:
+        """Bring a workspace back to a snapshot. What could not be is told, and the rest brought back.
+
+        Raises:
+            ToolError: there is no such snapshot, it is of another folder, or the workspace is busy; nothing
+                has changed then.
+        """
+        folder = self._path(id)
+        try:
+            manifest = read_manifest(folder)
+        except (OSError, ValueError) as error:
+            why = error.strerror if isinstance(error, OSError) else error
+            raise ToolError(
+                f"The workspace {workspace.folder} cannot be restored: the snapshot {id} in {self.folder} "
+                f"cannot be read ({why}).",
+                retry=False,
+            ) from None
+        if manifest.trees[0].top != os.fsencode(workspace.folder):
+            raise ToolError(
+                f"The snapshot {id} is of {shown(manifest.trees[0].top)}, and not of {workspace.folder}.",
+                retry=False,
+            )
+        with workspace.lock, _contents(manifest, folder) as contents:
+            found = _Restore(manifest, folder, contents, self._untouched(workspace)).all(workspace.fd)
+            if durable:
+                sync(str(workspace.folder))
+        return found
+
+    def adopt(self, id: str, run_id: str) -> None:
+        """This process holds the snapshot from now on; nothing happens if there is none."""
+        with suppress(OSError):
+            self._own(self._path(id), run_id)
+
+    def drop(self, id: str) -> None:
+        """Remove a snapshot; nothing happens if there is none."""
+        folder = self._path(id)
+        with suppress(OSError):
+            # First: without it, half a snapshot cannot be taken for one.
+            os.unlink(os.path.join(folder, FILE_NAME))
+        self._forget(folder)
+
+    def prune(self, is_needed: Callable[[str], bool] = lambda run_id: False) -> list[str]:
+        """Remove the snapshots of processes that are gone; returns their ids.
+
+        `is_needed` is asked with the id of a run: whether it can still be resumed, and so may be taken back.
+        """
+        removed: list[str] = []
+        with suppress(OSError):
+            for name in sorted(os.listdir(self.folder)):
+                folder = os.path.join(self.folder, name)
+                if _ID.match(name) is not None:
+                    owner = self._owner(folder)
+                    if owner is not None and (not is_gone(owner) or is_needed(owner.run_id)):
+                        continue
+                    self.drop(name)
+                    removed.append(name)
+                elif name.startswith(_NEW) and self._is_abandoned(folder):
+                    self._forget(folder)
+        return removed
+
+    def _make(self, into: str, run_id: str) -> None:
+        os.makedirs(self.folder, mode=0o700, exist_ok=True)
+        os.mkdir(into, 0o700)
+        self._own(into, run_id)
+
+    def _own(self, folder: str, run_id: str) -> None:
+        temporary = os.path.join(folder, f"{_OWNER}.tmp")
+        with open(temporary, "wb") as file:
+            file.write(msgspec.json.encode(this_process(run_id)))
+        os.replace(temporary, os.path.join(folder, _OWNER))
+
+    def _owner(self, folder: str) -> Owner | None:
+        try:
+            with open(os.path.join(folder, _OWNER), "rb") as file:
+                return msgspec.json.decode(file.read(), type=Owner)
+        except (OSError, msgspec.DecodeError):
+            return None
+
+    def _is_abandoned(self, folder: str) -> bool:
+        owner = self._owner(folder)
+        if owner is not None:
+            return is_gone(owner)
+        with suppress(OSError):
+            return time.time() - os.stat(folder).st_mtime > _ABANDONED_S
+        return False
+
+    def _path(self, id: str) -> str:
+        if _ID.match(id) is None:
+            raise UsageError(f"{id!r:.40} is not the id of a snapshot.")
+        return os.path.join(self.folder, id)
+
+    def _forget(self, folder: str) -> None:
+        with suppress(OSError):
+            parent = os.open(self.folder, READ_FOLDER)
+            try:
+                remove(os.fsencode(os.path.basename(folder)), parent)
+            finally:
+                os.close(parent)
+
+    def _untouched(self, workspace: Workspace) -> frozenset[Id]:
+        own = id_in(workspace.fd, self.folder)
+        ids = {*workspace.closed().ids, *Closed.of(self._leave_alone).ids}
+        return frozenset(ids if own is None else {*ids, own})
+
+
+@contextmanager
+def _contents(manifest: Manifest, folder: str) -> Iterator[Contents]:
+    contents: Contents
+    if manifest.keeps == "git":
+        git = find_git(os.fsdecode(manifest.trees[0].top))
+        if git is None:
+            raise ToolError(
+                "The snapshot was taken with git, and there is no git now. Install it.", retry=False
+            )
+        contents = GitStore(git, os.path.join(folder, STORE), manifest.hash_name)
+    else:
+        contents = Copies(os.path.join(folder, COPIES))
+    try:
+        yield contents
+    finally:
+        contents.close()
+
+
+class _Restore:
+    """A workspace on its way back."""
+
+    def __init__(self, manifest: Manifest, folder: str, contents: Contents, untouched: frozenset[Id]) -> None:
+        self._manifest = manifest
+        self._folder = folder
+        self._contents = contents
+        self._untouched = untouched
+        self._brought_back = 0
+        self._problems: list[str] = []
+        self._not_restored: list[str] = []
+
+    def all(self, workspace: int) -> Restored:
+        manifest = self._manifest
+        if manifest.branch is not None:
+            # While the worktree's own log still says what was done to it.
+            was_moved, problem = restore_branch(manifest.branch)
+            self._brought_back += was_moved
+            self._problems += [problem] if problem is not None else []
+        done = [
+            self._tree(number, tree, workspace if number == 0 else None)
+            for number, tree in enumerate(manifest.trees)
+        ]
+        for number, each in enumerate(manifest.objects):
+            if each.tree < 0:
+                with self._reported(each.path):
+                    database = os.open(each.path, READ_FOLDER)
+                    self._objects(number, database)
+        return Restored(
+            changed=sum(part.changed for part in done),
+            removed=sum(part.removed for part in done),
+            brought_back=self._brought_back + sum(part.brought_back for part in done),
+            left_out=[shown(each.path) for tree in manifest.trees for each in tree.left_out],
+            not_restored=self._not_restored,
+            problems=list(dict.fromkeys([*self._problems, *(p for part in done for p in part.problems)])),
+        )
+
+    def _tree(self, number: int, tree: Tree, workspace: int | None) -> Restoring:
+        name = "" if workspace is not None else f"{shown(tree.top)}/"
+        restoring = Restoring(tree, self._contents, self._untouched, name)
+        with self._reported(tree.top):
+            top = open_folder(b".", workspace) if workspace is not None else _open_again(tree.top)
+            try:
+                restoring.bring(top)
+                for at, each in enumerate(self._manifest.objects):
+                    if each.tree == number:
+                        with self._reported(each.path):
+                            self._objects(at, open_beneath(top, os.fsdecode(each.path), READ_FOLDER))
+                restoring.clear(top)
+                self._look(tree.left_out, top)
+            finally:
+                os.close(top)
+        return restoring
+
+    def _objects(self, number: int, database: int) -> None:
+        try:
+            source = os.path.join(self._folder, OBJECTS_FOLDER, str(number))
+            brought, problems = bring_back(self._manifest.objects[number].files, source, database)
+        finally:
+            os.close(database)
+        self._brought_back += brought
+        self._problems += problems
+
+    def _look(self, left_out: Sequence[LeftOut], top: int) -> None:
+        """Which of the things that were left out are not what they were."""
+        gone = set(missing_of(left_out, top))
+        for each in left_out:
+            if each.path in gone or (each.inode and self._is_other(each, top)):
+                self._not_restored.append(shown(each.path))
+
+    def _is_other(self, each: LeftOut, top: int) -> bool:
+        try:
+            opened = open_beneath(top, os.fsdecode(each.path), os.O_RDONLY | os.O_NOFOLLOW)
+        except OSError:
+            return False
+        try:
+            return has_changed(opened, self._manifest.began_ns)
+        finally:
+            os.close(opened)
+
+    @contextmanager
+    def _reported(self, path: bytes) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            self._problems.append(f"{shown(path)}: {error.strerror or error}")
+
+
+def _open_again(path: bytes) -> int:
+    """A folder outside of the workspace; made again if it is gone."""
+    above, name = os.path.split(path)
+    os.makedirs(above, exist_ok=True)
+    parent = os.open(above, READ_FOLDER)
+    try:
+        with suppress(FileExistsError):
+            os.mkdir(name, 0o700, dir_fd=parent)
+        return open_folder(name, parent)
+    finally:
+        os.close(parent)

@@ -1,0 +1,164 @@
+"""kill -9 while a bound workspace is being restored, for real: the resumed run finishes it.
+
+Run as a program, this file is the process that is killed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import shutil
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from assent.sandbox.snapshot.store import Snapshots
+from tests.sandbox.snapshot.trees import git, make_repository, told, views
+
+KILLS = 60 if os.environ.get("ASSENT_SOAK") else 4
+FILES = 900
+RUN = "killed"
+LONGEST_S = 0.6
+"""How long after the restore has begun a kill may come; most come early, as an idle machine is quick."""
+
+
+def main(folder: str, *, resumed: bool) -> None:
+    """Execute the plan, or go on with it; says when it begins to take back, and what came of it."""
+    from assent import Runtime, tool
+    from assent.durable.sql import SqlJournal
+    from assent.storage.location import open_database
+
+    here = Path(folder)
+    top = here / "work"
+
+    @tool
+    def wreck() -> None:
+        """Leave next to nothing as it was."""
+        for number in range(1, 12):
+            shutil.rmtree(top / f"pkg{number}")
+        for each in (top / "pkg0").iterdir():
+            each.write_text("spoiled")
+        (top / "pkg1").symlink_to("/etc")
+        (top / "deep/er").mkdir(parents=True)
+        git(top, "add", "-A")
+        git(top, "commit", "-q", "-m", "all of it")
+        git(top, "reflog", "expire", "--expire=now", "--all")
+        git(top, "gc", "-q", "--prune=now")
+        shutil.rmtree(top / ".git/refs")
+        say("wrecked")
+
+    with open_database(f"sqlite://{here}/assent.db") as database:
+        journal = SqlJournal(database)
+        runtime = Runtime(tools=[wreck], journal=journal, workspace=top, snapshots=here / "kept")
+        if resumed:
+            say("wrecked")
+            result = runtime.resume_sync(RUN)
+            if result.outcome == "waiting":
+                # Killed between the wreck and the note of it.
+                result = runtime.resume_sync(RUN, decide={"a": "done"})
+        else:
+            plan = {
+                "actions": [
+                    {"id": "a", "tool": "wreck"},
+                    {"id": "b", "type": "assertion", "parameters": {"key": "k", "expected": 1}}
+                    | {"dependencies": ["a"]},
+                ]
+            }
+            result = runtime.execute_sync(plan, run_id=RUN)
+        restored = [event.data for event in runtime.events.query(kind="workspace_restored")]
+        journal.close()
+    say(json.dumps({"outcome": result.outcome, "error": result.error, "restored": restored}))
+
+
+def say(line: str) -> None:
+    """To whoever may kill us."""
+    print(line, flush=True)
+
+
+class Killed:
+    """One run in a repository of its own, killed again and again while it is taken back."""
+
+    def __init__(self, folder: Path, chance: random.Random) -> None:
+        self.folder = folder
+        self.top = folder / "work"
+        make_repository(self.top, FILES)
+        self.said = views(self.top)
+        self.was = told(self.top, objects=False)
+        self.met: Counter[str] = Counter()
+        self._chance = chance
+
+    def through(self, kills: int) -> dict[str, Any]:
+        """Kill it so often, and then let it end; returns what it said of its end."""
+        is_begun = False
+        while True:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "tests.durable.test_workspace_kills", str(self.folder), str(is_begun)],
+                cwd=Path(__file__).parents[2],
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+            )
+            assert process.stdout is not None
+            line = process.stdout.readline()
+            is_begun = True
+            if line and kills:
+                time.sleep(self._chance.random() ** 2 * LONGEST_S)
+                process.kill()
+            out, err = process.communicate(timeout=100)
+            if process.returncode == 0:
+                assert out.strip(), err
+                found: dict[str, Any] = json.loads(out.strip().splitlines()[-1])
+                return found
+            assert process.returncode == -9, err
+            kills -= 1
+            self.met[self._where()] += 1
+
+    def _where(self) -> str:
+        """How far the restore had come."""
+        now = told(self.top, objects=False)
+        if now == self.was:
+            return "after"
+        packages = sum(1 for path in self.was if path.startswith(b"pkg") and path in now)
+        wanted = sum(1 for path in self.was if path.startswith(b"pkg"))
+        return "before" if packages < wanted // 10 else "in the middle"
+
+
+@pytest.mark.timeout(3600 if os.environ.get("ASSENT_SOAK") else 400)
+def test_killed_while_it_restores_it_finishes_on_resume(
+    tmp_path: Path, record_property: Callable[[str, object], None]
+) -> None:
+    seed = random.SystemRandom().randrange(1 << 32)
+    chance = random.Random(seed)
+    met: Counter[str] = Counter()
+    runs = 0
+
+    # More than asked for, if by chance none came in the middle.
+    while sum(met.values()) < KILLS or (not met["in the middle"] and runs < 8):
+        run = Killed(tmp_path / f"run{runs}", chance)
+        result = run.through(kills=4)
+
+        assert result["outcome"] == "aborted", seed
+        assert all(not each["problems"] for each in result["restored"]), seed
+        assert told(run.top, objects=False) == run.was, seed
+        assert views(run.top) == run.said, seed
+        assert git(run.top, "fsck", "--no-dangling") == "", seed
+        # Killed between the end of the run and that of its snapshot, it stays until somebody tidies up.
+        Snapshots(run.folder / "kept").prune()
+        assert os.listdir(run.folder / "kept") == [], seed
+        met += run.met
+        runs += 1
+
+    where = ", ".join(f"{name} {met[name]}" for name in ("before", "in the middle", "after"))
+    record_property("figure", f"{sum(met.values())} kills in {runs} runs; {where} (seed {seed})")
+    assert met["in the middle"], where
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], resumed=sys.argv[2] == "True")
