@@ -65,7 +65,7 @@ def test_single_answers_change_only_their_own_tier() -> None:
     ("text", "key", "says"),
     [
         ('tool = "x.py"', "tool", "'tool' is no key of the settings. Did you mean 'tools'?"),
-        ("zzz = 1", "zzz", "The settings may have 'tools', 'permissions'."),
+        ("zzz = 1", "zzz", "The settings may have 'tools', 'permissions', 'isolation'."),
         (
             "tools = 3",
             "tools",

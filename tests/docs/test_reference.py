@@ -20,7 +20,7 @@ import pytest
 import assent
 from assent import errors
 from assent.app import command_tools, mcp_servers
-from assent.app.settings import _HTTP, _KEYS
+from assent.app.settings import _HTTP, _ISOLATION, _KEYS
 from assent.cli.main import cli
 from assent.events.event import KINDS
 from assent.events.span import _CLOSES
@@ -321,7 +321,8 @@ def test_every_key_of_the_settings_is_explained() -> None:
     documented = set(table(section(SETTINGS, "settings.toml")))
     permissions = {"permissions.agents.NAME", *(f"permissions.{key}" for key in _KEYS)}
 
-    assert documented == {"tools", *permissions, *(f"http.{key}" for key in _HTTP)}
+    others = {*(f"http.{key}" for key in _HTTP), *(f"isolation.{key}" for key in _ISOLATION)}
+    assert documented == {"tools", *permissions, *others}
 
 
 def test_every_key_of_the_file_of_mcp_servers_is_explained() -> None:

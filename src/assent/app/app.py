@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from hashlib import sha256
@@ -15,6 +15,7 @@ from assent.app.tool_file import load_tools
 
 if TYPE_CHECKING:
     from assent.app.governance import Question
+    from assent.app.isolation import Required
     from assent.approvals.approval import Approval
     from assent.approvals.ledger import ApprovalLedger
     from assent.approvals.sql import SqlApprovals
@@ -27,6 +28,9 @@ if TYPE_CHECKING:
     from assent.runtime.runtime import Runtime
     from assent.runtime.schedule import Schedule
     from assent.runtime.spill import Spill
+    from assent.sandbox.isolation import Level
+    from assent.sandbox.snapshot.store import Snapshots
+    from assent.sandbox.workspace import Workspace
     from assent.storage.database import Database
     from assent.tools.tool import Tool
 
@@ -194,6 +198,7 @@ class App:
         *,
         spill: Spill,
         sources: Mapping[str, str],
+        required: Required,
     ) -> None:
         self.runtime = runtime
         self.sink = sink
@@ -202,6 +207,8 @@ class App:
         """Where outputs are kept that are too long to be shown."""
         self.sources = sources
         """Where each tool that does not come with Assent is from: a file, or an MCP server."""
+        self.required = required
+        """The isolation that commands must have."""
 
     @property
     def redactor(self) -> Redactor:
@@ -233,6 +240,9 @@ class Asking(NamedTuple):
 LET_GO = Asking()
 """Ask, and let go of the run at once."""
 
+ON_PAPER = Asking(only_on_paper=True)
+"""Nothing runs."""
+
 
 @contextmanager
 def open_app(
@@ -249,6 +259,9 @@ def open_app(
     confirm: Callable[[Question], bool] | None = None,
     asking: Asking = LET_GO,
     plan: str | None = None,
+    isolation: Level | None = None,
+    began_with: Level | None = None,
+    workspace: str | None = None,
 ) -> Iterator[App]:
     """A runtime made from files, closed afterwards; with a database, one whose runs can be resumed.
 
@@ -256,37 +269,41 @@ def open_app(
     `permissions` is a posture that the person has chosen for this time. `confirm` asks the person whether to
     trust what the folder brings. File tools write none of these files, nor `plan`.
 
+    `isolation` is what the person asks for besides what settings require, and `began_with` what a run had to
+    have that is resumed. With `workspace` tools work in that folder and plans are bound to it; rules,
+    settings and records stay those of `start`.
+
     Raises:
         InputError: one of the files cannot be used, or the folder is not trusted and wants to be.
+        IsolationMissing: this machine enforces less than is required. Nothing is kept or started then.
         StorageError: the database cannot be used.
     """
     from contextlib import ExitStack
 
     from assent.app.governance import gather
+    from assent.app.isolation import check_isolation, hosts_of_http, isolation_for, required
     from assent.app.mcp_servers import load_mcp_tools
     from assent.approvals.memory import MemoryApprovals
     from assent.events.log import EventLog
     from assent.policy.permission import Permissions, Posture
     from assent.redaction import Redactor
     from assent.runtime.runtime import Runtime
-    from assent.sandbox.workspace import Workspace
-    from assent.storage.location import config_folder, user_folder
     from assent.tools.builtin import basic_tools
 
     with ExitStack() as stack:
         here = start or Path.cwd()
         rules = gather(here, os.environ, policies=policies, tools=tools, confirm=confirm)
         spill = spill_here(here)
-        closed = [config_folder(os.environ), user_folder(os.environ)]
-        for url in (db, None):
-            # Also where nothing is kept this time: the default one holds what was approved before.
-            closed += [Path(each) for each in database_files(url).values() if each]
+        needed = required(rules.folder, rules.isolation, os.environ, asked=isolation, began_with=began_with)
+        confined = isolation_for(needed, rules, os.environ)
         sealed = [each for each in (tools, policies, state, log, plan) if each is not None]
-        workspace = Workspace(rules.folder, readable=[spill.folder], closed=closed, sealed=sealed)
-        stack.callback(workspace.close)
+        place = _workspace(workspace, rules.folder, here, db, spill, sealed)
+        stack.callback(place.close)
+        if needed.is_checked and not asking.only_on_paper:
+            check_isolation(confined, place)
         found: Sequence[Tool[..., Any]] = ()
         if rules.tools is not None:
-            found = load_tools(rules.tools, rules.tools_source, workspace.fd)
+            found = load_tools(rules.tools, rules.tools_source, place, confined)
         served, hang_up = load_mcp_tools(os.environ)
         stack.callback(hang_up)
         sources = {tool.name: f"MCP server {tool.name.partition('.')[0]}" for tool in served}
@@ -305,6 +322,7 @@ def open_app(
                 schedule=schedule,
                 folder=here,
                 expires_s=asking.expires_s,
+                isolation=needed.level,
             )
             records = stack.enter_context(
                 open_records(db, create=create, writes=True, context=context, redactor=redactor)
@@ -326,15 +344,44 @@ def open_app(
             approvals=ledger,
             patience_s=asking.patience_s if records is not None else None,
             approvals_expire_s=asking.expires_s,
-            folder=str(rules.folder),
-            builtin=[*basic_tools(workspace, hosts=rules.hosts), *served],
+            folder=str(rules.folder if workspace is None else place.folder),
+            builtin=[*basic_tools(place, hosts=hosts_of_http(needed, rules), isolation=confined), *served],
+            # Where nothing can be missing nobody has to wait for the self-test.
+            isolation=confined if needed.is_checked or needed.lowering is not None else None,
+            workspace=place if workspace is not None else None,
+            snapshots=_snapshots(sealed) if workspace is not None else None,
         )
-        app = App(runtime, None, records, spill=spill, sources=sources)
+        app = App(runtime, None, records, spill=spill, sources=sources, required=needed)
         stack.callback(app.close)
         if log is not None:
             app.sink = _open_log(log)
             app.runtime.events.add_sink(app.sink)
         yield app
+
+
+def _workspace(
+    named: str | None, project: Path, start: Path, db: str | None, spill: Spill, sealed: Sequence[str]
+) -> Workspace:
+    """Where tools work, and what of it they leave alone."""
+    from assent.sandbox.workspace import Workspace
+    from assent.storage.location import config_folder, project_folders, user_folder
+
+    closed = [config_folder(os.environ), user_folder(os.environ)]
+    for url in (db, None):
+        # Also where nothing is kept this time: the default one holds what was approved before.
+        closed += [Path(each) for each in database_files(url).values() if each]
+    if named is not None:
+        # The rules that hold are not those of the workspace, and may well lie in it.
+        closed += project_folders(start)
+    return Workspace(named or project, readable=[spill.folder], closed=closed, sealed=sealed)
+
+
+def _snapshots(sealed: Iterable[str]) -> Snapshots:
+    """Where snapshots of bound workspaces are kept. What a run was started with is not put back by it."""
+    from assent.sandbox.snapshot.store import Snapshots
+    from assent.storage.location import user_folder
+
+    return Snapshots(user_folder(os.environ) / "snapshots", leave_alone=sealed)
 
 
 def spill_here(start: Path | None = None) -> Spill:
@@ -378,10 +425,13 @@ def set_up_of(
     schedule: Schedule,
     folder: Path,
     expires_s: float | None,
+    isolation: Level | None = None,
 ) -> dict[str, JsonValue]:
     """What it takes to set up the same runtime again, from anywhere on this machine. What the folder brings
     is not in it: that is found and judged anew each time."""
     made: dict[str, JsonValue] = {"schedule": schedule, "folder": str(folder.absolute())}
+    if isolation is not None:
+        made["isolation"] = isolation
     if permissions is not None:
         made["permissions"] = permissions
     if expires_s is not None:

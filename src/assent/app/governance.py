@@ -16,11 +16,11 @@ from __future__ import annotations
 import os
 import shlex
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 from assent.app.seen_modules import SeenTools
 from assent.app.settings import FILE_NAME, Settings, parse_settings
@@ -30,6 +30,7 @@ from assent.policy.case import Rule
 from assent.policy.loader import check_names, parse_policies, read_policies
 from assent.policy.permission import TIERS, Permissions, Posture
 from assent.policy.toml_file import TomlFile
+from assent.sandbox.isolation import Level, is_at_least
 from assent.storage.location import PROJECT_FOLDER, config_folder, project_folders
 
 if TYPE_CHECKING:
@@ -58,6 +59,22 @@ class Question:
         return self.seen.folder
 
 
+class Demand(NamedTuple):
+    """The least isolation that commands must have, and who says so. "none" demands nothing: what works is
+    used all the same."""
+
+    level: Level = "none"
+    source: str = ""
+    """The settings file; empty where nobody demands anything."""
+
+    def or_more(self, level: Level, source: str) -> Demand:
+        """The stricter of this and another."""
+        return self if is_at_least(self.level, level) else Demand(level, source)
+
+
+NO_DEMAND = Demand()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Governance:
     """What governs the runs of a folder."""
@@ -79,6 +96,12 @@ class Governance:
     """The digest of the project's tools file."""
     hosts: HostFilter | None = None
     """Which hosts may be spoken to, where the person says so."""
+    isolation: Demand = NO_DEMAND
+    """The strictest that anybody's settings demand, the person's or a project's."""
+    command_hosts: HostFilter | None = None
+    """Which hosts commands may speak to, where the person says so."""
+    trusted_tools: Sequence[str] = ()
+    """Python tools that the person trusts, though they are outside of every sandbox."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +150,9 @@ def gather(
             permissions=own,
             tools=tools,
             hosts=mine.hosts,
+            isolation=_demand(mine, projects, environment),
+            command_hosts=mine.command_hosts,
+            trusted_tools=mine.trusted_tools,
         )
     nearest = projects[0]
     settings = nearest.settings
@@ -150,7 +176,35 @@ def gather(
         tools_source=source,
         tools_sha256=sha256(source.source).hexdigest() if source is not None else None,
         hosts=mine.hosts,
+        isolation=_demand(mine, projects, environment),
+        command_hosts=mine.command_hosts,
+        trusted_tools=mine.trusted_tools,
     )
+
+
+def demanded(start: Path, environment: Mapping[str, str]) -> tuple[Path, Demand]:
+    """The folder whose runs those of `start` are, as `gather` finds it, and the isolation that is demanded.
+
+    Nobody is asked and nothing needs trust: a demand only restricts.
+
+    Raises:
+        PolicyFileError: a settings file means nothing as it stands.
+        TrustError: a project's files cannot be read safely.
+    """
+    found = project_folders(start)
+    projects = [_read_project(folder, is_nearest=folder == found[0]) for folder in found]
+    folder = found[0].parent if found else start.absolute()
+    return folder, _demand(_own_settings(environment), projects, environment)
+
+
+def _demand(mine: Settings, projects: list[_Project], environment: Mapping[str, str]) -> Demand:
+    demand = NO_DEMAND
+    if mine.require is not None:
+        demand = demand.or_more(mine.require, str(config_folder(environment) / FILE_NAME))
+    for project in projects:
+        if project.settings.require is not None:
+            demand = demand.or_more(project.settings.require, str(project.folder / FILE_NAME))
+    return demand
 
 
 def examine(folder: Path, environment: Mapping[str, str]) -> Question:

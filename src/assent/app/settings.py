@@ -14,14 +14,20 @@
     deny = ["old.example.org"]
     private = false
 
+    [isolation]
+    require = "process"           # the least that will do; a project may raise it, never lower it
+    hosts = ["pypi.org"]          # a person's: what commands may speak to
+    trusted_tools = ["deploy"]    # a person's: Python tools that are offered under "process" all the same
+
 Keep true:
 1. Every key is known and every value means something, or the whole file is refused, with file, key and fix.
 2. What a file leaves out stays as it was: it is never taken for a wish.
+3. A project names no hosts and trusts no tools: that is a person's to say.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -30,6 +36,7 @@ import msgspec
 from assent.policy.loader import read_toml
 from assent.policy.permission import ANSWERS, POSTURES, TIERS, Answer, Permissions, Posture
 from assent.policy.toml_file import TomlFile, listing
+from assent.sandbox.isolation import LEVELS, Level
 
 if TYPE_CHECKING:
     from assent.sandbox.hosts import HostFilter
@@ -39,6 +46,7 @@ PRESETS = tuple(name for name in POSTURES if name not in TIERS)
 Word = TypeVar("Word", bound=str)
 _KEYS = ("tier", "posture", *TIERS)
 _HTTP = ("allow", "deny", "private")
+_ISOLATION = ("require", "hosts", "trusted_tools")
 
 
 class Wish(msgspec.Struct, frozen=True, kw_only=True):
@@ -65,6 +73,12 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     agents: Mapping[str, Wish] = {}
     hosts: HostFilter | None = None
     """Which hosts may be spoken to."""
+    require: Level | None = None
+    """The least isolation that will do."""
+    command_hosts: HostFilter | None = None
+    """Which hosts commands may speak to; None is none at all."""
+    trusted_tools: Sequence[str] = ()
+    """Python tools that may run although they are outside of every sandbox."""
 
     @property
     def has_permissions(self) -> bool:
@@ -88,7 +102,7 @@ def parse_settings(path: Path, data: bytes, *, of_project: bool) -> Settings:
     """
     file = TomlFile(str(path), "Settings file")
     document = read_toml(file, data)
-    known = ["tools", "permissions"] if of_project else ["permissions", "http"]
+    known = ["tools", "permissions", "isolation"] if of_project else ["permissions", "http", "isolation"]
     for key in document:
         if key == "http" and of_project:
             fix = "Which hosts may be spoken to is yours to say: put it into your own settings.toml."
@@ -100,15 +114,17 @@ def parse_settings(path: Path, data: bytes, *, of_project: bool) -> Settings:
             file.unknown(key, known, key, "the settings")
     tools = _tools(file, document["tools"]) if "tools" in document else None
     hosts = _hosts(file, document["http"]) if "http" in document else None
+    settings = Settings(tools=tools, hosts=hosts)
+    if "isolation" in document:
+        settings = _isolation(file, document, settings, of_project=of_project)
     if "permissions" not in document:
-        return Settings(tools=tools, hosts=hosts)
+        return settings
     table = file.table(document["permissions"], "permissions", "Begin it with a line [permissions].")
     agents = file.table(
         table.get("agents", {}), "permissions.agents", "Begin each with a line [permissions.agents.NAME]."
     )
-    return Settings(
-        tools=tools,
-        hosts=hosts,
+    return msgspec.structs.replace(
+        settings,
         standing=_wish(file, {key: table[key] for key in table if key != "agents"}, "permissions", "agents"),
         agents={name: _agent(file, name, agents[name]) for name in agents},
     )
@@ -136,15 +152,61 @@ def _hosts(file: TomlFile, value: object) -> HostFilter:
         if key not in _HTTP:
             file.unknown(key, _HTTP, f"http.{key}", "[http]")
     for key in ("allow", "deny"):
-        found = table.get(key, [])
-        if not isinstance(found, list) or not all(isinstance(name, str) for name in found):
-            file.fail("expected a list of host names", f"http.{key}", f'Write {key} = ["*.example.org"].')
+        _texts(file, table, key, "http", "host names", "*.example.org")
     if not isinstance(table.get("private", False), bool):
         file.fail("expected true or false", "http.private", "Write private = false.")
     try:
         return HostFilter(**table)
     except UsageError as error:
         file.fail(str(error), "http")
+
+
+def _isolation(
+    file: TomlFile, document: Mapping[str, Any], settings: Settings, *, of_project: bool
+) -> Settings:
+    table = file.table(document["isolation"], "isolation", "Begin it with a line [isolation].")
+    for key in table:
+        if key not in _ISOLATION:
+            file.unknown(key, _ISOLATION, f"isolation.{key}", "[isolation]")
+        if key != "require" and of_project:
+            problem = "name hosts" if key == "hosts" else "say which tools are trusted"
+            fix = "That is yours to say: put it into your own settings.toml."
+            file.fail(f"a project's settings may not {problem}", f"isolation.{key}", fix)
+    require: Level | None = None
+    if "require" in table:
+        require = _choice(file, table["require"], LEVELS, "isolation.require", "level of isolation")
+    trusted = _texts(file, table, "trusted_tools", "isolation", "names of tools", "deploy")
+    for name in trusted:
+        file.text(name, "isolation.trusted_tools", "Name a tool, or drop the empty text.")
+    return msgspec.structs.replace(
+        settings,
+        require=require,
+        command_hosts=_command_hosts(file, table, document.get("http", {})),
+        trusted_tools=tuple(trusted),
+    )
+
+
+def _command_hosts(file: TomlFile, table: Mapping[str, Any], http: Mapping[str, Any]) -> HostFilter | None:
+    """What commands may speak to. A host that is denied to `http_get` is denied to them as well."""
+    from assent.errors import UsageError
+    from assent.sandbox.hosts import HostFilter
+
+    allow = _texts(file, table, "hosts", "isolation", "host names", "pypi.org")
+    if not allow:
+        return None
+    try:
+        return HostFilter(allow=allow, deny=http.get("deny", ()))
+    except UsageError as error:
+        file.fail(str(error), "isolation.hosts")
+
+
+def _texts(
+    file: TomlFile, table: Mapping[str, Any], key: str, place: str, what: str, example: str
+) -> list[str]:
+    found = table.get(key, [])
+    if not isinstance(found, list) or not all(isinstance(each, str) for each in found):
+        file.fail(f"expected a list of {what}", f"{place}.{key}", f'Write {key} = ["{example}"].')
+    return found
 
 
 def _agent(file: TomlFile, name: str, value: object) -> Wish:

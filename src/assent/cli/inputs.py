@@ -14,6 +14,9 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 _POSTURES = ("cautious", "balanced", "trusting", "read_only", "sandbox_edit", "full_access")
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 
+level_type = click.Choice(["none", "changes", "process"])
+"""How far commands are kept from everything else."""
+
 plan_argument = click.argument("plan", metavar="PLAN")
 json_option = click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON object.")
 
@@ -55,8 +58,17 @@ as_option = single(
 )
 
 
+isolation_option = single(
+    "--isolation",
+    metavar="LEVEL",
+    type=level_type,
+    help="The least isolation that will do: changes or process; or none, to confine nothing. Goes below"
+    " nothing that the settings require. Default: what they require, and whatever works here.",
+)
+
+
 def runtime_options(command: Command) -> Command:
-    """What a runtime is made from: state, tools, policies, permissions, schedule."""
+    """What a runtime is made from: state, tools, policies, permissions, isolation, schedule."""
     for option in (
         click.option(
             "--schedule",
@@ -65,6 +77,7 @@ def runtime_options(command: Command) -> Command:
             show_default=True,
             help="Layer by layer, or each action as soon as it can.",
         ),
+        isolation_option,
         single(
             "--permissions",
             metavar="POSTURE",

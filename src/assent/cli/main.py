@@ -16,8 +16,10 @@ import click
 
 from assent import __version__
 from assent.cli.approvals import approvals
+from assent.cli.doctor import doctor
 from assent.cli.explain import explain
 from assent.cli.graph import graph
+from assent.cli.isolation import isolation
 from assent.cli.log import log
 from assent.cli.mcp import mcp
 from assent.cli.mcp_serve import serve
@@ -55,7 +57,10 @@ def cli(context: click.Context) -> None:
 
 
 mcp.add_command(serve)
-for _command in (run, resume, runs, approvals, verify, policy, graph, explain, log, tools, mcp, trust):
+for _command in (
+    *(run, resume, runs, approvals, verify, policy, graph, explain, log, tools, mcp, trust),
+    *(isolation, doctor),
+):
     cli.add_command(_command)
 
 

@@ -57,6 +57,7 @@ def serve(
     source, target = _claim_streams()
     from assent.app.app import Asking, open_app
     from assent.cli.execution import patience
+    from assent.cli.isolation import tell_lowering
     from assent.runtime.sync import run_sync
 
     with open_app(**options, db=db, asking=Asking(patience(wait), expire)) as app:
@@ -64,6 +65,7 @@ def serve(
         from assent.server.mcp import Face, make_server
 
         output.redactor = app.redactor
+        tell_lowering(output, app)
         face = Face(app, agent=agent, db=db)
         for name, tool in face.names.items():
             if name != tool:

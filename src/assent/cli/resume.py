@@ -6,7 +6,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from assent.cli.inputs import db_option, json_option, run_argument, single, wait_option
+from assent.cli.inputs import (
+    db_option,
+    isolation_option,
+    json_option,
+    run_argument,
+    single,
+    wait_option,
+)
 from assent.cli.output import Output
 
 if TYPE_CHECKING:
@@ -17,6 +24,7 @@ if TYPE_CHECKING:
     from assent.ir.result import ProposalResult
     from assent.runtime.journal import Decision
     from assent.runtime.schedule import Schedule
+    from assent.sandbox.isolation import Level
     from assent.tools.context import Cancel
 
 
@@ -32,6 +40,7 @@ if TYPE_CHECKING:
 )
 @single("--tools", metavar="FILE", help="Tools to use instead of the file that the run began with.")
 @single("--policies", metavar="PATH", help="Rules to use instead of those that the run began with.")
+@isolation_option
 @wait_option
 @db_option
 @json_option
@@ -42,6 +51,7 @@ def resume(
     decide: Sequence[str],
     tools: str | None,
     policies: str | None,
+    isolation: Level | None,
     wait: float | None,
     db: str | None,
     as_json: bool,
@@ -59,6 +69,7 @@ def resume(
     output.claim()
     from assent.app.app import Asking, digest_of, is_a_programs, open_app, open_records
     from assent.cli.execution import Told, carry_out, patience
+    from assent.cli.isolation import tell_lowering
     from assent.cli.trust import terminal_question
     from assent.errors import UsageError
     from assent.render.advice import db_words, name_words
@@ -89,6 +100,9 @@ def resume(
         tools=tools,
         policies=policies,
         permissions=_text(context.get("permissions")),
+        isolation=isolation,
+        began_with=_level(context),
+        workspace=record.workspace,
         schedule=schedule,
         db=db,
         create=False,
@@ -96,6 +110,7 @@ def resume(
         confirm=terminal_question(output),
         asking=Asking(patience(wait), expire if isinstance(expire, int | float) else None),
     ) as app:
+        tell_lowering(output, app)
 
         async def start(cancel: Cancel) -> ProposalResult:
             # A run of `assent mcp serve` began in the session of its connection, which is gone.
@@ -122,6 +137,13 @@ def _folder(output: Output, context: Mapping[str, JsonValue]) -> Path | None:
         return Path(began) if began is not None else None
     output.talk(f"Note: the folder that the run began in is gone ({began}); the rules of this one hold.")
     return None
+
+
+def _level(context: Mapping[str, JsonValue]) -> Level | None:
+    """The isolation that the run had to have when it began."""
+    from assent.sandbox.isolation import LEVELS
+
+    return next((level for level in LEVELS if level == context.get("isolation")), None)
 
 
 def _text(value: JsonValue) -> str | None:

@@ -22,12 +22,18 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable
 
     from assent.ir.result import ProposalResult
+    from assent.sandbox.isolation import Level
     from assent.tools.context import Cancel
 
 
 @click.command(short_help="Execute a plan.")
 @plan_argument
 @runtime_options
+@single(
+    "--workspace",
+    metavar="DIR",
+    help="Where tools work; as it was again if the plan aborts. Default: the project's folder, not bound.",
+)
 @single(
     "--run-id",
     metavar="ID",
@@ -50,7 +56,9 @@ def run(
     tools: str | None,
     policies: str | None,
     permissions: str | None,
+    isolation: Level | None,
     schedule: Literal["levels", "dataflow"],
+    workspace: str | None,
     run_id: str | None,
     agent: str | None,
     wait: float | None,
@@ -68,6 +76,8 @@ def run(
     The run is kept in a database: if this process dies, `assent resume ID` goes on where it stood. What a
     rule or your permissions do not let pass without asking waits for `assent approvals approve`.
 
+    With --workspace the plan is bound to that folder: if it is aborted, the folder is as it was before.
+
     Exit codes: 0 succeeded, 1 ran and did not succeed, 2 bad input, 3 refused, 4 waiting for a person,
     130 after Ctrl-C.
     """
@@ -75,6 +85,7 @@ def run(
     from assent.app.app import Asking, database_files, open_app
     from assent.app.files import check_log, check_target, check_writable, load_plan
     from assent.cli.execution import Told, carry_out, patience
+    from assent.cli.isolation import tell_lowering
     from assent.cli.trust import terminal_question
     from assent.ir.proposal import new_id
     from assent.runtime.scope import Scope
@@ -96,6 +107,8 @@ def run(
         state=state,
         policies=policies,
         permissions=permissions,
+        isolation=isolation,
+        workspace=workspace,
         schedule=schedule,
         log=log,
         db=db,
@@ -103,6 +116,7 @@ def run(
         asking=Asking(patience(wait), expire),
         plan=plan if plan != "-" else None,
     ) as app:
+        tell_lowering(output, app)
         if app.records is not None and not run_id:
             # Before anything runs: a process that is killed cannot say it any more.
             output.talk(f"Run {name}")

@@ -44,10 +44,10 @@ def list_tools(output: Output, file: str | None, as_json: bool) -> int:
     Exit codes: 0 listed, 2 bad input.
     """
     output.claim()
-    from assent.app.app import BUILT_IN, open_app
+    from assent.app.app import BUILT_IN, ON_PAPER, open_app
     from assent.cli.trust import terminal_question
 
-    with open_app(tools=file, confirm=terminal_question(output)) as app:
+    with open_app(tools=file, confirm=terminal_question(output), asking=ON_PAPER) as app:
         schemas = app.runtime.tools.schemas()
         sources = {schema.name: app.source_of(schema.name) for schema in schemas}
     if as_json:
@@ -74,10 +74,10 @@ def show(output: Output, name: str, file: str | None, as_json: bool) -> int:
     Exit codes: 0 shown, 2 bad input or no such tool.
     """
     output.claim()
-    from assent.app.app import open_app
+    from assent.app.app import ON_PAPER, open_app
     from assent.cli.trust import terminal_question
 
-    with open_app(tools=file, confirm=terminal_question(output)) as app:
+    with open_app(tools=file, confirm=terminal_question(output), asking=ON_PAPER) as app:
         found = app.runtime.tools.require(name)
         source = app.source_of(name)
     if as_json:
@@ -122,6 +122,7 @@ def call(
     output.claim()
     from assent.app.app import Asking, open_app
     from assent.cli.execution import Told, carry_out, patience
+    from assent.cli.isolation import tell_lowering
     from assent.cli.trust import terminal_question
     from assent.errors import UsageError
     from assent.ir.action import Action
@@ -129,6 +130,7 @@ def call(
     from assent.runtime.scope import Scope
 
     with open_app(**options, db=db, confirm=terminal_question(output), asking=Asking(patience(wait))) as app:
+        tell_lowering(output, app)
         found = app.runtime.tools.require(name)
         given = _parameters(found.schema, parameters, params)
         if found.validate is not None and (problem := found.validate(given)):

@@ -143,6 +143,9 @@ def _details(event: Event) -> Iterator[str]:
         )
     elif event.kind == "proposal_ended":
         yield clean(data.get("outcome"), 40)
+    elif event.kind == "command_ran":
+        how = f" by {clean(data.get('by'), 40)}" if data.get("by") != "nothing" else ""
+        yield f"{clean(data.get('program'), 80)}, isolation {clean(data.get('isolation'), 40)}{how}"
     elif event.kind == "action_progress":
         done, total = (data.get(name) for name in ("done", "total"))
         yield clean(progress(str(data.get("message") or ""), _real(done), _real(total)), 200)

@@ -57,6 +57,8 @@ class Request(NamedTuple):
     had_session: bool = False
     workspace: str | None = None
     """The folder that it is bound to."""
+    lowered: Mapping[str, JsonValue] = {}
+    """What the log says of an isolation that a person has lowered."""
 
 
 class Keeping:

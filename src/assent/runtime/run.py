@@ -301,6 +301,8 @@ class Run:
         if not self._kept.has_begun(self._attempt) and not (self._was_told and not self._attempt):
             if self._request.said and not self._attempt:
                 self.emit("session_scope", proposal.id, dict(self._request.said))
+            if self._request.lowered and not self._attempt:
+                self.emit("isolation_lowered", proposal.id, dict(self._request.lowered))
             x.emit("proposal_received", data=description(proposal, graph, self._services.events.has_sinks))
         if notes is not None:
             if not self._kept.replay.is_empty:

@@ -560,6 +560,7 @@ class Runtime:
                 gate.names,
                 session is not None,
                 self._binding.folder if self._binding is not None else None,
+                self._isolation.lowered() if self._isolation is not None else {},
             ),
         )
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from assent.errors import IsolationMissing, UsageError
+from assent.ir.json_value import JsonValue
 from assent.sandbox.isolation import LEVELS, NOTHING, Facts, Level, is_at_least
 from assent.sandbox.workspace import Workspace
 
@@ -57,6 +58,15 @@ class Isolation:
         self._ladder: Ladder | None = None
         self._sandboxes: dict[str, Sandbox] = {}
         self._turn: tuple[asyncio.AbstractEventLoop, asyncio.Lock] | None = None
+
+    def lowered(self) -> dict[str, JsonValue]:
+        """What a log should know of a person's decision that less will do; mostly nothing."""
+        return {}
+
+    @property
+    def is_certain(self) -> bool:
+        """Whether every command is sure to reach nothing but its workspace: neither files nor hosts."""
+        return self.required == "process" and self.hosts is None
 
     def refusal_of(self, tool: str, *, is_confined: bool, is_trusted: bool) -> str | None:
         """Why a tool is not offered under what is required; None if it is."""

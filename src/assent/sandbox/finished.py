@@ -13,6 +13,7 @@ from typing import Literal, assert_never, cast
 
 import msgspec
 
+from assent.ir.json_value import JsonValue
 from assent.sandbox.isolation import NOTHING, Facts
 from assent.sandbox.keeper import KINDS, NONE, REASONS, REPORT
 from assent.sandbox.limits import Limits
@@ -38,6 +39,20 @@ class Finished(msgspec.Struct, frozen=True, kw_only=True):
     """What else somebody should know: something that could not be ended. Mostly empty."""
     facts: Facts = NOTHING
     """How it was kept from everything else."""
+
+
+def account(finished: Finished, program: str) -> dict[str, JsonValue]:
+    """What a log keeps of a command: how it was confined, and how it ended. Not what it wrote."""
+    facts = finished.facts
+    return {
+        "program": program,
+        "isolation": facts.isolation,
+        "by": facts.by,
+        "enforced": msgspec.to_builtins(facts.enforced),
+        "ended_by": finished.ended_by,
+        "exit_code": finished.exit_code,
+        "duration_ms": round(finished.duration_s * 1000, 3),
+    }
 
 
 def ending(finished: Finished, limits: Limits) -> str:

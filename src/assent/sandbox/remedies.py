@@ -42,7 +42,7 @@ def remedies(ladder: Ladder, environment: Mapping[str, str]) -> list[str]:
     if any(_number(path) == 0 for path in _USERNS):
         found.append("User namespaces are switched off: set user.max_user_namespaces above 0 with sysctl.")
     if first.why:
-        found.append(f"bubblewrap does not confine here: {first.why}.")
+        found.append(f"bubblewrap does not confine here: {first.why.rstrip('.')}.")
     if os.path.exists("/.dockerenv") or os.path.exists("/run/.containerenv"):
         found.append(
             "In a container user namespaces are mostly refused: start it with "

@@ -205,7 +205,7 @@ class Sandbox:
     async def _find_view(self) -> View | None:
         async with self._turn:
             if not self._is_looked_for:
-                from assent.sandbox.git import open_view
+                from assent.sandbox.git.view import open_view
 
                 assert self._keep is not None
                 self._view = await open_view(str(self.workspace.folder), self._keep)

@@ -150,11 +150,17 @@ class Workspace:
         closed = [str(self.folder / ".assent"), *self._closed]
         beneath = str(self.folder) + os.sep
 
-        def there(paths: Iterable[str]) -> list[str]:
-            found = dict.fromkeys(os.path.realpath(path) for path in paths)
-            return [path for path in found if path.startswith(beneath) and os.path.exists(path)]
+        def there(paths: Iterable[str], covered: Iterable[str] = ()) -> list[str]:
+            found: list[str] = []
+            # What lies in another one is covered with it, and there is nothing left to cover.
+            for path in sorted({os.path.realpath(path) for path in paths}):
+                if path.startswith(beneath) and os.path.exists(path):
+                    if not any(is_beneath(path, other) for other in (*found, *covered)):
+                        found.append(path)
+            return found
 
-        return there(closed), there([*self._sealed, *self._own])
+        hidden = there(closed)
+        return hidden, there([*self._sealed, *self._own], hidden)
 
     def __repr__(self) -> str:
         return f"<Workspace {self.folder}>"

@@ -19,6 +19,7 @@ from threading import Lock
 import msgspec
 
 from assent.errors import UsageError
+from assent.ir.json_value import JsonValue
 
 
 class Cancel:
@@ -116,6 +117,8 @@ class ToolContext(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """Where `spend` reports to; called in the tool's own thread."""
     on_progress: Callable[[str, float | None, float | None], None] | None = None
     """Where `progress` reports to; called in the tool's own thread."""
+    on_command: Callable[[dict[str, JsonValue]], None] | None = None
+    """Where tools of ours that run a command report how it was confined; called on the event loop."""
 
     def progress(self, message: str = "", *, done: float | None = None, total: float | None = None) -> None:
         """Say how far the call has come, for whoever watches. As often as you like: only some are kept.

@@ -25,6 +25,7 @@ from assent.ir.tool_spec import ToolSchema
 from assent.sandbox.command import Finished, ending, run_command
 from assent.sandbox.confinement import Isolation
 from assent.sandbox.environment import clean_environment
+from assent.sandbox.finished import account
 from assent.sandbox.limits import Limits
 from assent.sandbox.sandbox import Sandbox
 from assent.sandbox.workspace import Workspace
@@ -79,11 +80,15 @@ def command_tool(
             sandbox=await _sandbox(spec),
             readable=spec.readable,
         )
+        if context.on_command is not None:
+            context.on_command(account(finished, spec.argv[0]))
         if finished.ended_by == "itself" and (words := ending(finished, spec.limits)):
             # Its answer is its own and has no room for this, but somebody should know.
             context.progress(f"'{spec.argv[0]}' has ended; {words}")
         return _answer(finished, spec)
 
+    if spec.isolation is not None and spec.isolation.is_certain and "confined" not in schema.labels:
+        schema = msgspec.structs.replace(schema, labels=(*schema.labels, "confined"))
     made: Tool[Any, Any] = Tool(
         schema=schema,
         fn=run,

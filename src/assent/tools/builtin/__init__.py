@@ -40,6 +40,7 @@ def basic_tools(
         UsageError: the folder is none, or `only` names a tool that is not there.
     """
     from assent.errors import UsageError
+    from assent.sandbox.confinement import Isolation
     from assent.sandbox.hosts import HostFilter
     from assent.sandbox.limits import Limits
     from assent.sandbox.workspace import Workspace

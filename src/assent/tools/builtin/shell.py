@@ -16,12 +16,15 @@ from assent.ir.json_value import JsonValue
 from assent.sandbox.command import ending, run_command
 from assent.sandbox.confinement import Isolation
 from assent.sandbox.environment import clean_environment
+from assent.sandbox.finished import account
 from assent.sandbox.limits import Limits
 from assent.sandbox.workspace import Workspace
+from assent.tools.context import ToolContext
 from assent.tools.tool import Tool, tool
 
 _DEFAULT = Limits()
 _SHELL = "/bin/sh"
+_NOBODY = ToolContext(action_id="", run_id="")
 _DESCRIPTION = (
     "Run a command line with /bin/sh in the workspace folder, and wait until it has ended. "
     "Answers with exit_code (0 usually means success), stdout and stderr. If it was ended early, exit_code "
@@ -41,7 +44,11 @@ def shell_tools(
     confined = Isolation() if isolation is None else isolation
     more = {} if environment is None else dict(environment)
 
-    @tool(risk="destructive", description=_DESCRIPTION.format(time_s=limits.time_s))
+    @tool(
+        risk="destructive",
+        description=_DESCRIPTION.format(time_s=limits.time_s),
+        labels=["confined"] if confined.is_certain else [],
+    )
     async def shell(
         command: Annotated[str, msgspec.Meta(min_length=1, description="Such as: ls -l src | wc -l")],
         stdin: Annotated[str, "Text that the command reads from its standard input."] = "",
@@ -49,6 +56,8 @@ def shell_tools(
             float,
             msgspec.Meta(gt=0, description="End it after so many seconds; never later than the default."),
         ] = limits.time_s,
+        *,
+        context: ToolContext = _NOBODY,
     ) -> dict[str, JsonValue]:
         within = msgspec.structs.replace(limits, time_s=min(timeout_s, limits.time_s))
         finished = await run_command(
@@ -59,6 +68,8 @@ def shell_tools(
             limits=within,
             sandbox=await confined.sandbox(workspace),
         )
+        if context.on_command is not None:
+            context.on_command(account(finished, _SHELL))
         answer: dict[str, JsonValue] = {
             "exit_code": finished.exit_code,
             "stdout": finished.stdout.decode(errors="replace"),
