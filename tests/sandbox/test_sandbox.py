@@ -240,3 +240,51 @@ def test_it_ends_when_the_host_is_killed(work: Path, tmp_path: Path) -> None:
         pid = int(found.stdout.split()[0])
         host.send_signal(signal.SIGKILL)
     wait_until(lambda: not is_running(pid))
+
+
+def git(folder: Path, *arguments: str) -> str:
+    """Git as whoever owns the repository runs it."""
+    named = ["-c", "user.name=Host", "-c", "user.email=host@example.org"]
+    return subprocess.run(
+        ["git", *named, *arguments], cwd=folder, check=True, capture_output=True, text=True
+    ).stdout
+
+
+async def test_a_commit_from_inside_is_there_outside_and_settings_are_not_reached(
+    work: Path, tmp_path: Path
+) -> None:
+    git(work, "init", "-q", "-b", "main")
+    (work / "a.txt").write_text("a\n")
+    git(work, "add", ".")
+    git(work, "commit", "-qm", "first")
+    (work / ".git" / "hooks").mkdir(exist_ok=True)
+    before = (work / ".git" / "config").read_bytes()
+
+    finished = await run(
+        work,
+        "git config user.name A; git config user.email a@example.org; git config alias.x '!touch ran'; "
+        "echo b > b.txt; git add b.txt; git commit -qm second; git status --short; "
+        "echo '#!/bin/sh' > .git/hooks/pre-commit; chmod +x .git/hooks/pre-commit; "
+        "echo c >> a.txt; git stash -q",
+        keep=str(tmp_path / "kept"),
+    )
+
+    assert (finished.exit_code, finished.stderr) == (0, b"")
+    assert git(work, "log", "--format=%s") == "second\nfirst\n"
+    assert git(work, "status", "--short") == ""
+    assert len(git(work, "stash", "list").splitlines()) == 1
+    assert (work / ".git" / "config").read_bytes() == before
+    assert not (work / ".git" / "hooks" / "pre-commit").exists()
+
+
+async def test_two_at_a_time_have_a_view_each(work: Path, tmp_path: Path) -> None:
+    git(work, "init", "-q", "-b", "main")
+    git(work, "commit", "-q", "--allow-empty", "-m", "first")
+    keep = str(tmp_path / "kept")
+
+    both = await asyncio.gather(
+        run(work, "git log --format=%s; sleep 0.3", keep=keep),
+        run(work, "git log --format=%s; sleep 0.3", keep=keep),
+    )
+
+    assert [each.stdout for each in both] == [b"first\n", b"first\n"]

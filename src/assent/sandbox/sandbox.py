@@ -12,9 +12,11 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
+import weakref
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import cache
+from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -40,6 +42,8 @@ if TYPE_CHECKING:
 
 _NAMED = 5
 """Hosts that are named in a note."""
+_VIEWS = 16
+"""Processes that may work in one repository at a time."""
 _KILLED = 128 + 9
 """How bubblewrap tells that its command was killed."""
 
@@ -205,11 +209,11 @@ class Sandbox:
     async def _find_view(self) -> View | None:
         async with self._turn:
             if not self._is_looked_for:
-                from assent.sandbox.git.view import open_view
-
                 assert self._keep is not None
-                self._view = await open_view(str(self.workspace.folder), self._keep)
+                self._view = await _open_view(str(self.workspace.folder), self._keep)
                 self._is_looked_for = True
+                if self._view is not None:
+                    weakref.finalize(self, self._view.close)
         return self._view
 
     async def _connect(self, confined: Confined, stack: AsyncExitStack) -> None:
@@ -255,7 +259,9 @@ class Sandbox:
         shown = [path for path in (folder, *readable) if not is_beneath(path, workspace)]
         binds = [Bind(path, path) for path in dict.fromkeys(shown) if os.path.exists(path)]
         closed, sealed = self.workspace.apart()
+        before: list[Bind] = []
         if view is not None:
+            before = [Bind(*bind) for bind in view.before]
             binds += [Bind(*bind) for bind in view.binds]
         elif os.path.lexists(own := os.path.join(workspace, ".git")) and not os.path.islink(own):
             # What git runs for whoever works here next is in it.
@@ -266,6 +272,7 @@ class Sandbox:
             workspace=workspace,
             folder=folder,
             tmp_bytes=limits.disk_bytes,
+            before=before,
             binds=binds,
             empty=[path for path in closed if os.path.isdir(path)],
             blank=[path for path in closed if not os.path.isdir(path)],
@@ -278,7 +285,7 @@ class Sandbox:
         confined.confine["code"]["other_user"] = code_of("assent.sandbox.other_user")
         staged: dict[str, str] = {}
         writable = {layout.workspace: True}
-        for bind in layout.binds:
+        for bind in (*layout.before, *layout.binds):
             writable[bind.source] = writable.get(bind.source, False) or bind.is_writable
         for path in layout.places.toolchains:
             writable.setdefault(path, False)
@@ -309,6 +316,20 @@ class Sandbox:
 
 
 _DEVICES = [f"/dev/{name}" for name in ("null", "zero", "full", "random", "urandom")]
+
+
+async def _open_view(workspace: str, keep: str) -> View | None:
+    """A view of the repository of a workspace. Each process has its own: what they do may contradict."""
+    from assent.sandbox.git.view import ViewInUse, open_view
+
+    name = sha256(os.fsencode(workspace)).hexdigest()[:16]
+    for number in range(1, _VIEWS + 1):
+        try:
+            return await open_view(workspace, os.path.join(keep, name, str(number)))
+        except ViewInUse:
+            if number == _VIEWS:
+                raise
+    raise AssertionError
 
 
 async def open_sandbox(

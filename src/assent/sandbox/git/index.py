@@ -1,0 +1,130 @@
+"""The index, brought over as a list of entries and never as a file.
+
+An index also holds what git remembers of the files in the work tree, and marks that make it look away from
+some. Whoever writes those can hide what he has changed. So only modes, hashes and paths count, and only where
+they differ: everything else stays as it is in the repository's own index.
+
+Keep true:
+1. What is written is the repository's own index with some entries changed, written by git.
+2. No entry makes a folder a submodule that was none: git looks into those, and obeys the settings there.
+3. The time of the file stays older than any file that was looked at for it, or git would trust too much.
+"""
+
+from __future__ import annotations
+
+import os
+
+from assent.errors import ToolError
+from assent.safe_text import clean
+from assent.sandbox.git.trusted import git
+
+Entries = dict[bytes, tuple[bytes, ...]]
+"""By path: `mode hash stage`, once, or up to three times for a file in conflict."""
+
+SUBMODULE = b"160000"
+MAYBE_SUBMODULE = b"\x00\x00\xe0\x00"
+"""How that mode stands in the file. Without it there is none; with it there may be."""
+
+_NO_NAMES = (b"", b".", b"..", b".git", b"git~1")
+
+
+async def read_entries(path: str, git_dir: str) -> Entries:
+    """The entries of an index file; none if there is no such file.
+
+    Raises:
+        ToolError: git cannot read it.
+    """
+    if not is_there(path):
+        return {}
+    listed = await git(["ls-files", "--stage", "-z"], git_dir=git_dir, environment={"GIT_INDEX_FILE": path})
+    entries: Entries = {}
+    for line in listed.split(b"\0"):
+        if line:
+            about, _, name = line.partition(b"\t")
+            entries[name] = (*entries.get(name, ()), about)
+    return entries
+
+
+def changes(before: Entries, after: Entries) -> Entries:
+    """What has to be put in place of what; an empty tuple is a path that is gone."""
+    return {
+        path: after.get(path, ())
+        for path in before.keys() | after.keys()
+        if before.get(path) != after.get(path)
+    }
+
+
+def changed_by(before: Entries, changed: Entries) -> Entries:
+    """The entries after the changes."""
+    return {path: entries for path, entries in {**before, **changed}.items() if entries}
+
+
+def check(changed: Entries, before: Entries) -> None:
+    """Refuse entries that would be dangerous outside.
+
+    Raises:
+        ToolError: one makes a submodule of what was none, or lies where no file may be.
+    """
+    for path, entries in changed.items():
+        if any(part.lower() in _NO_NAMES for part in path.split(b"/")):
+            # Git would leave it out without a word, and take the rest.
+            raise ToolError("It holds a path that git does not allow.", retry=False)
+        if _is_submodule(entries) and not _is_submodule(before.get(path, ())):
+            name = clean(path.decode(errors="replace"), 100)
+            raise ToolError(
+                f"The index has {name} as a submodule, which it is not outside. Add it there.",
+                retry=False,
+            )
+
+
+def submodules(entries: Entries) -> list[bytes]:
+    """The paths that are submodules."""
+    return sorted(path for path, each in entries.items() if _is_submodule(each))
+
+
+def blobs(changed: Entries) -> set[bytes]:
+    """The objects that the entries need."""
+    return {
+        each.split(b" ")[1] for path in changed.values() for each in path if not each.startswith(SUBMODULE)
+    }
+
+
+async def rewrite(path: str, changed: Entries, git_dir: str, zeros: bytes) -> bytes:
+    """What an index holds after the changes. `path` is a copy, which is written to. `zeros` is no hash.
+
+    Raises:
+        ToolError: git does not take an entry, such as one beneath `.git`.
+    """
+    lines: list[bytes] = []
+    # What goes away goes first, or a file could stand in the way of a folder.
+    for name in changed:
+        lines.append(b"0 " + zeros + b"\t" + name)
+    for name, entries in changed.items():
+        lines += [each + b"\t" + name for each in entries]
+    looked = os.stat(path).st_mtime_ns if is_there(path) else None
+    await git(
+        ["update-index", "-z", "--index-info"],
+        git_dir=git_dir,
+        stdin=b"".join(line + b"\0" for line in lines),
+        environment={"GIT_INDEX_FILE": path},
+    )
+    if looked is not None:
+        os.utime(path, ns=(looked, looked))
+    return read(path)
+
+
+def read(path: str) -> bytes:
+    """What is in an index file; nothing if there is none."""
+    try:
+        with open(path, "rb") as file:
+            return file.read()
+    except FileNotFoundError:
+        return b""
+
+
+def is_there(path: str) -> bool:
+    return os.path.exists(path)
+
+
+def _is_submodule(entries: tuple[bytes, ...]) -> bool:
+    return any(each.startswith(SUBMODULE) for each in entries)
