@@ -288,3 +288,19 @@ async def test_two_at_a_time_have_a_view_each(work: Path, tmp_path: Path) -> Non
     )
 
     assert [each.stdout for each in both] == [b"first\n", b"first\n"]
+
+
+async def test_a_repository_that_cannot_be_shown_is_read_only_and_the_command_runs(
+    work: Path, tmp_path: Path
+) -> None:
+    git(work, "init", "-q", "-b", "main")
+    git(work, "commit", "-q", "--allow-empty", "-m", "first")
+    git(work, "config", "core.sparseCheckout", "true")
+    git(work, "config", "extensions.partialClone", "origin")
+    git(work, "config", "core.repositoryformatversion", "1")
+
+    finished = await run(work, "echo x >> .git/config; echo went on", keep=str(tmp_path / "kept"))
+
+    assert finished.stdout == b"went on\n"
+    assert "git can only read inside" in finished.note
+    assert "x\n" not in (work / ".git" / "config").read_text()

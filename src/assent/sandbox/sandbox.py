@@ -120,6 +120,8 @@ class Sandbox:
         self._environment = os.environ if environment is None else environment
         self._is_other_user = os.geteuid() == 0 if as_other_user is None else as_other_user
         self._view: View | None = None
+        self._no_view = ""
+        """Why the repository is only shown as it is, read-only."""
         self._is_looked_for = keep is None
         """Whether it is known if there is a repository."""
         self._turn = asyncio.Lock()
@@ -191,6 +193,7 @@ class Sandbox:
         """Show the repository of the workspace, if it has one, through a view of our own."""
         view = await self._find_view()
         if view is None:
+            confined.said += [self._no_view] if self._no_view else []
             return None
         async with self._turn:
             if not self._running:
@@ -210,7 +213,10 @@ class Sandbox:
         async with self._turn:
             if not self._is_looked_for:
                 assert self._keep is not None
-                self._view = await _open_view(str(self.workspace.folder), self._keep)
+                try:
+                    self._view = await _open_view(str(self.workspace.folder), self._keep)
+                except ToolError as error:
+                    self._no_view = f"git can only read inside: {error}"
                 self._is_looked_for = True
                 if self._view is not None:
                     weakref.finalize(self, self._view.close)
