@@ -13,6 +13,7 @@ from assent import (
     Cancel,
     DenyTool,
     FlowRule,
+    Isolation,
     JsonlTrajectories,
     MemoryApprovals,
     ReplanConfig,
@@ -20,8 +21,10 @@ from assent import (
     Scope,
     ToolContext,
     ToolError,
+    basic_tools,
     tool,
 )
+from assent.app.isolation import LoweredIsolation, Lowering, Required
 from assent.durable.memory import MemoryJournal
 from assent.events.event import Event
 from assent.events.log import EventLog
@@ -96,6 +99,8 @@ async def everything_happens(kept: Kept, folder: Path) -> None:
     await a_run_is_resumed(log)
     await a_person_is_asked(log)
     await a_tool_reports(log)
+    await a_bound_folder_is_restored(log, folder)
+    await isolation_was_lowered(log)
 
     answers = iter(["junk", {"actions": [{"id": "b", "tool": "broken"}]}])
     options = {"tools": tools, "events": log, "replan_config": ReplanConfig(max_replans=2)}
@@ -129,6 +134,34 @@ async def a_tool_reports(log: EventLog) -> None:
         await asyncio.sleep(0)
 
     await Runtime(tools=[copy], events=log).execute(proposal(action("copy", "copy")))
+
+
+async def a_bound_folder_is_restored(log: EventLog, folder: Path) -> None:
+    bound = folder / "bound"
+    bound.mkdir()
+    (bound / "a").write_text("one")
+    tools = [RecordingTool("broken", default=ToolError("no", retry=False))]
+    rt = Runtime(
+        tools=tools,
+        builtin=basic_tools(bound, isolation=Isolation("none")),
+        events=log,
+        workspace=bound,
+        snapshots=folder / "snapshots",
+    )
+    changing = action("change", "shell", parameters={"command": "echo two > a"})
+
+    await rt.execute(proposal(changing, action("stop", "broken", dependencies=["change"])))
+
+    assert (bound / "a").read_text() == "one"
+
+
+async def isolation_was_lowered(log: EventLog) -> None:
+    decided = Lowering(
+        level="none", until="2999-01-01T00:00:00+00:00", because="a test", time="2026-01-01T00:00:00+00:00"
+    )
+    lowered = LoweredIsolation(Required("none", "process", decided))
+
+    await Runtime(events=log, isolation=lowered).execute(proposal())
 
 
 async def a_person_is_asked(log: EventLog) -> None:

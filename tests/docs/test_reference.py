@@ -50,7 +50,12 @@ from assent.ir.tool_spec import RateLimit, Reversibility, Risk, ToolSchema
 from assent.policy.case import Rule
 from assent.policy.permission import ANSWERS, POSTURES, TIERS
 from assent.policy.rule import DeclaredRule
+from assent.sandbox.bubblewrap import PARTS
+from assent.sandbox.isolation import LEVELS, By, Enforced, How
 from assent.sandbox.limits import MOST
+from assent.sandbox.other_user import UID
+from assent.sandbox.places import TOOLCHAINS
+from assent.sandbox.seccomp import GROUPS, UNSHARED
 from assent.verify.report import Issue, Report, Severity, Tier
 from tests.docs.pages import REFERENCE, codes_in, rows_of, section
 
@@ -63,6 +68,7 @@ SETTINGS = REFERENCE / "settings.md"
 VERIFY = REFERENCE / "verify.md"
 API = REFERENCE / "python-api.md"
 TOOLS = REFERENCE / "tools.md"
+ISOLATION = REFERENCE / "isolation.md"
 
 
 def table(text: str) -> dict[str, list[str]]:
@@ -468,6 +474,10 @@ def test_every_method_of_the_runtime_is_explained_with_its_parameters() -> None:
     assert documented == methods
 
 
+HOOKS = {"on_spend", "on_progress", "on_command"}
+"""Of a context: where the runtime listens. Tools call the methods."""
+
+
 def test_every_option_of_tool_is_explained() -> None:
     options = parameters_of(assent.tool) - {"fn"}
 
@@ -492,7 +502,33 @@ def test_every_field_of_a_setting_is_named(struct: Any) -> None:
     row = table(section(API, "Names in assent"))[struct.__name__]
     named = {re.split(r"[=(]", code)[0] for code in codes_in(row[0])}
 
-    assert {f.name for f in msgspec.structs.fields(struct)} - {"on_spend", "on_progress"} <= named
+    assert {f.name for f in msgspec.structs.fields(struct)} - HOOKS <= named
+
+
+# Isolation
+
+
+def test_every_part_of_the_sandbox_is_explained() -> None:
+    assert set(table(section(ISOLATION, "Levels"))) == set(LEVELS)
+    protections = set(table(section(ISOLATION, "Protections"))) - set(get_args(How))
+    assert protections == set(Enforced.__struct_fields__)
+    assert set(table(section(ISOLATION, "Means"))) == set(get_args(By))
+    assert set(table(section(ISOLATION, "Parts of the sandbox").split("\n### ")[0])) == set(PARTS)
+    assert set(table(section(ISOLATION, "System calls"))) == {*GROUPS, *UNSHARED}
+    assert set(table(section(ISOLATION, "Limits"))) == set(assent.Limits.__struct_fields__)
+
+
+def test_every_parameter_of_isolation_is_explained() -> None:
+    documented = table(section(ISOLATION, "Isolation in a program"))
+
+    assert parameters_of(assent.Isolation) <= set(documented)
+
+
+def test_places_and_numbers_that_are_told_are_those_of_the_code() -> None:
+    told = codes_in(section(ISOLATION, "What is shown")) - {".git", ".assent"}
+
+    assert f"user and group {UID}" in section(ISOLATION, "Root")
+    assert {name for name in told if name.startswith(".")} <= set(TOOLCHAINS)
 
 
 # Verify

@@ -217,3 +217,33 @@ def test_built_in_tools_and_a_program_need_no_python(tmp_path: Path) -> None:
     assert outputs["words"] == 15
     assert outputs["lines"]["stdout"].strip() == "1"
     assert (folder / "report.txt").exists()
+
+
+def test_the_isolation_demo_finds_that_what_is_claimed_holds(tmp_path: Path) -> None:
+    done = _python(EXAMPLES / "isolation" / "demo.py", cwd=tmp_path)
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "✗ " not in done.stdout
+    assert "✓ the commit is in the repository" in done.stdout
+    assert "✓ the folder is as it was" in done.stdout
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_isolation_demo_fails_when_a_claim_does_not_hold(tmp_path: Path) -> None:
+    """Its checks check: where nothing is confined and all is claimed, it must not say that all is well."""
+    folder = tmp_path / "isolation"
+    shutil.copytree(EXAMPLES / "isolation", folder)
+    demo = folder / "demo.py"
+    text = demo.read_text(encoding="utf-8")
+    broken = text.replace('confined = Isolation(folder=folder / "data")', 'confined = Isolation("none")')
+    broken = broken.replace(
+        'claims["view"] = ', 'claims = dict.fromkeys(claims, "kernel")\n        claims["view"] = '
+    )
+    assert broken.count("claims = dict") == 1
+    assert broken.count('confined = Isolation("none")') == 1
+    demo.write_text(broken, encoding="utf-8")
+
+    done = _python(demo, cwd=tmp_path)
+
+    assert done.returncode == 1
+    assert "✗ change a file outside: held, as claimed" in done.stdout

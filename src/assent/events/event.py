@@ -20,6 +20,8 @@ EventKind = Literal[
     "action_retrying",
     "action_progress",
     "command_ran",
+    "workspace_snapshot",
+    "workspace_restored",
     "action_succeeded",
     "action_failed",
     "action_skipped",

@@ -160,6 +160,8 @@ class History:
         elif kind == "state_rollback":
             keys = [key for name in ("keys", "restored", "removed") for key in _texts(data.get(name))]
             self._part(event.proposal_id).rolled_back_keys = keys
+        elif kind == "workspace_restored":
+            self._part(event.proposal_id).restored = data
         elif event.action_id is not None:
             self._action(kind, event, self._part_of(event, event.action_id, data), data)
 

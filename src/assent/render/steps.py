@@ -8,7 +8,7 @@ Keep true:
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from assent.ir.json_value import JsonValue
@@ -165,6 +165,8 @@ class Part:
     """The action whose compensation runs right now."""
     rolled_back_keys: list[str] | None = None
     """None as long as no rollback was logged."""
+    restored: Mapping[str, JsonValue] | None = None
+    """What came of restoring the folder that it was bound to, if that was logged."""
     started: float | None = None
     ended: float | None = None
 

@@ -364,11 +364,29 @@ def _undone(part: Part) -> Iterator[Text]:
                 f"  ? {clean(name, 60)}: taking it back{how} began, and its end is not in the log",
                 style="yellow",
             )
+    yield from _restored(part)
     if part.rolled_back_keys:
         keys = listing(part.rolled_back_keys)
         yield Text(f"  {MARKS['rolled_back'].sign} the state was put back: {keys}", style="blue")
-    elif part.rolled_back_keys is not None:
+    elif part.rolled_back_keys is not None and part.restored is None:
         yield Text("  the state had not been changed, so nothing had to be put back", style="dim")
+
+
+def _restored(part: Part) -> Iterator[Text]:
+    if part.restored is None:
+        return
+    folder = clean(part.restored.get("folder"), 200)
+    counts = {name: part.restored.get(name) for name in ("changed", "removed", "brought_back")}
+    words = [
+        f"{number:,} {name.replace('_', ' ')}"
+        for name, number in counts.items()
+        if isinstance(number, int) and number
+    ]
+    did = ", ".join(words) or "it was as before"
+    yield Text(f"  {MARKS['rolled_back'].sign} the folder {folder} was restored: {did}", style="blue")
+    problems = part.restored.get("problems")
+    for problem in problems[:_FINE_SHOWN] if isinstance(problems, list) else ():
+        yield Text(f"  ✗ {clean(problem, _LONG)}", style="bold red")
 
 
 def _stuck(part: Part) -> Iterator[Text]:

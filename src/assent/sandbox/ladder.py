@@ -37,7 +37,8 @@ class Ladder(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def best(self) -> Tested:
         """The means to use: the first that holds everything, else what holds most."""
-        return max(self.tested, key=_strength)
+        works = (each for each in self.tested if each.by == "nothing" or _strength(each)[1])
+        return max(works, key=_strength)
 
     @property
     def facts(self) -> Facts:
