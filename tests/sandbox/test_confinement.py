@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -114,3 +115,22 @@ async def test_what_was_found_is_remembered_until_the_machine_is_another(
     ladders._KNOWN.clear()
     await climb(environment=os.environ, memory=tmp_path)
     assert tried == ["bubblewrap"] * 3
+
+
+async def test_a_linked_worktree_is_isolation_of_changes(tmp_path: Path) -> None:
+    main = tmp_path / "main"
+    worktree = tmp_path / "worktree"
+    for arguments in (
+        ["init", "-q", str(main)],
+        ["-C", str(main), "-c", "user.name=n", "-c", "user.email=e", "commit", "-qm", "x", "--allow-empty"],
+        ["-C", str(main), "worktree", "add", "-q", str(worktree)],
+    ):
+        subprocess.run(["git", *arguments], check=True)  # noqa: ASYNC221
+    isolation = weak(Isolation("changes"))
+
+    with pytest.raises(IsolationMissing):
+        await isolation.check()
+    assert (await isolation.check(Workspace(worktree))).isolation == "changes"
+    assert (await isolation.check()).isolation == "changes"
+    with pytest.raises(IsolationMissing):
+        await isolation.check(Workspace(main))

@@ -99,7 +99,7 @@ class Isolation:
             return self._ladder
 
     async def check(self, workspace: Workspace | None = None) -> Facts:
-        """What holds for the commands in `workspace`.
+        """What holds for the commands in `workspace`; without one, in those that were asked about before.
 
         Raises:
             IsolationMissing: less than is required.
@@ -109,8 +109,10 @@ class Isolation:
         if workspace is not None:
             return (await self.sandbox(workspace)).facts
         ladder = await self.ladder()
-        self._require(ladder.facts.isolation, ladder)
-        return ladder.facts
+        known = [sandbox.facts for sandbox in self._sandboxes.values()] or [ladder.facts]
+        weakest = min(known, key=lambda facts: LEVELS.index(facts.isolation))
+        self._require(weakest.isolation, ladder)
+        return weakest
 
     async def sandbox(self, workspace: Workspace) -> Sandbox:
         """The sandbox for the commands in `workspace`.

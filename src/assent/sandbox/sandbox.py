@@ -25,7 +25,7 @@ import msgspec
 from assent.errors import ToolError
 from assent.sandbox.bubblewrap import Bind, Layout, arguments
 from assent.sandbox.compiled import code_of
-from assent.sandbox.isolation import By, Facts, How
+from assent.sandbox.isolation import By, Facts, How, is_at_least
 from assent.sandbox.limits import Limits
 from assent.sandbox.places import find_places, is_beneath
 
@@ -356,15 +356,29 @@ async def open_sandbox(
             # Its file system is not the one that was tried, and does not let another user in.
             best, is_other = await _as_root(environment, why), False
     keep = None if folder is None else str(folder / "repositories")
+    facts = best.facts
+    if not is_at_least(facts.isolation, "changes") and await _is_worktree(str(workspace.folder)):
+        facts = msgspec.structs.replace(facts, isolation="changes")
     return Sandbox(
         workspace,
         best.by,
-        best.facts,
+        facts,
         hosts=hosts,
         keep=keep,
         environment=environment,
         as_other_user=is_other,
     )
+
+
+async def _is_worktree(folder: str) -> bool:
+    """Whether a folder is a linked worktree: a copy of the files, which can be thrown away."""
+    from assent.sandbox.git.repository import find
+
+    try:
+        found = await find(folder)
+    except ToolError:
+        return False
+    return found is not None and found.is_linked
 
 
 async def _as_root(environment: Mapping[str, str] | None, why: str) -> Tested:
