@@ -90,8 +90,8 @@ def reading(
 
 
 def holds(check: Check, arguments: tuple[int, ...]) -> bool:
-    lower = arguments[check.argument] % 2**32
-    return any(lower & check.mask == value for value in check.values) is check.is_among
+    half = arguments[check.argument] >> 32 if check.is_upper else arguments[check.argument] % 2**32
+    return any(half & check.mask == value for value in check.values) is check.is_among
 
 
 INTERESTING = sorted(
@@ -523,6 +523,16 @@ def queue():
     yield
     name = b"assent-test-%d" % os.getpid()
     call("mq_open", name, 0o102, 0o600, None); call("mq_unlink", name); yield True
+""",
+    "shared": r"""
+@attempt
+def large_segment():
+    yield
+    number = call("shmget", 0, 1 << 20, 0o1600); call("shmctl", number, 0, None); yield True
+@attempt
+def segment_beyond_32_bits():
+    yield
+    number = call("shmget", 0, 1 << 33, 0o1600); call("shmctl", number, 0, None); yield True
 """,
     "others": r"""
 @attempt

@@ -69,6 +69,11 @@ class Layout(msgspec.Struct, frozen=True, kw_only=True):
     """Where the source of a bind is to be found, if not at its own place."""
 
 
+def temporary(layout: Layout) -> list[str]:
+    """Folders inside whose contents are in memory, and count as such."""
+    return ["/tmp", "/var/tmp", "/dev/shm", "/run", layout.places.home]
+
+
 def arguments(layout: Layout, without: Collection[str] = ()) -> list[str]:
     """The arguments for `layout`, without the program that is to run."""
     return [word for part, words in _parts(layout) if part not in without for word in words]
@@ -89,8 +94,9 @@ def _parts(layout: Layout) -> Iterator[tuple[str, list[str]]]:
         yield "system", _shown(path)
     yield "dev", ["--dev", "/dev"]
     yield "shm", [*size, "--tmpfs", "/dev/shm"]
+    yield "dev", ["--remount-ro", "/dev"]
     yield "proc", ["--proc", "/proc"]
-    yield "run", ["--tmpfs", "/run", *_link("/var/run", "../run")]
+    yield "run", [*size, "--tmpfs", "/run", *_link("/var/run", "../run")]
     for path in ("/tmp", "/var/tmp"):
         yield "tmp", [*size, "--perms", "1777", "--tmpfs", path]
     yield "home", [*size, "--perms", "0700", "--tmpfs", places.home]

@@ -94,6 +94,9 @@ class _Keeper:
         """Why it is being ended; None while it is not."""
         self.look_at = 0.0
         """When memory may be looked at closely again."""
+        self.nameless = 0
+        """Bytes in nameless files when they were last counted."""
+        self.count_at = 0.0
         self.confine: dict[str, Any] = spec.get("confine") or {}
         self.status_fd = -1
         """Through which bubblewrap tells of its beginning and its end."""
@@ -250,8 +253,11 @@ class _Keeper:
                     resource.prlimit(self.init, resource.RLIMIT_NPROC, (most, most))
                 except OSError:
                     pass  # The watch ends what grows too many. What is claimed was tried by the self-test.
-        os.write(block_fd, b"1")
-        os.close(block_fd)
+        with open(block_fd, "wb", buffering=0) as file:
+            try:
+                file.write(b"1")
+            except OSError:
+                return  # It has ended, and how is seen soon.
 
     def _has_run(self) -> bool:
         """Whether bubblewrap has come as far as the command: only then does it tell how that ended."""
@@ -271,7 +277,11 @@ class _Keeper:
                 with open(path, "wb", buffering=0) as file:
                     file.write(b"0")
             if "binds" in self.confine:
-                self._module("other_user")["become"](self.confine["binds"])
+                other = self._module("other_user")
+                for number in (0, 1, 2):
+                    # Who opens /dev/stderr opens it anew, and may do so only as its owner.
+                    os.fchown(number, other["UID"], other["UID"])
+                other["become"](self.confine["binds"])
             if self.prctl is not None:
                 # If we are killed, the command itself at least goes with us. A change of user forgets this.
                 self.prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
@@ -337,14 +347,27 @@ class _Keeper:
             return "disk"
         limit = self.spec["memory_bytes"]
         began = time.monotonic()
-        if limit is None or began < self.look_at or sum(_resident(pid) for pid in found) <= limit:
+        if limit is None or began < self.look_at:
+            return None
+        unmapped = self._unmapped(found, began)
+        if sum(_resident(pid) for pid in found) + unmapped <= limit:
             return None
         # Pages that several processes share were counted several times: look closely before judging. That
         # takes long where much is mapped, so not at every turn.
-        used = sum(_proportional(pid) for pid in found)
+        used = sum(_proportional(pid) for pid in found) + unmapped
         now = time.monotonic()
         self.look_at = now + 10 * (now - began)
         return "memory" if used > limit else None
+
+    def _unmapped(self, found: list[int], now: float) -> int:
+        """Memory that belongs to no process: files in memory, with a name or without."""
+        if now >= self.count_at:
+            self.nameless = _nameless(found)
+            self.count_at = now + max(5 * WATCH_S, 10 * (time.monotonic() - now))
+        root = f"/proc/{self.init}/root"
+        # Until everything is mounted inside, these are still the folders of the machine.
+        inside = [path for path in self.confine.get("temporary", ()) if _device(root + path) != _device(path)]
+        return self.nameless + sum(_used(root + path) for path in inside)
 
     def _reap(self) -> bool:
         """Take the ends of those that have ended; whether a child is left."""
@@ -502,6 +525,37 @@ def _resident(pid: int) -> int:
             return int(file.read().split()[1]) * _PAGE
     except (OSError, IndexError):
         return 0
+
+
+def _device(folder: str) -> int | None:
+    try:
+        return os.stat(folder).st_dev
+    except OSError:
+        return None
+
+
+def _used(folder: str) -> int:
+    """What is in a file system that lies in memory."""
+    try:
+        found = os.statvfs(folder)
+    except OSError:
+        return 0
+    return (found.f_blocks - found.f_bfree) * found.f_frsize
+
+
+def _nameless(pids: list[int]) -> int:
+    """Bytes in files that live in memory and have no name, of all that these processes hold open."""
+    found: dict[tuple[int, int], int] = {}
+    for pid in pids:
+        try:
+            for name in os.listdir(f"/proc/{pid}/fd"):
+                path = f"/proc/{pid}/fd/{name}"
+                if os.readlink(path).startswith("/memfd:"):
+                    status = os.stat(path)
+                    found[status.st_dev, status.st_ino] = status.st_blocks * 512
+        except OSError:
+            continue  # It has ended, or is not ours to look into.
+    return sum(found.values())
 
 
 def _proportional(pid: int) -> int:

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from assent.errors import ToolError
-from assent.sandbox.bubblewrap import Bind, Layout, arguments
+from assent.sandbox.bubblewrap import Bind, Layout, arguments, temporary
 from assent.sandbox.compiled import code_of
 from assent.sandbox.isolation import By, Facts, How, is_at_least
 from assent.sandbox.limits import Limits
@@ -126,6 +126,12 @@ class Sandbox:
         """Whether it is known if there is a repository."""
         self._turn = asyncio.Lock()
         self._running = 0
+
+    @property
+    def _groups(self) -> frozenset[str]:
+        """Groups of system calls that are left out."""
+        named = (part.partition("seccomp:")[2] for part in self._without)
+        return frozenset(name for name in named if name)
 
     def confines(self) -> bool:
         """Whether it does anything at all."""
@@ -249,9 +255,9 @@ class Sandbox:
             for name, text in _accounts(layout.places.home).items():
                 handed.append((["--ro-bind-data", name], text))
         if "seccomp" not in self._without:
-            groups = {part.partition(":")[2] for part in self._without if part.startswith("seccomp:")}
-            handed.append((["--seccomp"], _filter(frozenset(groups))))
+            handed.append((["--seccomp"], _filter(self._groups)))
         confined.confine["bubblewrap"] = handed
+        confined.confine["temporary"] = temporary(layout)
         confined.argv = [program, *arguments(layout, self._without), "--", *confined.argv]
         confined.folder = "/"
         confined.environment["TMPDIR"] = "/tmp"
@@ -311,12 +317,14 @@ class Sandbox:
             os.mkdir(os.path.join(own, name))
         places = find_places(self._environment, workspace, [self._keep] if self._keep else [])
         folder = [] if isinstance(confined.folder, int) else [confined.folder]
+        if "disk" in confined.confine:
+            confined.confine["disk"][0].append(own)
         confined.confine["landlock"] = {
             "write": [workspace, own, *_DEVICES],
             "read": ["/proc", *places.system, *places.toolchains, *folder, *readable],
             "network": False,
         }
-        confined.confine["seccomp"] = _filter(frozenset(), is_unshared=True)
+        confined.confine["seccomp"] = _filter(self._groups, is_unshared=True)
         confined.confine["code"]["landlock"] = code_of("assent.sandbox.landlock")
         confined.environment |= {"HOME": f"{own}/home", "TMPDIR": f"{own}/tmp"}
 

@@ -127,6 +127,8 @@ class Check(msgspec.Struct, frozen=True):
     values: tuple[int, ...]
     mask: int = _ALL
     is_among: bool = True
+    is_upper: bool = False
+    """Look at the upper half of the argument instead of the lower."""
 
 
 class Rule(msgspec.Struct, frozen=True, kw_only=True):
@@ -246,6 +248,14 @@ GROUPS: Mapping[str, Group] = _by_name(
             Rule(calls=("kexec_load", "kexec_file_load", "reboot", "swapon", "swapoff", "acct")),
             Rule(calls=("settimeofday", "clock_settime", "iopl", "ioperm", "vhangup")),
             Rule(calls=("nfsservctl", "uselib", "_sysctl")),
+        ),
+    ),
+    Group(
+        name="shared",
+        against="Segments of shared memory, which nobody counts who is no cgroup, are small.",
+        rules=(
+            Rule(calls=("shmget",), checks=(_has(1, _ALL ^ 0xFFFF),)),
+            Rule(calls=("shmget",), checks=(Check(1, (0,), is_among=False, is_upper=True),)),
         ),
     ),
     Group(
@@ -378,7 +388,7 @@ def _compile(rule: Rule) -> list[_Step]:
             else:
                 comparisons.insert(0, (_IF_EQUAL, rest + past, 0, value))
         # The lower half comes first on every machine of the table.
-        load = [(_LOAD, 0, 0, _ARGUMENTS_AT + 8 * check.argument)]
+        load = [(_LOAD, 0, 0, _ARGUMENTS_AT + 8 * check.argument + 4 * check.is_upper)]
         if check.mask != _ALL:
             load.append((_AND, 0, 0, check.mask))
         steps = load + comparisons + steps

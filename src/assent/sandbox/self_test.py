@@ -129,6 +129,8 @@ def _scene() -> Iterator[_Scene]:
         for made in (outside, work):
             made.mkdir()
         outside.chmod(0o777)
+        (work / ".assent").mkdir()
+        (work / ".assent" / "record").write_text("approved")
         for name in ("file", "named", "doomed", "secret"):
             (outside / name).write_text("as it was")
             (outside / name).chmod(0o666)

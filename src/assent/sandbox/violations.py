@@ -63,6 +63,7 @@ def attempts(outside: str, pid: int, port: int, abstract: str) -> list[tuple[str
         ("fs_write", lambda: os.unlink(os.path.join(outside, "doomed"))),
         ("fs_write", lambda: os.symlink("file", os.path.join(outside, "link"))),
         ("fs_read", lambda: read(os.path.join(outside, "secret"))),
+        ("fs_read", lambda: read(os.path.join(".assent", "record"))),
         ("fs_read", lambda: read(f"/proc/{pid}/environ")),
         ("net", tcp),
         ("net", udp),

@@ -1,0 +1,48 @@
+"""What the processes that test together share: an attack is run once, and each of its tests looks at it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from assent.sandbox.isolation import By
+from tests.attacks.all_cases import BATCHES, CASES, ORDINARY
+from tests.attacks.hosts import Host, ask_once, can_be
+from tests.attacks.run import Asked, Outcome
+
+OutcomeOf = Callable[[Host, str, By], Outcome]
+
+
+@pytest.fixture(scope="session")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder that all processes of this run have."""
+    base = tmp_path_factory.getbasetemp()
+    return base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+
+
+@pytest.fixture(scope="session")
+def outcome_of(request: pytest.FixtureRequest, shared: Path) -> OutcomeOf:
+    """What came of a case on a machine. Those of its kind that were also asked for are run with it."""
+    wanted = {
+        item.callspec.params["name"]
+        for item in request.session.items
+        if isinstance(item, pytest.Function) and hasattr(item, "callspec") and "name" in item.callspec.params
+    }
+
+    def find(host: Host, name: str, by: By) -> Outcome:
+        can_be(host)
+        if name in CASES:
+            (batch,) = (batch for batch in BATCHES if CASES[name] in batch.cases)
+            names, what = [case.name for case in batch.cases if case.name in wanted], "attacks"
+        else:
+            names, what = [each for each in ORDINARY if each in wanted], "ordinary"
+        asked = Asked(what=what, names=names, by=by)  # type: ignore[arg-type]
+        outcome = ask_once(host, asked, shared)[name]
+        if outcome.missing:
+            pytest.skip(f"this machine has nothing to attack there, or no such program: {outcome.missing}")
+        return outcome
+
+    return find

@@ -1,0 +1,97 @@
+"""What Python attacks begin with. It runs inside the sandbox, on a bare interpreter."""
+
+# ruff: noqa: F401
+import ctypes
+import os
+import signal
+import socket
+import struct
+import sys
+import time
+
+E = os.environ
+OUTSIDE, HOME, WORK = E["OUTSIDE"], E["VICTIM_HOME"], E["WORK"]
+VICTIMS = [int(pid) for pid in E["VICTIMS"].split()]
+TCP, UDP = int(E["TCP"]), int(E["UDP"])
+libc = ctypes.CDLL(None, use_errno=True)
+libc.syscall.restype = ctypes.c_long
+
+
+def reached(what):
+    """Show what was got, where nothing of it can be seen from outside."""
+    with open(os.path.join(WORK, "reached"), "a") as file:
+        file.write(f"{what}\n")
+
+
+def attempt(action, *arguments, **named):
+    """What came of one attempt; None if it was refused. Others follow."""
+    try:
+        return action(*arguments, **named)
+    except (OSError, ValueError, AssertionError, MemoryError, OverflowError):
+        return None
+
+
+def read(path):
+    with open(path, "rb") as file:
+        data = file.read(1 << 20)
+    sys.stdout.buffer.write(data + b"\n")
+    sys.stdout.buffer.flush()
+    return data
+
+
+def write(path, data="changed", mode="w"):
+    with open(path, mode) as file:
+        file.write(data)
+    return True
+
+
+def call(number, *arguments):
+    """A system call by its number; raises what it answered."""
+    wide = [
+        each
+        if isinstance(each, (bytes, type(None)))
+        or hasattr(each, "_as_parameter_")
+        or isinstance(each, (ctypes.Array, ctypes.Structure))
+        or type(each).__name__ == "CArgObject"
+        else ctypes.c_long(each)
+        for each in arguments
+    ]
+    got = libc.syscall(ctypes.c_long(number), *wide)
+    if got < 0:
+        error = ctypes.get_errno()
+        raise OSError(error, os.strerror(error))
+    return got
+
+
+def named(number_x86, number_arm):
+    return number_x86 if os.uname().machine == "x86_64" else number_arm
+
+
+def unix(address, data=b"hello", kind=socket.SOCK_STREAM):
+    with socket.socket(socket.AF_UNIX, kind) as made:
+        made.settimeout(1)
+        made.connect(address)
+        made.sendall(data)
+
+
+def hold(seconds=0.35):
+    """What is over a limit is to be held for a while: a watch looks only now and then."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        time.sleep(0.05)
+
+
+def child(action):
+    """Run something in a child, and wait for it."""
+    pid = os.fork()
+    if not pid:
+        try:
+            action()
+        except BaseException:
+            os._exit(1)
+        os._exit(0)
+    os.waitpid(pid, 0)
+
+
+with open(os.path.join(WORK, "began"), "w"):
+    pass

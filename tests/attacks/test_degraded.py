@@ -1,0 +1,116 @@
+"""On poorer machines the report equals reality: what is claimed holds, and what is not claimed is open.
+
+Each machine really lacks something (see hosts.py). It says what it can enforce; then the attacks are run
+there, by the means that it would use.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from assent.sandbox.isolation import PROCESS, By, Enforced
+from tests.attacks.all_cases import CASES
+from tests.attacks.hosts import Host, ask_facts, ask_once, can_be
+from tests.attacks.run import Asked, Outcome, Report
+
+HOSTS: dict[str, tuple[Host, By]] = {
+    # The machine, and the means that is left there.
+    "no bubblewrap, a user": (Host(name="user", is_user=True, lacks=("bubblewrap",)), "landlock"),
+    "no bubblewrap, root": (Host(name="root", is_user=False, lacks=("bubblewrap",)), "landlock"),
+    "no namespaces, a user": (Host(name="user", is_user=True, lacks=("user namespaces",)), "landlock"),
+    "no namespaces, root": (Host(name="root", is_user=False, lacks=("user namespaces",)), "landlock"),
+    "nothing at all": (Host(name="user", is_user=True, lacks=("user namespaces", "landlock")), "nothing"),
+    "root that may not mount": (Host(name="root", is_user=False, lacks=("sys_admin",)), "landlock"),
+    "no cgroups": (Host(name="root", is_user=False, lacks=("cgroups",)), "bubblewrap"),
+}
+WHOLE = ("no bubblewrap, a user",)
+"""All attacks are run there; on the others, which use the same means, a few of each kind."""
+FEW = 3
+OPEN = ("mode", "times")
+"""What Landlock knows nothing of. Always among the few."""
+
+
+def report_of(name: str, shared: Path) -> Report:
+    """What a machine says of itself."""
+    can_be(HOSTS[name][0])
+    return ask_facts(HOSTS[name][0], shared)
+
+
+def outcomes_of(name: str, shared: Path, is_claimed: bool) -> dict[str, Outcome]:
+    """What became of the attacks on what is claimed, or on what is not."""
+    report = report_of(name, shared)
+    chosen = []
+    for field, how in msgspec.structs.asdict(report.facts.enforced).items():
+        cases = [case.name for case in CASES.values() if case.breaks == field and case.kind != "git"]
+        if how == "watchdog":
+            cases = [name for name in cases if not CASES[name].by_kernel]
+        if (how != "no") == is_claimed:
+            chosen += cases if name in WHOLE and is_claimed else _spread(cases)
+    if is_claimed:
+        chosen += _spread([case.name for case in CASES.values() if case.breaks == "always"])
+    if not chosen:
+        return {}
+    found = ask_once(HOSTS[name][0], Asked(what="attacks", names=chosen, by=report.by), shared)
+    return {each: outcome for each, outcome in found.items() if not outcome.missing}
+
+
+def _spread(names: list[str]) -> list[str]:
+    """A few of them, from the first to the last."""
+    few = names if len(names) <= FEW else names[:: len(names) // FEW]
+    return [name for name in names if name in few or name in OPEN or CASES[name].by_kernel]
+
+
+@pytest.mark.parametrize("name", HOSTS)
+def test_the_means_that_is_left_is_used(name: str, shared: Path) -> None:
+    report = report_of(name, shared)
+
+    assert report.by == HOSTS[name][1]
+    if report.by == "nothing":
+        assert report.facts.enforced == Enforced()
+
+
+@pytest.mark.parametrize("name", HOSTS)
+def test_the_level_is_what_its_parts_are(name: str, shared: Path) -> None:
+    report = report_of(name, shared)
+
+    held = all(getattr(report.facts.enforced, part) != "no" for part in PROCESS)
+
+    assert (report.facts.isolation == "process") == held
+
+
+@pytest.mark.parametrize("name", HOSTS)
+def test_what_is_claimed_holds(name: str, shared: Path) -> None:
+    outcomes = outcomes_of(name, shared, is_claimed=True)
+
+    broken = {each: outcome.effects for each, outcome in outcomes.items() if outcome.effects}
+    assert broken == {}
+    # One that did not come to run proves nothing.
+    assert [each for each, outcome in outcomes.items() if not outcome.has_begun] == []
+    assert outcomes
+
+
+@pytest.mark.parametrize("name", [name for name in HOSTS if HOSTS[name][1] != "bubblewrap"])
+def test_what_is_not_claimed_is_open(name: str, shared: Path) -> None:
+    """Else the report would be too modest."""
+    report = report_of(name, shared)
+    outcomes = outcomes_of(name, shared, is_claimed=False)
+
+    open_ones = {CASES[each].breaks for each, outcome in outcomes.items() if outcome.effects}
+
+    assert open_ones == {
+        field for field, how in msgspec.structs.asdict(report.facts.enforced).items() if how == "no"
+    }
+
+
+@pytest.mark.parametrize("name", HOSTS)
+def test_what_is_required_and_missing_is_refused_with_a_remedy(name: str, shared: Path) -> None:
+    report = report_of(name, shared)
+
+    if report.facts.isolation == "process":
+        assert report.refusal == ""
+    else:
+        assert "'process' is required" in report.refusal
+        assert any(word in report.refusal for word in ("Install", "namespaces", "confine")), report.refusal

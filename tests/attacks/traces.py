@@ -1,0 +1,85 @@
+"""Traces that an attack leaves: files, processes and sockets, looked at before and after."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import socket
+import stat
+from collections.abc import Collection
+from contextlib import suppress
+from pathlib import Path
+
+Seen = dict[str, tuple[object, ...]]
+"""What there is, and everything about it."""
+_GROWTH = re.compile(r"/\.git/(objects/.*|(logs/)?refs/heads/[a-z][a-z0-9-]*)$")
+
+
+def seen(folder: Path, leave_out: Collection[str] = ()) -> Seen:
+    """Everything that a change beneath the folder would change."""
+    if not os.path.lexists(folder):
+        return {}
+    found = {str(folder): one(folder)}
+    for inner, folders, files in os.walk(folder):
+        folders[:] = [name for name in folders if os.path.join(inner, name) not in leave_out]
+        for name in (*folders, *files):
+            path = Path(inner, name)
+            found[str(path)] = one(path)
+    return found
+
+
+def one(path: Path) -> tuple[object, ...]:
+    """Everything about one file, folder or link."""
+    status = path.lstat()
+    content: object = None
+    if stat.S_ISREG(status.st_mode):
+        content = hashlib.sha256(path.read_bytes()).hexdigest()
+    elif stat.S_ISLNK(status.st_mode):
+        content = os.readlink(path)
+    names = attributes(path)
+    # Our own git, too, makes and removes locks in a repository: the times of its folders tell nothing.
+    is_busy = stat.S_ISDIR(status.st_mode) and ".git" in path.parts
+    when = 0 if is_busy else status.st_mtime_ns
+    return (status.st_mode, status.st_uid, status.st_gid, status.st_ino, when, content, names)
+
+
+def attributes(path: str | Path) -> tuple[str, ...]:
+    """The names of its extended attributes."""
+    with suppress(OSError):
+        return tuple(os.listxattr(path, follow_symlinks=False))
+    return ()
+
+
+def state(pid: int) -> tuple[object, ...]:
+    """What others may not change about a process."""
+    try:
+        nice, cores = os.getpriority(os.PRIO_PROCESS, pid), frozenset(os.sched_getaffinity(pid))
+        return (read_text(f"/proc/{pid}/limits"), read_text(f"/proc/{pid}/oom_score_adj"), nice, cores)
+    except OSError:
+        return ("gone",)
+
+
+def differences(before: Seen, after: Seen) -> list[str]:
+    """What is gone, other or new. New objects and new branches in a repository are no change: others stay."""
+    changed = [path for path in before if after.get(path) != before[path]]
+    fresh = [path for path in after if path not in before]
+    return changed + [path for path in fresh if not _GROWTH.search(path)]
+
+
+def was_met(listener: socket.socket) -> bool:
+    """Whether somebody has come to a socket."""
+    try:
+        if listener.type == socket.SOCK_DGRAM:
+            listener.recv(16)
+        else:
+            listener.accept()[0].close()
+    except BlockingIOError:
+        return False
+    return True
+
+
+def read_text(path: str) -> str:
+    """What a file of the kernel says."""
+    with open(path) as file:
+        return file.read()
