@@ -645,6 +645,6 @@ async def _passing_on_cancellation(run: Coroutine[Any, Any, ProposalResult]) -> 
 
 def _withholding(isolation: Isolation) -> Callable[[Tool], str | None]:
     def why_not(made: Tool) -> str | None:
-        return isolation.refusal_of(made.name, is_confined=made.confined, is_trusted=made.trusted)
+        return isolation.refusal_of(made.name, is_confined=made.confined_to is not None, is_trusted=made.trusted)
 
     return why_not

@@ -97,7 +97,8 @@ def command_tool(
         context_parameter="context",
         takes_object=True,
     )
-    made.confined = spec.isolation is not None
+    if spec.workspace is not None and spec.isolation is not None and spec.isolation.required == "process":
+        made.confined_to = str(spec.workspace.folder)
     made.compile()
     return made
 

@@ -55,7 +55,7 @@ class Tool(Generic[P, R]):
         "_reserved",
         "bind",
         "cheap",
-        "confined",
+        "confined_to",
         "context_parameter",
         "fn",
         "is_async",
@@ -104,9 +104,9 @@ class Tool(Generic[P, R]):
         """From validated JSON to keyword arguments; None when the JSON is passed as it is."""
         self.takes_object = takes_object
         """The function takes the whole parameters object as its one positional argument."""
-        self.confined = False
-        """Set for tools that come with Assent and reach nothing outside their workspace, and for programs
-        that run in a sandbox. All others run in this process, with all its rights."""
+        self.confined_to: str | None = None
+        """The workspace of a tool that comes with Assent and changes nothing outside of it, and of a program
+        that is sure to run in a sandbox. All others have all rights of this process."""
         self.trusted = trusted
         """Marked by the person as fit to run beside a sandbox."""
         self._reserved = reserved

@@ -66,7 +66,9 @@ def basic_tools(
         *small_tools(),
     ]
     for each in made:
-        each.confined = True
+        # What a shell reaches is up to the isolation of its commands.
+        if each.name != "shell" or isolation.required == "process":
+            each.confined_to = str(where.folder)
     if only is None:
         return made
     names = [tool.name for tool in made]
