@@ -50,7 +50,7 @@ TABLE: dict[str, Proof] = {
     "dev": Proof(case="devices that programs use", fails="ordinary"),
     "proc": Proof(case="processes seen from inside", fails="ordinary"),
     "tmp": Proof(case="temporary files", fails="ordinary"),
-    "shm": Proof(case="shared memory filled"),
+    "shm": Proof(case="shared memory of Python", fails="ordinary"),
     "run": Proof(case="a folder for what runs", fails="ordinary"),
     "home": Proof(case="a home of its own", fails="ordinary"),
     "toolchains": Proof(case="a Python of pyenv", fails="ordinary"),

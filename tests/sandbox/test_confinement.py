@@ -134,3 +134,33 @@ async def test_a_linked_worktree_is_isolation_of_changes(tmp_path: Path) -> None
     assert (await isolation.check()).isolation == "changes"
     with pytest.raises(IsolationMissing):
         await isolation.check(Workspace(main))
+
+
+@pytest.mark.parametrize("place", ["home", "above the home", "root"])
+async def test_a_workspace_that_holds_everything_is_not_called_confined(tmp_path: Path, place: str) -> None:
+    home = tmp_path / "people" / "me"
+    home.mkdir(parents=True)
+    where = {"home": home, "above the home": tmp_path / "people", "root": Path("/")}[place]
+    isolation = Isolation(environment={**os.environ, "HOME": str(home)})
+
+    facts = await isolation.check(Workspace(where))
+
+    assert (facts.isolation, facts.enforced.fs_read, facts.enforced.fs_write) == ("none", "no", "no")
+
+
+async def test_a_test_that_broke_off_is_not_remembered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tried: list[str] = []
+
+    async def break_off(by: str, **_: object) -> Rung:
+        tried.append(by)
+        return Rung(by="bubblewrap", facts=Facts(), why="too many open files", is_whole=False)
+
+    monkeypatch.setattr(ladders, "self_test", break_off)
+    monkeypatch.setattr(ladders, "_KNOWN", {})
+    for _ in range(2):
+        ladder = await climb(environment=os.environ, memory=tmp_path)
+        assert ladder.best.by == "nothing"
+
+    assert tried == ["bubblewrap", "landlock"] * 2

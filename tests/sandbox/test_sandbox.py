@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from assent.errors import ToolError
-from assent.sandbox.command import Finished, run_command
+from assent.sandbox.command import Finished, _environment_of_keeper, run_command
 from assent.sandbox.hosts import HostFilter
 from assent.sandbox.isolation import Facts
 from assent.sandbox.limits import MIB, Limits
@@ -304,3 +304,112 @@ async def test_a_repository_that_cannot_be_shown_is_read_only_and_the_command_ru
     assert finished.stdout == b"went on\n"
     assert "git can only read inside" in finished.note
     assert "x\n" not in (work / ".git" / "config").read_text()
+
+
+async def test_what_is_kept_cannot_be_moved_away_with_the_folder_around_it(work: Path) -> None:
+    (work / "conf" / "sub").mkdir(parents=True)
+    (work / "conf" / "sub" / "rules.toml").write_text("mine")
+    workspace = Workspace(work, sealed=[work / "conf" / "sub" / "rules.toml"])
+
+    await run_command(
+        [
+            "sh",
+            "-c",
+            "mv conf away; mv conf/sub away2; mkdir -p conf/sub; echo evil > conf/sub/rules.toml; "
+            "rm -rf conf; echo new > conf/sub/beside",
+        ],
+        folder=workspace.fd,
+        sandbox=Sandbox(workspace, "bubblewrap", Facts()),
+    )
+
+    assert (work / "conf" / "sub" / "rules.toml").read_text() == "mine"
+    assert (work / "conf" / "sub" / "beside").read_text() == "new\n"
+    workspace.close()
+
+
+@pytest.mark.parametrize("name", [".assent", ".git", ".venv"])
+async def test_what_is_kept_must_not_be_a_link(
+    work: Path, tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    (work / name).symlink_to(tmp_path / "elsewhere")
+    if name == ".venv":
+        monkeypatch.setattr(sys, "prefix", str(work / ".venv"))
+
+    with pytest.raises(ToolError, match=f"{name} in the workspace is a link"):
+        await run(work, "touch ran")
+    assert not (work / "ran").exists()
+
+
+async def test_a_tool_in_the_home_does_not_show_the_home(work: Path, tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    (home / ".ssh").mkdir(parents=True)
+    (home / ".ssh" / "id").write_text("private key")
+    program = home / "tool.sh"
+    program.write_text(f"#!/bin/sh\ncat {home}/.ssh/id; echo ran\n")
+    program.chmod(0o755)
+    workspace = Workspace(work)
+    sandbox = Sandbox(workspace, "bubblewrap", Facts(), environment={**os.environ, "HOME": str(home)})
+
+    finished = await run_command([str(program)], folder=workspace.fd, sandbox=sandbox, readable=[str(home)])
+
+    assert finished.stdout == b"ran\n"
+    workspace.close()
+
+
+async def test_a_bare_repository_is_read_only(work: Path) -> None:
+    git(work, "init", "-q", "--bare", ".")
+
+    await run(work, "echo evil > hooks/post-receive; echo evil >> config")
+
+    assert not (work / "hooks" / "post-receive").exists()
+    assert "evil" not in (work / "config").read_text()
+
+
+async def test_git_is_not_there_in_a_part_of_a_repository(work: Path, tmp_path: Path) -> None:
+    git(work, "init", "-q")
+    (work / "secret").write_text("of the rest\n")
+    (work / "part").mkdir()
+    (work / "part" / "mine").write_text("mine\n")
+
+    finished = await run(work / "part", "cat ../secret; git add .; cat mine", keep=str(tmp_path / "kept"))
+
+    assert finished.stdout == b"mine\n"
+    assert not (work / ".git" / "index").exists()
+
+
+async def test_a_loopback_host_that_is_allowed_is_reached_through_the_proxy(work: Path) -> None:
+    async with server(b"hello") as port:
+        program = f"import urllib.request as r; print(r.urlopen('http://127.0.0.1:{port}/').read().decode())"
+        hosts = HostFilter(allow=[f"127.0.0.1:{port}"])
+        finished = await run(work, [sys.executable, "-c", program], hosts=hosts)
+
+    assert finished.stdout == b"hello\n"
+
+
+async def test_the_first_process_does_not_tell_where_things_are_outside(work: Path) -> None:
+    finished = await run(work, "tr '\\0' ' ' < /proc/1/cmdline")
+
+    assert str(work).encode() not in finished.stdout
+    assert b"--tmpfs" not in finished.stdout
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root's commands are held by a cgroup here")
+async def test_a_command_that_uses_too_much_has_run(work: Path) -> None:
+    finished = await run(
+        work,
+        "echo did > effect; head -c 300000000 /dev/zero > /dev/shm/f; echo went on",
+        limits=Limits(memory_bytes=96 * MIB, time_s=20),
+    )
+
+    assert (work / "effect").exists()
+    assert finished.ended_by in ("memory", "itself")
+    assert b"went on" not in finished.stdout or finished.stderr
+
+
+def test_the_keeper_loads_nothing_that_a_command_has_written(
+    work: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LD_LIBRARY_PATH", f"{work}/lib::relative:/usr/lib")
+
+    assert _environment_of_keeper(str(work)) == {"LD_LIBRARY_PATH": "/usr/lib"}

@@ -323,6 +323,9 @@ def open_app(
                 folder=here,
                 expires_s=asking.expires_s,
                 isolation=needed.level,
+                asked=isolation,
+                state=state,
+                plan=plan,
             )
             records = stack.enter_context(
                 open_records(db, create=create, writes=True, context=context, redactor=redactor)
@@ -426,12 +429,22 @@ def set_up_of(
     folder: Path,
     expires_s: float | None,
     isolation: Level | None = None,
+    asked: Level | None = None,
+    state: str | None = None,
+    plan: str | None = None,
 ) -> dict[str, JsonValue]:
     """What it takes to set up the same runtime again, from anywhere on this machine. What the folder brings
-    is not in it: that is found and judged anew each time."""
+    is not in it: that is found and judged anew each time. `asked`, `state` and `plan` are for whoever wants
+    to start the same once more: a run that is resumed has them already."""
     made: dict[str, JsonValue] = {"schedule": schedule, "folder": str(folder.absolute())}
     if isolation is not None:
         made["isolation"] = isolation
+    if asked is not None:
+        made["asked_isolation"] = asked
+    if state is not None:
+        made["state"] = str(Path(state).absolute())
+    if plan is not None:
+        made["plan"] = str(Path(plan).absolute())
     if permissions is not None:
         made["permissions"] = permissions
     if expires_s is not None:

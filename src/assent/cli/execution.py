@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from math import inf
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from assent.cli.output import Output
 
@@ -23,6 +23,11 @@ if TYPE_CHECKING:
 
 _EXIT: dict[str, int] = {"succeeded": 0, "refused": 3, "waiting": 4}
 _LINES = 150
+_LESS = {
+    "none": "they could do more than work in the folder. See what is held: assent doctor",
+    "changes": "their files are a copy, and nothing else was held. See: assent doctor",
+}
+"""What it means where commands had less than `process`."""
 _FAULTS = 20
 """Of more faults than this, the rest are counted."""
 
@@ -80,7 +85,10 @@ def carry_out(output: Output, app: App, proposal: Proposal, start: Start, told: 
     if told.as_json:
         import msgspec
 
-        output.show_json({**msgspec.to_builtins(result), "state": final})
+        shown: dict[str, Any] = {**msgspec.to_builtins(result), "state": final}
+        if history.last is not None and history.last.restored is not None:
+            shown["restored"] = output.redactor.value(dict(history.last.restored))
+        output.show_json(shown)
         return code
     if told.only_output and result.results and result.outcome in ("succeeded", "aborted", "partial"):
         from assent.runtime.observation import observe
@@ -197,6 +205,8 @@ def _summary(
         yield Text(f"  state: {count(len(changes) - 20, 'more key')} changed")
     if result.outcome == "aborted":
         yield Text("  state: as it was before the run")
+    yield from _folder(history)
+    yield from _less(history)
     for advice in advise(history, db=told.db):
         if advice.is_urgent:
             yield Text(f"  now: {advice.sentence}", style="bold yellow")
@@ -213,6 +223,33 @@ def _summary(
         yield Text(f"  story: assent explain {clean(shlex.quote(told.log))}")
     elif not result.succeeded:
         yield Text("  story: run it with --log FILE.jsonl, then: assent explain FILE.jsonl")
+
+
+def _folder(history: History) -> Iterator[Text]:
+    """What became of the folder that the plan was bound to."""
+    from rich.text import Text
+
+    from assent.render.text import restored_words
+    from assent.safe_text import clean
+
+    said = history.last.restored if history.last is not None else None
+    if said is not None:
+        is_whole = not said.get("problems")
+        words = f"  folder: {clean(said.get('folder'), 200)} was restored: {restored_words(said)}"
+        yield Text(words, style="" if is_whole else "bold red")
+
+
+def _less(history: History) -> Iterator[Text]:
+    """Which actions ran commands that were kept in by less than all that there is."""
+    from rich.text import Text
+
+    from assent.render.text import listing
+
+    steps = list(history.last.steps.values()) if history.last is not None else []
+    for level, means in _LESS.items():
+        names = [step.id for step in steps if step.isolation == level]
+        if names:
+            yield Text(f"  isolation: {level} for the commands of {listing(names)}: {means}", style="yellow")
 
 
 def _faults(proposal: Proposal) -> list[str]:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from assent.events.event import Event
-    from assent.render.history import History
+    from assent.render.history import History, Repeat
 
 
 @click.command(short_help="Tell a run as a story.")
@@ -38,15 +38,15 @@ def explain(output: Output, run: str, run_id: str | None, db: str | None, as_jso
     from assent.app.files import is_file
     from assent.render.history import History
 
-    is_programs = False
+    is_programs, repeat = False, None
     if is_file(run) or run_id is not None:
         chosen, runs, damaged = _from_file(output, run, run_id)
         file = run
     else:
-        (chosen, is_programs), runs, damaged = _from_store(run, db), [], []
+        (chosen, is_programs, repeat), runs, damaged = _from_store(run, db), [], []
         file = ""
     history = History.of(chosen)
-    history.is_a_programs = is_programs
+    history.is_a_programs, history.repeat = is_programs, repeat
     if as_json:
         output.show_json(_as_data(history, file, db, runs or [history.run_id or ""], damaged))
     else:
@@ -56,11 +56,12 @@ def explain(output: Output, run: str, run_id: str | None, db: str | None, as_jso
     return 0
 
 
-def _from_store(run: str, db: str | None) -> tuple[list[Event], bool]:
-    """The events of a run, and whether only a program can go on with it."""
+def _from_store(run: str, db: str | None) -> tuple[list[Event], bool, Repeat | None]:
+    """The events of a run, whether only a program can go on with it, and how it was started."""
     from contextlib import suppress
 
     from assent.app.app import is_a_programs, open_records
+    from assent.cli.repeat import repeat_of
     from assent.cli.wording import no_events
     from assent.errors import StorageUnavailable, UnknownRun
 
@@ -70,12 +71,13 @@ def _from_store(run: str, db: str | None) -> tuple[list[Event], bool]:
         except UnknownRun as error:
             raise UnknownRun(f"No file is called '{run}'. {error}") from None
         found = records.events.query(run=name)
-        is_programs = False
+        is_programs, repeat = False, None
         with suppress(UnknownRun, StorageUnavailable):  # The log may know runs that are not kept.
-            is_programs = is_a_programs(records.journal.find(name), records.journal.record(name))
+            summary, record = records.journal.find(name), records.journal.record(name)
+            is_programs, repeat = is_a_programs(summary, record), repeat_of(summary, record)
     if not found:
         raise no_events(name, db)
-    return found, is_programs
+    return found, is_programs, repeat
 
 
 def _from_file(

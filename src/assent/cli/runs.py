@@ -96,6 +96,7 @@ def show(output: Output, run: str, db: str | None, as_json: bool) -> int:
     from rich.text import Text
 
     from assent.app.app import is_a_programs, open_records
+    from assent.cli.repeat import repeat_of
     from assent.errors import StorageUnavailable
     from assent.ir.graph import Graph
     from assent.render.advice import advise
@@ -114,6 +115,7 @@ def show(output: Output, run: str, db: str | None, as_json: bool) -> int:
         history = History()
         history.run_id = summary.run_id  # Also where no event is left that says so.
         history.is_a_programs = is_a_programs(summary, record)
+        history.repeat = repeat_of(summary, record)
         history.plan(proposal)
         with suppress(StorageUnavailable):  # A program may keep runs and no events.
             for event in records.events.scan(run=summary.run_id):

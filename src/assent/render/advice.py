@@ -3,7 +3,8 @@
 Keep true:
 1. Every outcome has advice; trouble that needs a person comes first.
 2. A command is complete but for names in capitals. It names every option that decides what happens: who has
-   policies and repeats a run without them gets another run.
+   policies and repeats a run without them gets another run. Where it is known how the run was started, it
+   names those that were given; else all that may have been.
 """
 
 from __future__ import annotations
@@ -13,13 +14,13 @@ import time
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from assent.render.history import History
+from assent.render.history import History, Repeat
 from assent.render.questions import Question, answer_words, reason_words
 from assent.render.steps import INTERRUPTED, Part, Step
 from assent.render.text import count, listing, moment
 from assent.safe_text import clean
 
-_OPTIONS = "--tools TOOLS.py --policies POLICIES --state STATE.json"
+_UNKNOWN = Repeat("PLAN.json", "--tools TOOLS.py --policies POLICIES --state STATE.json")
 _NOBODY = "there is nobody to ask"
 """What a run says of an action that needs an approval where none can be asked for."""
 _NOWHERE = "none"
@@ -56,21 +57,36 @@ def advise(
         return [
             Advice(
                 "There is nothing to go on from; run a plan with a log.",
-                f"assent run PLAN.json {_OPTIONS} --log run.jsonl{place}",
+                f"assent run {_UNKNOWN.plan} {_UNKNOWN.options} --log run.jsonl{place}",
             )
         ]
     run = name_words(history.run_id or "RUN")
     resume = f"assent resume {run}{place}"
     if history.is_a_programs:
         resume = f"runtime.resume({clean(history.run_id)!r}), in the program that began it"
-    again = f"assent run PLAN.json {_OPTIONS} --log {name_words(log) if log else 'run.jsonl'}{place}"
+    again = f"{_again(history, part, log)}{place}"
+    known = history.repeat or _UNKNOWN
+    check = " ".join(filter(None, ["assent verify", known.plan, known.options]))
     return [
         *_by_hand(part),
         *_approve(part, run, place, resume, now),
         *_decide(part, resume),
-        *_mend(part, again),
-        *_go_on(part, log, again, resume, now),
+        *_mend(part, again, check),
+        *_go_on(part, log, again, resume, now, known.plan),
     ]
+
+
+def _again(history: History, part: Part, log: str) -> str:
+    """The command that does the same once more."""
+    known = history.repeat
+    words = ["assent run", *(known or _UNKNOWN)]
+    if known is None:
+        folder = part.restored.get("folder") if part.restored is not None else None
+        words += [f"--workspace {name_words(folder)}"] if isinstance(folder, str) else []
+    if log or known is None:
+        # A run that is kept is told without a file.
+        words.append(f"--log {name_words(log) if log else 'run.jsonl'}")
+    return " ".join(filter(None, words))
 
 
 def name_words(name: str) -> str:
@@ -158,6 +174,14 @@ def _by_hand(part: Part) -> Iterator[Advice]:
             f"see what {'they' if many else 'it'} left, and mind it in the next plan.",
             is_urgent=True,
         )
+    if elsewhere := part.restored_steps:
+        names = [step.id for step in elsewhere]
+        yield Advice(
+            f"What {listing(names)} did in the folder was taken back. What {'they' if len(names) > 1 else 'it'} "
+            "may have done elsewhere was not: mind that in the next plan.",
+            # A command that the kernel has kept in can only have spoken to hosts that were allowed.
+            is_urgent=any(step.isolation != "process" for step in elsewhere),
+        )
     others = [
         wait
         for wait in part.waiting
@@ -184,7 +208,7 @@ def _is_unapproved(step: Step) -> bool:
     )
 
 
-def _mend(part: Part, again: str) -> Iterator[Advice]:
+def _mend(part: Part, again: str, check: str) -> Iterator[Advice]:
     denied = [step for step in part.steps.values() if step.status == "rejected" and step.denied]
     unasked = [step for step in denied if _is_unasked(step)]
     if unasked:
@@ -210,18 +234,18 @@ def _mend(part: Part, again: str) -> Iterator[Advice]:
         yield Advice(
             f"{_names(beyond)} needed {tiers}, which is denied here: change the plan, or the permissions. "
             "To see all objections:",
-            f"assent verify PLAN.json {_OPTIONS}",
+            check,
         )
         denied = [step for step in denied if step.permission != "deny"]
     if denied:
         yield Advice(
             f"A policy denied {_names(denied)}: change the plan, or the rule. To see all objections:",
-            f"assent verify PLAN.json {_OPTIONS}",
+            check,
         )
     malformed = [step for step in part.steps.values() if step.status == "rejected" and not step.denied]
     if malformed or part.outcome == "refused":
         what = f"Mend {_names(malformed)}" if malformed else "Mend the plan"
-        yield Advice(f"{what} and check before you run:", f"assent verify PLAN.json {_OPTIONS}")
+        yield Advice(f"{what} and check before you run:", check)
     broken = [step for step in part.steps.values() if step.status == "failed"]
     if broken:
         first = broken[0]
@@ -231,17 +255,19 @@ def _mend(part: Part, again: str) -> Iterator[Advice]:
         )
 
 
-def _go_on(part: Part, log: str, again: str, resume: str, now: float) -> Iterator[Advice]:
+def _go_on(part: Part, log: str, again: str, resume: str, now: float, plan: str) -> Iterator[Advice]:
     match part.outcome:
         case "succeeded":
             yield Advice(
-                "Nothing is left to do. To see the plan as a picture:", "assent graph PLAN.json -o plan.svg"
+                "Nothing is left to do. To see the plan as a picture:", f"assent graph {plan} -o plan.svg"
             )
         case "aborted":
-            sentence = "The state is as it was before, so the plan can be run again when that is mended:"
+            is_restored = part.restored is not None and not part.restored.get("problems")
+            what = "The state and the folder are as they were" if is_restored else "The state is as it was"
+            sentence = f"{what} before, so the plan can be run again when that is mended:"
             if part.staying or any(step.is_stuck for step in part.steps.values()):
                 sentence = (
-                    "The state is as it was before, but what stays done would be done twice: "
+                    f"{what} before, but what stays done would be done twice: "
                     "take it out of the plan before you run that again:"
                 )
             yield Advice(sentence, again)

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from assent.events.event import Event
 from assent.ir.json_value import JsonValue
@@ -21,6 +22,10 @@ from assent.ir.result import CANCELED_PREFIX, ProposalResult
 from assent.render.questions import Question
 from assent.render.steps import INTERRUPTED, TERMINAL, Part, Retry, Step, Undoing, Wait
 from assent.render.text import progress
+
+
+_LEVELS = ("none", "changes", "process")
+"""Of isolation, from the weakest to the strongest."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +37,16 @@ class Resumption:
     """It had ended to wait for a person, and was not broken off."""
     paused_ms: float | None = None
     """How long nobody was at work."""
+
+
+class Repeat(NamedTuple):
+    """The words of a command line that does the same again."""
+
+    plan: str
+    options: str = ""
+    """Those that `run` and `verify` have in common."""
+    run_options: str = ""
+    """Those that `run` has besides."""
 
 
 class History:
@@ -49,6 +64,8 @@ class History:
         self.sink_failures: list[str] = []
         self.is_a_programs = False
         """A program began the run, under rules that only it knows: only it can go on with it."""
+        self.repeat: Repeat | None = None
+        """How the run was started, where that is known."""
         self.resumptions: list[Resumption] = []
         self.events = 0
         self.last_time: float | None = None
@@ -73,6 +90,8 @@ class History:
     def settle(self, result: ProposalResult) -> None:
         """Take over what a result says, which is whole where a log may have gaps."""
         part = self._part(result.proposal_id)
+        # Of a run that had ended before, nothing may be heard but its result.
+        self.run_id = self.run_id or result.run_id
         part.outcome, part.error = result.outcome, why(result.error)
         part.note_irreversible(result.irreversible)
         for found in result.results:
@@ -161,7 +180,7 @@ class History:
             keys = [key for name in ("keys", "restored", "removed") for key in _texts(data.get(name))]
             self._part(event.proposal_id).rolled_back_keys = keys
         elif kind == "workspace_restored":
-            self._part(event.proposal_id).restored = data
+            self._part(event.proposal_id).note_restored(data)
         elif event.action_id is not None:
             self._action(kind, event, self._part_of(event, event.action_id, data), data)
 
@@ -260,6 +279,8 @@ class History:
         elif kind == "action_progress":
             message = _text(data, "message") or ""
             step.progress = progress(message, _number(data, "done"), _number(data, "total"))
+        elif kind == "command_ran":
+            step.isolation = weaker(step.isolation, _text(data, "isolation"))
         elif kind == "action_replayed":
             if step.status not in TERMINAL or step.status == "unknown":
                 step.status = _text(data, "status") or step.status
@@ -319,6 +340,16 @@ def _follow(step: Step, data: Mapping[str, JsonValue]) -> None:
     trail = _texts(data.get("trail"))
     if trail:
         step.trail, step.marked = trail, _text(data, "mark")
+
+
+def weaker(one: str | None, other: str | None) -> str | None:
+    """The weaker of two levels of isolation, as far as they are known.
+
+    >>> weaker(None, "process"), weaker("process", "none")
+    ('process', 'none')
+    """
+    known = [level for level in _LEVELS if level in (one, other)]
+    return known[0] if known else None
 
 
 def why(error: str | None) -> str | None:

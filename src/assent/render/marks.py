@@ -38,6 +38,7 @@ MARKS: dict[str, Mark] = {
     "unknown": Mark("?", "unknown", "bold yellow", "#7d4e00", "#fff1c2"),
     "in_flight": Mark("?", "in flight", "bold yellow", "#7d4e00", "#fff1c2"),
     "rolled_back": Mark("↶", "rolled back", "blue", "#3b4a9c", "#e8ecff"),
+    "restored": Mark("↶", "restored", "blue", "#3b4a9c", "#e8ecff"),
     "stays_done": Mark("!", "stays done", "bold red", "#a40e26", "#ffebe9"),
 }
 

@@ -96,6 +96,10 @@ class Step:
     rolled_back: bool = False
     is_irreversible: bool = False
     """It took effect in a plan that was aborted, and nothing can take it back."""
+    is_restored: bool = False
+    """It ran commands in a bound folder, which is as before again. What they did elsewhere is as they left it."""
+    isolation: str | None = None
+    """The least that held for a command of its."""
     undoing: Undoing | None = None
     undoes: str | None = None
     """The action that this one took back; it runs for nothing else."""
@@ -132,6 +136,8 @@ class Step:
             return self.status
         if self.undoing is not None and self.undoing.status == "unknown":
             return "unknown"
+        if self.is_irreversible and self.is_restored and not self.is_stuck:
+            return "restored"
         return "stays_done" if self.is_irreversible or self.is_stuck else "rolled_back"
 
     @property
@@ -189,8 +195,21 @@ class Part:
         return [
             name
             for name in self.irreversible
-            if name not in self.steps or self.steps[name].status != "unknown"
+            if name not in self.steps
+            or (self.steps[name].status != "unknown" and self.steps[name].look != "restored")
         ]
+
+    @property
+    def restored_steps(self) -> list[Step]:
+        """Steps whose work in the folder is taken back, and that may have done something elsewhere."""
+        return [step for step in self.steps.values() if step.look == "restored"]
+
+    def note_restored(self, said: Mapping[str, JsonValue]) -> None:
+        """Take over what came of restoring the folder."""
+        self.restored = said
+        for step in self.steps.values():
+            # As it is told of commands alone: another tool need not have worked in the folder at all.
+            step.is_restored = not said.get("problems") and step.isolation is not None
 
     def open_questions(self, now: float) -> list[tuple[Step, Question]]:
         """What a person can decide now, each with its step."""

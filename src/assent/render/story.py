@@ -20,7 +20,7 @@ from assent.render.history import History, Resumption
 from assent.render.marks import AWAITING, MARKS, mark, outcome_mark
 from assent.render.questions import Question, answer_words, reason_words, trail_words, without_trail
 from assent.render.steps import INTERRUPTED, TERMINAL, Part, Step
-from assent.render.text import count, duration, listing, moment, value
+from assent.render.text import count, duration, listing, moment, restored_words, value
 from assent.safe_text import clean
 
 _FINE_SHOWN = 40
@@ -264,6 +264,8 @@ def _step(step: Step, indent: str, origin: float | None, now: float) -> Iterator
     if step.look == "stays_done":
         line.append("; it ")
         line.append(MARKS["stays_done"].word, style=MARKS["stays_done"].style)
+    elif step.look == "restored":
+        line.append("; what it did in the folder was taken back", style=MARKS["restored"].style)
     began = step.started if step.started is not None else step.ended
     if origin is not None and began is not None and 0 <= began - origin < 1e9:
         line.append(f"  +{began - origin:.3f} s", style="dim")
@@ -376,13 +378,7 @@ def _restored(part: Part) -> Iterator[Text]:
     if part.restored is None:
         return
     folder = clean(part.restored.get("folder"), 200)
-    counts = {name: part.restored.get(name) for name in ("changed", "removed", "brought_back")}
-    words = [
-        f"{number:,} {name.replace('_', ' ')}"
-        for name, number in counts.items()
-        if isinstance(number, int) and number
-    ]
-    did = ", ".join(words) or "it was as before"
+    did = restored_words(part.restored)
     yield Text(f"  {MARKS['rolled_back'].sign} the folder {folder} was restored: {did}", style="blue")
     problems = part.restored.get("problems")
     for problem in problems[:_FINE_SHOWN] if isinstance(problems, list) else ():
@@ -406,11 +402,18 @@ def _stuck(part: Part) -> Iterator[Text]:
         )
     if len(part.staying) > _FINE_SHOWN:
         yield Text(f"  … and {len(part.staying) - _FINE_SHOWN:,} more", style="dim")
+    if elsewhere := part.restored_steps:
+        names = listing(step.id for step in elsewhere)
+        yield Text(f"  {names}: what {_it(elsewhere)} did outside of the folder, if anything, stays done")
     for step in part.steps.values():
         if step.status == "unknown":
             yield Text(
                 f"  ? {clean(step.id, 60)}: it is not known whether it took effect", style="bold yellow"
             )
+
+
+def _it(steps: Sequence[Step]) -> str:
+    return "it" if len(steps) == 1 else "they"
 
 
 def _replans(history: History) -> Iterator[Text]:

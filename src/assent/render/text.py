@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from unicodedata import east_asian_width
 
@@ -84,6 +84,23 @@ def count_actions(total: int, scheduled: int) -> str:
     if not 0 < scheduled < total:
         return count(total, "action")
     return f"{count(scheduled, 'action')}, {total - scheduled:,} more only to take back"
+
+
+def restored_words(said: Mapping[str, JsonValue]) -> str:
+    """How much restoring a folder put back, from what its event says.
+
+    >>> restored_words({"changed": 1, "removed": 1200, "brought_back": 0})
+    '1 changed, 1,200 removed'
+    """
+    words = [
+        f"{number:,} {name.replace('_', ' ')}"
+        for name in ("changed", "removed", "brought_back")
+        if isinstance(number := said.get(name), int) and number
+    ]
+    problems = said.get("problems")
+    if isinstance(problems, list) and problems:
+        words.append(count(len(problems), "problem"))
+    return ", ".join(words) or "it was as before"
 
 
 def wrap(text: str, width: int) -> list[str]:

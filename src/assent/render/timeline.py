@@ -7,7 +7,7 @@ Keep true:
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 
 from rich.text import Text
@@ -17,7 +17,7 @@ from assent.ir.json_value import JsonValue
 from assent.render.marks import AWAITING, MARKS, Mark, outcome_mark
 from assent.render.questions import GIVEN, Question, answer_words, reason_words
 from assent.render.steps import TERMINAL
-from assent.render.text import count, duration, moment, progress, value
+from assent.render.text import count, duration, moment, progress, restored_words, value
 from assent.safe_text import clean
 
 _MARKED: dict[str, str] = {
@@ -28,10 +28,12 @@ _MARKED: dict[str, str] = {
     "compensation_succeeded": "rolled_back",
     "compensation_failed": "failed",
     "state_rollback": "rolled_back",
+    "workspace_restored": "rolled_back",
     "sink_failed": "failed",
 }
 _PLAIN = Mark("·", "", "", "", "")
 _LONG = 200
+_NAMED = 3
 
 
 def draw_timeline(events: Iterable[Event], *, with_runs: bool = False) -> Iterator[Text]:
@@ -146,6 +148,18 @@ def _details(event: Event) -> Iterator[str]:
     elif event.kind == "command_ran":
         how = f" by {clean(data.get('by'), 40)}" if data.get("by") != "nothing" else ""
         yield f"{clean(data.get('program'), 80)}, isolation {clean(data.get('isolation'), 40)}{how}"
+    elif event.kind == "workspace_restored":
+        yield f"{clean(data.get('folder'), 200)}: {restored_words(data)}"
+        yield from _some(data, "problems", "")
+        yield from _some(data, "not_restored", "not as before: ")
+    elif event.kind == "workspace_snapshot":
+        files = data.get("files")
+        yield clean(data.get("folder"), 200) + (f": {count(files, 'file')}" if isinstance(files, int) else "")
+        yield from _some(data, "left_out", "left out: ")
+    elif event.kind == "isolation_lowered":
+        words = ("required", "lowered_to", "until", "because")
+        required, lowered_to, until, because = (clean(data.get(name), 100) for name in words)
+        yield f"from '{required}' to '{lowered_to}' until {until}: {because}"
     elif event.kind == "action_progress":
         done, total = (data.get(name) for name in ("done", "total"))
         yield clean(progress(str(data.get("message") or ""), _real(done), _real(total)), 200)
@@ -161,6 +175,14 @@ def _details(event: Event) -> Iterator[str]:
     for name in ("error", "reason") if event.kind != "approval_recorded" else ():
         if isinstance(data.get(name), str):
             yield clean(data[name], _LONG)
+
+
+def _some(data: Mapping[str, JsonValue], name: str, title: str) -> Iterator[str]:
+    """The first few of a list, and how many there are besides."""
+    found = [clean(each, 80) for each in _items(data.get(name))]
+    if found:
+        more = f" and {len(found) - _NAMED} more" if len(found) > _NAMED else ""
+        yield f"{title}{', '.join(found[:_NAMED])}{more}"
 
 
 def _short(name: str, shown: JsonValue) -> str:

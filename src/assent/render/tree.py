@@ -33,6 +33,7 @@ _URGENCY = {
     "rejected": 2,
     "canceled": 3,
     "skipped": 3,
+    "restored": 4,
     "rolled_back": 4,
     "succeeded": 5,
     "validated": 6,
@@ -252,6 +253,8 @@ def _remark(step: Step) -> str:
         words.append("from the cache")
     if step.look == "stays_done":
         words.append("taking it back failed" if step.is_stuck else "it cannot be taken back")
+    elif step.look == "restored":
+        words.append("its folder is as before; what it did elsewhere stays")
     elif step.error:
         words.append(step.error)
     elif step.output is not None and step.look == "succeeded" and step.type != "state_write":

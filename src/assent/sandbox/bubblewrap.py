@@ -57,8 +57,8 @@ class Layout(msgspec.Struct, frozen=True, kw_only=True):
     """Where the command runs."""
     tmp_bytes: int | None = None
     """How large a temporary folder, the shared memory and the home may grow, each."""
-    before: Sequence[Bind] = ()
-    """What is shown before the workspace, which lies in it."""
+    is_writable: bool = True
+    """Whether the workspace is."""
     binds: Sequence[Bind] = ()
     """What is shown besides, in order."""
     empty: Sequence[str] = ()
@@ -102,9 +102,8 @@ def _parts(layout: Layout) -> Iterator[tuple[str, list[str]]]:
     yield "home", [*size, "--perms", "0700", "--tmpfs", places.home]
     for path in places.toolchains:
         yield "toolchains", ["--ro-bind", layout.staged.get(path, path), path]
-    for bind in layout.before:
-        yield "more", ["--ro-bind", layout.staged.get(bind.source, bind.source), bind.destination]
-    yield "workspace", ["--bind", layout.staged.get(layout.workspace, layout.workspace), layout.workspace]
+    option = "--bind" if layout.is_writable else "--ro-bind"
+    yield "workspace", [option, layout.staged.get(layout.workspace, layout.workspace), layout.workspace]
     for bind in layout.binds:
         option = "--bind" if bind.is_writable else "--ro-bind"
         yield (

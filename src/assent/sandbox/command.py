@@ -34,6 +34,7 @@ from assent.sandbox.finished import ending as ending
 from assent.sandbox.finished import from_report, read_report
 from assent.sandbox.keeper import REPORT, TOKEN_BYTES, kill_below
 from assent.sandbox.limits import Limits
+from assent.sandbox.places import is_beneath
 
 if TYPE_CHECKING:
     import asyncio
@@ -45,6 +46,8 @@ _CHUNK = 256 * 1024
 PATIENCE_S = 8.0
 """How much later than it should the keeper may report before it is ended itself."""
 _DEFAULT = Limits()
+_INTERPRETER: str = os.path.realpath(getattr(sys, "_base_executable", "") or sys.executable or "")
+"""For the keeper. Not the one of a virtual environment: that may lie where commands write."""
 _START = (
     "import marshal, sys; file = open(int(sys.argv[1]), 'rb'); names = {'__name__': 'keeper'}; "
     "exec(marshal.load(file), names); names['main'](file)"
@@ -80,12 +83,21 @@ async def run_command(
         raise UsageError(f"run_command got argv={argv!r:.80}. It is a list: the program, then its arguments.")
     given = clean_environment() if environment is None else environment
     if sandbox is None or not sandbox.confines():
-        return await _run(_Call(argv, folder, given, limits, pass_fds), stdin)
+        finished = await _run(_Call(argv, folder, given, limits, pass_fds), stdin)
+        return finished if sandbox is None else msgspec.structs.replace(finished, facts=sandbox.facts)
     async with sandbox.entered(
         argv, folder=folder, environment=given, limits=limits, readable=readable
     ) as confined:
         handed = [*pass_fds, *confined.pass_fds]
-        call = _Call(confined.argv, confined.folder, confined.environment, limits, handed, confined.confine)
+        call = _Call(
+            confined.argv,
+            confined.folder,
+            confined.environment,
+            limits,
+            handed,
+            confined.confine,
+            str(sandbox.workspace.folder),
+        )
         call.program = argv[0]
         finished = confined.judge(await _run(call, stdin))
     failure = confined.failure()
@@ -116,10 +128,12 @@ class _Call:
         limits: Limits,
         pass_fds: Sequence[int],
         confine: Mapping[str, Any] | None = None,
+        workspace: str | None = None,
     ) -> None:
         import asyncio
 
         self.program = argv[0]
+        self.workspace = workspace
         self.limits = limits
         self.folder = folder
         self.pass_fds = tuple(pass_fds)
@@ -233,7 +247,7 @@ class _Call:
     def _start_keeper(self, streams: tuple[int, int, int], numbers: tuple[int, int]) -> None:
         import subprocess
 
-        if not sys.executable:
+        if not _INTERPRETER:
             raise ToolError(
                 f"'{self.program}' cannot be run: this process does not know its own Python program "
                 "(sys.executable is empty), and commands are run below one.",
@@ -242,12 +256,12 @@ class _Call:
         folder = (self.folder,) if isinstance(self.folder, int) else ()
         try:
             self._keeper = subprocess.Popen(
-                [sys.executable, "-I", "-S", "-c", _START, *map(str, numbers)],
+                [_INTERPRETER, "-I", "-S", "-c", _START, *map(str, numbers)],
                 stdin=streams[0],
                 stdout=streams[1],
                 stderr=streams[2],
                 pass_fds=(*numbers, *self.pass_fds, *folder),
-                env=_environment_of_keeper(),
+                env=_environment_of_keeper(self.workspace),
                 # Not in our group, where a signal from the terminal would reach it.
                 start_new_session=True,
             )
@@ -384,10 +398,17 @@ class _Call:
         return f"'{self.program}' cannot be started: {words}."
 
 
-def _environment_of_keeper() -> dict[str, str]:
-    """Nothing of the host's, but where the interpreter finds its own libraries."""
-    names = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "DYLD_FALLBACK_LIBRARY_PATH")
-    return {name: os.environ[name] for name in names if name in os.environ}
+def _environment_of_keeper(workspace: str | None) -> dict[str, str]:
+    """Nothing of the host's, but where the interpreter finds its libraries; never where commands write."""
+    found: dict[str, str] = {}
+    for name in ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "DYLD_FALLBACK_LIBRARY_PATH"):
+        folders = os.environ.get(name, "").split(os.pathsep)
+        good = [each for each in folders if os.path.isabs(each)]
+        if workspace is not None:
+            good = [each for each in good if not is_beneath(os.path.realpath(each), workspace)]
+        if good:
+            found[name] = os.pathsep.join(good)
+    return found
 
 
 def _file_with(data: bytes) -> int:

@@ -8,7 +8,6 @@ Keep true:
 
 from __future__ import annotations
 
-import asyncio
 import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -17,6 +16,7 @@ from typing import TYPE_CHECKING
 from assent.errors import IsolationMissing, UsageError
 from assent.ir.json_value import JsonValue
 from assent.sandbox.isolation import LEVELS, NOTHING, Facts, Level, is_at_least
+from assent.sandbox.turn import Turn
 from assent.sandbox.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ class Isolation:
         self._environment = os.environ if environment is None else environment
         self._ladder: Ladder | None = None
         self._sandboxes: dict[str, Sandbox] = {}
-        self._turn: tuple[asyncio.AbstractEventLoop, asyncio.Lock] | None = None
+        self._turn = Turn()
 
     def lowered(self) -> dict[str, JsonValue]:
         """What a log should know of a person's decision that less will do; mostly nothing."""
@@ -91,7 +91,7 @@ class Isolation:
 
     async def ladder(self) -> Ladder:
         """What works on this machine. Tried when first asked for, then known."""
-        async with self._lock():
+        async with self._turn.take():
             if self._ladder is None:
                 from assent.sandbox.ladder import climb
 
@@ -120,16 +120,23 @@ class Isolation:
         Raises:
             IsolationMissing: less than is required.
         """
-        from assent.sandbox.sandbox import Sandbox, open_sandbox
+        from assent.sandbox.opening import open_sandbox
+        from assent.sandbox.sandbox import Sandbox
 
         if self.required == "none":
             return Sandbox(workspace, "nothing", NOTHING)
         ladder = await self.ladder()
-        async with self._lock():
+        async with self._turn.take():
             key = str(workspace.folder)
             found = self._sandboxes.get(key)
             if found is None or found.workspace is not workspace:
-                found = await open_sandbox(workspace, ladder, hosts=self.hosts, folder=self.folder)
+                found = await open_sandbox(
+                    workspace,
+                    ladder,
+                    hosts=self.hosts,
+                    folder=self.folder,
+                    environment=self._environment,
+                )
                 self._sandboxes[key] = found
         self._require(found.facts.isolation, ladder)
         return found
@@ -140,10 +147,3 @@ class Isolation:
         from assent.sandbox.remedies import remedies
 
         raise IsolationMissing(self.required, level, remedies(ladder, self._environment))
-
-    def _lock(self) -> asyncio.Lock:
-        # A lock belongs to one event loop, and a program may run one after the other.
-        loop = asyncio.get_running_loop()
-        if self._turn is None or self._turn[0] is not loop:
-            self._turn = (loop, asyncio.Lock())
-        return self._turn[1]

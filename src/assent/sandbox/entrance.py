@@ -51,7 +51,7 @@ def main() -> NoReturn:
     except OSError as error:
         _fail(control, NO_DOOR, error, EXIT_NO_DOOR)
     environment = _environment()
-    environment.update(proxy_variables(port))
+    environment.update(proxy_variables(port, environment.get(b"no_proxy", _NOT_THROUGH_PROXY)))
     for name in ("SIGPIPE", "SIGXFZ", "SIGXFSZ"):
         # The interpreter ignores these, and a program that is started inherits it.
         if hasattr(signal, name):
@@ -62,10 +62,10 @@ def main() -> NoReturn:
         _fail(control, NO_PROGRAM, error, EXIT_NOT_FOUND if error.errno == _ENOENT else EXIT_NOT_RUN)
 
 
-def proxy_variables(port: int) -> dict[bytes, bytes]:
+def proxy_variables(port: int, around: bytes = _NOT_THROUGH_PROXY) -> dict[bytes, bytes]:
     """What tells programs to go through the door, in both spellings: some read only one of them."""
     url = b"http://127.0.0.1:%d" % port
-    names = {b"http_proxy": url, b"https_proxy": url, b"all_proxy": url, b"no_proxy": _NOT_THROUGH_PROXY}
+    names = {b"http_proxy": url, b"https_proxy": url, b"all_proxy": url, b"no_proxy": around}
     return {**names, **{name.upper(): value for name, value in names.items()}}
 
 

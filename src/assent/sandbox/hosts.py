@@ -35,6 +35,9 @@ _NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
 _NETWORKS_OF_ONES_OWN = frozenset({"loopback", "private"})
 
 
+_LOOPBACK = ("localhost", "127.0.0.1", "::1")
+
+
 class _Pattern(msgspec.Struct, frozen=True):
     host: str
     """A host in its plain spelling; or, for a family, what follows the star."""
@@ -90,6 +93,10 @@ class HostFilter:
         if number is None:
             return f"host '{plain}' leads to {address[:60]!r}, which is no address"
         return self._refusal_of_number(plain, port, number)
+
+    def loopback_of_its_own(self) -> list[str]:
+        """The names of loopback that are a command's own: those that no pattern says mean this machine."""
+        return [name for name in _LOOPBACK if not any(pattern.host == name for pattern in self._allow)]
 
     def names_port(self, host: str, port: int) -> bool:
         """Whether a pattern lets a host in with this very port, and not only with any."""

@@ -146,7 +146,9 @@ class _Keeper:
         not_ended = end_descendants(self.child, self._note)
         assert self.status is not None or not_ended
         status = NONE if self.status is None else self.status
-        if self.bubblewrap and self.reason is None and not self._has_run():
+        has_exited = self.status is not None and os.WIFEXITED(self.status)
+        if self.bubblewrap and self.reason is None and has_exited and not self._has_run():
+            # One that was killed cannot tell how far it came, and the command may well have begun.
             return KINDS.index("sandbox"), 0, 0, 0, not_ended, b""
         return 0, status, REASONS.index(self.reason or ""), left_behind, not_ended, b""
 
@@ -244,6 +246,11 @@ class _Keeper:
         found = line.partition(b'"child-pid":')[2].partition(b",")[0].strip()
         if found.isdigit():
             self.init = int(found)
+            # Not bubblewrap outside: it tells how the command ended, also when that used too much.
+            try:
+                self._join(found)
+            except ProcessLookupError:
+                return  # It has ended, and how is seen soon.
             if self.confine.get("processes"):
                 most = self.confine["processes"]
                 try:
@@ -259,6 +266,11 @@ class _Keeper:
             except OSError:
                 return  # It has ended, and how is seen soon.
 
+    def _join(self, pid: bytes) -> None:
+        for path in self.confine.get("joins", ()):
+            with open(path, "wb", buffering=0) as file:
+                file.write(pid)
+
     def _has_run(self) -> bool:
         """Whether bubblewrap has come as far as the command: only then does it tell how that ended."""
         said = b""
@@ -273,9 +285,8 @@ class _Keeper:
         try:
             os.setsid()
             what = "sandbox"
-            for path in self.confine.get("joins", ()):
-                with open(path, "wb", buffering=0) as file:
-                    file.write(b"0")
+            if not self.bubblewrap:
+                self._join(b"0")
             if "binds" in self.confine:
                 other = self._module("other_user")
                 for number in (0, 1, 2):
@@ -365,9 +376,7 @@ class _Keeper:
             self.nameless = _nameless(found)
             self.count_at = now + max(5 * WATCH_S, 10 * (time.monotonic() - now))
         root = f"/proc/{self.init}/root"
-        # Until everything is mounted inside, these are still the folders of the machine.
-        inside = [path for path in self.confine.get("temporary", ()) if _device(root + path) != _device(path)]
-        return self.nameless + sum(_used(root + path) for path in inside)
+        return self.nameless + sum(_used(root + path, path) for path in self.confine.get("temporary", ()))
 
     def _reap(self) -> bool:
         """Take the ends of those that have ended; whether a child is left."""
@@ -527,19 +536,21 @@ def _resident(pid: int) -> int:
         return 0
 
 
-def _device(folder: str) -> int | None:
+def _used(folder: str, outside: str) -> int:
+    """What is in a file system of a sandbox; `outside` is the folder of the same name on this machine."""
     try:
-        return os.stat(folder).st_dev
-    except OSError:
-        return None
-
-
-def _used(folder: str) -> int:
-    """What is in a file system that lies in memory."""
-    try:
-        found = os.statvfs(folder)
+        number = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW)
     except OSError:
         return 0
+    try:
+        found, device = os.fstatvfs(number), os.fstat(number).st_dev
+        # Until everything is mounted inside, it may still be the machine's own.
+        if device in (os.stat("/").st_dev, os.stat(outside).st_dev):
+            return 0
+    except OSError:
+        return 0
+    finally:
+        os.close(number)
     return (found.f_blocks - found.f_bfree) * found.f_frsize
 
 

@@ -37,7 +37,7 @@ class Ladder(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def best(self) -> Tested:
         """The means to use: the first that holds everything, else what holds most."""
-        works = (each for each in self.tested if each.by == "nothing" or _strength(each)[1])
+        works = (each for each in self.tested if each.is_whole)
         return max(works, key=_strength)
 
     @property
@@ -65,6 +65,8 @@ async def climb(
         elif not (tested and is_at_least(tested[-1].facts.isolation, "process")) or is_whole:
             tested.append(await self_test(by, environment=environment))
     ladder = Ladder(tested=tuple(tested))
+    if not all(each.is_whole for each in tested):
+        return ladder  # What went wrong may not go wrong again.
     _KNOWN[tuple(state)] = ladder
     if memory is not None:
         _remember(memory / _FILE, state, ladder)
@@ -110,6 +112,7 @@ def _state_of_machine(environment: Mapping[str, str]) -> list[str]:
         _text("/proc/self/cgroup"),
         _text("/proc/self/uid_map"),
         _text("/proc/sys/user/max_user_namespaces"),
+        _text("/proc/sys/kernel/unprivileged_userns_clone"),
         _text("/proc/sys/kernel/apparmor_restrict_unprivileged_userns"),
         _file(program),
         _file(os.path.realpath(sys.executable)),

@@ -14,73 +14,45 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterable, Mapping
+from typing import Literal
 
 import msgspec
 
 SYSTEM = [
-    "bin",
-    "etc",
-    "lib",
-    "lib32",
-    "lib64",
-    "libx32",
-    "opt",
-    "sbin",
-    "usr",
-    "sys",
-    "nix/store",
-    "gnu/store",
-    "snap",
-    "var/cache",
-    "var/db",
-    "var/lib/apt",
-    "var/lib/dpkg",
-    "var/lib/gems",
-    "var/lib/pacman",
-    "var/lib/rpm",
+    *(
+        "bin",
+        "etc",
+        "lib",
+        "lib32",
+        "lib64",
+        "libx32",
+        "sbin",
+        "usr",
+        "sys",
+        "nix/store",
+        "gnu/store",
+        "snap",
+    ),
+    *("var/cache", "var/db", "var/lib/apt", "var/lib/dpkg", "var/lib/gems", "var/lib/pacman", "var/lib/rpm"),
     "var/lib/texmf",
 ]
-"""What programs need of the system. The rest of /var holds data and sockets of services."""
+"""What programs need of the system. The rest of /var, and /opt, hold data and sockets of services."""
 
 TOOLCHAINS = [
-    ".asdf",
-    ".bun/bin",
-    ".cargo/bin",
-    ".cargo/git",
-    ".cargo/registry",
-    ".deno/bin",
-    ".gem",
-    ".goenv",
-    ".jenv",
-    ".local/bin",
-    ".local/lib",
-    ".local/pipx",
-    ".local/share/mise",
-    ".local/share/pipx",
-    ".local/share/pnpm",
-    ".local/share/uv",
-    ".local/share/virtualenvs",
-    ".m2/repository",
-    ".nodenv",
-    ".npm-global",
-    ".nvm",
-    ".pyenv",
-    ".rbenv",
-    ".rustup",
-    ".sdkman",
-    ".volta",
-    "anaconda3",
-    "go/bin",
-    "go/pkg",
-    "miniconda3",
-    "miniforge3",
-    "sdk",
+    *(".asdf", ".bun/bin", ".cargo/bin", ".cargo/git", ".cargo/registry", ".deno/bin", ".gem/ruby", ".goenv"),
+    *(".jenv", ".local/bin", ".local/lib", ".local/pipx", ".local/share/mise", ".local/share/pipx"),
+    *(".local/share/pnpm", ".local/share/uv/python", ".local/share/uv/tools", ".local/share/virtualenvs"),
+    *(".m2/repository", ".nodenv", ".npm-global/bin", ".npm-global/lib", ".nvm", ".pyenv", ".rbenv"),
+    *(".rustup", ".sdkman", ".volta", "anaconda3", "go/bin", "go/pkg", "miniconda3", "miniforge3", "sdk"),
 ]
 """Folders in a home that hold programs. Those beside them, such as .cargo/credentials.toml, are not shown."""
 
-_MIXED = frozenset({".cargo", ".local", ".config", ".deno", ".bun", ".m2", "go"})
-"""Their bin is shown, they are not."""
 _PROGRAMS = frozenset({"bin", "sbin", "shims", "Scripts", "condabin"})
+_BESIDE = ("lib", "lib64", "libexec", "share", "include")
+"""What the programs in a `bin` mostly need of the folder around it. Not the folder: it may be a project."""
+
+APART = ("/proc", "/sys", "/dev", "/run", "/etc", "/usr", "/var", "/boot")
+"""Of the system. A workspace that is one of them, or contains or lies in the first four, is none."""
 
 
 class Places(msgspec.Struct, frozen=True, kw_only=True):
@@ -114,13 +86,18 @@ def find_places(environment: Mapping[str, str], workspace: str, keep_out: Iterab
     return Places(system=system, toolchains=tuple(shown.found), home=home)
 
 
+def may_show(folder: str, keep_out: Iterable[str]) -> bool:
+    """Whether a folder can be shown without showing what is to be kept out."""
+    return not any(is_beneath(os.path.realpath(kept), os.path.realpath(folder)) for kept in keep_out)
+
+
 class _Shown:
     """Toolchain folders, each once, none inside another."""
 
     def __init__(self, system: tuple[str, ...], home: str, keep_out: tuple[str, ...]) -> None:
         self._system = system
         self._home = home
-        self._keep_out = [*keep_out, *map(os.path.realpath, keep_out)]
+        self._keep_out = keep_out
         self.found: list[str] = []
 
     def add(self, folder: str) -> bool:
@@ -131,20 +108,33 @@ class _Shown:
         if any(is_beneath(folder, other) for other in (*self._system, *self.found)):
             return False
         # Links lead elsewhere: the path is shown where it is named, with what is there.
-        if any(is_beneath(kept, os.path.realpath(folder)) for kept in self._keep_out):
+        if not may_show(folder, self._keep_out):
             return False
         self.found = [other for other in self.found if not is_beneath(other, folder)] + [folder]
         return True
 
     def add_programs(self, entry: str) -> None:
-        """Show what an entry of PATH needs: itself, and mostly the folder that it is the `bin` of."""
+        """Show what an entry of PATH needs: itself, and what mostly lies beside a `bin`."""
         if not os.path.isabs(entry):
             return
         entry = os.path.abspath(entry)
-        parent = os.path.dirname(entry)
-        is_whole = os.path.basename(entry) in _PROGRAMS and os.path.basename(parent) not in _MIXED
-        if not (is_whole and self.add(parent)):
-            self.add(entry)
+        self.add(entry)
+        if os.path.basename(entry) in _PROGRAMS and os.path.dirname(entry) != self._home:
+            for name in _BESIDE:
+                self.add(os.path.join(os.path.dirname(entry), name))
+
+
+def unfit(workspace: str, environment: Mapping[str, str]) -> Literal["", "system", "home"]:
+    """Whether a folder is none that commands could be confined to: a part of the system, or a whole home.
+
+    In a home everything that is to be kept from them would lie among what they may write.
+    """
+    if any(is_beneath(path, workspace) for path in APART):
+        return "system"
+    if any(is_beneath(workspace, path) for path in APART[:4]):
+        return "system"
+    home = os.path.realpath(environment.get("HOME") or os.path.expanduser("~"))
+    return "home" if is_beneath(home, workspace) else ""
 
 
 def is_beneath(path: str, folder: str) -> bool:

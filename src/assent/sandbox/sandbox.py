@@ -9,87 +9,30 @@ Keep true:
 
 from __future__ import annotations
 
-import asyncio
 import os
 import shutil
 import weakref
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import cache
-from hashlib import sha256
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from assent.errors import ToolError
-from assent.sandbox.bubblewrap import Bind, Layout, arguments, temporary
+from assent.sandbox.bubblewrap import Layout, arguments, temporary
 from assent.sandbox.compiled import code_of
-from assent.sandbox.isolation import By, Facts, How, is_at_least
+from assent.sandbox.confined import Confined
+from assent.sandbox.isolation import By, Facts
+from assent.sandbox.layout import lay_out, open_own_view
 from assent.sandbox.limits import Limits
-from assent.sandbox.places import find_places, is_beneath
+from assent.sandbox.places import find_places
+from assent.sandbox.turn import Turn
 
 if TYPE_CHECKING:
-    from assent.sandbox.cgroup import Cgroup
-    from assent.sandbox.finished import Finished
     from assent.sandbox.git.view import View
     from assent.sandbox.hosts import HostFilter
-    from assent.sandbox.ladder import Ladder
-    from assent.sandbox.proxy import Proxy
-    from assent.sandbox.self_test import Tested
     from assent.sandbox.workspace import Workspace
-
-
-_NAMED = 5
-"""Hosts that are named in a note."""
-_VIEWS = 16
-"""Processes that may work in one repository at a time."""
-_KILLED = 128 + 9
-"""How bubblewrap tells that its command was killed."""
-
-
-class Confined(msgspec.Struct, kw_only=True):
-    """A command as the keeper is to start it."""
-
-    argv: list[str]
-    folder: str | int
-    environment: dict[str, str]
-    facts: Facts
-    confine: dict[str, Any] = {}
-    """What the keeper does besides; its keys are those that keeper.py reads."""
-    pass_fds: list[int] = []
-    said: list[str] = []
-    """What came of it besides: filled when the command has ended."""
-    group: Cgroup | None = None
-    proxy: Proxy | None = None
-
-    def judge(self, finished: Finished) -> Finished:
-        """How it ended, with what only the sandbox knows."""
-        facts = self.facts
-        if self.group is not None:
-            held: dict[str, How] = {"memory": "kernel"} if self.group.memory else {}
-            held |= {"pids": "kernel"} if self.group.pids else {}
-            facts = msgspec.structs.replace(facts, enforced=msgspec.structs.replace(facts.enforced, **held))
-            if self.group.events().memory and finished.ended_by in ("itself", "signal"):
-                # The kernel ends one of its processes, and that is how the command itself mostly ends.
-                code = finished.exit_code
-                if code is None or code == _KILLED:
-                    finished = msgspec.structs.replace(finished, ended_by="memory", exit_code=None, signal="")
-        return msgspec.structs.replace(finished, facts=facts)
-
-    def failure(self) -> tuple[str, int] | None:
-        """Of a command that was never reached: what was missing, `program` or `door`, and the errno."""
-        if self.proxy is None or self.proxy.failure is None:
-            return None
-        return self.proxy.failure.what, self.proxy.failure.number
-
-    def notes(self) -> list[str]:
-        """What somebody should know besides, when all is over."""
-        told = [] if self.proxy is None else self.proxy.told
-        refused = [f"{each.host}:{each.port}" for each in told if not each.is_allowed]
-        more = f" and {len(refused) - _NAMED} more" if len(refused) > _NAMED else ""
-        words = [f"it was not let through to {', '.join(refused[:_NAMED])}{more}"] if refused else []
-        return [*self.said, *words]
 
 
 class Sandbox:
@@ -109,7 +52,6 @@ class Sandbox:
         keep: str | None = None,
         without: Collection[str] = (),
         environment: Mapping[str, str] | None = None,
-        as_other_user: bool | None = None,
     ) -> None:
         self.workspace = workspace
         self.by = by
@@ -118,13 +60,13 @@ class Sandbox:
         self._keep = keep
         self._without = frozenset(without)
         self._environment = os.environ if environment is None else environment
-        self._is_other_user = os.geteuid() == 0 if as_other_user is None else as_other_user
+        self._is_other_user = os.geteuid() == 0
         self._view: View | None = None
         self._no_view = ""
         """Why the repository is only shown as it is, read-only."""
         self._is_looked_for = keep is None
         """Whether it is known if there is a repository."""
-        self._turn = asyncio.Lock()
+        self._turn = Turn()
         self._running = 0
 
     @property
@@ -165,7 +107,7 @@ class Sandbox:
             else:
                 view = await self._enter_repository(confined, stack)
                 await self._connect(confined, stack)
-                self._wrap(confined, limits, readable, view)
+                self._wrap(confined, limits, argv, readable, view)
             yield confined
 
     async def close(self) -> None:
@@ -201,26 +143,28 @@ class Sandbox:
         if view is None:
             confined.said += [self._no_view] if self._no_view else []
             return None
-        async with self._turn:
+        async with self._turn.take():
             if not self._running:
                 await view.refresh()
             self._running += 1
 
         async def bring_over() -> None:
-            async with self._turn:
+            async with self._turn.take():
                 self._running -= 1
                 confined.said += await view.bring_over()
 
         stack.push_async_callback(bring_over)
+        if "disk" in confined.confine:
+            confined.confine["disk"][0].append(view.path)
         confined.environment = {**view.environment, **confined.environment}
         return view
 
     async def _find_view(self) -> View | None:
-        async with self._turn:
+        async with self._turn.take():
             if not self._is_looked_for:
                 assert self._keep is not None
                 try:
-                    self._view = await _open_view(str(self.workspace.folder), self._keep)
+                    self._view = await open_own_view(str(self.workspace.folder), self._keep)
                 except ToolError as error:
                     self._no_view = f"git can only read inside: {error}"
                 self._is_looked_for = True
@@ -235,11 +179,19 @@ class Sandbox:
         from assent.sandbox.proxy import Proxy
 
         proxy = await stack.enter_async_context(Proxy(self._hosts))
+        confined.environment["no_proxy"] = ",".join(self._hosts.loopback_of_its_own())
         confined.argv = proxy.entrance(confined.argv)
         confined.pass_fds = [proxy.entrance_fd]
         confined.proxy = proxy
 
-    def _wrap(self, confined: Confined, limits: Limits, readable: Sequence[str], view: View | None) -> None:
+    def _wrap(
+        self,
+        confined: Confined,
+        limits: Limits,
+        program_argv: Sequence[str],
+        readable: Sequence[str],
+        view: View | None,
+    ) -> None:
         """Let bubblewrap start the command."""
         program = find_bubblewrap(self._environment)
         if program is None:
@@ -248,47 +200,32 @@ class Sandbox:
                 "again (package bubblewrap).",
                 retry=False,
             )
-        layout = self._layout(confined, limits, readable, view)
-        handed: list[tuple[list[str], bytes]] = []
+        layout = lay_out(
+            self.workspace,
+            self._environment,
+            folder=confined.folder,
+            argv=program_argv,
+            tmp_bytes=limits.disk_bytes,
+            readable=readable,
+            keep=self._keep,
+            view=view,
+        )
         if self._is_other_user:
             layout = self._stage(confined, layout)
+        # Not as arguments: those of the first process can be read inside.
+        words = "\0".join(arguments(layout, self._without)) + "\0"
+        handed: list[tuple[list[str], bytes]] = [(["--args"], os.fsencode(words))]
+        if self._is_other_user:
             for name, text in _accounts(layout.places.home).items():
                 handed.append((["--ro-bind-data", name], text))
         if "seccomp" not in self._without:
             handed.append((["--seccomp"], _filter(self._groups)))
         confined.confine["bubblewrap"] = handed
         confined.confine["temporary"] = temporary(layout)
-        confined.argv = [program, *arguments(layout, self._without), "--", *confined.argv]
+        confined.argv = [program, "--", *confined.argv]
         confined.folder = "/"
-        confined.environment["TMPDIR"] = "/tmp"
-
-    def _layout(
-        self, confined: Confined, limits: Limits, readable: Sequence[str], view: View | None
-    ) -> Layout:
-        workspace = str(self.workspace.folder)
-        places = find_places(self._environment, workspace, [self._keep] if self._keep else [])
-        folder = workspace if isinstance(confined.folder, int) else os.path.abspath(confined.folder)
-        shown = [path for path in (folder, *readable) if not is_beneath(path, workspace)]
-        binds = [Bind(path, path) for path in dict.fromkeys(shown) if os.path.exists(path)]
-        closed, sealed = self.workspace.apart()
-        before: list[Bind] = []
-        if view is not None:
-            before = [Bind(*bind) for bind in view.before]
-            binds += [Bind(*bind) for bind in view.binds]
-        elif os.path.lexists(own := os.path.join(workspace, ".git")) and not os.path.islink(own):
-            # What git runs for whoever works here next is in it.
-            binds.append(Bind(own, own))
-        binds += [Bind(path, path) for path in sealed]
-        return Layout(
-            places=places,
-            workspace=workspace,
-            folder=folder,
-            tmp_bytes=limits.disk_bytes,
-            before=before,
-            binds=binds,
-            empty=[path for path in closed if os.path.isdir(path)],
-            blank=[path for path in closed if not os.path.isdir(path)],
-        )
+        # Whose a folder is tells git nothing inside, where users are not what they are outside.
+        confined.environment = {**SAFE, **confined.environment, "TMPDIR": "/tmp"}
 
     def _stage(self, confined: Confined, layout: Layout) -> Layout:
         """Have the keeper put what is shown where another user can reach it."""
@@ -296,8 +233,8 @@ class Sandbox:
 
         confined.confine["code"]["other_user"] = code_of("assent.sandbox.other_user")
         staged: dict[str, str] = {}
-        writable = {layout.workspace: True}
-        for bind in (*layout.before, *layout.binds):
+        writable = {layout.workspace: layout.is_writable}
+        for bind in layout.binds:
             writable[bind.source] = writable.get(bind.source, False) or bind.is_writable
         for path in layout.places.toolchains:
             writable.setdefault(path, False)
@@ -329,71 +266,8 @@ class Sandbox:
         confined.environment |= {"HOME": f"{own}/home", "TMPDIR": f"{own}/tmp"}
 
 
+SAFE = {"GIT_CONFIG_COUNT": "1", "GIT_CONFIG_KEY_0": "safe.directory", "GIT_CONFIG_VALUE_0": "*"}
 _DEVICES = [f"/dev/{name}" for name in ("null", "zero", "full", "random", "urandom")]
-
-
-async def _open_view(workspace: str, keep: str) -> View | None:
-    """A view of the repository of a workspace. Each process has its own: what they do may contradict."""
-    from assent.sandbox.git.view import ViewInUse, open_view
-
-    name = sha256(os.fsencode(workspace)).hexdigest()[:16]
-    for number in range(1, _VIEWS + 1):
-        try:
-            return await open_view(workspace, os.path.join(keep, name, str(number)))
-        except ViewInUse:
-            if number == _VIEWS:
-                raise
-    raise AssertionError
-
-
-async def open_sandbox(
-    workspace: Workspace,
-    ladder: Ladder,
-    *,
-    hosts: HostFilter | None = None,
-    folder: Path | None = None,
-    environment: Mapping[str, str] | None = None,
-) -> Sandbox:
-    """The best sandbox that there is for a workspace."""
-    best = ladder.best
-    is_other = None
-    if best.by == "bubblewrap" and os.geteuid() == 0:
-        from assent.sandbox.other_user import can_become
-
-        if why := can_become(str(workspace.folder)):
-            # Its file system is not the one that was tried, and does not let another user in.
-            best, is_other = await _as_root(environment, why), False
-    keep = None if folder is None else str(folder / "repositories")
-    facts = best.facts
-    if not is_at_least(facts.isolation, "changes") and await _is_worktree(str(workspace.folder)):
-        facts = msgspec.structs.replace(facts, isolation="changes")
-    return Sandbox(
-        workspace,
-        best.by,
-        facts,
-        hosts=hosts,
-        keep=keep,
-        environment=environment,
-        as_other_user=is_other,
-    )
-
-
-async def _is_worktree(folder: str) -> bool:
-    """Whether a folder is a linked worktree: a copy of the files, which can be thrown away."""
-    from assent.sandbox.git.repository import find
-
-    try:
-        found = await find(folder)
-    except ToolError:
-        return False
-    return found is not None and found.is_linked
-
-
-async def _as_root(environment: Mapping[str, str] | None, why: str) -> Tested:
-    from assent.sandbox.self_test import self_test
-
-    tested = await self_test("bubblewrap", environment=environment, as_other_user=False)
-    return msgspec.structs.replace(tested, why=why)
 
 
 def most_threads(processes: int) -> int:

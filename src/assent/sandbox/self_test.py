@@ -63,6 +63,8 @@ class Tested(msgspec.Struct, frozen=True, kw_only=True):
 
     by: By
     facts: Facts
+    is_whole: bool = True
+    """Whether it came to its end. One that did not proves nothing, and may do so the next time."""
     why: str = ""
     """Why it cannot be used, or what it does not hold; empty if there is nothing to say."""
 
@@ -72,7 +74,6 @@ async def self_test(
     *,
     without: Collection[str] = (),
     environment: Mapping[str, str] | None = None,
-    as_other_user: bool | None = None,
 ) -> Tested:
     """Try to break out of a sandbox, in every way that the facts speak of."""
     try:
@@ -85,7 +86,6 @@ async def self_test(
                     Facts(),
                     without={*without, *more},
                     environment=environment,
-                    as_other_user=as_other_user,
                 )
 
             # Nobody looks while it is tried: what ends it then is the kernel.
@@ -96,7 +96,7 @@ async def self_test(
             if held["pids"] == "no":
                 held["pids"] = "watchdog"
     except (ToolError, OSError) as error:
-        return Tested(by=by, facts=Facts(by=by), why=str(error))
+        return Tested(by=by, facts=Facts(by=by), why=str(error), is_whole=False)
     enforced = Enforced(**held, memory=memory, disk=disk)
     open_ones = [name for name in PROCESS if getattr(enforced, name) == "no"]
     why = f"it does not hold {', '.join(open_ones)}" if open_ones else ""

@@ -69,6 +69,9 @@ _OWN = (
 )
 
 
+_PACKAGE = Path(__file__).parents[1]
+
+
 class Entry(msgspec.Struct, frozen=True, kw_only=True):
     """One name in a folder. A name that is no UTF-8 holds lone surrogates, as everywhere in Python."""
 
@@ -141,6 +144,10 @@ class Workspace:
         One thread of one process has it, of all that work in this folder. Whoever has it may take it again.
         """
         return self._turns.take(self.fd, f"The workspace {self.folder}")
+
+    def kept_names(self) -> list[str]:
+        """What commands must neither change nor put something else in the place of, as it is named."""
+        return [str(self.folder / ".assent"), *self._closed, *self._sealed, sys.prefix, str(_PACKAGE)]
 
     def apart(self) -> tuple[list[str], list[str]]:
         """What beneath the folder is kept from commands: what they do not see, and what they do not write.
@@ -455,4 +462,4 @@ def _kind(mode: int) -> Kind:
 
 def _own_program() -> list[str]:
     """Where the interpreter that runs this, its packages and this very code are."""
-    return list({os.path.realpath(path) for path in (sys.prefix, sys.base_prefix, Path(__file__).parents[1])})
+    return list({os.path.realpath(path) for path in (sys.prefix, sys.base_prefix, _PACKAGE)})

@@ -103,12 +103,7 @@ class View:
         self.workspace = os.path.realpath(workspace)
         self.home = home = os.path.realpath(home)
         self.path = os.path.join(home, "view")
-        self.environment: dict[str, str] = {
-            # Whose the folder is tells nothing inside, where users are not what they are outside.
-            "GIT_CONFIG_COUNT": "1",
-            "GIT_CONFIG_KEY_0": "safe.directory",
-            "GIT_CONFIG_VALUE_0": "*",
-        }
+        self.environment: dict[str, str] = {}
         """Variables for commands inside."""
         self.told: set[tuple[bytes, bytes]] = set()
         """What stays inside and was told of: refs with their values."""

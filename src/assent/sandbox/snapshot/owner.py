@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from contextlib import suppress
 
 import msgspec
@@ -17,12 +18,25 @@ class Owner(msgspec.Struct, frozen=True, kw_only=True):
     """Which start of the machine; empty where the system does not say."""
     pid: int
     started: str
+    folders: Sequence[str] = ()
+    """Where it works."""
 
 
-def this_process(run_id: str) -> Owner:
+def this_process(run_id: str, folders: Sequence[str] = ()) -> Owner:
     """This one, at work on a run."""
-    pid = os.getpid()
-    return Owner(run_id=run_id, host=os.uname().nodename, boot=_boot(), pid=pid, started=_started(pid))
+    pid, host = os.getpid(), os.uname().nodename
+    return Owner(
+        run_id=run_id, host=host, boot=_boot(), pid=pid, started=_started(pid), folders=[*map(_text, folders)]
+    )
+
+
+def read_owner(path: str) -> Owner | None:
+    """What stands in a file; None if it cannot be read, or is something else."""
+    try:
+        with open(path, "rb") as file:
+            return msgspec.json.decode(file.read(), type=Owner)
+    except (OSError, msgspec.DecodeError):
+        return None
 
 
 def is_gone(owner: Owner) -> bool:
@@ -31,6 +45,11 @@ def is_gone(owner: Owner) -> bool:
     if owner.host != here.host or not owner.boot:
         return False
     return owner.boot != here.boot or _started(owner.pid) != owner.started
+
+
+def _text(path: str) -> str:
+    """A path that can be written as JSON, and still is another one than others."""
+    return os.fsencode(path).decode("utf-8", "backslashreplace")
 
 
 def _boot() -> str:

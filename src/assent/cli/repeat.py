@@ -1,0 +1,42 @@
+"""The command line that starts a kept run once more."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from assent.render.advice import name_words
+from assent.render.history import Repeat
+
+if TYPE_CHECKING:
+    from assent.durable.sql import RunSummary
+    from assent.runtime.journal import RunRecord
+
+_OPTIONS = {
+    "tools": "--tools",
+    "policies": "--policies",
+    "state": "--state",
+    "permissions": "--permissions",
+    "asked_isolation": "--isolation",
+}
+
+
+def repeat_of(summary: RunSummary, record: RunRecord) -> Repeat | None:
+    """How a run was started, with every option that was given; None if a program began it."""
+    context = summary.context
+    if "folder" not in context:
+        return None
+    given = [
+        f"{option} {name_words(value)}"
+        for key, option in _OPTIONS.items()
+        if isinstance(value := context.get(key), str)
+    ]
+    given += ["--schedule dataflow"] if context.get("schedule") == "dataflow" else []
+    caller = record.scope.caller_id if record.scope is not None else None
+    given += [f"--as {name_words(caller)}"] if caller else []
+    besides = [f"--workspace {name_words(record.workspace)}"] if record.workspace is not None else []
+    expire = context.get("expire")
+    besides += [f"--expire {expire:.0f}s"] if isinstance(expire, int | float) else []
+    plan = context.get("plan")
+    return Repeat(
+        name_words(plan) if isinstance(plan, str) else "PLAN.json", " ".join(given), " ".join(besides)
+    )
