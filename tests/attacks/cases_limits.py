@@ -126,6 +126,7 @@ for number in range(30):
 hold()
 reached("300 MiB in files of memory")
 """,
+    bare=False,
 )
 LIMITS.python(
     "memory that is shared",

@@ -21,9 +21,8 @@ from assent.runtime.guards.idempotency import AnswerBook
 from assent.sandbox.snapshot.store import Snapshots
 from assent.sandbox.snapshot.taking import Settings
 from assent.sandbox.snapshot.tree import Bounds
-from assent.sandbox.workspace import Workspace
 from assent.tools import Tool
-from assent.tools.builtin.files import file_tools
+from assent.tools.builtin import basic_tools
 from tests.runtime.plans import call, claim, data_of, kinds, plan, tool_of, undone_by
 from tests.sandbox.snapshot.trees import git, make_repository, told, views
 
@@ -54,9 +53,18 @@ def sh(folder: Path) -> Tool:
     return tool_of("sh", run)
 
 
+def files(folder: Path) -> list[Tool]:
+    return basic_tools(folder, only=["read_file", "write_file"])
+
+
+def snapshots_in(kept: Path) -> list[str]:
+    """What is left there, but for the lock that stays."""
+    return [name for name in os.listdir(kept) if name != "lock"]
+
+
 def bound(top: Path, kept: Path, *tools: Tool, **options: Any) -> Runtime:
     return Runtime(
-        tools=[sh(top), *tools], builtin=file_tools(Workspace(top)), workspace=top, snapshots=kept, **options
+        tools=[sh(top), *tools], builtin=files(top), workspace=top, snapshots=kept, **options
     )
 
 
@@ -84,7 +92,7 @@ async def test_an_aborted_plan_leaves_the_folder_as_it_was(top: Path, kept: Path
     assert result.outcome == "aborted"
     assert told(top) == was
     assert [r.rolled_back for r in result.results] == [True, True, False]
-    assert os.listdir(kept) == []
+    assert snapshots_in(kept) == []
     (snapshot,) = data_of(rt, "workspace_snapshot")
     assert (snapshot["files"], snapshot["bytes"], snapshot["left_out"]) == (2, 6, [])
     (restored,) = data_of(rt, "workspace_restored")
@@ -111,7 +119,7 @@ async def test_what_succeeds_stays_and_the_snapshot_goes(top: Path, kept: Path) 
 
     assert (done.outcome, partly.outcome) == ("succeeded", "partial")
     assert ((top / "a.txt").read_text(), (top / "b.txt").read_text()) == ("ONE", "TWO")
-    assert os.listdir(kept) == []
+    assert snapshots_in(kept) == []
 
 
 async def test_a_plan_that_only_reads_needs_no_snapshot(top: Path, kept: Path) -> None:
@@ -130,7 +138,7 @@ async def test_what_stays_in_the_folder_is_not_irreversible_and_what_goes_beyond
     steps = (put("w", "a.txt", "ONE"), call("s", "sh", {"command": "true"}), fail("w", "s"))
 
     result = await bound(top, kept).execute(plan(*steps))
-    unbound = await Runtime(tools=[sh(top)], builtin=file_tools(Workspace(top))).execute(plan(*steps))
+    unbound = await Runtime(tools=[sh(top)], builtin=files(top)).execute(plan(*steps))
 
     assert list(result.irreversible) == ["s"]
     assert list(unbound.irreversible) == ["w", "s"]
@@ -139,7 +147,7 @@ async def test_what_stays_in_the_folder_is_not_irreversible_and_what_goes_beyond
 async def test_verify_and_execute_agree_about_what_can_be_taken_back(top: Path, kept: Path) -> None:
     rule = ("no way back", DenyIrreversible())
     rt = bound(top, kept, policies=[rule])
-    unbound = Runtime(builtin=file_tools(Workspace(top)), policies=[rule])
+    unbound = Runtime(builtin=files(top), policies=[rule])
     write, shell = plan(put("w", "a.txt", "ONE")), plan(call("s", "sh", {"command": "true"}))
     strict = plan(put("w", "a.txt", "TWO", reversibility="irreversible"))
 
@@ -185,7 +193,7 @@ async def test_a_replan_starts_from_what_the_abort_restored(top: Path, kept: Pat
     assert result.outcome == "succeeded"
     assert seen == ["one"]
     assert ((top / "a.txt").read_text(), (top / "b.txt").read_text()) == ("one", "TWO")
-    assert os.listdir(kept) == []
+    assert snapshots_in(kept) == []
 
 
 async def test_a_plan_after_a_partial_one_is_taken_back_to_where_it_began(top: Path, kept: Path) -> None:
@@ -226,7 +234,7 @@ async def test_cancel_and_budget_keep_what_was_done(top: Path, kept: Path) -> No
 
     assert result.outcome == "budget"
     assert ((top / "a.txt").read_text(), (top / "b.txt").read_text()) == ("ONE", "two")
-    assert os.listdir(kept) == []
+    assert snapshots_in(kept) == []
 
 
 async def test_what_was_left_out_and_changed_is_told_in_the_result(top: Path, tmp_path: Path) -> None:
@@ -257,8 +265,8 @@ async def test_a_restore_that_fails_is_told_and_nothing_counts_as_taken_back(top
 
 
 async def test_a_folder_that_cannot_be_kept_is_not_changed(top: Path, tmp_path: Path) -> None:
-    snapshots = Snapshots(tmp_path / "kept", settings=Settings(most_bytes=2))
-    rt = Runtime(builtin=file_tools(Workspace(top)), workspace=top, snapshots=snapshots)
+    snapshots = Snapshots(tmp_path / "kept", settings=Settings(most=Bounds(bytes=2)))
+    rt = Runtime(builtin=files(top), workspace=top, snapshots=snapshots)
 
     result = await rt.execute(plan(put("w", "a.txt", "ONE")))
 
@@ -272,12 +280,14 @@ async def test_an_action_of_unknown_outcome_in_the_folder_is_taken_back(top: Pat
         (top / "a.txt").write_text("half")
         await asyncio.sleep(60)
 
-    rt = bound(top, kept, tool_of("slow", slow, labels=["confined"]))
+    known = tool_of("known", slow, labels=["confined"])
+    known.confined_to = str(top)
+    rt = bound(top, kept, known, tool_of("claims", slow, labels=["confined"]))
 
-    result = await rt.execute(plan(call("s", "slow", timeout_ms=50)))
+    result = await rt.execute(plan(call("s", "known", timeout_ms=50), call("t", "claims", timeout_ms=50)))
 
-    assert result["s"].status == "unknown"
-    assert list(result.irreversible) == []
+    assert {result[name].status for name in "st"} == {"unknown"}
+    assert list(result.irreversible) == ["t"]
     assert (top / "a.txt").read_text() == "one"
 
 
@@ -307,7 +317,7 @@ async def test_a_run_that_breaks_off_without_a_journal_leaves_the_folder_as_it_w
         await bound(top, kept).execute(plan(put("w", "a.txt", "ONE")))
 
     assert told(top) == was
-    assert os.listdir(kept) == []
+    assert snapshots_in(kept) == []
 
 
 async def test_a_task_that_is_cancelled_while_the_folder_is_kept_starts_nothing(
@@ -321,7 +331,7 @@ async def test_a_task_that_is_cancelled_while_the_folder_is_kept_starts_nothing(
             go_on.wait(30)
             return super().take(*args, **fields)
 
-    rt = Runtime(builtin=file_tools(Workspace(top)), workspace=top, snapshots=Slow(kept))
+    rt = Runtime(builtin=files(top), workspace=top, snapshots=Slow(kept))
     task = asyncio.ensure_future(rt.execute(plan(put("w", "a.txt", "ONE"))))
     await asyncio.to_thread(holding.wait, 30)
     task.cancel()
@@ -332,7 +342,7 @@ async def test_a_task_that_is_cancelled_while_the_folder_is_kept_starts_nothing(
         await task
 
     assert (top / "a.txt").read_text() == "one"
-    assert os.listdir(kept) == []
+    assert snapshots_in(kept) == []
 
 
 # With a journal
@@ -349,7 +359,7 @@ async def test_a_run_that_waits_keeps_its_snapshot_and_is_taken_back_later(top: 
     waits = await bound(top, kept, **options).execute(steps, run_id="r")
     assert waits.outcome == "waiting"
     assert (top / "a.txt").read_text() == "ONE"
-    assert len(os.listdir(kept)) == 1
+    assert len(snapshots_in(kept)) == 1
     asked = waits.waiting[0].approval
     assert asked is not None
     approvals.decide(asked, "once", by="me")
@@ -357,7 +367,7 @@ async def test_a_run_that_waits_keeps_its_snapshot_and_is_taken_back_later(top: 
 
     assert result.outcome == "aborted"
     assert (top / "a.txt").read_text() == "one"
-    assert os.listdir(kept) == []
+    assert snapshots_in(kept) == []
 
 
 async def test_a_canceled_run_keeps_its_snapshot_until_it_has_ended(top: Path, kept: Path) -> None:
@@ -367,12 +377,12 @@ async def test_a_canceled_run_keeps_its_snapshot_until_it_has_ended(top: Path, k
 
     first = await bound(top, kept, stop, journal=journal).execute(steps, run_id="r", cancel=cancel)
     assert first.outcome == "canceled"
-    assert len(os.listdir(kept)) == 1
+    assert len(snapshots_in(kept)) == 1
     result = await bound(top, kept, stop, journal=journal).resume("r")
 
     assert result.outcome == "aborted"
     assert (top / "a.txt").read_text() == "one"
-    assert os.listdir(kept) == []
+    assert snapshots_in(kept) == []
 
 
 async def test_what_a_later_plan_did_is_not_undone_by_the_abort_of_an_earlier_one(
@@ -403,7 +413,7 @@ async def test_what_a_later_plan_did_is_not_undone_by_the_abort_of_an_earlier_on
         "b.txt": "TWO",
         "c.txt": "THREE",
     }
-    assert os.listdir(kept) == []
+    assert snapshots_in(kept) == []
 
 
 async def test_a_run_goes_on_only_in_the_folder_that_it_is_bound_to(top: Path, kept: Path) -> None:
@@ -411,7 +421,7 @@ async def test_a_run_goes_on_only_in_the_folder_that_it_is_bound_to(top: Path, k
     stop = tool_of("stop", lambda: cancel.cancel("enough"))
     steps = plan(call("s", "stop"), put("w", "a.txt", "ONE", dependencies=["s"]))
     await bound(top, kept, stop, journal=journal).execute(steps, run_id="r", cancel=cancel)
-    unbound = Runtime(tools=[stop, sh(top)], builtin=file_tools(Workspace(top)), journal=journal)
+    unbound = Runtime(tools=[stop, sh(top)], builtin=files(top), journal=journal)
 
     with pytest.raises(UsageError, match=r"bound to .*work, and must go on so"):
         await unbound.resume("r")

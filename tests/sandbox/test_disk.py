@@ -274,14 +274,14 @@ import os, sys
 if os.geteuid() == 0:
     # Reached by descriptor: the way there is closed to others.
     fd = os.open(sys.argv[2], os.O_RDONLY)
-    os.fchown(fd, 65530, 64980)
+    os.fchown(fd, 65530, 65530)
     os.fchdir(fd)
-    os.chown("closed", 65530, 64980)
+    os.chown("closed", 65530, 65530)
 names = {"__name__": "bare"}
 with open(sys.argv[1]) as file:
     exec(compile(file.read(), "disk", "exec"), names)
 if os.geteuid() == 0:
-    os.setresuid(65530, 64980, 64980)
+    os.setresuid(65530, 65530, 65530)
 else:
     os.chdir(sys.argv[2])
 watch = names["DiskWatch"](["."], 1 << 20)

@@ -364,9 +364,9 @@ def test_bubblewrap_runs_on_top_of_it(work: Path) -> None:
         (
             "0 100000 65536",
             1000,
-            f"0 0 1000|1000 {UID} 1|1001 1001 {UID - 1001}|{UID} 1000 1|{UID + 1} {UID + 1} 555",
+            f"0 0 1000|1000 {UID} 1|1001 1001 {UID - 1001}|{UID} 1000 1|{UID + 1} {UID + 1} {65535 - UID}",
         ),
-        ("0 0 65536", UID, f"0 0 {UID}|{UID} {UID} 1|{UID + 1} {UID + 1} 555"),
+        ("0 0 65536", UID, f"0 0 {UID}|{UID} {UID} 1|{UID + 1} {UID + 1} {65535 - UID}"),
         ("0 1000 1", 0, f"0 {UID} 1"),
     ],
 )

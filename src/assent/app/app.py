@@ -11,11 +11,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from assent.app.files import load_state, unusable
-from assent.app.tool_file import load_tools
+from assent.app.tool_file import load_with_reach
 
 if TYPE_CHECKING:
     from assent.app.governance import Question
     from assent.app.isolation import Required
+    from assent.app.reach import Reach
     from assent.approvals.approval import Approval
     from assent.approvals.ledger import ApprovalLedger
     from assent.approvals.sql import SqlApprovals
@@ -198,7 +199,9 @@ class App:
         *,
         spill: Spill,
         sources: Mapping[str, str],
+        reach: Mapping[str, Reach],
         required: Required,
+        trusted: Iterable[str] = (),
     ) -> None:
         self.runtime = runtime
         self.sink = sink
@@ -207,8 +210,12 @@ class App:
         """Where outputs are kept that are too long to be shown."""
         self.sources = sources
         """Where each tool that does not come with Assent is from: a file, or an MCP server."""
+        self.reach = reach
+        """Where each tool runs that has to be asked about; the others come with Assent."""
         self.required = required
         """The isolation that commands must have."""
+        self.unknown_trusted = sorted(name for name in trusted if name not in runtime.tools)
+        """Names that the person trusts, and that no tool has here."""
 
     @property
     def redactor(self) -> Redactor:
@@ -218,6 +225,12 @@ class App:
     def source_of(self, tool: str) -> str:
         """Where a tool is from."""
         return self.sources.get(tool, BUILT_IN)
+
+    def reach_of(self, tool: str) -> Reach:
+        """Where a tool runs."""
+        from assent.app.reach import BUILT_IN
+
+        return self.reach.get(tool, BUILT_IN)
 
     def close(self) -> None:
         """Hand over what is not written yet, and close the log."""
@@ -281,13 +294,15 @@ def open_app(
     from contextlib import ExitStack
 
     from assent.app.governance import gather
-    from assent.app.isolation import check_isolation, hosts_of_http, isolation_for, required
+    from assent.app.isolation import check_isolation, hosts_of_http, isolation_for, required, way_out
     from assent.app.mcp_servers import load_mcp_tools
+    from assent.app.reach import SERVER, Reach
     from assent.approvals.memory import MemoryApprovals
     from assent.events.log import EventLog
     from assent.policy.permission import Permissions, Posture
     from assent.redaction import Redactor
     from assent.runtime.runtime import Runtime
+    from assent.sandbox.confinement import withheld_words
     from assent.tools.builtin import basic_tools
 
     with ExitStack() as stack:
@@ -300,14 +315,18 @@ def open_app(
         place = _workspace(workspace, rules.folder, here, db, spill, sealed)
         stack.callback(place.close)
         if needed.is_checked and not asking.only_on_paper:
-            check_isolation(confined, place)
+            check_isolation(confined, place, way_out(needed, rules.isolation, isolation))
         found: Sequence[Tool[..., Any]] = ()
+        names = rules.command_host_names
+        reach = {"shell": Reach("nothing" if needed.level == "none" else "sandbox", names)}
+        own: Mapping[str, Reach] = {}
         if rules.tools is not None:
-            found = load_tools(rules.tools, rules.tools_source, place, confined)
+            found, own = load_with_reach(rules.tools, rules.tools_source, place, confined, names)
         served, hang_up = load_mcp_tools(os.environ)
         stack.callback(hang_up)
         sources = {tool.name: f"MCP server {tool.name.partition('.')[0]}" for tool in served}
         sources |= {tool.name: rules.tools or "" for tool in found}
+        reach |= {**dict.fromkeys((tool.name for tool in served), SERVER), **own}
         granted = rules.permissions
         if permissions is not None:
             granted = Permissions(standing=Posture.named(permissions))
@@ -354,7 +373,19 @@ def open_app(
             workspace=place if workspace is not None else None,
             snapshots=_snapshots(sealed) if workspace is not None else None,
         )
-        app = App(runtime, None, records, spill=spill, sources=sources, required=needed)
+        for name in runtime.tools.withheld:
+            # Only here is it known what each of them is.
+            runtime.tools.withheld[name] = withheld_words(name, reach[name].outside)
+        app = App(
+            runtime,
+            None,
+            records,
+            spill=spill,
+            sources=sources,
+            reach=reach,
+            required=needed,
+            trusted=rules.trusted_tools,
+        )
         stack.callback(app.close)
         if log is not None:
             app.sink = _open_log(log)

@@ -26,7 +26,7 @@ from __future__ import annotations
 import math
 import os
 from pathlib import Path
-from typing import Any, NoReturn, get_args
+from typing import Any, NamedTuple, NoReturn, get_args
 
 from assent.errors import NotJson, PolicyFileError, ToolDeclarationError, ToolFileError, UsageError
 from assent.ir.json_value import JsonValue, copy_json
@@ -94,6 +94,27 @@ def read_command_tools(
     Raises:
         ToolFileError: it says something that means nothing; names file, tool, key and fix.
     """
+    return [program.tool for program in read_programs(path, data, workspace, isolation)]
+
+
+class Program(NamedTuple):
+    """A tool of such a file."""
+
+    tool: Tool
+    is_confined: bool
+    """False for one that asks to run outside of the sandbox."""
+    hosts: tuple[str, ...]
+    """Whom it names itself; without any, those of the settings hold for it."""
+
+
+def read_programs(
+    path: Path, data: bytes, workspace: Workspace | None = None, isolation: Isolation | None = None
+) -> list[Program]:
+    """The same, each with what the file says of its sandbox.
+
+    Raises:
+        ToolFileError: it says something that means nothing; names file, tool, key and fix.
+    """
     try:
         return _read(TomlFile(str(path), "Tools file"), path, data, workspace, isolation)
     except PolicyFileError as error:
@@ -102,7 +123,7 @@ def read_command_tools(
 
 def _read(
     file: TomlFile, path: Path, data: bytes, workspace: Workspace | None, isolation: Isolation | None
-) -> list[Tool]:
+) -> list[Program]:
     document = read_toml(file, data)
     for key in document:
         if key != "tool":
@@ -110,7 +131,7 @@ def _read(
     tables = file.tables(document.get("tool", []), "tool", "Begin each tool with a line [[tool]].")
     if not tables:
         file.fail("it holds no tool", "tool" if "tool" in document else None, _EXAMPLE)
-    found: dict[str, Tool] = {}
+    found: dict[str, Program] = {}
     for position, table in enumerate(tables):
         reader = _Reader(file, table, f"tool[{position}]")
         made = reader.tool(path, workspace, isolation)
@@ -118,7 +139,7 @@ def _read(
             reader.fail(
                 f"the name '{made.name}' is taken by another tool in this file", "name", "Give it another."
             )
-        found[made.name] = made
+        found[made.name] = Program(made, table.get("sandbox", True), reader.texts("hosts"))
     return list(found.values())
 
 

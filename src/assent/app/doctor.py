@@ -132,7 +132,7 @@ async def diagnose(folder: Path, environment: Mapping[str, str], *, again: bool 
 
 async def _facts_of(folder: Path, ladder: Ladder) -> Facts:
     """What holds for this folder: its file system may not be one that lets another user in."""
-    from assent.sandbox.sandbox import open_sandbox
+    from assent.sandbox.opening import open_sandbox
     from assent.sandbox.workspace import Workspace
 
     try:

@@ -100,8 +100,10 @@ class Governance:
     """The strictest that anybody's settings demand, the person's or a project's."""
     command_hosts: HostFilter | None = None
     """Which hosts commands may speak to, where the person says so."""
+    command_host_names: Sequence[str] = ()
+    """The same, as they are written."""
     trusted_tools: Sequence[str] = ()
-    """Python tools that the person trusts, though they are outside of every sandbox."""
+    """Tools that the person trusts, though they are outside of every sandbox."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,6 +154,7 @@ def gather(
             hosts=mine.hosts,
             isolation=_demand(mine, projects, environment),
             command_hosts=mine.command_hosts,
+            command_host_names=mine.command_host_names,
             trusted_tools=mine.trusted_tools,
         )
     nearest = projects[0]
@@ -178,6 +181,7 @@ def gather(
         hosts=mine.hosts,
         isolation=_demand(mine, projects, environment),
         command_hosts=mine.command_hosts,
+        command_host_names=mine.command_host_names,
         trusted_tools=mine.trusted_tools,
     )
 

@@ -20,7 +20,7 @@ import msgspec
 from assent.app.governance import Demand, Governance
 from assent.app.private_record import PrivateRecord
 from assent.app.trust import real
-from assent.errors import UsageError
+from assent.errors import IsolationMissing, UsageError
 from assent.sandbox.confinement import Isolation
 from assent.sandbox.isolation import Level, is_at_least
 from assent.storage.location import user_folder
@@ -221,8 +221,18 @@ def isolation_for(needed: Required, rules: Governance, environment: Mapping[str,
     return Isolation(needed.level, **options)
 
 
-def check_isolation(isolation: Isolation, workspace: Workspace) -> None:
-    """Refuse to start where less is enforced than is required.
+def way_out(needed: Required, demand: Demand, asked: Level | None) -> str:
+    """What a person can do where this machine has less than a run must have; `{found}` stands for that."""
+    if asked == needed.level and not is_at_least(demand.level, needed.level or "none"):
+        return f"Or leave out --isolation {asked}: then commands are confined as far as this machine can."
+    return (
+        "Or, if that is yours to decide, let less do for a while: "
+        'assent isolation lower {found} --for 2h --because "..."'
+    )
+
+
+def check_isolation(isolation: Isolation, workspace: Workspace, otherwise: str = "") -> None:
+    """Refuse to start where less is enforced than is required. `otherwise` is the last thing to do about it.
 
     Raises:
         IsolationMissing: so it is.
@@ -236,6 +246,10 @@ def check_isolation(isolation: Isolation, workspace: Workspace) -> None:
     def check() -> None:
         try:
             run_sync(isolation.check(workspace))
+        except IsolationMissing as error:
+            known = error.remedies or ["`assent doctor` tells what works here."]
+            more = [*known, otherwise.replace("{found}", error.found)] if otherwise else known
+            failures.append(IsolationMissing(error.required, error.found, more))
         except BaseException as error:
             failures.append(error)
 

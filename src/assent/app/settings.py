@@ -17,7 +17,7 @@
     [isolation]
     require = "process"           # the least that will do; a project may raise it, never lower it
     hosts = ["pypi.org"]          # a person's: what commands may speak to
-    trusted_tools = ["deploy"]    # a person's: Python tools that are offered under "process" all the same
+    trusted_tools = ["deploy"]    # a person's: offered under "process" although they run outside
 
 Keep true:
 1. Every key is known and every value means something, or the whole file is refused, with file, key and fix.
@@ -77,8 +77,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """The least isolation that will do."""
     command_hosts: HostFilter | None = None
     """Which hosts commands may speak to; None is none at all."""
+    command_host_names: Sequence[str] = ()
+    """The same, as they are written."""
     trusted_tools: Sequence[str] = ()
-    """Python tools that may run although they are outside of every sandbox."""
+    """Tools that may run although they are outside of every sandbox."""
 
     @property
     def has_permissions(self) -> bool:
@@ -182,6 +184,7 @@ def _isolation(
         settings,
         require=require,
         command_hosts=_command_hosts(file, table, document.get("http", {})),
+        command_host_names=tuple(table.get("hosts", ())),
         trusted_tools=tuple(trusted),
     )
 

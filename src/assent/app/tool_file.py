@@ -21,6 +21,9 @@ from assent.app.seen_modules import SeenTools, import_from
 from assent.errors import ToolDeclarationError, ToolFileError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from assent.app.reach import Reach, RunsIn
     from assent.sandbox.confinement import Isolation
     from assent.sandbox.workspace import Workspace
     from assent.tools.tool import Tool
@@ -44,20 +47,47 @@ def load_tools(
 ) -> list[Tool]:
     """The tools that a Python file defines at its top level, or a TOML file as commands, in their order.
 
-    Commands run in `workspace`, confined as `isolation` says.
-    With `seen` a file is what it held when somebody looked
-    at it, and it is not read again. What lies beside it is then imported from what was looked at too, also
-    later, while a tool runs.
+    Commands run in `workspace`, confined as `isolation` says. With `seen` a file is what it held when
+    somebody looked at it, and it is not read again. What lies beside it is then imported from what was looked
+    at too, also later, while a tool runs.
 
     Raises:
         InputError: the file cannot be read.
         ToolFileError: it raises, or holds no tool; names the line.
     """
+    return load_with_reach(path, seen, workspace, isolation)[0]
+
+
+def load_with_reach(
+    path: str,
+    seen: SeenTools | None = None,
+    workspace: Workspace | None = None,
+    isolation: Isolation | None = None,
+    hosts: Sequence[str] = (),
+) -> tuple[list[Tool], dict[str, Reach]]:
+    """The same, and by name where each of them runs. Programs that name no hosts may speak to `hosts`.
+
+    Raises:
+        InputError: the file cannot be read.
+        ToolFileError: it raises, or holds no tool; names the line.
+    """
+    from assent.app.reach import PYTHON, Reach
+
     if path.endswith(".toml"):
-        from assent.app.command_tools import read_command_tools
+        from assent.app.command_tools import read_programs
 
         source = seen.source if seen is not None else read_file(path)
-        return read_command_tools(Path(path), source, workspace, isolation)
+        programs = read_programs(Path(path), source, workspace, isolation)
+        inside: RunsIn = "nothing" if isolation is None or isolation.required == "none" else "sandbox"
+        return [each.tool for each in programs], {
+            each.tool.name: Reach(inside, each.hosts or hosts) if each.is_confined else Reach("program")
+            for each in programs
+        }
+    found = _load_python(path, seen)
+    return found, dict.fromkeys((tool.name for tool in found), PYTHON)
+
+
+def _load_python(path: str, seen: SeenTools | None) -> list[Tool]:
     if not path.endswith(".py"):
         raise ToolFileError(
             f"Tools file {path}: its name ends neither in .py nor in .toml, so it is not loaded. Name a "

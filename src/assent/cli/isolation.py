@@ -22,6 +22,19 @@ if TYPE_CHECKING:
     from assent.app.isolation import Lowering
     from assent.sandbox.isolation import Level
 
+_MEANS: dict[Level, str] = {
+    "none": "commands are confined as far as this machine can, and where it cannot they may do what you can.",
+    "changes": "commands work on a copy; they are confined as far as this machine can, and where it cannot "
+    "they may read and send what you can.",
+    "process": "commands are kept in by the kernel.",
+}
+_OFFERED = (
+    "Python tools, programs with `sandbox = false` and tools of MCP servers are offered, trusted or not, and "
+    "http_get speaks to every public host but those that your settings deny."
+)
+"""What `process` keeps back besides, and anything less does not."""
+
+
 folder_option = click.option(
     "--folder",
     metavar="DIR",
@@ -83,8 +96,12 @@ def lower(
     """Let LEVEL (none or changes) do for the runs of a folder, whatever its settings require, for a while.
 
     It ends by itself. Every run that makes use of it says so, on stderr and in its log. What this machine can
-    enforce is enforced all the same: what is lowered is only what must be there. `--isolation none` on a run
-    then switches it off.
+    enforce on commands is enforced all the same: what is lowered is only what must be there. `--isolation
+    none` on a run then switches it off.
+
+    Where `process` was required, more is offered meanwhile: Python tools, programs with `sandbox = false` and
+    tools of MCP servers, all of which run outside of every sandbox; and http_get speaks to every public host
+    that your settings do not deny, not only to those of [isolation].
 
     Exit codes: 0 lowered, 1 you said no, 2 bad input, or nobody is there to be asked.
     """
@@ -138,6 +155,24 @@ def tell_lowering(output: Output, app: App) -> None:
         f"Note: isolation '{data['required']}' is required here, and was lowered to '{data['lowered_to']}' "
         f"until {data['until']}: {data['because']}"
     )
+    if data["required"] == "process" and data["lowered_to"] != "process":
+        output.talk(f"Note: {_OFFERED}")
+
+
+def tell_unknown_trusted(output: Output, app: App) -> None:
+    """Say which names the person trusts that no tool has: one of them may be misspelt.
+
+    Only where a tool is withheld: in other folders those tools are simply not there.
+    """
+    from difflib import get_close_matches
+
+    withheld = list(app.runtime.tools.withheld)
+    for name in app.unknown_trusted if withheld else ():
+        near = get_close_matches(name, withheld, n=1)
+        hint = f" Did you mean '{near[0]}'?" if near else ""
+        output.talk(
+            f"Note: trusted_tools in your settings names '{name}', and no tool here has that name.{hint}"
+        )
 
 
 def _place(folder: str | None) -> Path:
@@ -169,10 +204,10 @@ def _look(folder: str | None, level: Level) -> tuple[Path, str]:
     if is_at_least(level, demand.level):
         now = f"{demand.source} requires '{demand.level}'" if demand.source else "Nothing is required"
         return place, f"{now} in {place}, so '{level}' lowers nothing but what a run itself was begun with."
-    means = (
-        "may do what you can do" if level == "none" else "work on a copy, and may read and send what you can"
-    )
-    return place, f"{demand.source} requires '{demand.level}'. With '{level}' commands in {place} {means}."
+    words = f"{demand.source} requires '{demand.level}'. In {place} '{level}' will do then: {_MEANS[level]}"
+    if demand.level == "process":
+        words += f" {_OFFERED}"
+    return place, words
 
 
 def _agreed(output: Output, words: str) -> bool:

@@ -85,7 +85,7 @@ def run(
     from assent.app.app import Asking, database_files, open_app
     from assent.app.files import check_log, check_target, check_writable, load_plan
     from assent.cli.execution import Told, carry_out, patience
-    from assent.cli.isolation import tell_lowering
+    from assent.cli.isolation import tell_lowering, tell_unknown_trusted
     from assent.cli.trust import terminal_question
     from assent.ir.proposal import new_id
     from assent.runtime.scope import Scope
@@ -117,6 +117,7 @@ def run(
         plan=plan if plan != "-" else None,
     ) as app:
         tell_lowering(output, app)
+        tell_unknown_trusted(output, app)
         if app.records is not None and not run_id:
             # Before anything runs: a process that is killed cannot say it any more.
             output.talk(f"Run {name}")

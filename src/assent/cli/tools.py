@@ -6,16 +6,29 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from assent.cli.inputs import Subject, as_option, db_option, json_option, runtime_options, single, wait_option
+from assent.cli.inputs import (
+    Subject,
+    as_option,
+    db_option,
+    isolation_option,
+    json_option,
+    runtime_options,
+    single,
+    wait_option,
+)
 from assent.cli.output import Output
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Sequence
 
+    from assent.app.app import App
+    from assent.app.reach import Reach
     from assent.ir.json_value import JsonValue
     from assent.ir.result import ProposalResult
     from assent.ir.tool_spec import ToolSchema
+    from assent.sandbox.isolation import Level
     from assent.tools.context import Cancel
+    from assent.tools.tool import Tool
 
 _TOOLS = single(
     "--tools",
@@ -36,56 +49,75 @@ def tools() -> None:
 
 @tools.command("list", short_help="List the tools.")
 @_TOOLS
+@isolation_option
 @json_option
 @click.pass_obj
-def list_tools(output: Output, file: str | None, as_json: bool) -> int:
-    """List every tool: how it is called, its risk, whether it can be undone, and where it is from.
+def list_tools(output: Output, file: str | None, isolation: Level | None, as_json: bool) -> int:
+    """List every tool: how it is called, its risk, whether it can be undone, where it runs and is from.
+
+    Tools that are not offered under the isolation that is required stand at the end, each with the reason.
 
     Exit codes: 0 listed, 2 bad input.
     """
     output.claim()
     from assent.app.app import BUILT_IN, ON_PAPER, open_app
+    from assent.cli.isolation import tell_unknown_trusted
     from assent.cli.trust import terminal_question
 
-    with open_app(tools=file, confirm=terminal_question(output), asking=ON_PAPER) as app:
+    with open_app(tools=file, isolation=isolation, confirm=terminal_question(output), asking=ON_PAPER) as app:
         schemas = app.runtime.tools.schemas()
         sources = {schema.name: app.source_of(schema.name) for schema in schemas}
+        reach = {schema.name: app.reach_of(schema.name) for schema in schemas}
+        withheld = app.runtime.tools.withheld
+        tell_unknown_trusted(output, app)
     if as_json:
-        output.show_json({"tools": [_as_data(s, sources[s.name]) for s in schemas]}, is_declaration=True)
+        listed = [_as_data(schema, sources[schema.name], reach[schema.name]) for schema in schemas]
+        kept = [{"name": name, "reason": reason} for name, reason in withheld.items()]
+        output.show_json({"tools": listed, "withheld": kept}, is_declaration=True)
         return 0
-    from assent.render.tools import brief_lines, tool_lines
+    from assent.render.tools import brief_lines, reach_words, tool_lines, withheld_lines
 
     # A person looks for their own first, and knows the others.
     own = [schema for schema in schemas if sources[schema.name] != BUILT_IN]
-    output.show(*tool_lines(own, sources))
+    where = {schema.name: reach_words(*_reach(reach[schema.name])) for schema in own}
+    output.show(*tool_lines(own, sources, where))
     rest = [schema for schema in schemas if sources[schema.name] == BUILT_IN]
     output.show(*brief_lines(rest, title="Built in (`assent tools show NAME` tells more):", is_first=not own))
+    output.show(*withheld_lines(withheld))
     return 0
 
 
 @tools.command(short_help="Show one tool closely.")
 @click.argument("name")
 @_TOOLS
+@isolation_option
 @json_option
 @click.pass_obj
-def show(output: Output, name: str, file: str | None, as_json: bool) -> int:
-    """Show what the tool NAME does, and what each of its parameters means.
+def show(output: Output, name: str, file: str | None, isolation: Level | None, as_json: bool) -> int:
+    """Show what the tool NAME does, what its parameters mean, where it runs and whom it may speak to.
 
-    Exit codes: 0 shown, 2 bad input or no such tool.
+    Exit codes: 0 shown, 2 bad input, no such tool, or one that is not offered.
     """
     output.claim()
     from assent.app.app import ON_PAPER, open_app
     from assent.cli.trust import terminal_question
 
-    with open_app(tools=file, confirm=terminal_question(output), asking=ON_PAPER) as app:
-        found = app.runtime.tools.require(name)
-        source = app.source_of(name)
+    with open_app(tools=file, isolation=isolation, confirm=terminal_question(output), asking=ON_PAPER) as app:
+        found = _find(app, name)
+        source, reach = app.source_of(name), app.reach_of(name)
     if as_json:
-        output.show_json(_as_data(found.schema, source), is_declaration=True)
+        output.show_json(_as_data(found.schema, source, reach), is_declaration=True)
         return 0
-    from assent.render.tools import tool_page
+    from assent.render.tools import reach_words, tool_page
 
-    output.show(*tool_page(found.schema, source, timeout_ms=found.timeout_ms, max_retries=found.max_retries))
+    page = tool_page(
+        found.schema,
+        source,
+        timeout_ms=found.timeout_ms,
+        max_retries=found.max_retries,
+        where=reach_words(*_reach(reach)),
+    )
+    output.show(*page)
     return 0
 
 
@@ -122,7 +154,7 @@ def call(
     output.claim()
     from assent.app.app import Asking, open_app
     from assent.cli.execution import Told, carry_out, patience
-    from assent.cli.isolation import tell_lowering
+    from assent.cli.isolation import tell_lowering, tell_unknown_trusted
     from assent.cli.trust import terminal_question
     from assent.errors import UsageError
     from assent.ir.action import Action
@@ -131,7 +163,8 @@ def call(
 
     with open_app(**options, db=db, confirm=terminal_question(output), asking=Asking(patience(wait))) as app:
         tell_lowering(output, app)
-        found = app.runtime.tools.require(name)
+        tell_unknown_trusted(output, app)
+        found = _find(app, name)
         given = _parameters(found.schema, parameters, params)
         if found.validate is not None and (problem := found.validate(given)):
             raise UsageError(f"'{name}' cannot be called so: {problem}. See: assent tools show {name}")
@@ -150,10 +183,29 @@ def call(
         return carry_out(output, app, proposal, start, told)
 
 
-def _as_data(schema: ToolSchema, source: str) -> dict[str, Any]:
+def _find(app: App, name: str) -> Tool:
+    """The tool of that name.
+
+    Raises:
+        UsageError: there is none, or it is not offered; says why.
+    """
+    from assent.errors import UsageError
+
+    if name not in app.runtime.tools and name in app.runtime.tools.withheld:
+        reason = app.runtime.tools.withheld[name]
+        raise UsageError(f"{reason[:1].upper()}{reason[1:]}.")
+    return app.runtime.tools.require(name)
+
+
+def _reach(reach: Reach) -> tuple[str, Sequence[str]]:
+    return reach.runs_in, reach.hosts
+
+
+def _as_data(schema: ToolSchema, source: str, reach: Reach) -> dict[str, Any]:
     import msgspec
 
-    return {**msgspec.to_builtins(schema), "source": source}
+    data = {**msgspec.to_builtins(schema), "source": source, "runs_in": reach.runs_in}
+    return {**data, "hosts": list(reach.hosts)} if reach.runs_in == "sandbox" else data
 
 
 def _parameters(schema: ToolSchema, pairs: Sequence[str], params: str | None) -> dict[str, JsonValue]:

@@ -23,7 +23,6 @@ from assent.render.questions import Question
 from assent.render.steps import INTERRUPTED, TERMINAL, Part, Retry, Step, Undoing, Wait
 from assent.render.text import progress
 
-
 _LEVELS = ("none", "changes", "process")
 """Of isolation, from the weakest to the strongest."""
 

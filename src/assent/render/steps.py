@@ -97,7 +97,7 @@ class Step:
     is_irreversible: bool = False
     """It took effect in a plan that was aborted, and nothing can take it back."""
     is_restored: bool = False
-    """It ran commands in a bound folder, which is as before again. What they did elsewhere is as they left it."""
+    """It ran commands in a bound folder, which is as before again. What they did elsewhere stays."""
     isolation: str | None = None
     """The least that held for a command of its."""
     undoing: Undoing | None = None

@@ -11,9 +11,44 @@ from assent.ir.tool_spec import ToolSchema
 from assent.render.text import count, duration, listing, value
 from assent.safe_text import clean, columns
 
+_HOSTS = 8
+"""Of more than this, the rest are counted."""
+_REACH = {
+    "assent": "in Assent's own process; it comes with Assent, and keeps to the workspace and allowed hosts",
+    "nothing": "not confined, as is wanted here",
+    "python": "outside of every sandbox (a Python tool, in Assent's own process)",
+    "program": "outside of every sandbox (`sandbox = false`), with all your rights",
+    "server": "outside of every sandbox (its MCP server is a process of its own)",
+}
 
-def tool_lines(schemas: Iterable[ToolSchema], sources: Mapping[str, str]) -> list[Text]:
-    """Every tool: how it is called, what it does, how dangerous it is, whether it can be undone."""
+
+def reach_words(runs_in: str, hosts: Sequence[str] = ()) -> str:
+    """Where a tool runs, and whom it may speak to.
+
+    >>> reach_words("sandbox", ["pypi.org"])
+    'in a sandbox as far as this machine can, may speak to pypi.org'
+    """
+    if runs_in != "sandbox":
+        return _REACH.get(runs_in, clean(runs_in, 40))
+    named = ", ".join(clean(host, 100) for host in hosts[:_HOSTS])
+    more = f" and {len(hosts) - _HOSTS} more" if len(hosts) > _HOSTS else ""
+    words = f"may speak to {named}{more}" if hosts else "without network"
+    return f"in a sandbox as far as this machine can, {words}"
+
+
+def withheld_lines(withheld: Mapping[str, str]) -> list[Text]:
+    """Tools that are there and not offered, each with the reason."""
+    if not withheld:
+        return []
+    lines = [Text(), Text("Not offered:", style="dim")]
+    return [*lines, *(Text(f"  {clean(reason, 1000)}", style="yellow") for reason in withheld.values())]
+
+
+def tool_lines(
+    schemas: Iterable[ToolSchema], sources: Mapping[str, str], where: Mapping[str, str]
+) -> list[Text]:
+    """Every tool: how it is called, what it does, how dangerous it is, whether it can be undone, where it
+    runs and is from."""
     lines: list[Text] = []
     for schema in schemas:
         if lines:
@@ -23,6 +58,7 @@ def tool_lines(schemas: Iterable[ToolSchema], sources: Mapping[str, str]) -> lis
             lines.append(Text(f"  {words}"))
         facts = [*_facts(schema), clean(sources[schema.name], 200)]
         lines.append(Text("  " + ", ".join(facts), style="dim"))
+        lines.append(Text(f"  runs {where[schema.name]}", style="dim"))
     return lines
 
 
@@ -42,7 +78,7 @@ def brief_lines(schemas: Sequence[ToolSchema], *, title: str, is_first: bool) ->
 
 
 def tool_page(
-    schema: ToolSchema, source: str, *, timeout_ms: int | None, max_retries: int | None
+    schema: ToolSchema, source: str, *, timeout_ms: int | None, max_retries: int | None, where: str
 ) -> list[Text]:
     """One tool, with what each of its parameters means."""
     lines = [_heading(schema), Text()]
@@ -60,7 +96,8 @@ def tool_page(
     facts = [*_facts(schema)]
     facts += [f"ended after {duration(timeout_ms)}"] if timeout_ms is not None else []
     facts += [f"at most {count(max_retries, 'retry', 'retries')}"] if max_retries is not None else []
-    return [*lines, Text(), Text(f"  {', '.join(facts)}"), Text(f"  from: {clean(source, 300)}", style="dim")]
+    lines += [Text(), Text(f"  {', '.join(facts)}"), Text(f"  runs {where}")]
+    return [*lines, Text(f"  from: {clean(source, 300)}", style="dim")]
 
 
 def _heading(schema: ToolSchema) -> Text:

@@ -4,6 +4,8 @@ Keep true:
 1. No tool that may change anything is called before the snapshot is whole, and noted in the journal.
 2. A restore that has been noted is not done again: what came after it is another plan's work.
 3. What could not be restored is told in the result, and whatever it was meant to take back is named.
+4. One run at a time is at work in the folder, also of other processes. What another run has done there since
+   is not taken back.
 """
 
 from __future__ import annotations
@@ -27,7 +29,8 @@ if TYPE_CHECKING:
     from assent.runtime.execution import Execution
     from assent.runtime.notes import Notes
     from assent.runtime.workers import Workers
-    from assent.sandbox.snapshot.store import Snapshots
+    from assent.sandbox.snapshot.claims import Claim
+    from assent.sandbox.snapshot.store import Snapshot, Snapshots
     from assent.sandbox.workspace import Workspace
     from assent.tools.tool import Tool
 
@@ -36,6 +39,7 @@ T = TypeVar("T")
 _TOLD = 5
 """So many names stand in an error; the event has more."""
 _LISTED = 100
+_NOT_CALLED = frozenset({"proposed", "validated", "rejected", "skipped", "canceled"})
 
 
 class Binding:
@@ -51,8 +55,20 @@ class Binding:
         return str(self.workspace.folder)
 
     def declared(self, tool: Tool) -> Tool:
-        """The tool as it is here: what it does in the folder is taken back by restoring the folder."""
-        if not _is_confined(tool.schema) or tool.schema.reversibility is not None:
+        """The tool as it is here: what it does in the folder is taken back by restoring the folder.
+
+        That is so of tools that are known to reach nothing else. Of others it is only said, by their label.
+
+        Raises:
+            UsageError: it works in another folder, so nothing that it does would be taken back.
+        """
+        if CONFINED in tool.schema.labels and tool.confined_to not in (None, self.folder):
+            raise UsageError(
+                f"Tool '{tool.name}' works in {tool.confined_to}, and this Runtime is bound to "
+                f"{self.folder}: what it does would not be taken back. Make it for the same folder, as with "
+                "basic_tools(workspace)."
+            )
+        if tool.confined_to is None or not _is_confined(tool.schema) or tool.schema.reversibility is not None:
             return tool
         tool.compile()
         here = copy.copy(tool)
@@ -85,9 +101,14 @@ def binding_of(
     return Binding(workspace, snapshots)
 
 
-def is_taken_back(schema: ToolSchema) -> bool:
-    """Whether what a tool does is taken back by restoring the folder, in a runtime that is bound to one."""
-    return _is_confined(schema) and schema.reversibility == "reversible"
+def is_taken_back(tool: Tool) -> bool:
+    """Whether what a tool does is surely taken back by restoring the folder, in a bound runtime."""
+    return tool.confined_to is not None and counts_on_restore(tool)
+
+
+def counts_on_restore(tool: Tool) -> bool:
+    """Whether what a tool does is said to be taken back by restoring the folder, be it by its label alone."""
+    return _is_confined(tool.schema) and tool.schema.reversibility == "reversible"
 
 
 def _is_confined(schema: ToolSchema) -> bool:
@@ -105,6 +126,25 @@ class BoundRun:
         self._taken: dict[int, str] = {}
         """By the number of the plan."""
         self._restored: dict[int, Restored] = {}
+        self._plans: dict[int, Execution] = {}
+        """Those that were begun in this process."""
+        self._claim: Claim | None = None
+
+    async def claim(self) -> None:
+        """Have the folder for this run alone, until it is released.
+
+        Raises:
+            UsageError: another run is at work there.
+        """
+        if self._claim is None:
+            snapshots, workspace = self._binding.snapshots, self._binding.workspace
+            self._claim = await self._aside(lambda: snapshots.claim(workspace, self._run_id))
+
+    def release(self) -> None:
+        """Nothing is done in the folder by this run any more, or not for now."""
+        if self._claim is not None:
+            self._claim.release()
+            self._claim = None
 
     def recall(self, replay: Replay) -> None:
         """Know what was taken and restored before the run was broken off."""
@@ -119,16 +159,21 @@ class BoundRun:
         Raises:
             HoldLost: the run is no longer ours.
         """
-        if x.plan in self._taken or not _may_change(x):
+        if x.plan in self._restored or not _may_change(x):
             return None
-        snapshots, workspace = self._binding.snapshots, self._binding.workspace
+        self._plans[x.plan] = x
+        is_new = x.plan not in self._taken
         try:
-            taken = await self._aside(
-                lambda: snapshots.take(workspace, run_id=self._run_id, durable=self._is_journaled)
-            )
+            await self.claim()
+            taken = await self._aside(self._take) if is_new else None
+            if taken is not None:
+                self._taken[x.plan] = taken.id
+            if not x.is_aborted:
+                await self._aside(lambda: self._overtake(self._taken[x.plan]))
         except AssentError as error:
             return str(error)
-        self._taken[x.plan] = taken.id
+        if taken is None:
+            return None
         x.emit(
             "workspace_snapshot",
             data={
@@ -147,6 +192,17 @@ class BoundRun:
         if _is_cancelled():
             x.stop_canceled("the surrounding task was cancelled")
         return None
+
+    def _take(self) -> Snapshot:
+        binding = self._binding
+        return binding.snapshots.take(binding.workspace, run_id=self._run_id, durable=self._is_journaled)
+
+    def _overtake(self, snapshot: str) -> None:
+        """Before the first change: whoever is killed has done what can no longer be told from another's."""
+        binding = self._binding
+        binding.snapshots.overtake(
+            snapshot, binding.workspace, self._run_id, own=frozenset(self._taken.values())
+        )
 
     async def restore(self, x: Execution, notes: Notes | None) -> Restored | None:
         """Bring the folder back to what the plan found; None if the plan changed nothing.
@@ -172,7 +228,10 @@ class BoundRun:
 
     def drop(self) -> None:
         """The run has ended for good: nothing will be restored any more."""
-        for snapshot in self._taken.values():
+        for plan, snapshot in self._taken.items():
+            x = self._plans.get(plan)
+            if x is not None and not _has_begun(x):
+                self._binding.snapshots.withdraw(snapshot)
             self._binding.snapshots.drop(snapshot)
         self._taken.clear()
 
@@ -185,6 +244,8 @@ class BoundRun:
             )
         except (AssentError, OSError) as error:
             return {**said, "problems": [str(error)]}
+        if not done.problems:
+            self._binding.snapshots.withdraw(snapshot)
         return {**said, **msgspec.structs.asdict(done)}
 
     def _told(self, x: Execution, said: dict[str, Any]) -> Restored:
@@ -238,6 +299,14 @@ def _may_change(x: Execution) -> bool:
         if tool is not None and tool.schema.risk != "read_only":
             return True
     return False
+
+
+def _has_begun(x: Execution) -> bool:
+    """Whether a tool that is not for reading only may have been called."""
+    return any(
+        status not in _NOT_CALLED and tool is not None and tool.schema.risk != "read_only"
+        for status, tool in zip(x.status, x.tools, strict=True)
+    )
 
 
 def _is_cancelled() -> bool:

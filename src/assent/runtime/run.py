@@ -115,31 +115,45 @@ class Run:
         With `must_succeed` anything short of success is undone like an abort.
         """
         try:
-            result = await self._all(proposal, must_succeed)
-        except HoldLost as lost:
-            raise lost.error from None
-        except BaseException:
-            self._kept.release()
-            if self._bound is not None and self._execution is not None and self._settings.journal is None:
-                self._bound.give_up(self._execution)
-            raise
-        return await self._end(result)
+            try:
+                result = await self._all(proposal, must_succeed)
+            except HoldLost as lost:
+                raise lost.error from None
+            except BaseException:
+                self._kept.release()
+                if self._bound is not None and self._execution is not None and self._settings.journal is None:
+                    self._bound.give_up(self._execution)
+                raise
+            return await self._end(result)
+        finally:
+            if self._bound is not None:
+                self._bound.release()
 
     async def resume(self, taken: Taken, decide: Mapping[str, Decision | Choice]) -> ProposalResult:
         """Go on with a run that was broken off, or say what it waits for.
 
         Raises:
-            UsageError: a decision is about nothing that is in flight; nothing has changed then.
+            UsageError: a decision is about nothing that is in flight, or another run is at work in the
+                folder; nothing has changed then.
         """
+        try:
+            return await self._resume(taken, decide)
+        finally:
+            if self._bound is not None:
+                self._bound.release()
+
+    async def _resume(self, taken: Taken, decide: Mapping[str, Decision | Choice]) -> ProposalResult:
         record = taken.record
         self._is_resumed = True
         self._was_told = taken.waited is not None
-        if self._services.desk is not None:
-            try:
+        try:
+            if self._bound is not None:
+                await self._bound.claim()
+            if self._services.desk is not None:
                 self._asked_before = await self._services.desk.of_run(record.run_id)
-            except BaseException:
-                taken.journal.release()
-                raise
+        except BaseException:
+            taken.journal.release()
+            raise
         counted = self._gate.trace.unfinished.pop(record.run_id, None)
         if counted is not None:
             counted()
@@ -316,7 +330,7 @@ class Run:
             problem = await self._bound.keep(x, notes) if self._bound is not None else None
             if problem is not None:
                 if not any(x.results):
-                    return self._refuse(x, [problem])
+                    return self._refuse(x, [problem], "the workspace is not kept, so nothing was started")
                 # It has come too far to be refused; when there is room again it can be resumed.
                 x.stop_canceled(problem)
             # What has ended before the run was broken off has its share already.
@@ -373,14 +387,14 @@ class Run:
             self._gate.trace.unfinished[self._info.run_id] = x.forget_all
         return self._close(x, outcome, x.stop.error if x.stop is not None else None)
 
-    def _refuse(self, x: Execution, reasons: Sequence[str]) -> ProposalResult:
+    def _refuse(self, x: Execution, reasons: Sequence[str], in_short: str | None = None) -> ProposalResult:
         # Told once in full; an action is told what concerns it, or a plan of ten thousand would say each
         # fault ten thousand times.
         own: dict[str, str] = {}
         for fault in x.graph.faults:
             for action_id in fault.action_ids:
                 own.setdefault(action_id, fault.message)
-        general = reasons[0] if not x.graph.faults else "the proposal was refused"
+        general = in_short or (reasons[0] if not x.graph.faults else "the proposal was refused")
         for i in range(x.size):
             x.refuse(i, own.get(x.actions[i].id, general))
         x.commit()

@@ -155,7 +155,7 @@ class Runtime:
         self.capabilities = capabilities
         self.permissions = permissions_of(permissions)
         self.budget = budget
-        self._isolation = isolation
+        self._isolation = None if isolation is None else _isolation_of(isolation)
         self.tools = Registry(None if isolation is None else _withholding(isolation))
         self.state: StateStore = MemoryState(state) if state is None or isinstance(state, Mapping) else state
         self.events = events if events is not None else EventLog()
@@ -643,8 +643,16 @@ async def _passing_on_cancellation(run: Coroutine[Any, Any, ProposalResult]) -> 
     return result
 
 
+def _isolation_of(given: Isolation) -> Isolation | None:
+    from assent.sandbox.confinement import isolation_of
+
+    return isolation_of(given)
+
+
 def _withholding(isolation: Isolation) -> Callable[[Tool], str | None]:
     def why_not(made: Tool) -> str | None:
-        return isolation.refusal_of(made.name, is_confined=made.confined_to is not None, is_trusted=made.trusted)
+        return isolation.refusal_of(
+            made.name, is_confined=made.confined_to is not None, is_trusted=made.trusted
+        )
 
     return why_not

@@ -15,7 +15,7 @@ import msgspec
 from assent.ir.action import Action, ActionCompensation, ToolCompensation
 from assent.ir.json_value import JsonValue
 from assent.ir.result import CANCELED_PREFIX, CompensationResult
-from assent.runtime.binding import BoundRun, is_taken_back
+from assent.runtime.binding import BoundRun, counts_on_restore, is_taken_back
 from assent.runtime.execution import Execution
 from assent.runtime.journal import Restored
 from assent.runtime.notes import Notes
@@ -67,21 +67,23 @@ def _irreversible(x: Execution, restored: Restored | None) -> list[str]:
         if i not in x.graph.targets
         and i not in x.answered
         and (
-            (x.status[i] == "unknown" and not (is_whole and _is_in_workspace(x, i)))
+            (x.status[i] == "unknown" and not (is_whole and _was_taken_back(x, i)))
             or (x.status[i] == "succeeded" and _is_final(x, i))
             or (x.status[i] == "succeeded" and not is_whole and _was_to_be_restored(x, i, restored))
         )
     ]
 
 
+def _was_taken_back(x: Execution, i: int) -> bool:
+    """Whether a restore takes back whatever it did, as it can only have been in the workspace."""
+    tool = x.tools[i]
+    return tool is not None and is_taken_back(tool)
+
+
 def _was_to_be_restored(x: Execution, i: int, restored: Restored | None) -> bool:
     """Whether its effect should have gone with the restore, which did not bring everything back."""
-    return restored is not None and _is_in_workspace(x, i)
-
-
-def _is_in_workspace(x: Execution, i: int) -> bool:
     tool = x.tools[i]
-    return tool is not None and is_taken_back(tool.schema)
+    return restored is not None and tool is not None and counts_on_restore(tool)
 
 
 def _is_final(x: Execution, i: int) -> bool:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from assent.errors import IsolationMissing, UsageError
 from assent.ir.json_value import JsonValue
@@ -23,6 +23,27 @@ if TYPE_CHECKING:
     from assent.sandbox.hosts import HostFilter
     from assent.sandbox.ladder import Ladder
     from assent.sandbox.sandbox import Sandbox
+
+
+Outside = Literal["python", "program", "server"]
+"""What a tool is that runs outside of every sandbox: a Python function, a program that is to be, or a tool of
+an MCP server."""
+
+_OUTSIDE: dict[Outside, str] = {
+    "python": "it is a Python tool, so it runs in Assent's own process, outside of every sandbox. "
+    "Make it a program in a TOML file of tools, or",
+    "program": "it is a program with `sandbox = false`. Drop that line, or",
+    "server": "it is a tool of an MCP server, which runs outside of every sandbox. To use it all the same,",
+}
+
+
+def withheld_words(tool: str, what: Outside = "python") -> str:
+    """Why a tool is not offered where `process` is required, and how a person can trust it."""
+    return (
+        f"tool '{tool}' is not offered under isolation 'process': {_OUTSIDE[what]} trust it: "
+        f'trusted_tools = ["{tool}"] under [isolation] in your own settings.toml, '
+        f'or Isolation(trusted=["{tool}"]) in a program'
+    )
 
 
 class Isolation:
@@ -50,6 +71,7 @@ class Isolation:
     ) -> None:
         if required is not None and required not in LEVELS:
             raise UsageError(f"isolation is {required!r}; there are {', '.join(LEVELS)}.")
+        _check_types(hosts, trusted, environment)
         self.required = required
         self.hosts = hosts
         self.trusted = frozenset(trusted)
@@ -72,10 +94,7 @@ class Isolation:
         """Why a tool is not offered under what is required; None if it is."""
         if self.required != "process" or is_confined or is_trusted or tool in self.trusted:
             return None
-        return (
-            f"tool '{tool}' is not offered under isolation 'process': it runs in Assent's own process, "
-            "outside of every sandbox. Make it a program, or mark it as trusted"
-        )
+        return withheld_words(tool)
 
     def speaking_to(self, hosts: HostFilter) -> Isolation:
         """The same, for commands that may speak to other hosts."""
@@ -147,3 +166,33 @@ class Isolation:
         from assent.sandbox.remedies import remedies
 
         raise IsolationMissing(self.required, level, remedies(ladder, self._environment))
+
+
+def isolation_of(given: object) -> Isolation | None:
+    """What was given in the place of an `Isolation`.
+
+    Raises:
+        UsageError: it is something else.
+    """
+    if given is None or isinstance(given, Isolation):
+        return given
+    wanted = f'Isolation("{given}")' if given in LEVELS else 'Isolation("process")'
+    raise UsageError(f"isolation is {given!r}, which is no Isolation. Write isolation={wanted}.")
+
+
+def _check_types(hosts: object, trusted: object, environment: object) -> None:
+    """Refuse what looks right and would mean something else, or nothing."""
+    if hosts is not None:
+        from assent.sandbox.hosts import HostFilter
+
+        if not isinstance(hosts, HostFilter):
+            names = (
+                [hosts] if isinstance(hosts, str) else list(hosts) if isinstance(hosts, list | tuple) else []
+            )
+            wanted = f"HostFilter(allow={names or ['pypi.org']!r})"
+            raise UsageError(f"hosts is {hosts!r}, which is no HostFilter. Write hosts={wanted}.")
+    if isinstance(trusted, str) or not isinstance(trusted, Iterable):
+        wanted = trusted if isinstance(trusted, str) else "deploy"
+        raise UsageError(f"trusted is {trusted!r}, which is no list of names. Write trusted=[{wanted!r}].")
+    if environment is not None and not isinstance(environment, Mapping):
+        raise UsageError(f"environment is {environment!r}. Write names with values, such as os.environ.")

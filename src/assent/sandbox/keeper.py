@@ -246,11 +246,7 @@ class _Keeper:
         found = line.partition(b'"child-pid":')[2].partition(b",")[0].strip()
         if found.isdigit():
             self.init = int(found)
-            # Not bubblewrap outside: it tells how the command ended, also when that used too much.
-            try:
-                self._join(found)
-            except ProcessLookupError:
-                return  # It has ended, and how is seen soon.
+            self._step_aside()
             if self.confine.get("processes"):
                 most = self.confine["processes"]
                 try:
@@ -266,10 +262,15 @@ class _Keeper:
             except OSError:
                 return  # It has ended, and how is seen soon.
 
-    def _join(self, pid: bytes) -> None:
+    def _step_aside(self) -> None:
+        """Take bubblewrap itself out of the cgroups: it tells how the command ended, also when that used too
+        much. It was in them so that the command sees them as the root of all."""
         for path in self.confine.get("joins", ()):
-            with open(path, "wb", buffering=0) as file:
-                file.write(pid)
+            group, name = os.path.split(path)
+            try:
+                _write(os.path.join(os.path.dirname(group), name), b"%d" % self.child)
+            except OSError:
+                continue  # Not allowed everywhere. If it is killed with the command, that is told too.
 
     def _has_run(self) -> bool:
         """Whether bubblewrap has come as far as the command: only then does it tell how that ended."""
@@ -285,8 +286,8 @@ class _Keeper:
         try:
             os.setsid()
             what = "sandbox"
-            if not self.bubblewrap:
-                self._join(b"0")
+            for path in self.confine.get("joins", ()):
+                _write(path, b"0")
             if "binds" in self.confine:
                 other = self._module("other_user")
                 for number in (0, 1, 2):
@@ -480,6 +481,11 @@ def descendants(root: int, *, by_scan: bool = False) -> list[int]:
                 if _stat(pid)[0] not in _ENDED:
                     found.append(pid)
     return found
+
+
+def _write(path: str, data: bytes) -> None:
+    with open(path, "wb", buffering=0) as file:
+        file.write(data)
 
 
 def _send(how: Any, target: int, number: int) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import stat
+import subprocess
 import tempfile
 import time
 from contextlib import suppress
@@ -19,9 +20,9 @@ from assent.errors import ToolError, UsageError
 from assent.sandbox.snapshot.manifest import read_manifest
 from assent.sandbox.snapshot.store import Snapshots
 from assent.sandbox.snapshot.taking import Settings, now_ns
-from assent.sandbox.snapshot.tree import Bounds
+from assent.sandbox.snapshot.tree import Bounds, TooMuch, Walk
 from assent.sandbox.workspace import Workspace
-from tests.sandbox.snapshot.trees import told
+from tests.sandbox.snapshot.trees import git, told
 
 NAMES = [b"a", b"b", b"c d", b"\xff\xfe", b'q"\n\\', "ä".encode()]
 PATHS = [*NAMES, *(x + b"/" + y for x in NAMES[:4] for y in NAMES[:3]), b"a/b/c d", b"b/a/a"]
@@ -362,7 +363,7 @@ def test_a_very_deep_tree_is_removed(top: Path, tmp_path: Path) -> None:
 
 def test_too_much_is_refused_with_what_to_do(top: Path, tmp_path: Path) -> None:
     (top / "f").write_bytes(b"1" * 2000)
-    snapshots = snapshots_in(tmp_path, most_bytes=1000)
+    snapshots = snapshots_in(tmp_path, most=Bounds(bytes=1000))
 
     with pytest.raises(UsageError, match=r"more than 1,000 bytes.*Bind a smaller folder"):
         snapshots.take(Workspace(top))
@@ -404,4 +405,142 @@ def test_snapshots_of_processes_that_are_gone_are_pruned_unless_they_are_needed(
     removed = snapshots.prune(lambda run_id: run_id == "needed")
 
     assert removed == [gone["over"]]
-    assert sorted(os.listdir(tmp_path / "kept")) == sorted([here, gone["needed"]])
+    assert sorted(os.listdir(tmp_path / "kept")) == sorted([here, gone["needed"], "lock"])
+
+
+# Who else works there
+
+
+def test_a_folder_and_what_is_around_and_beneath_it_is_claimed_by_one(top: Path, tmp_path: Path) -> None:
+    (top / "in").mkdir()
+    (tmp_path / "works").mkdir()
+    snapshots = snapshots_in(tmp_path)
+    held = snapshots.claim(Workspace(top), "first")
+
+    for other in (top, top / "in", tmp_path):
+        with pytest.raises(UsageError, match=r"is taken: run 'first' \(process \d+\) is at work in"):
+            snapshots.claim(Workspace(other), "second")
+    snapshots.claim(Workspace(tmp_path / "works"), "third").release()
+
+    held.release()
+    held.release()
+    snapshots.claim(Workspace(tmp_path), "second").release()
+    assert os.listdir(tmp_path / "kept") == ["lock"]
+
+
+def test_a_claim_goes_with_its_process(top: Path, tmp_path: Path) -> None:
+    snapshots, workspace = snapshots_in(tmp_path), Workspace(top)
+    child = os.fork()
+    if child == 0:
+        snapshots.claim(workspace, "killed")
+        os.kill(os.getpid(), 9)
+    os.waitpid(child, 0)
+    assert len(os.listdir(tmp_path / "kept")) == 2
+
+    snapshots.prune()
+    assert os.listdir(tmp_path / "kept") == ["lock"]
+    snapshots.claim(workspace, "next").release()
+
+
+def test_a_worktree_is_claimed_with_the_repository_that_it_is_linked_to(top: Path, tmp_path: Path) -> None:
+    git(top, "init", "-q")
+    git(top, "commit", "-q", "--allow-empty", "-m", "first")
+    for name in ("one", "two"):
+        git(top, "worktree", "add", "-q", str(tmp_path / name))
+    snapshots = snapshots_in(tmp_path)
+    held = [snapshots.claim(Workspace(tmp_path / name), name) for name in ("one", "two")]
+
+    with pytest.raises(UsageError, match="is at work in"):
+        snapshots.claim(Workspace(top), "all")
+
+    for each in held:
+        each.release()
+
+
+def test_a_snapshot_since_which_another_run_worked_there_is_not_restored(top: Path, tmp_path: Path) -> None:
+    (top / "in").mkdir()
+    (tmp_path / "aside").mkdir()
+    snapshots, workspace = snapshots_in(tmp_path), Workspace(top)
+    taken = snapshots.take(workspace, run_id="first")
+    beneath, aside = Workspace(top / "in"), Workspace(tmp_path / "aside")
+    later = snapshots.take(beneath, run_id="second")
+
+    snapshots.overtake("0" * 16, aside, "elsewhere")
+    snapshots.overtake(taken.id, workspace, "first", own=[later.id])
+    (top / "f").write_text("x")
+    snapshots.restore(taken.id, workspace)
+    assert not (top / "f").exists()
+
+    snapshots.overtake(later.id, beneath, "second")
+    snapshots.adopt(taken.id, "first")
+    (top / "f").write_text("x")
+    with pytest.raises(ToolError, match="run 'second' has worked there since"):
+        snapshots.restore(taken.id, workspace)
+    assert (top / "f").read_text() == "x"
+
+    snapshots.withdraw(later.id)
+    snapshots.restore(taken.id, workspace)
+    assert not (top / "f").exists()
+
+
+# What was left out
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ("true", []),
+        ("rm in/pipe", ["in/pipe"]),
+        ("rm in/pipe && echo x > in/pipe", ["in/pipe"]),
+        ("mv in/pipe elsewhere", []),
+        ("rm -r in", ["in/pipe"]),
+        ("echo x 1<>in/pipe; cat < /dev/null 1<>in/pipe", []),
+    ],
+)
+def test_a_pipe_that_is_not_what_it_was_is_told(
+    top: Path, tmp_path: Path, change: str, told: list[str]
+) -> None:
+    (top / "in").mkdir()
+    os.mkfifo(top / "in/pipe")
+    snapshots, workspace = snapshots_in(tmp_path), Workspace(top)
+    taken = snapshots.take(workspace)
+
+    subprocess.run(["sh", "-c", change], cwd=top, check=True)
+    restored = snapshots.restore(taken.id, workspace)
+
+    assert list(taken.left_out) == ["in/pipe: a named pipe"]
+    assert (list(restored.not_restored), list(restored.problems)) == (told, [])
+    assert (top / "in/pipe").exists() == (change != "rm in/pipe" and change != "rm -r in")
+
+
+def test_a_huge_tree_is_refused_before_it_is_walked_whole(top: Path, tmp_path: Path) -> None:
+    for number in range(30):
+        (top / f"d{number:02}").mkdir()
+        (top / f"d{number:02}/f").write_text("x")
+    seen: list[str] = []
+
+    class Watched:
+        def __contains__(self, _: object) -> bool:
+            seen.append("looked")
+            return False
+
+    walk = Walk(Watched(), lambda path, name: False, Bounds(), 0, Bounds(entries=10))
+    opened = os.open(top, os.O_RDONLY)
+    with pytest.raises(TooMuch, match="10 files and folders"):
+        walk.all(opened)
+    os.close(opened)
+    assert len(seen) < 12
+
+    with pytest.raises(UsageError, match=r"more than 10 files and folders.*Bind a smaller folder"):
+        snapshots_in(tmp_path, most=Bounds(entries=10)).take(Workspace(top))
+
+
+def test_what_can_be_made_again_does_not_count(top: Path, tmp_path: Path) -> None:
+    (top / "node_modules").mkdir()
+    for number in range(30):
+        (top / f"node_modules/f{number}").write_text("x" * 100)
+    (top / "z").write_text("kept")
+
+    for most in (Bounds(entries=10), Bounds(bytes=500)):
+        taken = snapshots_in(tmp_path, most=most).take(Workspace(top))
+        assert (taken.files, list(taken.left_out)) == (1, ["node_modules: ignored and large"])

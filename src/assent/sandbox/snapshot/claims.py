@@ -19,6 +19,7 @@ import msgspec
 
 from assent.errors import UsageError
 from assent.sandbox.places import is_beneath
+from assent.sandbox.snapshot.manifest import shown
 from assent.sandbox.snapshot.owner import Owner, read_owner, this_process
 from assent.sandbox.snapshot.repository import linked_worktree
 
@@ -49,9 +50,10 @@ class Claim:
 
 
 def folders_of(workspace: str) -> list[str]:
-    """What restoring a workspace changes: the folder, and the git folder of a linked worktree."""
+    """What restoring a workspace changes, as text: the folder, and the git folder of a linked worktree."""
     linked = linked_worktree(workspace)
-    return [workspace] if linked is None else [workspace, linked.private]
+    found = [workspace] if linked is None else [workspace, linked.private]
+    return [shown(os.fsencode(each)) for each in found]
 
 
 def overlap(some: Sequence[str], others: Sequence[str]) -> bool:
@@ -74,7 +76,7 @@ def claim(folder: str, workspace: str, run_id: str) -> Claim:
     with _gate(folder):
         for owner in _held(folder):
             if overlap(wanted, owner.folders):
-                raise UsageError(_taken(workspace, owner))
+                raise UsageError(_taken(wanted[0], owner))
         path = os.path.join(folder, f"claim-{os.urandom(8).hex()}")
         opened = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         made = Claim(path, opened)
@@ -94,8 +96,7 @@ def tidy(folder: str) -> None:
         OSError: the folder cannot be read.
     """
     with _gate(folder):
-        for _ in _held(folder):
-            pass
+        _held(folder)
 
 
 @contextmanager
@@ -108,27 +109,23 @@ def _gate(folder: str) -> Iterator[None]:
         os.close(opened)
 
 
-def _held(folder: str) -> Iterator[Owner]:
+def _held(folder: str) -> list[Owner]:
     """Whose the claims are that hold; the others are removed."""
+    found: list[Owner | None] = []
     for name in sorted(os.listdir(folder)):
         if _CLAIM.match(name) is None:
             continue
         path = os.path.join(folder, name)
-        try:
+        with suppress(FileNotFoundError):
             opened = os.open(path, os.O_RDWR | os.O_CLOEXEC)
-        except FileNotFoundError:
-            continue
-        try:
-            fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            os.unlink(path)
-        except FileNotFoundError:
-            continue
-        except BlockingIOError:
-            owner = read_owner(path)
-            if owner is not None:
-                yield owner
-        finally:
-            os.close(opened)
+            try:
+                fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                os.unlink(path)
+            except BlockingIOError:
+                found.append(read_owner(path))
+            finally:
+                os.close(opened)
+    return [owner for owner in found if owner is not None]
 
 
 def _taken(workspace: str, owner: Owner) -> str:

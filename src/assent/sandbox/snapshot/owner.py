@@ -26,7 +26,7 @@ def this_process(run_id: str, folders: Sequence[str] = ()) -> Owner:
     """This one, at work on a run."""
     pid, host = os.getpid(), os.uname().nodename
     return Owner(
-        run_id=run_id, host=host, boot=_boot(), pid=pid, started=_started(pid), folders=[*map(_text, folders)]
+        run_id=run_id, host=host, boot=_boot(), pid=pid, started=_started(pid), folders=list(folders)
     )
 
 
@@ -45,11 +45,6 @@ def is_gone(owner: Owner) -> bool:
     if owner.host != here.host or not owner.boot:
         return False
     return owner.boot != here.boot or _started(owner.pid) != owner.started
-
-
-def _text(path: str) -> str:
-    """A path that can be written as JSON, and still is another one than others."""
-    return os.fsencode(path).decode("utf-8", "backslashreplace")
 
 
 def _boot() -> str:

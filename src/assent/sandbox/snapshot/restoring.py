@@ -12,7 +12,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Container, Mapping
 from contextlib import suppress
 
 from assent.sandbox.beneath import open_beneath
@@ -242,26 +242,9 @@ class Restoring:
         self.problems.append(f"{self._name}{shown(path)}: {error.strerror or error}")
 
 
-def missing_of(left_out: Sequence[LeftOut], top: int) -> list[bytes]:
-    """Which of the folders and files that were left out are no longer where they were."""
-    return [each.path for each in left_out if each.inode and not _stands(each.path, top)]
-
-
 def look_at(name: bytes, parent: int) -> os.stat_result | None:
     """What has a name in a folder, a link being a link; None if nothing has."""
     return look(os.fsdecode(name), parent)
-
-
-def _stands(path: bytes, top: int) -> bool:
-    folder, _, last = path.rpartition(b"/")
-    try:
-        home = open_beneath(top, os.fsdecode(folder) or ".", READ_FOLDER)
-    except OSError:
-        return False
-    try:
-        return look_at(last, home) is not None
-    finally:
-        os.close(home)
 
 
 def _is_the_same(entry: Entry, found: os.stat_result) -> bool:

@@ -9,6 +9,7 @@ Keep true:
 2. Restoring twice, or after having been broken off anywhere, ends the same.
 3. A snapshot is there whole or not at all.
 4. What lies here is for nobody else: the folder is private.
+5. A snapshot since which another run has worked in the folder is not restored.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -25,6 +26,16 @@ import msgspec
 from assent.errors import ToolError, UsageError
 from assent.sandbox.beneath import open_beneath
 from assent.sandbox.snapshot.branch import restore_branch
+from assent.sandbox.snapshot.claims import (
+    Claim,
+    claim,
+    folders_of,
+    later_runs,
+    mark_later,
+    overlap,
+    tidy,
+    unmark_later,
+)
 from assent.sandbox.snapshot.contents import Contents, Copies, sync
 from assent.sandbox.snapshot.databases import bring_back
 from assent.sandbox.snapshot.git_store import GitStore, find_git
@@ -37,11 +48,11 @@ from assent.sandbox.snapshot.manifest import (
     shown,
     write_manifest,
 )
-from assent.sandbox.snapshot.owner import Owner, is_gone, this_process
+from assent.sandbox.snapshot.owner import Owner, is_gone, read_owner, this_process
 from assent.sandbox.snapshot.removal import READ_FOLDER, open_folder, remove
-from assent.sandbox.snapshot.restoring import Restoring, missing_of
+from assent.sandbox.snapshot.restoring import Restoring
 from assent.sandbox.snapshot.taking import COPIES, OBJECTS_FOLDER, STORE, Settings, Taking
-from assent.sandbox.snapshot.tree import has_changed
+from assent.sandbox.snapshot.tree import has_become_other
 from assent.sandbox.spot import Closed, Id, id_in
 from assent.sandbox.workspace import Workspace
 
@@ -94,6 +105,18 @@ class Snapshots:
         self._settings = settings or Settings()
         self._leave_alone = [os.path.abspath(each) for each in leave_alone]
 
+    def claim(self, workspace: Workspace, run_id: str) -> Claim:
+        """The workspace for one run alone, of all that keep their snapshots here.
+
+        Raises:
+            UsageError: another run is at work in it, or around or beneath it; or that cannot be known.
+        """
+        try:
+            os.makedirs(self.folder, mode=0o700, exist_ok=True)
+            return claim(self.folder, str(workspace.folder), run_id)
+        except OSError as error:
+            raise self._unkept(workspace, error) from error
+
     def take(self, workspace: Workspace, *, run_id: str = "", durable: bool = False) -> Snapshot:
         """Keep a workspace as it is now. With `durable` it outlives also the end of the machine.
 
@@ -103,7 +126,7 @@ class Snapshots:
         made = os.urandom(8).hex()
         into = os.path.join(self.folder, f"{_NEW}{made}")
         try:
-            self._make(into, run_id)
+            self._make(into, run_id, workspace)
             manifest = Taking(str(workspace.folder), into, self._untouched(workspace), self._settings).all(
                 workspace.fd
             )
@@ -113,10 +136,7 @@ class Snapshots:
                 sync(self.folder)
         except OSError as error:
             self._forget(into)
-            raise UsageError(
-                f"The workspace {workspace.folder} cannot be kept to be restored: {error.strerror or error}. "
-                f"Snapshots are kept in {self.folder}; see that there is room."
-            ) from error
+            raise self._unkept(workspace, error) from error
         except BaseException:
             self._forget(into)
             raise
@@ -132,12 +152,13 @@ class Snapshots:
         """Bring a workspace back to a snapshot. What could not be is told, and the rest brought back.
 
         Raises:
-            ToolError: there is no such snapshot, it is of another folder, or the workspace is busy; nothing
-                has changed then.
+            ToolError: there is no such snapshot, it is of another folder, another run has worked in the
+                folder since, or the workspace is busy; nothing has changed then.
         """
         folder = self._path(id)
         try:
             manifest = read_manifest(folder)
+            later = later_runs(folder)
         except (OSError, ValueError) as error:
             why = error.strerror if isinstance(error, OSError) else error
             raise ToolError(
@@ -150,16 +171,51 @@ class Snapshots:
                 f"The snapshot {id} is of {shown(manifest.trees[0].top)}, and not of {workspace.folder}.",
                 retry=False,
             )
+        if later:
+            runs = " and ".join(f"'{each}'" for each in later)
+            raise ToolError(
+                f"Nothing in {workspace.folder} was restored: run {runs} has worked there since, and that "
+                "would be lost. Take back by hand what is not to stay.",
+                retry=False,
+            )
         with workspace.lock, _contents(manifest, folder) as contents:
             found = _Restore(manifest, folder, contents, self._untouched(workspace)).all(workspace.fd)
             if durable:
                 sync(str(workspace.folder))
         return found
 
+    def overtake(self, id: str, workspace: Workspace, run_id: str, *, own: Collection[str] = ()) -> None:
+        """A run is about to change the workspace, of which it has taken the snapshot `id`: from now on no
+        other snapshot of it is restored, but for those of the run's `own`. Claim the workspace first.
+
+        Raises:
+            UsageError: that cannot be noted.
+        """
+        here = folders_of(str(workspace.folder))
+        try:
+            for name in os.listdir(self.folder):
+                if _ID.match(name) is None or name == id or name in own:
+                    continue
+                owner = self._owner(self._path(name))
+                if owner is None or not owner.folders or overlap(here, owner.folders):
+                    with suppress(FileNotFoundError):
+                        mark_later(self._path(name), id, run_id)
+        except OSError as error:
+            raise self._unkept(workspace, error) from error
+
+    def withdraw(self, id: str) -> None:
+        """Nothing is left of what was done since the snapshot `id`: others may be restored again."""
+        with suppress(OSError):
+            for name in os.listdir(self.folder):
+                if _ID.match(name) is not None:
+                    unmark_later(self._path(name), id)
+
     def adopt(self, id: str, run_id: str) -> None:
         """This process holds the snapshot from now on; nothing happens if there is none."""
+        folder = self._path(id)
         with suppress(OSError):
-            self._own(self._path(id), run_id)
+            before = self._owner(folder)
+            self._own(folder, run_id, before.folders if before is not None else ())
 
     def drop(self, id: str) -> None:
         """Remove a snapshot; nothing happens if there is none."""
@@ -186,25 +242,28 @@ class Snapshots:
                     removed.append(name)
                 elif name.startswith(_NEW) and self._is_abandoned(folder):
                     self._forget(folder)
+            tidy(self.folder)
         return removed
 
-    def _make(self, into: str, run_id: str) -> None:
+    def _make(self, into: str, run_id: str, workspace: Workspace) -> None:
         os.makedirs(self.folder, mode=0o700, exist_ok=True)
         os.mkdir(into, 0o700)
-        self._own(into, run_id)
+        self._own(into, run_id, folders_of(str(workspace.folder)))
 
-    def _own(self, folder: str, run_id: str) -> None:
+    def _own(self, folder: str, run_id: str, folders: Sequence[str]) -> None:
         temporary = os.path.join(folder, f"{_OWNER}.tmp")
         with open(temporary, "wb") as file:
-            file.write(msgspec.json.encode(this_process(run_id)))
+            file.write(msgspec.json.encode(this_process(run_id, folders)))
         os.replace(temporary, os.path.join(folder, _OWNER))
 
     def _owner(self, folder: str) -> Owner | None:
-        try:
-            with open(os.path.join(folder, _OWNER), "rb") as file:
-                return msgspec.json.decode(file.read(), type=Owner)
-        except (OSError, msgspec.DecodeError):
-            return None
+        return read_owner(os.path.join(folder, _OWNER))
+
+    def _unkept(self, workspace: Workspace, error: OSError) -> UsageError:
+        return UsageError(
+            f"The workspace {workspace.folder} cannot be kept to be restored: {error.strerror or error}. "
+            f"Snapshots are kept in {self.folder}; see that there is room."
+        )
 
     def _is_abandoned(self, folder: str) -> bool:
         owner = self._owner(folder)
@@ -316,20 +375,11 @@ class _Restore:
 
     def _look(self, left_out: Sequence[LeftOut], top: int) -> None:
         """Which of the things that were left out are not what they were."""
-        gone = set(missing_of(left_out, top))
-        for each in left_out:
-            if each.path in gone or (each.inode and self._is_other(each, top)):
-                self._not_restored.append(shown(each.path))
-
-    def _is_other(self, each: LeftOut, top: int) -> bool:
-        try:
-            opened = open_beneath(top, os.fsdecode(each.path), os.O_RDONLY | os.O_NOFOLLOW)
-        except OSError:
-            return False
-        try:
-            return has_changed(opened, self._manifest.began_ns)
-        finally:
-            os.close(opened)
+        self._not_restored += [
+            shown(each.path)
+            for each in left_out
+            if each.inode and has_become_other(each, top, self._manifest.began_ns)
+        ]
 
     @contextmanager
     def _reported(self, path: bytes) -> Iterator[None]:

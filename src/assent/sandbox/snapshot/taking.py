@@ -12,7 +12,7 @@ import stat
 import sys
 import time
 from collections.abc import Callable, Container, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 
 import msgspec
 
@@ -33,7 +33,7 @@ from assent.sandbox.snapshot.repository import (
     is_long_name,
     linked_worktree,
 )
-from assent.sandbox.snapshot.tree import Bounds, Walk
+from assent.sandbox.snapshot.tree import Bounds, TooMuch, Walk
 from assent.sandbox.spot import Id
 
 STORE, COPIES, OBJECTS_FOLDER = "store", "files", "objects"
@@ -42,8 +42,8 @@ STORE, COPIES, OBJECTS_FOLDER = "store", "files", "objects"
 _COARSE = 5
 """CLOCK_REALTIME_COARSE of Linux, which Python does not name."""
 _TOO_MUCH = (
-    "The workspace {folder} cannot be kept to be restored: its files have more than {most:,} bytes, without "
-    "what is ignored and large. Bind a smaller folder, or let git ignore what can be made again."
+    "The workspace {folder} cannot be kept to be restored: it has more than {most}, without what is ignored "
+    "and large. Bind a smaller folder, or let git ignore what can be made again."
 )
 
 
@@ -52,8 +52,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
     bounds: Bounds = Bounds()
     """Beyond these a folder that can be made again is left out."""
-    most_bytes: int = 4 * 1024**3
-    """Of all files together; with more no snapshot is taken."""
+    most: Bounds = Bounds(bytes=4 * 1024**3, entries=300_000)
+    """Of all files together, and of everything; with more no snapshot is taken."""
     most_copied: int = 200 * 1024**2
     """Of objects that cannot be linked; with more they are left out."""
     settle_s: float = 2.0
@@ -87,27 +87,22 @@ class Taking:
         """
         began_ns = time.time_ns()
         settled_ns = now_ns() - int(self._settings.settle_s * 1e9)
-        top = os.open(".", READ_FOLDER, dir_fd=workspace)
-        try:
+        with ExitStack() as stack:
+            top = os.open(".", READ_FOLDER, dir_fd=workspace)
+            stack.callback(os.close, top)
             hash_name = self._prepare(top)
             walks = [(top, os.fsencode(self._folder), self._walk(top, self._may_leave(), settled_ns))]
             if self._linked is not None:
                 private = os.open(self._linked.private, READ_FOLDER)
+                stack.callback(os.close, private)
                 walk = self._walk(private, lambda path, name: False, settled_ns)
                 walks.append((private, os.fsencode(self._linked.private), walk))
-            try:
-                self._check(walks[0][2].entries)
-                self._link(walks)
-                contents: Contents = self._store or Copies(os.path.join(self._into, COPIES))
-                for opened, where, walk in walks:
-                    entries, unread = _keep(contents, opened, where, walk.entries)
-                    left_out = [*walk.left_out, *unread]
-                    self._trees.append(Tree(where, entries, left_out))
-            finally:
-                for opened, _, _ in walks[1:]:
-                    os.close(opened)
-        finally:
-            os.close(top)
+            self._link(walks)
+            contents: Contents = self._store or Copies(os.path.join(self._into, COPIES))
+            for opened, where, walk in walks:
+                entries, unread = _keep(contents, opened, where, walk.entries)
+                left_out = [*walk.left_out, *unread]
+                self._trees.append(Tree(where, entries, left_out))
         branch = self._branch()
         self._trees[0] = msgspec.structs.replace(
             self._trees[0], left_out=[*self._trees[0].left_out, *self._elsewhere]
@@ -158,14 +153,13 @@ class Taking:
         return lambda path, name: path in known
 
     def _walk(self, opened: int, may_leave: Callable[[bytes, bytes], bool], settled_ns: int) -> Walk:
-        walk = Walk(self._untouched, may_leave, self._settings.bounds, settled_ns)
-        walk.all(opened)
+        settings = self._settings
+        walk = Walk(self._untouched, may_leave, settings.bounds, settled_ns, settings.most)
+        try:
+            walk.all(opened)
+        except TooMuch as most:
+            raise UsageError(_TOO_MUCH.format(folder=self._folder, most=most)) from None
         return walk
-
-    def _check(self, entries: Sequence[Entry]) -> None:
-        most = self._settings.most_bytes
-        if sum(entry.size for entry in entries if entry.kind == "file") > most:
-            raise UsageError(_TOO_MUCH.format(folder=self._folder, most=most))
 
     def _leave(self, what: str, why: str) -> None:
         self._elsewhere.append(LeftOut(os.fsencode(what), why))
@@ -230,13 +224,21 @@ def _keep(
                 again.append(now)
             elif now is not None:
                 why = "may not be read" if content is None else "changed while it was being kept"
-                left_out.append(LeftOut(entry.path, why))
+                left_out.append(_left(top, entry.path, why))
         rest = again
         if not rest:
             break
     return [
         kept[e.path] if e.kind == "file" else e for e in entries if e.kind != "file" or e.path in kept
     ], left_out
+
+
+def _left(top: int, path: bytes, why: str) -> LeftOut:
+    try:
+        found = os.stat(path, dir_fd=top, follow_symlinks=False)
+    except OSError:
+        return LeftOut(path, why)
+    return LeftOut(path, why, found.st_dev, found.st_ino)
 
 
 def _restat(top: int, entry: Entry) -> Entry | None:

@@ -14,6 +14,7 @@ from contextlib import suppress
 
 import msgspec
 
+from assent.sandbox.beneath import open_beneath
 from assent.sandbox.snapshot.manifest import Entry, LeftOut, joined
 from assent.sandbox.snapshot.removal import READ_FOLDER
 from assent.sandbox.snapshot.repository import OBJECTS, Place, is_git_folder
@@ -36,10 +37,14 @@ def is_assents(name: bytes, found: os.stat_result, untouched: Container[Id]) -> 
 
 
 class Bounds(msgspec.Struct, frozen=True, kw_only=True):
-    """How much of what can be made again is kept."""
+    """How much is kept: by default, of a folder that can be made again."""
 
     bytes: int = 50 * 1024 * 1024
     entries: int = 10_000
+
+
+class TooMuch(Exception):
+    """There is more than is kept at all; says how much that is."""
 
 
 class _TooLarge(Exception):
@@ -69,13 +74,18 @@ class Walk:
         may_leave: Callable[[bytes, bytes], bool],
         bounds: Bounds,
         settled_ns: int,
+        most: Bounds,
     ) -> None:
-        """`may_leave` says of a path and its last name whether it can be left out if it is large. What was
-        changed after `settled_ns` could be changed again without showing it."""
+        """`may_leave` says of a path and its last name whether it can be left out if it is larger than
+        `bounds`. What was changed after `settled_ns` could be changed again without showing it. With more
+        than `most` in all the walk is given up."""
         self._untouched = untouched
         self._may_leave = may_leave
         self._bounds = bounds
         self._settled_ns = settled_ns
+        self._most = most
+        self._bytes = 0
+        self._seen = 0
         self._device = 0
         self.entries: list[Entry] = []
         self.left_out: list[LeftOut] = []
@@ -86,6 +96,7 @@ class Walk:
         """Go over everything beneath an open folder.
 
         Raises:
+            TooMuch: there is more than is kept.
             OSError: that folder cannot be read.
         """
         found = os.fstat(opened)
@@ -129,9 +140,10 @@ class Walk:
                 with suppress(FileNotFoundError):
                     self._add(at, "link", found, os.readlink(name, dir_fd=opened))
             elif kind != stat.S_IFREG:
-                self.left_out.append(LeftOut(at, _KINDS.get(kind, "no file, folder or link")))
+                self._leave(at, _KINDS.get(kind, "no file, folder or link"), found)
             elif place is not None and place.holds(name):
                 self.objects[database].append((at[len(database) + 1 :], found))
+                self._count(0)
             elif room is None and found.st_size > self._bounds.bytes and self._may_leave(at, name):
                 self._leave(at, "ignored and large", found)
             else:
@@ -164,16 +176,18 @@ class Walk:
             self._leave(at, "may not be read", found)
             return
         lengths = len(self.entries), len(self.left_out)
+        counted = self._bytes, self._seen
         databases = set(self.objects)
         if place is OBJECTS:
             self.objects[at] = []
         self._add(at, "folder", found)
         try:
             self._folder(opened, at, depth, place, database, room)
-        except _TooLarge:
+        except (_TooLarge, TooMuch):
             if not leaves:
                 raise
             del self.entries[lengths[0] :], self.left_out[lengths[1] :]
+            self._bytes, self._seen = counted
             for each in set(self.objects) - databases:
                 del self.objects[each]
             self._leave(at, "ignored and large", found)
@@ -183,7 +197,16 @@ class Walk:
     def _leave(self, at: bytes, why: str, found: os.stat_result) -> None:
         self.left_out.append(LeftOut(at, why, found.st_dev, found.st_ino))
 
+    def _count(self, size: int) -> None:
+        self._bytes += size
+        self._seen += 1
+        if self._bytes > self._most.bytes:
+            raise TooMuch(f"{self._most.bytes:,} bytes")
+        if self._seen > self._most.entries:
+            raise TooMuch(f"{self._most.entries:,} files and folders")
+
     def _add(self, at: bytes, kind: str, found: os.stat_result, content: bytes = b"") -> None:
+        self._count(found.st_size if kind == "file" else 0)
         is_settled = max(found.st_ctime_ns, found.st_mtime_ns) < self._settled_ns
         self.entries.append(
             Entry(
@@ -201,16 +224,45 @@ class Walk:
         )
 
 
-def has_changed(opened: int, since_ns: int, depth: int = 0) -> bool:
-    """Whether anything in an open folder, or the file that is open, was changed after a moment.
+def has_become_other(left: LeftOut, top: int, since_ns: int) -> bool:
+    """Whether something that was left out is gone, is another thing now, or was changed after a moment.
+
+    Of pipes, sockets and devices only the first two: to use one is not to change it.
+    """
+    folder, _, last = left.path.rpartition(b"/")
+    try:
+        home = open_beneath(top, os.fsdecode(folder) or ".", READ_FOLDER)
+    except OSError:
+        return True
+    try:
+        found = os.stat(last, dir_fd=home, follow_symlinks=False)
+        if found.st_ino != left.inode:  # Devices are counted anew when the machine starts.
+            return True
+        if stat.S_ISREG(found.st_mode):
+            return found.st_ctime_ns > since_ns
+        if not stat.S_ISDIR(found.st_mode):
+            return False
+        opened = os.open(last, READ_FOLDER, dir_fd=home)
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False
+    finally:
+        os.close(home)
+    try:
+        return _has_changed(opened, since_ns)
+    finally:
+        os.close(opened)
+
+
+def _has_changed(opened: int, since_ns: int, depth: int = 0) -> bool:
+    """Whether anything in an open folder was changed after a moment.
 
     What is too deep to be looked at has.
     """
     found = os.fstat(opened)
     if found.st_ctime_ns > since_ns or depth > DEEPEST:
         return True
-    if not stat.S_ISDIR(found.st_mode):
-        return False
     try:
         with os.scandir(opened) as listed:
             each = [os.fsencode(entry.name) for entry in listed]
@@ -224,7 +276,7 @@ def has_changed(opened: int, since_ns: int, depth: int = 0) -> bool:
             if stat.S_ISDIR(inner.st_mode) and inner.st_dev == found.st_dev:
                 below = os.open(name, READ_FOLDER, dir_fd=opened)
                 try:
-                    if has_changed(below, since_ns, depth + 1):
+                    if _has_changed(below, since_ns, depth + 1):
                         return True
                 finally:
                     os.close(below)

@@ -40,7 +40,7 @@ def basic_tools(
         UsageError: the folder is none, or `only` names a tool that is not there.
     """
     from assent.errors import UsageError
-    from assent.sandbox.confinement import Isolation
+    from assent.sandbox.confinement import Isolation, isolation_of
     from assent.sandbox.hosts import HostFilter
     from assent.sandbox.limits import Limits
     from assent.sandbox.workspace import Workspace
@@ -54,8 +54,7 @@ def basic_tools(
     where = workspace
     if not isinstance(where, Workspace):
         where = Workspace(where, closed=[config_folder(os.environ), user_folder(os.environ)])
-    if isolation is None:
-        isolation = Isolation()
+    isolation = isolation_of(isolation) or Isolation()
     if isolation.folder is None:
         isolation.folder = user_folder(os.environ)
     made = [
