@@ -63,9 +63,7 @@ def snapshots_in(kept: Path) -> list[str]:
 
 
 def bound(top: Path, kept: Path, *tools: Tool, **options: Any) -> Runtime:
-    return Runtime(
-        tools=[sh(top), *tools], builtin=files(top), workspace=top, snapshots=kept, **options
-    )
+    return Runtime(tools=[sh(top), *tools], builtin=files(top), workspace=top, snapshots=kept, **options)
 
 
 def put(id: str, path: str, text: str, **fields: Any) -> dict[str, Any]:
@@ -250,6 +248,14 @@ async def test_what_was_left_out_and_changed_is_told_in_the_result(top: Path, tm
     assert data_of(rt, "workspace_snapshot")[0]["left_out"] == ["node_modules: ignored and large"]
 
 
+async def test_a_pipe_that_the_plan_deleted_is_told_in_the_result(top: Path, kept: Path) -> None:
+    os.mkfifo(top / "pipe")
+
+    result = await bound(top, kept).execute(plan(call("s", "sh", {"command": "rm pipe"}), fail("s")))
+
+    assert "left out of the snapshot, and not as before: pipe" in (result.error or "")
+
+
 async def test_a_restore_that_fails_is_told_and_nothing_counts_as_taken_back(top: Path, kept: Path) -> None:
     rt = bound(top, kept, tool_of("spoil", lambda: shutil.rmtree(kept), risk="idempotent"))
 
@@ -272,23 +278,92 @@ async def test_a_folder_that_cannot_be_kept_is_not_changed(top: Path, tmp_path: 
 
     assert result.outcome == "refused"
     assert "cannot be kept to be restored" in (result.error or "")
+    # Once is enough: not for each action again.
+    assert result["w"].error == "the workspace is not kept, so nothing was started"
     assert (top / "a.txt").read_text() == "one"
 
 
-async def test_an_action_of_unknown_outcome_in_the_folder_is_taken_back(top: Path, kept: Path) -> None:
+@pytest.mark.parametrize("is_known", [True, False])
+async def test_an_action_of_unknown_outcome_in_the_folder_is_taken_back(
+    top: Path, kept: Path, is_known: bool
+) -> None:
+    """A tool that only says of itself that it works in the folder may have done something elsewhere."""
+
     async def slow() -> None:
         (top / "a.txt").write_text("half")
         await asyncio.sleep(60)
 
-    known = tool_of("known", slow, labels=["confined"])
-    known.confined_to = str(top)
-    rt = bound(top, kept, known, tool_of("claims", slow, labels=["confined"]))
+    made = tool_of("slow", slow, labels=["confined"])
+    made.confined_to = str(top) if is_known else None
+    rt = bound(top, kept, made)
 
-    result = await rt.execute(plan(call("s", "known", timeout_ms=50), call("t", "claims", timeout_ms=50)))
+    result = await rt.execute(plan(call("s", "slow", timeout_ms=50)))
 
-    assert {result[name].status for name in "st"} == {"unknown"}
-    assert list(result.irreversible) == ["t"]
+    assert result["s"].status == "unknown"
+    assert list(result.irreversible) == ([] if is_known else ["s"])
     assert (top / "a.txt").read_text() == "one"
+
+
+# Which tools are taken back
+
+
+async def test_a_tool_of_another_folder_is_refused(top: Path, kept: Path, tmp_path: Path) -> None:
+    (tmp_path / "other").mkdir()
+    (tmp_path / "link").symlink_to(top)
+
+    with pytest.raises(
+        UsageError, match=r"'read_file' works in .*other, and this Runtime is bound to .*work"
+    ):
+        Runtime(builtin=files(tmp_path / "other"), workspace=top, snapshots=kept)
+
+    rt = Runtime(builtin=files(tmp_path / "link"), workspace=top, snapshots=kept)
+    assert rt.tools.require("write_file").schema.reversibility == "reversible"
+
+
+async def test_a_tool_that_only_says_that_it_is_confined_stays_named(top: Path, kept: Path) -> None:
+    def put_it() -> None:
+        (top / "a.txt").write_text("ONE")
+
+    label = {"labels": ["confined"]}
+    says = tool_of("says", put_it, reversibility="reversible", **label)
+    rt = bound(top, kept, tool_of("claims", put_it, **label), says)
+
+    result = await rt.execute(plan(call("a", "claims"), call("b", "says"), fail("a", "b")))
+
+    assert list(result.irreversible) == ["a"]
+    assert (top / "a.txt").read_text() == "one"
+
+
+# Others who work there
+
+
+async def test_others_are_refused_while_a_run_is_at_work(top: Path, kept: Path, tmp_path: Path) -> None:
+    (top / "in").mkdir()
+    (tmp_path / "aside").mkdir()
+    said: dict[str, str] = {}
+
+    async def others() -> None:
+        for name in ("work", "work/in", ".", "aside"):
+            there = tmp_path / name
+            other = Runtime(builtin=files(there), workspace=there, snapshots=kept)
+            result = await other.execute(plan(put("w", "new.txt", "x"), put("v", "v.txt", "x")))
+            said[name] = f"{result.outcome}: {result.error}"
+
+    rt = bound(top, kept, tool_of("others", others))
+
+    result = await rt.execute(plan(call("o", "others"), fail("o")), run_id="first")
+
+    for name in ("work", "work/in", "."):
+        assert said[name].startswith("refused: "), name
+        assert "is taken: run 'first' (process" in said[name]
+        assert "Wait until that run has ended" in said[name]
+    assert said["aside"] == "succeeded: None"
+    assert result.outcome == "aborted"
+    assert (tmp_path / "aside/new.txt").exists()
+    assert not (top / "new.txt").exists()
+    # And afterwards it is free.
+    assert (await bound(top, kept).execute(plan(put("w", "a.txt", "x")))).outcome == "succeeded"
+    assert snapshots_in(kept) == []
 
 
 async def test_one_run_at_a_time(top: Path, kept: Path) -> None:
@@ -427,6 +502,107 @@ async def test_a_run_goes_on_only_in_the_folder_that_it_is_bound_to(top: Path, k
         await unbound.resume("r")
 
     assert (await bound(top, kept, stop, journal=journal).resume("r")).outcome == "succeeded"
+
+
+class Waits:
+    """A run that has changed a.txt, waits for an answer, and is aborted after it."""
+
+    def __init__(self, top: Path, kept: Path, run_id: str = "first", name: str = "a.txt") -> None:
+        self._where = top, kept
+        self._run_id = run_id
+        self._name = name
+        self._approvals = MemoryApprovals()
+        self._options: dict[str, Any] = {
+            "journal": MemoryJournal(),
+            "approvals": self._approvals,
+            "patience_s": 0.0,
+            "permissions": "balanced",
+        }
+        self._asked: str | None = None
+
+    async def begin(self) -> None:
+        steps = plan(
+            put("w", self._name, "by the run that waits"),
+            call("s", "sh", {"command": "echo more >> more.txt"}, dependencies=["w"]),
+            fail("s"),
+        )
+        waits = await bound(*self._where, **self._options).execute(steps, run_id=self._run_id)
+        assert waits.outcome == "waiting"
+        self._asked = waits.waiting[0].approval
+
+    async def go_on(self) -> tuple[Any, Runtime]:
+        assert self._asked is not None
+        self._approvals.decide(self._asked, "once", by="me")
+        rt = bound(*self._where, **self._options)
+        return await rt.resume(self._run_id), rt
+
+
+async def test_what_another_run_did_meanwhile_is_not_taken_back(top: Path, kept: Path) -> None:
+    waits = Waits(top, kept)
+    await waits.begin()
+    other = await bound(top, kept).execute(plan(put("w", "b.txt", "by the other")), run_id="second")
+
+    result, rt = await waits.go_on()
+
+    assert (other.outcome, result.outcome) == ("succeeded", "aborted")
+    assert (top / "b.txt").read_text() == "by the other"
+    assert (top / "a.txt").read_text() == "by the run that waits"
+    (restored,) = data_of(rt, "workspace_restored")
+    assert "run 'second' has worked there since" in restored["problems"][0]
+    assert "run 'second' has worked there since" in (result.error or "")
+    assert list(result.irreversible) == ["w", "s"]
+    assert snapshots_in(kept) == []
+
+
+@pytest.mark.parametrize("how", ["aborted", "rejected", "only reads"])
+async def test_another_run_that_left_nothing_is_no_hindrance(top: Path, kept: Path, how: str) -> None:
+    waits = Waits(top, kept)
+    await waits.begin()
+    write = put("w", "b.txt", "by the other")
+    if how == "aborted":
+        await bound(top, kept).execute(plan(write, fail("w")))
+    elif how == "rejected":
+        rule = ("no way back", DenyIrreversible())
+        await bound(top, kept, policies=[rule]).execute(plan(call("s", "sh", {"command": "touch new"})))
+    else:
+        await bound(top, kept).execute(plan(call("r", "read_file", {"path": "a.txt"})))
+
+    result, _ = await waits.go_on()
+
+    assert list(result.irreversible) == ["s"]
+    assert {name: (top / name).read_text() for name in os.listdir(top)} == {"a.txt": "one", "b.txt": "two"}
+
+
+async def test_of_two_that_wait_neither_takes_back_the_work_of_the_other(top: Path, kept: Path) -> None:
+    first, second = Waits(top, kept), Waits(top, kept, "second", "b.txt")
+    await first.begin()
+    await second.begin()
+
+    one, _ = await first.go_on()
+    assert (top / "more.txt").read_text() == "more\n"
+    two, _ = await second.go_on()
+
+    assert "run 'second' has worked there since" in (one.error or "")
+    assert "run 'first' has worked there since" in (two.error or "")
+    assert ((top / "a.txt").read_text(), (top / "b.txt").read_text()) == ("by the run that waits",) * 2
+    assert snapshots_in(kept) == []
+
+
+async def test_a_run_that_waits_goes_on_only_when_the_folder_is_free(top: Path, kept: Path) -> None:
+    waits = Waits(top, kept)
+    await waits.begin()
+
+    async def resume() -> str:
+        with pytest.raises(UsageError, match="is taken: run 'second'"):
+            await waits.go_on()
+        return "refused"
+
+    other = bound(top, kept, tool_of("resume", resume, risk="idempotent"))
+    meanwhile = await other.execute(plan(call("r", "resume")), run_id="second")
+    result, _ = await Waits.go_on(waits)
+
+    assert meanwhile["r"].output == "refused"
+    assert result.outcome == "aborted"
 
 
 # A real repository

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from assent.errors import AssentError
-from assent.sandbox.isolation import By, Enforced, Facts, Level
+from assent.sandbox.isolation import By, Enforced, Facts, Level, is_at_least
 from assent.storage.location import user_folder
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ async def diagnose(folder: Path, environment: Mapping[str, str], *, again: bool 
     from assent import __version__
     from assent.sandbox import cgroup
     from assent.sandbox.ladder import climb
-    from assent.sandbox.remedies import remedies
+    from assent.sandbox.remedies import remedies, remedies_of_folder
     from assent.sandbox.sandbox import find_bubblewrap
 
     kept = user_folder(environment)
@@ -107,9 +107,17 @@ async def diagnose(folder: Path, environment: Mapping[str, str], *, again: bool 
     at = datetime.fromtimestamp(before / 1e9, UTC) if is_remembered and before is not None else now
     here = await _facts_of(folder, ladder)
     wrapper = find_bubblewrap(environment)
+    needed = _demanded(folder, environment)
     more = [*remedies(ladder, environment)]
+    if not more and not is_at_least(here.isolation, "process"):
+        more += remedies_of_folder(str(folder), environment)
     if here.enforced.memory != "kernel" or here.enforced.pids != "kernel":
         more += [words] if (words := cgroup.why_not()) else []
+    if needed.lowered_to is None and not is_at_least(here.isolation, needed.level):
+        more.append(
+            f"'{needed.level}' is required here, so nothing runs. If that is yours to decide, let less do: "
+            f'assent isolation lower {here.isolation} --for 2h --because "..."'
+        )
     return Diagnosis(
         assent=__version__,
         python=f"{platform.python_version()} ({sys.executable})",
@@ -126,7 +134,7 @@ async def diagnose(folder: Path, environment: Mapping[str, str], *, again: bool 
         took_ms=None if is_remembered else round(took_ms, 1),
         means=_means(ladder, here),
         remedies=tuple(more),
-        required=_demanded(folder, environment),
+        required=needed,
     )
 
 
@@ -147,6 +155,7 @@ async def _facts_of(folder: Path, ladder: Ladder) -> Facts:
 
 def _means(ladder: Ladder, here: Facts) -> tuple[Means, ...]:
     from assent.sandbox.ladder import MEANS
+    from assent.sandbox.remedies import cause_of
 
     tested = {each.by: each for each in ladder.tested}
     best = ladder.best
@@ -158,7 +167,7 @@ def _means(ladder: Ladder, here: Facts) -> tuple[Means, ...]:
             why = f"not tried: {best.by} holds everything (--again tries all)"
             found.append(Means(by=by, used=is_used, tried=False, why=why))
             continue
-        why = each.why
+        why = cause_of(each.why)
         if not why and not is_used and by != "nothing":
             why = f"not needed: {here.by} is stronger"
         found.append(

@@ -10,6 +10,7 @@ Keep true:
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -240,6 +241,7 @@ def check_isolation(isolation: Isolation, workspace: Workspace, otherwise: str =
     from threading import Thread
 
     from assent.runtime.sync import run_sync
+    from assent.sandbox.remedies import remedies_of_folder
 
     failures: list[BaseException] = []
 
@@ -247,7 +249,7 @@ def check_isolation(isolation: Isolation, workspace: Workspace, otherwise: str =
         try:
             run_sync(isolation.check(workspace))
         except IsolationMissing as error:
-            known = error.remedies or ["`assent doctor` tells what works here."]
+            known = error.remedies or remedies_of_folder(str(workspace.folder), os.environ)
             more = [*known, otherwise.replace("{found}", error.found)] if otherwise else known
             failures.append(IsolationMissing(error.required, error.found, more))
         except BaseException as error:

@@ -175,10 +175,10 @@ def _by_hand(part: Part) -> Iterator[Advice]:
             is_urgent=True,
         )
     if elsewhere := part.restored_steps:
-        names = [step.id for step in elsewhere]
+        they = "they" if len(elsewhere) > 1 else "it"
         yield Advice(
-            f"What {listing(names)} did in the folder was taken back. What {'they' if len(names) > 1 else 'it'} "
-            "may have done elsewhere was not: mind that in the next plan.",
+            f"What {_names(elsewhere)} did in the folder was taken back. What {they} may have done elsewhere "
+            "was not: mind that in the next plan.",
             # A command that the kernel has kept in can only have spoken to hosts that were allowed.
             is_urgent=any(step.isolation != "process" for step in elsewhere),
         )

@@ -1,12 +1,17 @@
-"""How to get more isolation on this machine: what is missing, in the words of what to do about it."""
+"""How to get more isolation on this machine: what is missing, in the words of what to do about it.
+
+Keep true: every text says what a person can do. What a program said itself is quoted, and never all there is.
+"""
 
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from assent.sandbox.places import unfit
 from assent.sandbox.sandbox import find_bubblewrap
 
 if TYPE_CHECKING:
@@ -21,6 +26,10 @@ _INSTALL = {
 }
 _APPARMOR = "/proc/sys/kernel/apparmor_restrict_unprivileged_userns"
 _USERNS = ("/proc/sys/user/max_user_namespaces", "/proc/sys/kernel/unprivileged_userns_clone")
+_REFUSED = re.compile("namespace|setting up [ug]id map|operation not permitted", re.IGNORECASE)
+"""How bubblewrap says that it may not make namespaces. It says it differently for each way to forbid them."""
+_SAID = re.compile(r"could not be made \((.*)\)", re.DOTALL)
+"""In the words of a command that was not run: what bubblewrap said."""
 
 
 def remedies(ladder: Ladder, environment: Mapping[str, str]) -> list[str]:
@@ -31,7 +40,7 @@ def remedies(ladder: Ladder, environment: Mapping[str, str]) -> list[str]:
         return ["Commands are confined on Linux only: run Assent in a Linux machine or container."]
     if find_bubblewrap(environment) is None:
         return [f"Install bubblewrap: {_install()}."]
-    first = ladder.tested[0]
+    said = cause_of(ladder.tested[0].why)
     found: list[str] = []
     if _number(_APPARMOR) == 1:
         found.append(
@@ -41,14 +50,51 @@ def remedies(ladder: Ladder, environment: Mapping[str, str]) -> list[str]:
         )
     if any(_number(path) == 0 for path in _USERNS):
         found.append("User namespaces are switched off: set user.max_user_namespaces above 0 with sysctl.")
-    if first.why:
-        found.append(f"bubblewrap does not confine here: {first.why.rstrip('.')}.")
+    is_refused = _REFUSED.search(said) is not None
     if os.path.exists("/.dockerenv") or os.path.exists("/run/.containerenv"):
         found.append(
             "In a container user namespaces are mostly refused: start it with "
             "--security-opt seccomp=unconfined --security-opt apparmor=unconfined, or run Assent outside."
         )
+    if is_refused and not found:
+        found.append(
+            "Whoever runs this machine has to allow user namespaces: user.max_user_namespaces above 0 with "
+            "sysctl, kernel.unprivileged_userns_clone=1 where there is such, no seccomp filter against them."
+        )
+    if is_refused:
+        found.insert(0, f"bubblewrap may not make user namespaces here; it says: {said}.")
+    elif said:
+        found.insert(0, f"bubblewrap does not confine here: {said}.")
     return found
+
+
+def remedies_of_folder(folder: str, environment: Mapping[str, str]) -> list[str]:
+    """What to do where this machine holds what is required, and for this very folder does not."""
+    match unfit(folder, environment):
+        case "system":
+            return [
+                f"{folder} is a part of the system: nothing can be confined to it. Choose another folder."
+            ]
+        case "home":
+            return [
+                f"{folder} is a whole home, or holds one: all that is to be kept from commands lies in it. "
+                "Choose a folder in it."
+            ]
+        case _:
+            return [
+                f"The file system of {folder} has no id-mapped mounts, by which it would be shown to another "
+                "user. Choose a folder on another one, or do not run Assent as root."
+            ]
+
+
+def cause_of(why: str) -> str:
+    """What was found out about bubblewrap, without the words around it.
+
+    >>> cause_of("'sh' was not run: its sandbox could not be made (No permissions). `assent doctor` tells more.")
+    'No permissions'
+    """
+    quoted = _SAID.search(why)
+    return (quoted[1] if quoted is not None else why).strip().rstrip(".")
 
 
 def _install() -> str:

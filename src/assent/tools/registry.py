@@ -81,7 +81,12 @@ class Registry:
 
     def get(self, name: str) -> Tool | None:
         """The tool that answers to `name`, or None."""
-        return self._visible.get(name)
+        found = self._visible.get(name)
+        if found is not None and self._why_not is not None and (reason := self._why_not(found)):
+            # What is required may have changed since it was added.
+            self.withheld[name] = reason
+            return None
+        return found
 
     def missing(self, name: str) -> str:
         """Why no tool answers to `name`, in words."""
