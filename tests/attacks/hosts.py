@@ -121,7 +121,7 @@ def _lines(host: Host, asked: Asked) -> list[bytes]:
                 env=environment,
                 stdin=subprocess.DEVNULL,
                 capture_output=True,
-                timeout=110,
+                timeout=400,
             )
         if done.returncode:
             raise AssertionError(f"on {host.name}: {done.stderr.decode(errors='replace')[-3000:]}")

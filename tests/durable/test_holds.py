@@ -31,7 +31,7 @@ def runs(tmp_path: Path, database_url: str) -> Iterator[Runs]:
 
 
 def test_of_two_who_resume_at_the_same_instant_one_goes_on(runs: Runs) -> None:
-    """Five times: the other exits with 2 and names the process; what must happen once happens once."""
+    """Three times: the other exits with 2 and names the process; what must happen once happens once."""
     slow = {"id": "b", "tool": "slow", "parameters": {"name": "b", "seconds": 0.6}, "dependencies": ["g"]}
     process = runs.run(act("a"), gate("g", "a"), slow)
     runs.entered("g", noted=2)
@@ -39,7 +39,7 @@ def test_of_two_who_resume_at_the_same_instant_one_goes_on(runs: Runs) -> None:
     runs.say("g")
     refused = 0
     rounds = ["r"]
-    for n in range(1, 5):
+    for n in range(1, 3):
         # More runs that look the same, without a process for each.
         rounds.append(f"r{n}")
         for table, columns in (
@@ -75,7 +75,7 @@ def test_of_two_who_resume_at_the_same_instant_one_goes_on(runs: Runs) -> None:
             refused += 1
             assert f"process {winner}" in json.loads(other[1])["error"]["message"]
     assert runs.effects().count("a") == 1
-    assert refused >= 3
+    assert refused >= 1
 
 
 def test_a_run_that_somebody_is_at_work_on_is_left_alone(runs: Runs) -> None:

@@ -143,7 +143,7 @@ def misdeeds(draw: st.DrawFn) -> tuple[list[Stored], list[Stored]]:
     return records, now
 
 
-@settings(max_examples=1_000)
+@settings(max_examples=400)
 @given(logs=misdeeds())
 def test_only_the_log_as_it_was_written_passes(logs: tuple[list[Stored], list[Stored]]) -> None:
     written, now = logs
@@ -154,7 +154,7 @@ def test_only_the_log_as_it_was_written_passes(logs: tuple[list[Stored], list[St
     assert report.valid is (not report.findings)
 
 
-@settings(max_examples=300)
+@settings(max_examples=150)
 @given(logs=misdeeds())
 def test_a_head_set_to_the_new_end_hides_only_what_was_cut_off(
     logs: tuple[list[Stored], list[Stored]],
@@ -166,5 +166,7 @@ def test_a_head_set_to_the_new_end_hides_only_what_was_cut_off(
     report = verify_chain(now, head=Head(now[-1][0], now[-1][3], LOG, False))
 
     cut = now == written[: len(now)]
-    last_forged = now[:-1] == written[: len(now) - 1] and now[-1][2:3] == written[len(now) - 1][2:3]
+    last_forged = now[:-1] == written[: len(now) - 1] and [now[-1][2]] == [
+        w[2] for w in written[len(now) - 1 : len(now)]
+    ]
     assert report.valid <= (cut or last_forged)

@@ -20,9 +20,10 @@ UNHURRIED = pytest.mark.timeout(0 if SOAK else 120)
 
 
 def examples(count: int, *, shrink: bool = True) -> settings:
-    """Settings for a property that is looked at `count` times."""
+    """Settings for a property that is looked at `count` times: in a soak at twenty times as many, every day
+    at three fifths, so that the whole suite stays below ten minutes."""
     return settings(
-        max_examples=count * 20 if SOAK else count,
+        max_examples=count * 20 if SOAK else count * 3 // 5,
         derandomize=not SOAK,
         deadline=None,
         database=None,

@@ -362,7 +362,7 @@ SAMPLES: list[Any] = [
 ]
 
 
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=250, deadline=None)
 @given(SCHEMAS, PARAMETERS, st.lists(RULES, max_size=2), st.data())
 def test_an_error_is_one_whatever_the_outputs_are(
     schema: dict[str, Any], parameters: dict[str, Any], rules: list[Rule], data: Any

@@ -79,7 +79,7 @@ def is_control(letter: str) -> bool:
     return letter < " " or "\x7f" <= letter <= "\x9f"
 
 
-@settings(max_examples=300)
+@settings(max_examples=150)
 @given(PROPOSALS, STATES, st.sampled_from([None, TOOLS, ["look", "add"]]))
 def test_any_proposal_gets_a_report_that_can_be_written_down(document: Any, state: Any, tools: Any) -> None:
     report = verify(document, state, tools)
@@ -91,7 +91,7 @@ def test_any_proposal_gets_a_report_that_can_be_written_down(document: Any, stat
     assert not any(is_control(letter) for issue in report.issues for letter in issue.message)
 
 
-@settings(max_examples=150)
+@settings(max_examples=80)
 @given(PROPOSALS, PROPOSALS, STATES)
 def test_the_other_questions_are_answered_too(a: Any, b: Any, state: Any) -> None:
     assert isinstance(simulate(a, state), dict)

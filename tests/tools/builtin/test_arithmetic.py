@@ -210,7 +210,7 @@ def _hostile(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
     )
 
 
-@settings(max_examples=1500)
+@settings(max_examples=600)
 @given(st.recursive(HOSTILE, _hostile, max_leaves=4))
 def test_hostile_numbers_give_a_finite_number_or_a_refusal_with_its_position(expression: str) -> None:
     refusal = ""
