@@ -28,6 +28,11 @@ _FILES = (
     "tests/faults/test_file_races.py",
 )
 _COMMANDS = ("tests/sandbox", "tests/tools/builtin/test_shell.py", "tests/faults/test_commands.py")
+_SANDBOX = (
+    "tests/sandbox/test_sandbox.py",
+    "tests/sandbox/test_confinement.py",
+    "tests/sandbox/test_places.py",
+)
 _STATE = ("tests/state", "tests/properties", "tests/runtime")
 
 DEFECTS: tuple[Defect, ...] = (
@@ -802,5 +807,90 @@ DEFECTS: tuple[Defect, ...] = (
         "CONFINED not in schema.labels",
         "True",
         ("tests/policy", "tests/cli/test_tools.py"),
+    ),
+    # Isolation
+    Defect(
+        "what is kept moves away with the folder around it",
+        "sandbox/layout.py",
+        "*_pins(top, [bind.destination for bind in binds], closed), ",
+        "",
+        _SANDBOX,
+    ),
+    Defect(
+        "what is kept may be a link",
+        "sandbox/layout.py",
+        "            if os.path.islink(path):",
+        "            if False:",
+        _SANDBOX,
+    ),
+    Defect(
+        "a tool in the home shows the home",
+        "sandbox/layout.py",
+        "        if may_show(path, kept_out):",
+        "        if True:",
+        _SANDBOX,
+    ),
+    Defect(
+        "a bare repository is open to commands",
+        "sandbox/layout.py",
+        "        is_writable=not is_bare,",
+        "        is_writable=True,",
+        _SANDBOX,
+    ),
+    Defect(
+        "a whole home is called confined",
+        "sandbox/places.py",
+        'return "home" if is_beneath(home, workspace) else ""',
+        'return ""',
+        _SANDBOX,
+    ),
+    Defect(
+        "a self-test that broke off is believed",
+        "sandbox/ladder.py",
+        "    if not all(each.is_whole for each in tested):",
+        "    if False:",
+        _SANDBOX,
+    ),
+    Defect(
+        "less than is required will do",
+        "sandbox/confinement.py",
+        "        if self.required is None or is_at_least(level, self.required):",
+        "        if True:",
+        (*_SANDBOX, "tests/runtime/test_isolation.py"),
+    ),
+    Defect(
+        "the self-test overlooks a changed file",
+        "sandbox/self_test.py",
+        "        if _seen(scene.outside) != scene.before:",
+        "        if False:",
+        ("tests/attacks/test_degraded.py",),
+    ),
+    Defect(
+        "the keeper loads what a command has built",
+        "sandbox/command.py",
+        "good = [each for each in good if not is_beneath(os.path.realpath(each), workspace)]",
+        "good = list(good)",
+        _SANDBOX,
+    ),
+    Defect(
+        "a set-user-id file can be made",
+        "sandbox/seccomp.py",
+        '            Rule(calls=("chmod", "fchmod", "creat", "mknod"), checks=(_has(1, _SET_ID),)),\n',
+        "",
+        ("tests/sandbox/test_seccomp.py",),
+    ),
+    Defect(
+        "any Python tool is offered under process",
+        "sandbox/confinement.py",
+        'if self.required != "process" or is_confined or is_trusted or tool in self.trusted:',
+        "if True:",
+        ("tests/runtime/test_isolation.py", "tests/sandbox/test_confinement.py"),
+    ),
+    Defect(
+        "temporary files count for nothing",
+        "sandbox/keeper.py",
+        "        return self.nameless + sum(",
+        "        return 0 * sum(",
+        ("tests/attacks/test_attacks.py",),
     ),
 )

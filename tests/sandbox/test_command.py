@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from assent.errors import ToolError, UsageError
-from assent.sandbox import command, keeper
+from assent.sandbox import command, keeper, processes
 from assent.sandbox.command import ending, run_command
 from assent.sandbox.finished import read_report
 from assent.sandbox.limits import MOST, Limits
@@ -377,8 +377,8 @@ async def test_processes_are_found_with_and_without_the_kernels_list(make: Make,
     task = asyncio.create_task(run_command(program.argv, folder=str(tmp_path)))
     await program.until_seen(9)
 
-    listed = keeper.descendants(os.getpid())
-    scanned = keeper.descendants(os.getpid(), by_scan=True)
+    listed = processes.descendants(os.getpid())
+    scanned = processes.descendants(os.getpid(), by_scan=True)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task

@@ -32,9 +32,10 @@ from assent.sandbox.finished import EndedBy as EndedBy
 from assent.sandbox.finished import Finished as Finished
 from assent.sandbox.finished import ending as ending
 from assent.sandbox.finished import from_report, read_report
-from assent.sandbox.keeper import REPORT, TOKEN_BYTES, kill_below
+from assent.sandbox.keeper import REPORT, TOKEN_BYTES
 from assent.sandbox.limits import Limits
 from assent.sandbox.places import is_beneath
+from assent.sandbox.processes import kill_below
 
 if TYPE_CHECKING:
     import asyncio
@@ -50,7 +51,7 @@ _INTERPRETER: str = os.path.realpath(getattr(sys, "_base_executable", "") or sys
 """For the keeper. Not the one of a virtual environment: that may lie where commands write."""
 _START = (
     "import marshal, sys; file = open(int(sys.argv[1]), 'rb'); names = {'__name__': 'keeper'}; "
-    "exec(marshal.load(file), names); names['main'](file)"
+    "exec(marshal.load(file), names); exec(marshal.load(file), names); names['main'](file)"
 )
 """The keeper gets its own code compiled: reading and compiling the file would take longer than the rest."""
 
@@ -172,7 +173,8 @@ class _Call:
         Raises:
             ToolError: it does not start.
         """
-        spec_fd = _file_with(code_of("assent.sandbox.keeper") + marshal.dumps(self.spec))
+        codes = [code_of(f"assent.sandbox.{name}") for name in ("processes", "keeper")]
+        spec_fd = _file_with(b"".join(codes) + marshal.dumps(self.spec))
         self._open.add(spec_fd)
         (input_fd, feed_fd), (stdout_fd, output_fd) = self._pipe(), self._pipe()
         stderr_fd, error_fd = self._pipe()

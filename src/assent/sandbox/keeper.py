@@ -14,7 +14,8 @@ Without Linux's prctl and /proc only the command's process group is ended, not w
 Keep true:
 1. It ends only when every descendant has, or would not (then the report counts them).
 2. The command inherits none of its descriptors, signals or limits but those that were meant for it.
-3. It imports little: whatever it imports is paid for by each command.
+3. It imports little: whatever it imports is paid for by each command. Nothing of ours can be imported there;
+   `processes.py` is handed over with it.
 4. While a command runs, the token is in this process and in the host, and in no file, argument or variable.
 """
 
@@ -28,6 +29,18 @@ import select
 import struct
 import sys
 import time
+
+if __name__ != "keeper":
+    # On the bare interpreter these are there already: their module was run in the same names before.
+    from assent.sandbox.processes import (
+        descendants,
+        kill_below,
+        nameless,
+        proportional,
+        resident,
+        send,
+        used_in,
+    )
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -61,8 +74,6 @@ _PR_SET_DUMPABLE = 4
 _PR_SET_CHILD_SUBREAPER = 36
 _ROOM_BYTES = 1024**3
 _OOM_SCORE = 500
-_ENDED = (b"Z", b"X", b"x")
-_PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
 def main(file: BinaryIO) -> NoReturn:
@@ -362,11 +373,11 @@ class _Keeper:
         if limit is None or began < self.look_at:
             return None
         unmapped = self._unmapped(found, began)
-        if sum(_resident(pid) for pid in found) + unmapped <= limit:
+        if sum(resident(pid) for pid in found) + unmapped <= limit:
             return None
         # Pages that several processes share were counted several times: look closely before judging. That
         # takes long where much is mapped, so not at every turn.
-        used = sum(_proportional(pid) for pid in found) + unmapped
+        used = sum(proportional(pid) for pid in found) + unmapped
         now = time.monotonic()
         self.look_at = now + 10 * (now - began)
         return "memory" if used > limit else None
@@ -374,10 +385,10 @@ class _Keeper:
     def _unmapped(self, found: list[int], now: float) -> int:
         """Memory that belongs to no process: files in memory, with a name or without."""
         if now >= self.count_at:
-            self.nameless = _nameless(found)
+            self.nameless = nameless(found)
             self.count_at = now + max(5 * WATCH_S, 10 * (time.monotonic() - now))
         root = f"/proc/{self.init}/root"
-        return self.nameless + sum(_used(root + path, path) for path in self.confine.get("temporary", ()))
+        return self.nameless + sum(used_in(root + path, path) for path in self.confine.get("temporary", ()))
 
     def _reap(self) -> bool:
         """Take the ends of those that have ended; whether a child is left."""
@@ -405,12 +416,12 @@ class _Keeper:
         for number in (signal.SIGTERM, signal.SIGCONT):
             # Also told to go on: a stopped process hears nothing before it does.
             if not self.bubblewrap:
-                _send(os.killpg, self.child, number)
+                send(os.killpg, self.child, number)
                 continue
             for pid in descendants(os.getpid()):
                 # Not those of bubblewrap: with them all others would be gone at once.
                 if pid not in own:
-                    _send(os.kill, pid, number)
+                    send(os.kill, pid, number)
         self._wait_for_all(wake_fd, GRACE_S)
 
     def _wait_for_all(self, wake_fd: int, seconds: float) -> None:
@@ -436,154 +447,16 @@ def end_descendants(child: int = 0, note: Any = None) -> int:
         kill_below(os.getpid(), deadline)
         if child:
             # Where /proc cannot tell who is there.
-            _send(os.killpg, child, signal.SIGKILL)
+            send(os.killpg, child, signal.SIGKILL)
         if time.monotonic() > deadline:
             return max(1, len(descendants(os.getpid())))
         time.sleep(pause_s)
         pause_s = min(pause_s * 2, 0.02)
 
 
-def kill_below(root: int, deadline: float) -> None:
-    """Kill every process below `root` that is found.
-
-    They are stopped first, all of them, and killed then: one that runs could start another while we look. One
-    that is stopped also cannot take the end of its child, whose number could then go to somebody else.
-    """
-    stopped: dict[int, None] = {}
-    while time.monotonic() < deadline:
-        fresh = [pid for pid in descendants(root) if pid not in stopped]
-        if not fresh:
-            break
-        for pid in fresh:
-            _send(os.kill, pid, signal.SIGSTOP)
-            stopped[pid] = None
-    for pid in stopped:
-        _send(os.kill, pid, signal.SIGKILL)
-
-
-def descendants(root: int, *, by_scan: bool = False) -> list[int]:
-    """The processes below `root` that have not ended, parents before children.
-
-    The kernel lists the children of a thread, if built so. Else (`by_scan`) every process is looked at.
-    """
-    if not by_scan and not os.path.exists(f"/proc/{root}/task/{root}/children"):
-        by_scan = True
-    children = _scan() if by_scan else None
-    found: list[int] = []
-    todo = [root]
-    seen = {root}
-    while todo:
-        parent = todo.pop(0)
-        for pid in _children(parent) if children is None else children.get(parent, ()):
-            if pid not in seen:
-                seen.add(pid)
-                todo.append(pid)
-                if _stat(pid)[0] not in _ENDED:
-                    found.append(pid)
-    return found
-
-
 def _write(path: str, data: bytes) -> None:
     with open(path, "wb", buffering=0) as file:
         file.write(data)
-
-
-def _send(how: Any, target: int, number: int) -> None:
-    try:
-        how(target, number)
-    except OSError:
-        return  # It has ended, or is not ours to end; the deadline is for those.
-
-
-def _children(pid: int) -> list[int]:
-    found: list[int] = []
-    try:
-        threads = os.listdir(f"/proc/{pid}/task")
-    except OSError:
-        return found
-    for thread in threads:
-        try:
-            with open(f"/proc/{pid}/task/{thread}/children", "rb") as file:
-                found += map(int, file.read().split())
-        except OSError:
-            continue
-    return found
-
-
-def _scan() -> dict[int, list[int]]:
-    """The children of every process."""
-    found: dict[int, list[int]] = {}
-    try:
-        names = os.listdir("/proc")
-    except OSError:
-        return found
-    for name in names:
-        if name.isdigit():
-            found.setdefault(_stat(int(name))[1], []).append(int(name))
-    return found
-
-
-def _stat(pid: int) -> tuple[bytes, int]:
-    """The state of a process and the number of its parent."""
-    try:
-        with open(f"/proc/{pid}/stat", "rb") as file:
-            # After the name, which may hold anything, also brackets.
-            state, parent, *_ = file.read().rpartition(b")")[2].split()
-    except (OSError, ValueError):
-        return b"X", 0
-    return state, int(parent)
-
-
-def _resident(pid: int) -> int:
-    try:
-        with open(f"/proc/{pid}/statm", "rb") as file:
-            return int(file.read().split()[1]) * _PAGE
-    except (OSError, IndexError):
-        return 0
-
-
-def _used(folder: str, outside: str) -> int:
-    """What is in a file system of a sandbox; `outside` is the folder of the same name on this machine."""
-    try:
-        number = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW)
-    except OSError:
-        return 0
-    try:
-        found, device = os.fstatvfs(number), os.fstat(number).st_dev
-        # Until everything is mounted inside, it may still be the machine's own.
-        if device in (os.stat("/").st_dev, os.stat(outside).st_dev):
-            return 0
-    except OSError:
-        return 0
-    finally:
-        os.close(number)
-    return (found.f_blocks - found.f_bfree) * found.f_frsize
-
-
-def _nameless(pids: list[int]) -> int:
-    """Bytes in files that live in memory and have no name, of all that these processes hold open."""
-    found: dict[tuple[int, int], int] = {}
-    for pid in pids:
-        try:
-            for name in os.listdir(f"/proc/{pid}/fd"):
-                path = f"/proc/{pid}/fd/{name}"
-                if os.readlink(path).startswith("/memfd:"):
-                    status = os.stat(path)
-                    found[status.st_dev, status.st_ino] = status.st_blocks * 512
-        except OSError:
-            continue  # It has ended, or is not ours to look into.
-    return sum(found.values())
-
-
-def _proportional(pid: int) -> int:
-    try:
-        with open(f"/proc/{pid}/smaps_rollup", "rb") as file:
-            for line in file:
-                if line.startswith(b"Pss:"):
-                    return int(line.split()[1]) * 1024
-    except (OSError, IndexError):
-        pass
-    return _resident(pid)
 
 
 def _limits(memory_bytes: int | None, file_bytes: int | None, resource: Any) -> list[tuple[int, int]]:

@@ -90,7 +90,7 @@ def remedies_of_folder(folder: str, environment: Mapping[str, str]) -> list[str]
 def cause_of(why: str) -> str:
     """What was found out about bubblewrap, without the words around it.
 
-    >>> cause_of("'sh' was not run: its sandbox could not be made (No permissions). `assent doctor` tells more.")
+    >>> cause_of("'sh' was not run: its sandbox could not be made (No permissions). See `assent doctor`.")
     'No permissions'
     """
     quoted = _SAID.search(why)
