@@ -1,4 +1,5 @@
-"""kill -9 while a bound workspace is being restored, for real: the resumed run finishes it.
+"""kill -9 while a bound workspace is being restored, for real: the resumed run finishes it. And with others
+at work in the same folder, at the same time or after the kill: nobody's work is lost.
 
 Run as a program, this file is the process that is killed.
 """
@@ -158,6 +159,83 @@ def test_killed_while_it_restores_it_finishes_on_resume(
     where = ", ".join(f"{name} {met[name]}" for name in ("before", "in the middle", "after"))
     record_property("figure", f"{sum(met.values())} kills in {runs} runs; {where} (seed {seed})")
     assert met["in the middle"], where
+
+
+class Cli:
+    """The command line, in a project of its own."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._env = os.environ | {
+            "HOME": str(folder / "home"),
+            "XDG_CONFIG_HOME": str(folder / "config"),
+            "XDG_DATA_HOME": str(folder / "share"),
+        }
+
+    def start(self, *arguments: str) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [sys.executable, "-m", "assent.cli.main", *arguments, "--json"],
+            cwd=self._folder,
+            env=self._env,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def run(self, *arguments: str) -> tuple[int, dict[str, Any]]:
+        process = self.start(*arguments)
+        out, err = process.communicate(timeout=100)
+        assert out.strip(), err
+        return process.returncode, json.loads(out)
+
+
+def write_plan(path: Path, *steps: tuple[str, dict[str, Any]]) -> None:
+    """Steps that follow each other."""
+    actions = [
+        {"id": f"a{n}", "tool": tool, "parameters": given, "dependencies": [f"a{n - 1}"] if n else []}
+        for n, (tool, given) in enumerate(steps)
+    ]
+    path.write_text(json.dumps({"actions": actions}))
+
+
+@pytest.mark.timeout(300)
+def test_two_processes_in_one_folder_do_not_take_back_each_others_work(tmp_path: Path) -> None:
+    site = tmp_path / "site"
+    site.mkdir()
+    write_plan(
+        tmp_path / "slow.json",
+        ("write_file", {"path": "first.txt", "text": "by the first"}),
+        ("shell", {"command": "touch started; sleep 100"}),
+        ("read_file", {"path": "missing"}),
+    )
+    write_plan(tmp_path / "quick.json", ("write_file", {"path": "second.txt", "text": "by the second"}))
+    cli = Cli(tmp_path)
+    quick = ("run", "quick.json", "--workspace", "site", "--run-id")
+    slow = cli.start("run", "slow.json", "--workspace", "site", "--run-id", "first")
+    try:
+        for _ in range(6000):
+            if (site / "started").exists() or slow.poll() is not None:
+                break
+            time.sleep(0.01)
+        assert (site / "started").exists()
+
+        code, refused = cli.run(*quick, "too-early")
+        assert (code, refused["outcome"]) == (3, "refused")
+        assert f"{site} is taken: run 'first' (process {slow.pid}) is at work in it" in refused["error"]
+        assert not (site / "second.txt").exists()
+    finally:
+        slow.kill()
+        slow.communicate()
+
+    code, done = cli.run(*quick, "second")
+    assert (code, done["outcome"]) == (0, "succeeded")
+    code, result = cli.run("resume", "first", "--decide", "a1=fail")
+
+    assert (code, result["outcome"]) == (1, "aborted")
+    assert "run 'second' has worked there since" in result["error"]
+    assert result["irreversible"] == ["a0"]
+    assert sorted(os.listdir(site)) == ["first.txt", "second.txt", "started"]
+    assert (site / "second.txt").read_text() == "by the second"
 
 
 if __name__ == "__main__":

@@ -273,8 +273,8 @@ DEFECTS: tuple[Defect, ...] = (
     Defect(
         "an aborted plan's answers are remembered",
         "runtime/run.py",
-        "                undone = await undo(x)\n",
-        "                undone = await undo(x)\n                self._services.answers.adopt(x.page)\n",
+        "undone = await undo(x, self._bound, notes)",
+        "undone = await undo(x, self._bound, notes); self._services.answers.adopt(x.page)",
         ("tests/runtime",),
     ),
     Defect(

@@ -129,9 +129,9 @@ class Runtime:
         `builtin` are tools such as `basic_tools` makes: one of `tools` with the same name hides them.
 
         With a `workspace` every plan is bound to that folder: an abort leaves it as the plan found it. So
-        what tools with the label `confined` do is taken back, if they are there when the runtime is made or
-        come by `register`. One run at a time. Snapshots are kept in `snapshots`, else in the person's data
-        folder.
+        what tools do that are known to change nothing else, such as file tools, is taken back; they must be
+        made for the same folder. One run at a time, also of other processes. Snapshots are kept in
+        `snapshots`, else in the person's data folder.
 
         `isolation` is what must be enforced before anything runs; hand the same to `basic_tools`. Where it
         requires "process", only tools that come with Assent, programs in a sandbox and tools that are marked
@@ -409,7 +409,7 @@ class Runtime:
             RunHeld: another process is at work on it.
             StorageError: the journal cannot be read or written.
             UsageError: there is no journal, or nothing to decide about what `decide` names, or a session is
-                needed.
+                needed, or another run is at work in the workspace.
         """
         journal = self._settings.journal
         if journal is None:
@@ -504,6 +504,7 @@ class Runtime:
                 continue
             proposal = proposals[scored.index]
             with self._at_work():
+            await self._check_isolation()
                 run = self._run(session, scope, cancel, None, None, replans=False)
                 result = await _passing_on_cancellation(Run.execute(run, proposal, must_succeed=True))
             if feedback is not None:
