@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from assent import Runtime
+from assent import Isolation, Runtime, basic_tools
+from assent.app.app import ON_PAPER, open_app
 from assent.app.governance import Demand, demanded, gather
 from assent.app.isolation import (
     LONGEST_S,
@@ -23,11 +24,17 @@ from assent.app.isolation import (
     lower,
     lowerings,
     required,
+    way_out,
 )
+from assent.app.reach import Reach
 from assent.app.settings import Settings, parse_settings
 from assent.errors import PolicyFileError, TrustError, UsageError
+from assent.sandbox import self_test
 from assent.sandbox.hosts import HostFilter
-from assent.sandbox.isolation import LEVELS, Level
+from assent.sandbox.isolation import LEVELS, NOTHING, Facts, Level
+from assent.sandbox.ladder import Ladder
+from assent.sandbox.remedies import remedies, remedies_of_folder
+from assent.sandbox.sandbox import find_bubblewrap
 
 NOW = datetime(2026, 11, 16, 12, tzinfo=UTC)
 HOUR = 3600
@@ -375,3 +382,181 @@ def test_every_run_begins_with_what_was_lowered_for_it(hours: int, told: int) ->
     assert kinds.count(("one", "isolation_lowered")) == kinds.count(("two", "isolation_lowered")) == told
     if told:
         assert kinds[0] == ("one", "isolation_lowered")
+
+
+# What is withheld, and in which words
+
+
+TOML = """
+[[tool]]
+name = "inside"
+command = ["echo", "1"]
+hosts = ["a.example"]
+
+[[tool]]
+name = "plain"
+command = ["echo", "1"]
+
+[[tool]]
+name = "outer"
+command = ["echo", "1"]
+sandbox = false
+"""
+PYTHON = """
+from assent import tool
+
+@tool
+def price() -> int:
+    return 7
+"""
+SERVERS = {
+    "format": 1,
+    "servers": {
+        "files": {
+            "command": ["no-such-server"],
+            "folder": "/",
+            "tools": {"read": {"description": "", "input_schema": {"type": "object"}, "digest": "0" * 64}},
+        }
+    },
+}
+
+
+@pytest.fixture
+def person(env: dict[str, str], write: Write, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """The settings of a person who requires `process`, names a host and has an MCP server."""
+    for name, value in env.items():
+        monkeypatch.setenv(name, value)
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    write("config/assent/mcp.json", json.dumps(SERVERS))
+    text = '[isolation]\nrequire = "process"\nhosts = ["mine.example"]\ntrusted_tools = ["outr"]\n'
+    return write("config/assent/settings.toml", text)
+
+
+@pytest.mark.parametrize(
+    ("file", "tool", "says", "fix"),
+    [
+        ("t.toml", "outer", "a program with `sandbox = false`", "Drop that line"),
+        ("t.py", "price", "a Python tool, so it runs in Assent's own process", "Make it a program"),
+        ("t.py", "files.read", "a tool of an MCP server", "trust it"),
+    ],
+)
+def test_a_tool_is_withheld_for_what_it_is(
+    file: str, tool: str, says: str, fix: str, person: Path, write: Write
+) -> None:
+    path = write(file, TOML if file.endswith("toml") else PYTHON)
+
+    with open_app(tools=str(path), asking=ON_PAPER) as app:
+        reason = app.runtime.tools.withheld[tool]
+        assert app.runtime.tools.get(tool) is None
+    assert says in reason
+    assert fix in reason
+    assert f'trusted_tools = ["{tool}"] under [isolation] in your own settings.toml' in reason
+    assert ("own process" in reason) == (tool == "price")
+
+    person.write_text(f'[isolation]\nrequire = "process"\ntrusted_tools = ["{tool}"]\n')
+    with open_app(tools=str(path), asking=ON_PAPER) as app:
+        assert tool in app.runtime.tools
+        assert app.unknown_trusted == []
+
+
+def test_it_is_known_where_a_tool_runs_and_whom_it_may_speak_to(person: Path, write: Write) -> None:
+    with open_app(tools=str(write("t.toml", TOML)), asking=ON_PAPER) as app:
+        reach = {
+            name: app.reach_of(name) for name in ("inside", "plain", "outer", "shell", "grep", "files.read")
+        }
+        assert app.unknown_trusted == ["outr"]
+    person.write_text("")
+    with open_app(tools=str(write("t.toml", TOML)), isolation="none", asking=ON_PAPER) as app:
+        unconfined = [app.reach_of(name).runs_in for name in ("inside", "shell", "outer")]
+    with open_app(tools=str(write("t.py", PYTHON)), asking=ON_PAPER) as app:
+        python = app.reach_of("price")
+
+    assert reach == {
+        "inside": Reach("sandbox", ("a.example",)),
+        "plain": Reach("sandbox", ("mine.example",)),
+        "outer": Reach("program"),
+        "shell": Reach("sandbox", ("mine.example",)),
+        "grep": Reach("assent"),
+        "files.read": Reach("server"),
+    }
+    assert unconfined == ["nothing", "nothing", "program"]
+    assert python == Reach("python")
+
+
+# What does not fit
+
+
+@pytest.mark.parametrize(
+    ("make", "right"),
+    [
+        (lambda: Isolation(hosts=["pypi.org"]), "hosts=HostFilter(allow=['pypi.org'])"),  # type: ignore[arg-type]
+        (lambda: Isolation(hosts="pypi.org"), "hosts=HostFilter(allow=['pypi.org'])"),  # type: ignore[arg-type]
+        (lambda: Isolation(trusted="price"), "trusted=['price']"),
+        (lambda: Isolation(trusted=7), "trusted=['deploy']"),  # type: ignore[arg-type]
+        (lambda: Isolation(environment=["A"]), "os.environ"),  # type: ignore[arg-type]
+        (lambda: Isolation("proces"), "none, changes, process"),  # type: ignore[arg-type]
+        (lambda: Runtime(isolation="process"), 'isolation=Isolation("process")'),  # type: ignore[arg-type]
+        (lambda: basic_tools(".", isolation="none"), 'isolation=Isolation("none")'),  # type: ignore[arg-type]
+        (lambda: basic_tools(".", isolation=[]), 'isolation=Isolation("process")'),  # type: ignore[arg-type]
+    ],
+)
+def test_what_only_looks_like_isolation_is_refused_with_the_right_form(
+    make: Callable[[], object], right: str
+) -> None:
+    with pytest.raises(UsageError) as caught:
+        make()
+
+    assert right in str(caught.value)
+
+
+# What to do about it
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "No permissions to create a new namespace, likely because the kernel does not allow it",
+        "Creating new namespace failed: nesting depth or /proc/sys/user/max_*_namespaces exceeded (ENOSPC)",
+        "setting up uid map: Permission denied",
+        "Can't mount proc on /newroot/proc: Operation not permitted",
+    ],
+)
+def test_where_namespaces_are_forbidden_that_is_what_is_said(said: str, env: dict[str, str]) -> None:
+    why = (
+        f"'/usr/bin/python3' was not run: its sandbox could not be made ({said}). `assent doctor` tells more."
+    )
+    first = self_test.Tested(by="bubblewrap", facts=Facts(by="bubblewrap"), why=why)
+
+    words = remedies(Ladder(tested=(first, self_test.Tested(by="nothing", facts=NOTHING))), env)
+
+    if find_bubblewrap(env) is None:
+        pytest.skip("bubblewrap is not installed: that is said then")
+    assert words[0] == f"bubblewrap may not make user namespaces here; it says: {said}."
+    assert len(words) > 1, "what to do about it"
+    assert "was not run" not in " ".join(words)
+
+
+@pytest.mark.parametrize(("where", "says"), [("/", "a part of the system"), ("home", "a whole home")])
+def test_a_folder_that_cannot_be_confined_to_is_named(
+    where: str, says: str, env: dict[str, str], tmp_path: Path
+) -> None:
+    (tmp_path / "home").mkdir()
+    folder = str(tmp_path / where)
+
+    [words] = remedies_of_folder(folder, env)
+
+    assert words.startswith(folder)
+    assert says in words
+
+
+@pytest.mark.parametrize(
+    ("demand", "asked", "says"),
+    [
+        (Demand(), "process", "Or leave out --isolation process"),
+        (DEMAND, "process", "assent isolation lower {found} --for 2h"),
+        (DEMAND, None, "assent isolation lower {found} --for 2h"),
+    ],
+)
+def test_the_way_out_is_one_that_helps(demand: Demand, asked: Level | None, says: str) -> None:
+    assert says in way_out(Required("process", "process"), demand, asked)

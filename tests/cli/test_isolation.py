@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.cli.conftest import Done
+from tests.cli.conftest import Done, command, environment
 from tests.cli.test_doctor import needs_root, without_bubblewrap
 from tests.cli.test_trust import on_a_terminal
 
@@ -508,3 +508,160 @@ def test_a_python_tool_is_offered_under_process_only_if_the_person_trusts_it(
     assert (refused.code, judged.code, trusted.code) == (1, 3, 0)
     assert "not offered under isolation 'process'" in refused.json["results"][0]["error"]
     assert trusted.json["results"][0]["output"] == "found x"
+
+
+# What a person sees of all that
+
+
+def test_an_aborted_run_says_that_the_folder_was_restored_and_how_to_repeat_it(
+    run: Run, write_plan: Callable[..., Path], here: Path
+) -> None:
+    work = here / "my work"
+    work.mkdir()
+    (work / "old").write_text("as it was")
+    plan = write_plan(
+        ("shell", {"command": "echo x > old; echo y > new"}), ("read_file", {"path": "nowhere"})
+    )
+
+    done = run("run", plan, "--workspace", work, "--run-id", "r1")
+    as_json = run("run", plan, "--workspace", work, "--json").json
+    told, shown = run("explain", "r1").out, run("runs", "show", "r1").out
+    logged = run("log", "query", "--run", "r1").out
+
+    assert done.code == 1
+    assert (work / "old").read_text() == "as it was"
+    assert not (work / "new").exists()
+    assert f"folder: {work} was restored: 1 changed, 1 removed" in done.out
+    for text in (done.out, told, shown):
+        assert "cannot be undone" not in text
+        assert "cannot be taken back" not in text
+    assert (as_json["restored"]["changed"], as_json["restored"]["removed"]) == (1, 1)
+    for text in (told, shown):
+        assert f"assent run {plan} --workspace '{work}'\n" in text
+        assert "PLAN.json" not in text
+        assert "TOOLS.py" not in text
+    assert f"{work}: 1 changed, 1 removed" in logged
+
+
+def test_a_run_is_repeated_with_all_that_it_was_given(
+    run: Run, write_plan: Callable[..., Path], here: Path, tools: Path
+) -> None:
+    (here / "state.json").write_text('{"k": 1}')
+    (here / "rules.toml").write_text('[[rule]]\nname = "r"\nkind = "deny_tool"\ntool = "other"\n')
+    plan = write_plan(("fail", {}))
+    given = ("--tools", tools, "--policies", "rules.toml", "--state", "state.json", "--isolation", "none")
+    run("run", plan, *given, "--permissions", "trusting", "--as", "bo", "--expire", "2h", "--run-id", "r1")
+
+    shown = run("runs", "show", "r1", "--json").json["next"]
+
+    [command] = [each["command"] for each in shown if each["command"].startswith("assent run")]
+    assert command == (
+        f"assent run {plan} --tools {tools} --policies {here}/rules.toml --state {here}/state.json "
+        "--permissions trusting --isolation none --as bo --expire 7200s"
+    )
+
+
+def test_the_isolation_of_commands_is_told_where_it_is_less_than_all(
+    run: Run, write_plan: Callable[..., Path]
+) -> None:
+    plan = write_plan(("shell", {"command": "true"}), ("shell", {"command": "false"}))
+
+    whole, less = run("run", plan, "--isolation", "process"), run("run", plan, "--isolation", "none")
+
+    assert "isolation:" not in whole.out
+    assert "isolation: none for the commands of 'a0', 'a1'" in less.out
+
+
+OUTER = """
+[[tool]]
+name = "outer"
+command = ["echo", "1"]
+sandbox = false
+
+[[tool]]
+name = "inner"
+command = ["echo", "1"]
+risk = "read_only"
+hosts = ["a.example"]
+"""
+
+
+def test_a_tool_that_is_not_offered_is_not_called_unknown(run: Run, here: Path, settings: Path) -> None:
+    (here / "t.toml").write_text(OUTER)
+    settings.write_text('[isolation]\nrequire = "process"\ntrusted_tools = ["outr"]\n')
+
+    called = run("tools", "call", "outer", "--tools", "t.toml")
+    shown = run("tools", "show", "outer", "--tools", "t.toml")
+    listed = run("tools", "--tools", "t.toml")
+    as_json = run("tools", "--tools", "t.toml", "--json").json
+
+    for done in (called, shown):
+        assert done.code == 2
+        assert "unknown" not in done.err.lower()
+        assert "Tool 'outer' is not offered under isolation 'process'" in done.err
+        assert "sandbox = false" in done.err
+        assert "own process" not in done.err
+    assert "Not offered:\n  tool 'outer' is not offered" in listed.out
+    assert "in a sandbox, may speak to a.example, t.toml" in listed.out
+    assert "names 'outr', and no tool here has that name. Did you mean 'outer'?" in listed.err
+    assert [each["name"] for each in as_json["withheld"]] == ["outer"]
+    [inner] = [each for each in as_json["tools"] if each["name"] == "inner"]
+    assert (inner["runs_in"], inner["hosts"]) == ("sandbox", ["a.example"])
+
+
+def test_a_listing_can_ask_what_would_be_offered(run: Run, here: Path) -> None:
+    (here / "t.toml").write_text(OUTER)
+
+    now = run("tools", "--tools", "t.toml")
+    then = run("tools", "--tools", "t.toml", "--isolation", "process")
+    page = run("tools", "show", "outer", "--tools", "t.toml")
+
+    assert "outer(...)" in now.out
+    assert "Not offered" not in now.out
+    assert "tool 'outer' is not offered" in then.out
+    assert "runs outside of every sandbox (`sandbox = false`), with all your rights" in page.out
+
+
+def test_whoever_lowers_is_told_what_is_offered_then(
+    run: Run, plan: Path, settings: Path, here: Path, own: dict[str, str]
+) -> None:
+    _, told = on_a_terminal(*LOWER, cwd=here, answer=b"n\n", **own)
+    assert run(*LOWER, "--yes").code == 0
+    ran = run("run", plan)
+
+    for words in (told, ran.err):
+        flat = " ".join(words.split())
+        assert "Python tools, programs with `sandbox = false` and tools of MCP servers are offered" in flat
+        assert "http_get speaks to all hosts that [http] in your settings lets it" in flat
+    assert "commands are confined as far as this machine can" in " ".join(told.split())
+
+
+def test_a_run_that_waits_says_whole_commands_however_often_it_is_asked(
+    run: Run, here: Path, own: dict[str, str]
+) -> None:
+    (here / "t.py").write_text(DIES)
+    (here / "plan.json").write_text(json.dumps({"actions": [{"id": "two", "tool": "die"}]}))
+    subprocess.run(
+        command("run", "plan.json", "--tools", "t.py", "--run-id", "k1"),
+        cwd=here,
+        env=environment(**own),
+        capture_output=True,
+        timeout=60,
+        check=False,
+    )
+
+    for _ in range(2):
+        done = run("resume", "k1")
+
+        assert done.code == 4, done
+        assert "assent resume k1 --decide two=CHOICE" in done.out
+
+
+DIES = """
+import os
+from assent import tool
+
+@tool
+def die() -> None:
+    os._exit(9)
+"""

@@ -553,6 +553,7 @@ def test_a_report_says_what_a_person_will_be_asked() -> None:
 
 
 def test_a_tool_says_that_what_it_answers_is_untrusted() -> None:
-    told = "\n".join(line.plain for line in tool_lines([read_file.schema, send.schema], defaultdict(str)))
+    two = defaultdict[str, str](str), defaultdict[str, str](str)
+    told = "\n".join(line.plain for line in tool_lines([read_file.schema, send.schema], *two))
 
     assert told.count("what it answers is untrusted") == 1

@@ -7,7 +7,7 @@ import pytest
 from assent.ir.codec import decode_proposal
 from assent.ir.tool_spec import RateLimit, ToolSchema
 from assent.render.report import in_a_row, report_lines
-from assent.render.tools import tool_lines
+from assent.render.tools import reach_words, tool_lines
 from assent.verify.report import Issue, Report
 
 
@@ -151,7 +151,12 @@ def test_a_tool_is_listed_with_signature_risk_and_undo() -> None:
     lines = [
         line.plain
         for line in tool_lines(
-            [schema, ToolSchema(name="anything")], {"fetch": "web.py", "anything": "built in"}
+            [schema, ToolSchema(name="anything")],
+            {"fetch": "web.py", "anything": "built in"},
+            {
+                "fetch": reach_words("python", is_brief=True),
+                "anything": reach_words("sandbox", ["a.org\x1b[31m"], is_brief=True),
+            },
         )
     ]
 
@@ -162,6 +167,8 @@ def test_a_tool_is_listed_with_signature_risk_and_undo() -> None:
     assert lines[1:3] == ["  Get a page.", "  Second line."]
     assert lines[3] == (
         "  risk network, irreversible, idempotent, cached for 60 s, at most 5 calls in 1 s, "
-        "labels 'web', web.py"
+        "labels 'web', outside of every sandbox, web.py"
     )
-    assert lines[5:] == ["anything(...)", "  risk destructive, irreversible, built in"]
+    assert lines[5] == "anything(...)"
+    assert lines[6].startswith("  risk destructive, irreversible, in a sandbox, may speak to a.org")
+    assert "\x1b" not in lines[6]

@@ -8,8 +8,9 @@ import pytest
 
 from assent.events.event import Event
 from assent.render.advice import advise
-from assent.render.history import History, split_runs
+from assent.render.history import History, Repeat, split_runs
 from assent.render.story import tell, together
+from assent.render.timeline import draw_timeline
 
 MakeEvents = Callable[..., list[Event]]
 
@@ -240,3 +241,96 @@ def test_runs_in_one_log_are_kept_apart(make_events: MakeEvents) -> None:
     events += [Event(9, "sink_failed", 1.0)]
 
     assert {run: len(found) for run, found in split_runs(events).items()} == {"one": 1, "two": 1}
+
+
+# A bound folder
+
+
+def _bound(make_events: MakeEvents, isolation: str, **restored: object) -> list[Event]:
+    """Two actions of which one ran a command, in a folder that was restored."""
+    said = {"folder": "/w", "changed": 2, "removed": 1, "brought_back": 0, "problems": [], **restored}
+    return make_events(
+        ("action_executing", "run", {"tool": "shell"}),
+        ("command_ran", "run", {"program": "sh", "isolation": "process"}),
+        ("command_ran", "run", {"program": "sh", "isolation": isolation}),
+        ("action_succeeded", "run", {}),
+        ("action_executing", "mail", {"tool": "mail"}),
+        ("action_succeeded", "mail", {}),
+        ("workspace_restored", None, said),
+        ("proposal_ended", None, {"outcome": "aborted", "irreversible": ["run", "mail"]}),
+    )
+
+
+def test_of_a_command_in_a_restored_folder_only_what_it_did_elsewhere_stays(make_events: MakeEvents) -> None:
+    story = _told(_bound(make_events, "process"))
+
+    assert "run (shell) succeeded in 300 ms; what it did in the folder was taken back" in story
+    assert "the folder /w was restored: 2 changed, 1 removed" in story
+    assert "'run': what it did outside of the folder, if anything, stays done" in story
+    # A tool that ran no command need not have worked in the folder at all.
+    assert "! mail (mail) stays done: it took effect and cannot be taken back" in story
+    assert "'mail' stays done and cannot be undone" in story
+    assert (
+        "The state and the folder are as they were before, but what stays done would be done twice" in story
+    )
+
+
+@pytest.mark.parametrize(("isolation", "is_urgent"), [("process", False), ("none", True)])
+def test_what_was_not_kept_in_by_the_kernel_has_to_be_looked_at(
+    make_events: MakeEvents, isolation: str, is_urgent: bool
+) -> None:
+    history = History.of(_bound(make_events, isolation))
+
+    [advice] = [each for each in advise(history) if "'run' did in the folder" in each.sentence]
+
+    assert advice.is_urgent == is_urgent
+
+
+def test_a_folder_that_was_not_restored_wholly_leaves_commands_done(make_events: MakeEvents) -> None:
+    story = _told(_bound(make_events, "process", problems=["/w/x: permission denied"]))
+
+    assert "! run (shell) stays done" in story
+    assert "✗ /w/x: permission denied" in story
+    assert "The state is as it was before, but" in story
+
+
+def test_a_run_is_repeated_with_the_options_that_it_had(make_events: MakeEvents) -> None:
+    events = make_events(
+        ("policy_violation", "a", {"error": "policy 'p': no"}),
+        ("proposal_ended", None, {"outcome": "aborted"}),
+    )
+    history = History.of(events)
+    history.repeat = Repeat("my.json", "--tools t.py", "--workspace /w")
+
+    commands = [advice.command for advice in advise(history, db="x.db") if advice.command]
+
+    assert commands == [
+        "assent verify my.json --tools t.py",
+        "assent run my.json --tools t.py --workspace /w --db x.db",
+    ]
+
+
+def test_of_a_file_only_the_folder_of_a_bound_run_is_known(make_events: MakeEvents) -> None:
+    story = _told(_bound(make_events, "process"), log="run.jsonl")
+
+    options = "--tools TOOLS.py --policies POLICIES --state STATE.json --workspace /w --log run.jsonl"
+    assert f"assent run PLAN.json {options}" in story
+
+
+def test_a_timeline_tells_what_became_of_a_folder(make_events: MakeEvents) -> None:
+    events = make_events(
+        (
+            "isolation_lowered",
+            None,
+            {"required": "process", "lowered_to": "none", "until": "u", "because": "b"},
+        ),
+        ("workspace_snapshot", None, {"folder": "/w", "files": 3, "left_out": ["a", "b", "c", "d"]}),
+        ("workspace_restored", None, {"folder": "/w", "brought_back": 1, "problems": ["no\x1b[31m"]}),
+    )
+
+    lines = [line.plain for line in draw_timeline(events)]
+
+    assert lines[1].endswith("from 'process' to 'none' until u: b")
+    assert lines[2].endswith("/w: 3 files; left out: a, b, c and 1 more")
+    assert "/w: 1 brought back, 1 problem; no" in lines[3]
+    assert "\x1b" not in lines[3]

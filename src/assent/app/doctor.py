@@ -103,6 +103,8 @@ async def diagnose(folder: Path, environment: Mapping[str, str], *, again: bool 
     ladder = await climb(environment=environment, memory=kept, is_whole=again)
     took_ms = (perf_counter() - began) * 1000
     is_remembered = before is not None and not again and _stamp(kept / _MEMORY) == before
+    # What went wrong while it was tried is not kept.
+    is_remembered = is_remembered and all(each.is_whole for each in ladder.tested)
     now = datetime.now(UTC)
     at = datetime.fromtimestamp(before / 1e9, UTC) if is_remembered and before is not None else now
     here = await _facts_of(folder, ladder)

@@ -30,7 +30,7 @@ _MEANS: dict[Level, str] = {
 }
 _OFFERED = (
     "Python tools, programs with `sandbox = false` and tools of MCP servers are offered, trusted or not, and "
-    "http_get speaks to every public host but those that your settings deny."
+    "http_get speaks to all hosts that [http] in your settings lets it, which is every public one by default."
 )
 """What `process` keeps back besides, and anything less does not."""
 
@@ -100,8 +100,8 @@ def lower(
     none` on a run then switches it off.
 
     Where `process` was required, more is offered meanwhile: Python tools, programs with `sandbox = false` and
-    tools of MCP servers, all of which run outside of every sandbox; and http_get speaks to every public host
-    that your settings do not deny, not only to those of [isolation].
+    tools of MCP servers, all of which run outside of every sandbox; and http_get speaks to all hosts that
+    [http] in your settings lets it (every public one by default), not only to those of [isolation].
 
     Exit codes: 0 lowered, 1 you said no, 2 bad input, or nobody is there to be asked.
     """

@@ -79,7 +79,7 @@ def list_tools(output: Output, file: str | None, isolation: Level | None, as_jso
 
     # A person looks for their own first, and knows the others.
     own = [schema for schema in schemas if sources[schema.name] != BUILT_IN]
-    where = {schema.name: reach_words(*_reach(reach[schema.name])) for schema in own}
+    where = {schema.name: reach_words(*_reach(reach[schema.name]), is_brief=True) for schema in own}
     output.show(*tool_lines(own, sources, where))
     rest = [schema for schema in schemas if sources[schema.name] == BUILT_IN]
     output.show(*brief_lines(rest, title="Built in (`assent tools show NAME` tells more):", is_first=not own))

@@ -22,18 +22,21 @@ _REACH = {
 }
 
 
-def reach_words(runs_in: str, hosts: Sequence[str] = ()) -> str:
-    """Where a tool runs, and whom it may speak to.
+def reach_words(runs_in: str, hosts: Sequence[str] = (), *, is_brief: bool = False) -> str:
+    """Where a tool runs, and whom it may speak to; for a list without the reasons.
 
     >>> reach_words("sandbox", ["pypi.org"])
     'in a sandbox as far as this machine can, may speak to pypi.org'
+    >>> reach_words("server", is_brief=True)
+    'outside of every sandbox'
     """
     if runs_in != "sandbox":
-        return _REACH.get(runs_in, clean(runs_in, 40))
+        words = _REACH.get(runs_in, clean(runs_in, 40))
+        return words.partition(" (")[0].partition(",")[0] if is_brief else words
     named = ", ".join(clean(host, 100) for host in hosts[:_HOSTS])
     more = f" and {len(hosts) - _HOSTS} more" if len(hosts) > _HOSTS else ""
     words = f"may speak to {named}{more}" if hosts else "without network"
-    return f"in a sandbox as far as this machine can, {words}"
+    return f"in a sandbox{'' if is_brief else ' as far as this machine can'}, {words}"
 
 
 def withheld_lines(withheld: Mapping[str, str]) -> list[Text]:
@@ -56,9 +59,8 @@ def tool_lines(
         lines.append(_heading(schema))
         for words in clean(schema.description, 1000, lines=True).strip().splitlines():
             lines.append(Text(f"  {words}"))
-        facts = [*_facts(schema), clean(sources[schema.name], 200)]
+        facts = [*_facts(schema), where[schema.name], clean(sources[schema.name], 200)]
         lines.append(Text("  " + ", ".join(facts), style="dim"))
-        lines.append(Text(f"  runs {where[schema.name]}", style="dim"))
     return lines
 
 

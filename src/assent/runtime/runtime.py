@@ -504,7 +504,7 @@ class Runtime:
                 continue
             proposal = proposals[scored.index]
             with self._at_work():
-            await self._check_isolation()
+                await self._check_isolation()
                 run = self._run(session, scope, cancel, None, None, replans=False)
                 result = await _passing_on_cancellation(Run.execute(run, proposal, must_succeed=True))
             if feedback is not None:

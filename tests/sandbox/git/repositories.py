@@ -84,7 +84,7 @@ class Inside:
 
     def only_run(self, *argv: str, fails: bool = False, folder: Path | None = None) -> str:
         place = str(self.workspace)
-        binds = [*self.view.before, (place, place, True), *self.view.binds]
+        binds = [(place, place, True), *self.view.binds]
         wrap = ["bwrap", "--unshare-user", "--unshare-pid", "--ro-bind", "/", "/", "--dev", "/dev"]
         wrap += ["--proc", "/proc", "--die-with-parent"]
         for source, destination, writable in binds:

@@ -561,7 +561,7 @@ async def test_a_ref_that_moves_in_the_last_moment_is_not_overwritten(inside: In
     repository = inside.view.repository
     first, second = outside(inside.workspace, "rev-parse", "main~1", "main").encode().split()
     with Folder(repository.common) as host:
-        writing = Writing(repository, host, read_checkout(host, ""))
+        writing = Writing(repository, host, read_checkout(host, ""), inside.view.lock_note)
 
         with pytest.raises(ToolError, match="refs/heads/other"):
             await writing.move_refs({b"refs/heads/new": (None, first), b"refs/heads/other": (second, second)})

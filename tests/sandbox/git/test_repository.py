@@ -206,22 +206,6 @@ async def test_repositories_of_all_kinds(kind: str, tmp_path: Path) -> None:
 
 
 @needs_bubblewrap
-async def test_a_workspace_below_the_top(tmp_path: Path) -> None:
-    work = make_repository(tmp_path / "work")
-    inside = await Inside.open(work / "sub", tmp_path / "home")
-
-    status = await inside.git("status", "--porcelain")
-    inside.only_run("sh", "-c", "echo x > ../a.txt", fails=True)
-    await inside.sh("echo x > b.txt; git commit -qam below")
-
-    assert status == ""
-    assert outside(work, "log", "-1", "--format=%s") == "below\n"
-    assert outside(work, "status", "--porcelain") == ""
-    assert (work / "a.txt").read_text() == "one\nmore\n"
-    inside.view.close()
-
-
-@needs_bubblewrap
 async def test_a_submodule_is_a_checkout_of_its_own(tmp_path: Path) -> None:
     make_repository(tmp_path / "library")
     work = make_repository(tmp_path / "work")

@@ -23,7 +23,6 @@ import msgspec
 from assent.errors import ToolError
 from assent.sandbox.git.checkout import (
     HASHES,
-    MOST_INDEX_BYTES,
     STASH,
     Agreed,
     Checkout,
@@ -33,9 +32,19 @@ from assent.sandbox.git.checkout import (
     under_way,
 )
 from assent.sandbox.git.folder import Damaged, Folder, Signature
-from assent.sandbox.git.index import Entries, blobs, changed_by, changes, check, read_entries, rewrite
+from assent.sandbox.git.index import (
+    MOST_INDEX_BYTES,
+    Entries,
+    blobs,
+    changed_by,
+    changes,
+    check,
+    read_entries,
+    rewrite,
+)
 from assent.sandbox.git.quarantine import New, Quarantine
 from assent.sandbox.git.refs import SYMBOLIC, branch_of, is_harmless, parse_value
+from assent.sandbox.git.soundness import make_sound
 from assent.sandbox.git.writing import Move, Writing
 
 if TYPE_CHECKING:
@@ -51,15 +60,15 @@ async def bring_over(view: View) -> list[str]:
     """Bring over what has changed in a view. Gives sentences about it; none if nothing has changed."""
     said: list[str] = []
     try:
-        with Folder(view.path) as inside, Folder(view.repository.common) as host:
+        with _opened(view) as inside, Folder(view.repository.common) as host:
             try:
-                here = read_inside(inside, view.repository.inner)
+                here = read_inside(inside, view.repository.inner, view.refs_inside)
             except Damaged as error:
                 return [f"Nothing was brought over from git inside: {error}. Its git folder is made anew."]
             assert view.agreed is not None
             if _is_same(here, view.agreed):
                 return []
-            now = read_checkout(host, view.repository.inner)
+            now = read_checkout(host, view.repository.inner, view.refs_outside)
             plan = _Plan(view, view.agreed, here, now, inside, host)
             said = plan.said
             await plan.carry_out()
@@ -180,9 +189,11 @@ class _Plan:
         here = (self.here.refs.get(STASH), self.here.stash)
         before = (self.before.refs.get(STASH), self.before.stash)
         now = (self.now.refs.get(STASH), self.now.stash)
-        if self.repository.is_linked or here in (before, now):
+        if here in (before, now):
             return
         value, stash = here
+        if self.repository.is_linked:
+            return self._leave_stash(value, stash)
         if now != before:
             self._leave(STASH, value, "it was changed outside meanwhile")
         elif STASH in self.here.bad or (value is not None and stash_hashes(stash)[-1:] != [value]):
@@ -191,6 +202,16 @@ class _Plan:
             self.with_stash = True
             if value != before[0]:
                 self.moves[STASH] = (before[0], value)
+
+    def _leave_stash(self, value: bytes | None, stash: bytes) -> None:
+        """Say where work is that has gone from the files and is in no commit."""
+        old = self.before.stash.splitlines()
+        count = sum(1 for line in stash.splitlines() if line not in old)
+        about = (STASH, value or b"")
+        if count and about not in self.view.told:
+            self.view.told.add(about)
+            entries = "1 stash entry stays" if count == 1 else f"{count} stash entries stay"
+            self.said.append(f"{entries} inside: `git stash pop` in a sandboxed command brings it back.")
 
     def _choose_checkout(self) -> None:
         here, before, now = self.here, self.before, self.now
@@ -302,7 +323,7 @@ class _Plan:
 
     async def _do(self) -> None:
         """Change the repository. Everything that is needed is there."""
-        writing = Writing(self.repository, self.host, self.now)
+        writing = Writing(self.repository, self.host, self.now, self.view.lock_note)
         if self.with_checkout and not writing.lock():
             self._give_up("another git is at work outside (index.lock is there)")
         try:
@@ -422,6 +443,13 @@ class _Plan:
                 if branch is not None:
                     found[branch] = where
         return found
+
+
+def _opened(view: View) -> Folder:
+    with suppress(Damaged):
+        # What else is wrong is no reason to bring nothing over. The next refresh sees to it.
+        make_sound(view.path, view.repository.inner)
+    return Folder(view.path)
 
 
 def _name(name: bytes | None) -> str:

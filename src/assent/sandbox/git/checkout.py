@@ -13,9 +13,8 @@ import re
 import msgspec
 
 from assent.sandbox.git.folder import Damaged, Folder, Signature
-from assent.sandbox.git.refs import HASH, MOST_REF_BYTES, Refs, branch_of, parse_value, read_refs
+from assent.sandbox.git.refs import HASH, MOST_REF_BYTES, KnownRefs, Refs, branch_of, parse_value, read_refs
 
-MOST_INDEX_BYTES = 512 << 20
 MOST_LOG_BYTES = 1 << 20
 MOST_TEXT_BYTES = 1 << 20
 
@@ -76,13 +75,15 @@ class Agreed(msgspec.Struct, kw_only=True):
     """Whether the view's checkout is to be thrown away at the next refresh, for the repository's."""
 
 
-def read_checkout(common: Folder, inner: str) -> Checkout:
+def read_checkout(common: Folder, inner: str, known: KnownRefs | None = None) -> Checkout:
     """One side, of which `common` is the git folder and `inner` the part of the checkout in it.
+
+    `known` is what was read there before.
 
     Raises:
         Damaged: something is not what git writes.
     """
-    refs: Refs = read_refs(common)
+    refs: Refs = read_refs(common, known)
     head = parse_head(common.read(f"{inner}HEAD", MOST_REF_BYTES))
     states: dict[str, bytes] = {}
     for name in HASHES:
@@ -106,7 +107,7 @@ def read_checkout(common: Folder, inner: str) -> Checkout:
     )
 
 
-def read_inside(view: Folder, inner: str) -> Checkout:
+def read_inside(view: Folder, inner: str, known: KnownRefs | None = None) -> Checkout:
     """The view's side.
 
     Raises:
@@ -116,7 +117,7 @@ def read_inside(view: Folder, inner: str) -> Checkout:
         if not view.exists(name):
             # Git never removes them, and without them the refs in them would seem to have been deleted.
             raise Damaged(f"{name} is gone")
-    return read_checkout(view, inner)
+    return read_checkout(view, inner, known)
 
 
 def parse_head(data: bytes | None) -> bytes:

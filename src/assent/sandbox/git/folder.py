@@ -17,6 +17,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from types import TracebackType
 
+from assent.sandbox.snapshot.removal import remove
+
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _WRITE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -116,11 +118,11 @@ class Folder:
         """See that nothing has that name: a file, a link, or a folder with all that is in it."""
         with suppress(Damaged), self._parent(path) as parent:
             if parent is not None:
-                _remove(parent, _last(path), _DEPTH)
+                with suppress(OSError):
+                    remove(os.fsencode(_last(path)), parent)
 
-    def walk(self, path: str, most: int) -> Iterator[tuple[str, str, bool]]:
-        """Each name beneath a folder that is no folder: the path of its folder, its name, whether it is a
-        regular file.
+    def walk(self, path: str, most: int) -> Iterator[tuple[str, os.DirEntry[str]]]:
+        """Each name beneath a folder that is no folder, with the path of its folder.
 
         Raises:
             Damaged: the folder is none, folders lie too deep, or there are more than `most` names.
@@ -142,7 +144,7 @@ class Folder:
                         if entry.is_dir(follow_symlinks=False):
                             left.append(f"{here}/{entry.name}")
                         else:
-                            yield here, entry.name, entry.is_file(follow_symlinks=False)
+                            yield here, entry
 
     def names(self, path: str) -> list[str]:
         """The names in a folder, of which "" is this one; none if there is no such folder."""
@@ -240,31 +242,3 @@ def _read(number: int, path: str, most: int) -> bytes:
     if left <= 0:
         raise Damaged(f"{path} is larger than {most} bytes")
     return b"".join(pieces)
-
-
-def _remove(parent: int, name: str, depth: int) -> None:
-    try:
-        os.unlink(name, dir_fd=parent)
-        return
-    except FileNotFoundError:
-        return
-    except OSError:
-        # A folder; or one that lets nobody remove anything, and then the next lines fail too.
-        pass
-    try:
-        number = os.open(name, _FOLDER, dir_fd=parent)
-    except OSError as error:
-        raise Damaged(f"{name} cannot be removed ({error.strerror})") from error
-    try:
-        with suppress(OSError):
-            os.fchmod(number, 0o700)
-        for each in os.listdir(number):
-            if depth <= 0:
-                raise Damaged(f"{name} cannot be removed: folders in it lie too deep")
-            _remove(number, each, depth - 1)
-    finally:
-        os.close(number)
-    try:
-        os.rmdir(name, dir_fd=parent)
-    except OSError as error:
-        raise Damaged(f"{name} cannot be removed ({error.strerror})") from error

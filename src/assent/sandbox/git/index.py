@@ -13,6 +13,7 @@ Keep true:
 from __future__ import annotations
 
 import os
+import struct
 
 from assent.errors import ToolError
 from assent.safe_text import clean
@@ -21,10 +22,13 @@ from assent.sandbox.git.trusted import git
 Entries = dict[bytes, tuple[bytes, ...]]
 """By path: `mode hash stage`, once, or up to three times for a file in conflict."""
 
+MOST_INDEX_BYTES = 512 << 20
 SUBMODULE = b"160000"
 MAYBE_SUBMODULE = b"\x00\x00\xe0\x00"
 """How that mode stands in the file. Without it there is none; with it there may be."""
 
+_KINDS = (0o04, 0o10, 0o12, 0o16)
+"""The first digits of a mode: a folder (of a sparse index), a file, a link, a submodule."""
 _NO_NAMES = (b"", b".", b"..", b".git", b"git~1")
 
 
@@ -77,9 +81,55 @@ def check(changed: Entries, before: Entries) -> None:
             )
 
 
-def submodules(entries: Entries) -> list[bytes]:
-    """The paths that are submodules."""
-    return sorted(path for path, each in entries.items() if _is_submodule(each))
+def gitlinks(data: bytes) -> list[bytes]:
+    """The paths that are submodules, of what is in an index file; none if it is no index. Git is not run."""
+    if MAYBE_SUBMODULE not in data:
+        return []
+    for hash_size in (20, 32):
+        try:
+            return _gitlinks(data, hash_size)
+        except (ValueError, struct.error, IndexError):
+            continue
+    return []
+
+
+def _gitlinks(data: bytes, hash_size: int) -> list[bytes]:
+    mark, version, count = struct.unpack_from(">4sII", data)
+    if mark != b"DIRC" or version not in (2, 3, 4):
+        raise ValueError("no index")
+    found: list[bytes] = []
+    name, at = b"", 12
+    for _ in range(count):
+        start = at
+        (mode,) = struct.unpack_from(">I", data, at + 24)
+        at += 40 + hash_size
+        (flags,) = struct.unpack_from(">H", data, at)
+        at += 4 if flags & 0x4000 else 2
+        if mode >> 12 not in _KINDS:
+            raise ValueError("no entry: the hashes have another size")
+        if version == 4:
+            # The name without the end of the one before, and then its own end.
+            less, at = _number(data, at)
+            end = data.index(b"\0", at)
+            name = name[: len(name) - less] + data[at:end]
+            at = end + 1
+        else:
+            end = data.index(b"\0", at)
+            name = data[at:end]
+            at = start + (end - start + 8) // 8 * 8
+        # One without a name stands for one in the file that this one shares with others.
+        if mode >> 12 == 0o16 and name:
+            found.append(name)
+    return found
+
+
+def _number(data: bytes, at: int) -> tuple[int, int]:
+    """A number of as many bytes as it needs, and where it ends."""
+    value = data[at] & 127
+    while data[at] & 128:
+        at += 1
+        value = (value + 1 << 7) + (data[at] & 127)
+    return value, at + 1
 
 
 def blobs(changed: Entries) -> set[bytes]:

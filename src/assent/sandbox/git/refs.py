@@ -13,10 +13,11 @@ from __future__ import annotations
 
 import os
 import re
+import time
 
 import msgspec
 
-from assent.sandbox.git.folder import Damaged, Folder
+from assent.sandbox.git.folder import Damaged, Folder, Signature, signature
 
 MOST_REFS = 50_000
 MOST_PACKED_BYTES = 32 << 20
@@ -32,6 +33,10 @@ _NOT_BROUGHT = re.compile(rb"[$`;|&<>'\"]|/-")
 """Names with these are valid, and dangerous for whoever puts a branch's name into a shell."""
 
 
+_SETTLED_NS = 2_000_000_000
+"""A file that was changed later than so long ago may change once more and bear the same time."""
+
+
 class Refs(msgspec.Struct, frozen=True):
     """What the refs of a git folder are."""
 
@@ -41,32 +46,57 @@ class Refs(msgspec.Struct, frozen=True):
     """Names of which nobody can tell the value, with the reason."""
 
 
-def read_refs(folder: Folder) -> Refs:
-    """All refs of a common git folder.
+KnownRefs = dict[str, tuple[Signature, bytes]]
+"""Files of refs that were read before, and what was in them."""
+
+
+def read_refs(folder: Folder, known: KnownRefs | None = None) -> Refs:
+    """All refs of a common git folder. Files that are in `known` and have not changed are not read again.
 
     Raises:
         Damaged: there are too many, or the files cannot be read.
     """
     values = read_packed(folder.read("packed-refs", MOST_PACKED_BYTES) or b"")
     bad: dict[bytes, str] = {}
-    for where, name, is_file in folder.walk("refs", MOST_REFS):
+    known = {} if known is None else known
+    before = dict(known)
+    known.clear()
+    now_ns = time.time_ns()
+    for where, entry in folder.walk("refs", MOST_REFS):
+        name = entry.name
         path = f"{where}/{name}"
         ref = os.fsencode(path)
         if name.endswith(".lock") or ref.startswith(_OWN_OF_A_CHECKOUT):
             continue
-        if not is_file:
+        if not entry.is_file(follow_symlinks=False):
             # A link could stand for a folder of refs, which would seem to have been deleted.
             raise Damaged(f"{path} is neither a file nor a folder")
         if not is_valid(ref):
             bad[ref] = "no valid name"
         else:
             try:
+                seen = _seen(entry)
+                if seen is not None and (old := before.get(path)) is not None and old[0] == seen:
+                    known[path] = old
+                    values[ref] = old[1]
+                    continue
                 values[ref] = parse_value(folder.read(path, MOST_REF_BYTES) or b"")
+                if seen is not None and seen[3] + _SETTLED_NS < now_ns:
+                    known[path] = seen, values[ref]
             except Damaged as error:
                 bad[ref] = str(error)
     for ref in bad:
         values.pop(ref, None)
     return Refs(values, bad)
+
+
+def _seen(entry: os.DirEntry[str]) -> Signature | None:
+    """What tells whether a ref's file has changed; None if its owner could not read it."""
+    try:
+        found = entry.stat(follow_symlinks=False)
+    except OSError:
+        return None
+    return signature(found)
 
 
 def read_packed(data: bytes) -> dict[bytes, bytes]:

@@ -118,35 +118,45 @@ def _look_up(folder: str) -> tuple[str, str, str] | None:
     while is_first or not f"{home}/".startswith(f"{top}/".replace("//", "/")):
         path = os.path.join(top, ".git")
         if os.path.lexists(path):
-            found = _where(top, path)
+            found = where(top, path)
             return None if found is None else (top, *found)
         top, is_first = os.path.dirname(top), False
     return None
 
 
-def _where(top: str, path: str) -> tuple[str, str] | None:
+def where(top: str, path: str) -> tuple[str, str] | None:
     """The git folder of a checkout and the common one; None if its `.git` cannot be relied on."""
     if os.path.islink(path):
         return None
     if os.path.isdir(path):
-        return (path, path) if _is_git_folder(path) else None
-    pointed = _read_line(top, ".git")
-    if pointed is None or not pointed.startswith("gitdir: "):
+        return (path, path) if is_git_folder(path) else None
+    line = pointed(top)
+    if line is None:
         return None
-    git_dir = os.path.realpath(os.path.join(top, pointed.removeprefix("gitdir: ")))
-    common = _read_line(git_dir, "commondir")
+    git_dir = os.path.realpath(os.path.join(top, line))
+    named = os.path.normpath(os.path.join(top, line))
+    if named != git_dir and named.startswith(f"{top}/"):
+        # A link in the work tree, which a command can lead elsewhere.
+        return None
+    common = read_line(git_dir, "commondir")
     if common is None:
         # Whether it is the git folder of this work tree stands in its config.
-        return (git_dir, git_dir) if _is_git_folder(git_dir) else None
+        return (git_dir, git_dir) if is_git_folder(git_dir) else None
     common = os.path.realpath(os.path.join(git_dir, common))
-    back = _read_line(git_dir, "gitdir")
+    back = read_line(git_dir, "gitdir")
     is_ours = (
         os.path.dirname(git_dir) == os.path.join(common, "worktrees")
         and back is not None
         and os.path.realpath(os.path.join(git_dir, back)) == path
-        and _is_git_folder(common)
+        and is_git_folder(common)
     )
     return (git_dir, common) if is_ours else None
+
+
+def pointed(top: str) -> str | None:
+    """Where the file `.git` of a folder leads, as it says; None if there is none."""
+    line = read_line(top, ".git")
+    return line.removeprefix("gitdir: ") if line is not None and line.startswith("gitdir: ") else None
 
 
 async def _open(top: str, git_dir: str, common: str) -> Repository | None:
@@ -225,12 +235,14 @@ def _borrowed(objects: str) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _is_git_folder(path: str) -> bool:
+def is_git_folder(path: str) -> bool:
+    """Whether git would take a folder for one of its own."""
     has_folders = all(os.path.isdir(os.path.join(path, name)) for name in ("objects", "refs"))
     return has_folders and os.path.isfile(os.path.join(path, "HEAD"))
 
 
-def _read_line(folder: str, name: str) -> str | None:
+def read_line(folder: str, name: str) -> str | None:
+    """What a file in a folder holds, without the end of its line; None if there is none to be read."""
     try:
         with Folder(folder) as opened:
             data = opened.read(name, _MOST_POINTER)

@@ -8,6 +8,7 @@ after it, what has changed inside is brought over (`bring_over.py`), checked.
       view/          mounted over the common git folder
       index          the index when both sides last agreed
       agreed         what both sides had then
+      lock           which lock in the repository is ours, while we hold one
       empty/         shown where a submodule is not checked out
 
 Keep true:
@@ -21,7 +22,6 @@ from __future__ import annotations
 
 import fcntl
 import os
-import shutil
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -32,7 +32,6 @@ from assent.safe_text import clean
 from assent.sandbox.git import bring_over
 from assent.sandbox.git.checkout import (
     HASHES,
-    MOST_INDEX_BYTES,
     STASH,
     TEXTS,
     UNDER_WAY,
@@ -44,11 +43,14 @@ from assent.sandbox.git.checkout import (
     save,
 )
 from assent.sandbox.git.folder import Damaged, Folder, Signature
-from assent.sandbox.git.index import Entries
-from assent.sandbox.git.refs import write_refs
+from assent.sandbox.git.index import MOST_INDEX_BYTES, Entries
+from assent.sandbox.git.lock_note import remove_left_lock
+from assent.sandbox.git.nested import Nested
+from assent.sandbox.git.refs import KnownRefs, write_refs
 from assent.sandbox.git.repository import Repository, find, identity
 from assent.sandbox.git.settings import neutral_config
-from assent.sandbox.git.submodules import Submodules
+from assent.sandbox.git.soundness import make_sound
+from assent.sandbox.snapshot.removal import remove
 
 if TYPE_CHECKING:
     import asyncio
@@ -65,6 +67,8 @@ KEPT = b"refs/kept/"
 _LOG_TAIL = 64 * 1024
 _COPIED = ("info/exclude", "info/attributes", "shallow")
 _MOST_COPIED = 1 << 20
+_OBEYED = ("hooks", "config.worktree", "commondir", "gitdir", "modules", "info/grafts")
+"""What git runs, or goes by to other settings. A view that is new has none of it."""
 
 
 class ViewInUse(ToolError):
@@ -80,12 +84,15 @@ async def open_view(workspace: str, home: str) -> View | None:
         ViewInUse: another process works with it.
         ToolError: the repository cannot be shown inside. It says why.
     """
+    import asyncio
+
     repository = await find(workspace)
     if repository is None:
         return None
     os.makedirs(home, mode=0o700, exist_ok=True)
     view = View(repository, workspace, home)
     try:
+        await asyncio.to_thread(view._clear_up)
         view.environment |= await identity(repository)
         await view.refresh()
     except BaseException:
@@ -109,7 +116,11 @@ class View:
         """What stays inside and was told of: refs with their values."""
         self.entries: Entries | None = None
         """The entries of the index that was agreed on, if somebody has read them."""
-        self._submodules = Submodules()
+        self.refs_inside: KnownRefs = {}
+        self.refs_outside: KnownRefs = {}
+        self._nested = Nested()
+        self._is_fresh = False
+        """Whether nothing is in it that commands of another process left for git to run."""
         self._settings_seen: list[Signature | None] = []
         self._turn: asyncio.Lock | None = None
         self._lock = os.open(home, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -131,15 +142,6 @@ class View:
             self._lock = -1
 
     @property
-    def before(self) -> list[Bind]:
-        """What has to be shown before the workspace is: the rest of a work tree of which it is a part.
-
-        Without it git would take all files outside the workspace for deleted.
-        """
-        top = self.repository.top
-        return [] if top == self.workspace else [(top, top, False)]
-
-    @property
     def binds(self) -> list[Bind]:
         """What has to be shown after the workspace, in this order. It may change with a `refresh`."""
         repository = self.repository
@@ -150,7 +152,7 @@ class View:
         found += [(path, path, False) for path in repository.borrowed]
         if repository.pointer is not None:
             found.append((repository.pointer, repository.pointer, False))
-        return found + self._submodules.binds(self._file("empty"))
+        return found + self._nested.binds(self._file("empty"))
 
     async def refresh(self) -> None:
         """Take over what has changed in the repository. Call it before a command.
@@ -165,12 +167,11 @@ class View:
             try:
                 if self.agreed is None:
                     raise Damaged("there is no view yet")
-                is_new = await asyncio.to_thread(self._take_over)
+                await asyncio.to_thread(self._take_over)
             except Damaged:
                 # Nothing in there is worth more than a view that works.
-                is_new = await asyncio.to_thread(self._make_anew)
-            if is_new or not self._submodules.is_known:
-                await self._submodules.look(self.repository, self.kept_index)
+                await asyncio.to_thread(self._make_anew)
+            await asyncio.to_thread(self._nested.look, self.repository)
 
     async def bring_over(self) -> list[str]:
         """Bring over what has changed inside. Call it after a command.
@@ -178,7 +179,7 @@ class View:
         Gives sentences about what was brought over, and what was not and why. None if nothing has changed.
         """
         async with self._my_turn():
-            said = await bring_over.bring_over(self) + self._submodules.find_swapped()
+            said = await bring_over.bring_over(self) + self._nested.find_swapped()
             return [clean(each, 500) for each in said]
 
     def save(self) -> None:
@@ -201,6 +202,11 @@ class View:
     @property
     def kept_index(self) -> str:
         return self._file("index")
+
+    @property
+    def lock_note(self) -> str:
+        """Where it is written down which lock in the repository is ours."""
+        return self._file("lock")
 
     def _file(self, name: str) -> str:
         return os.path.join(self.home, name)
@@ -237,13 +243,35 @@ class View:
                     view.write("config", neutral_config(found))
         self._settings_seen = seen
 
-    def _make_anew(self) -> bool:
+    def _clear_up(self) -> None:
+        """Remove what a process that was killed has left in our folder, and its lock in the repository."""
+        remove_left_lock(self.lock_note, self.repository.git_dir)
+        for name in os.listdir(self.home):
+            if name.startswith(("quarantine-", "old-")):
+                self._remove(name)
+
+    def _remove(self, name: str) -> None:
+        # However deep it is, and whatever its modes are.
+        with suppress(OSError):
+            remove(os.fsencode(name), self._lock)
+
+    def _make_fresh(self, view: Folder) -> None:
+        """Take out what git inside would obey: what one run put there is not run by commands of another."""
+        if self._is_fresh:
+            return
+        for name in (*_OBEYED, f"{self.repository.inner}config.worktree"):
+            view.remove(name)
+        view.make("hooks")
+        view.write("config", neutral_config(self.repository))
+        self._is_fresh = True
+
+    def _make_anew(self) -> None:
         """Make the view's folder again, with what the repository has."""
         if os.path.lexists(self.path):
             # Aside first: that works whatever is in it.
             aside = self._file(f"old-{os.urandom(4).hex()}")
             os.rename(self.path, aside)
-            shutil.rmtree(aside, ignore_errors=True)
+            self._remove(os.path.basename(aside))
         os.makedirs(self._file("empty"), exist_ok=True)
         os.mkdir(self.path, 0o700)
         inner = self.repository.inner
@@ -273,16 +301,18 @@ class View:
                 "`git fsck`.",
                 retry=False,
             ) from error
+        self._is_fresh = True
         self._agree(now)
-        return True
 
-    def _take_over(self) -> bool:
-        """Take over what has changed outside; whether the index was."""
+    def _take_over(self) -> None:
+        """Take over what has changed outside."""
         assert self.agreed is not None
         inner = self.repository.inner
+        make_sound(self.path, inner)
         with _opened(self.path) as view, Folder(self.repository.common) as host:
-            now = _read_host(host, inner)
-            inside = read_inside(view, inner)
+            self._make_fresh(view)
+            now = _read_host(host, inner, self.refs_outside)
+            inside = read_inside(view, inner, self.refs_inside)
             self._write_fixed(view)
             before = self.agreed.common
             is_behind = now.standing != before.standing
@@ -302,7 +332,6 @@ class View:
                 is_new = True
             if is_new or now != before:
                 self._agree(now, keeps_index=not is_new)
-            return is_new
 
     def _merge(self, now: Checkout, inside: Checkout) -> dict[bytes, bytes]:
         """The refs that the view is to have."""
@@ -404,14 +433,14 @@ def _opened(path: str) -> Folder:
         raise Damaged(f"the view cannot be opened ({error.strerror})") from error
 
 
-def _read_host(host: Folder, inner: str) -> Checkout:
+def _read_host(host: Folder, inner: str, known: KnownRefs) -> Checkout:
     """The repository's side. What is wrong there is no reason to make the view anew.
 
     Raises:
         ToolError: it cannot be read.
     """
     try:
-        return read_checkout(host, inner)
+        return read_checkout(host, inner, known)
     except Damaged as error:
         raise ToolError(
             f"The git folder {host.path} cannot be read: {error}. Look at it with `git fsck`.", retry=False

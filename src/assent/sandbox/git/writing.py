@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from assent.errors import ToolError
 from assent.sandbox.git.checkout import HASHES, TEXTS, Checkout
 from assent.sandbox.git.folder import Folder, Signature, signature
+from assent.sandbox.git.lock_note import drop_note, take_lock
 from assent.sandbox.git.refs import parse_value
 from assent.sandbox.git.repository import Repository
 from assent.sandbox.git.trusted import git
@@ -26,9 +27,9 @@ WHY = "assent: brought over from the sandbox"
 
 
 class Writing:
-    """Changes to one repository, decided on when it was as `now` says."""
+    """Changes to one repository, decided on when it was as `now` says. `note` is a file of ours."""
 
-    def __init__(self, repository: Repository, host: Folder, now: Checkout) -> None:
+    def __init__(self, repository: Repository, host: Folder, now: Checkout, note: str) -> None:
         self._repository = repository
         self._host = host
         self._now = now
@@ -36,6 +37,7 @@ class Writing:
         self._zeros = b"0" * (64 if repository.is_sha256 else 40)
         self._index = os.path.join(repository.git_dir, "index")
         self._lock = f"{self._index}.lock"
+        self._note = note
         self._is_locked = False
 
     async def move_refs(self, moves: Mapping[bytes, Move]) -> None:
@@ -92,9 +94,7 @@ class Writing:
         Raises:
             ToolError: the index is not what it was.
         """
-        try:
-            os.close(os.open(self._lock, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666))
-        except FileExistsError:
+        if not take_lock(self._lock, self._note):
             return False
         self._is_locked = True
         if self._host.signature(f"{self._inner}index") != self._now.index:
@@ -107,6 +107,7 @@ class Writing:
         if self._is_locked:
             self._is_locked = False
             os.unlink(self._lock)
+            drop_note(self._note)
 
     def put_index(self, data: bytes) -> Signature:
         """Let another index take the place of the old one, by the name of its lock, as git does."""
@@ -123,4 +124,5 @@ class Writing:
                 os.utime(file.fileno(), ns=(old.st_mtime_ns, old.st_mtime_ns))
         os.rename(self._lock, self._index)
         self._is_locked = False
+        drop_note(self._note)
         return signature(os.stat(self._index))

@@ -1,6 +1,7 @@
 """A folder as it was: kept before work begins in it, and brought back if the work is given up.
 
 store        snapshots in a folder of their own: taken, restored, dropped, pruned (taking, owner)
+claims       who is at work in a folder, and who has been since a snapshot
 manifest     what is known of a tree, as data
 tree         a tree read by descriptors, and what of it is left out
 contents     what files hold: as copies, or in a git object store of our own (git_store)

@@ -1,7 +1,7 @@
 """The branch of a linked worktree, put back in the repository that the worktree is linked to.
 
 Only this branch, and only if it is what was made of it in the worktree: every move of a branch from there is
-in the worktree's own log, so a value that is not the last one in it is somebody else's work.
+in the worktree's own log, so a value that did not come into it since is somebody else's work.
 
 Keep true:
 1. The log of the branch is written before the branch: broken off in between, it is done again.
@@ -25,7 +25,8 @@ def restore_branch(branch: Branch) -> tuple[bool, str | None]:
     now = value_of(branch.common, branch.name)
     if now == branch.value:
         return False, None
-    if now != _last_move(branch.private):
+    # To bring one back that is gone takes nothing from anybody.
+    if now and now not in _moves(branch):
         return False, f"branch {shown(branch.name)} was moved by somebody else since, and was left"
     words = f"branch {shown(branch.name)}"
     path = os.path.join(branch.common, branch.name)
@@ -44,6 +45,21 @@ def restore_branch(branch: Branch) -> tuple[bool, str | None]:
     except OSError as error:
         return False, f"{words}: {error.strerror}"
     return True, None
+
+
+def hold_branch(common: bytes, name: bytes, value: bytes) -> str | None:
+    """See that a branch names what it named a moment ago, whatever was put back; why not, if it cannot be."""
+    if value_of(common, name) == value:
+        return None
+    path = os.path.join(common, name)
+    try:
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        if not _lock(path + b".lock", value + b"\n"):
+            return f"branch {shown(name)} is locked by another git; it should name {shown(value)}"
+        os.rename(path + b".lock", path)
+    except OSError as error:
+        return f"branch {shown(name)} should name {shown(value)}: {error.strerror}"
+    return None
 
 
 def _lock(lock: bytes, text: bytes) -> bool:
@@ -83,11 +99,13 @@ def _write_new(path: bytes, data: bytes) -> None:
         os.close(opened)
 
 
-def _last_move(private: bytes) -> bytes:
-    """What the worktree's own log says that its HEAD named last."""
+def _moves(branch: Branch) -> set[bytes]:
+    """What the worktree's own log says that its HEAD has named since the snapshot."""
     try:
-        with open(os.path.join(private, b"logs/HEAD"), "rb") as file:
-            lines = file.read().splitlines()
+        with open(os.path.join(branch.private, b"logs/HEAD"), "rb") as file:
+            text = file.read()
     except OSError:
-        return b""
-    return lines[-1].split(b" ")[1] if lines and lines[-1].count(b" ") else b""
+        return set()
+    # A log that has become shorter was written anew.
+    lines = text[branch.moves if len(text) >= branch.moves else 0 :].splitlines()
+    return {words[1] for words in (line.split(b" ", 2) for line in lines) if len(words) == 3}

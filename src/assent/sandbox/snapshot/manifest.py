@@ -48,6 +48,8 @@ class LeftOut(msgspec.Struct, frozen=True, array_like=True):
     device: int = 0
     inode: int = 0
     """Which folder or file it is, where it could be moved; 0 where that does not matter."""
+    kind: int = 0
+    """What it is, in the numbers of the system."""
 
 
 class ObjectFile(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -59,6 +61,9 @@ class ObjectFile(msgspec.Struct, frozen=True, array_like=True, gc=False):
     mtime_ns: int
     mode: int
     is_copy: bool = False
+    inode: int = 0
+    ctime_ns: int = 0
+    """Of the file in the database, once it was kept: while both are the same, so is what it holds."""
 
 
 class Objects(msgspec.Struct, frozen=True, array_like=True):
@@ -83,6 +88,8 @@ class Branch(msgspec.Struct, frozen=True, array_like=True):
     value: bytes
     """What it names; empty for a branch without a commit."""
     log: bytes | None
+    moves: int = 0
+    """Bytes of the worktree's own log: what comes after them came since."""
 
 
 class Tree(msgspec.Struct, frozen=True, array_like=True):
@@ -92,6 +99,11 @@ class Tree(msgspec.Struct, frozen=True, array_like=True):
     """Its absolute path."""
     entries: Sequence[Entry]
     left_out: Sequence[LeftOut]
+    own: Sequence[bytes] = ()
+    """What belongs to Assent, or is left alone: paths that were there."""
+    device: int = 0
+    inode: int = 0
+    """Which folder the top is: another one can have its path."""
 
 
 class Manifest(msgspec.Struct, frozen=True, kw_only=True):
@@ -107,6 +119,14 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     """The workspace; and the private git folder of a linked worktree."""
     objects: Sequence[Objects] = ()
     branch: Branch | None = None
+    ended_ns: int = 0
+    """When it was whole, by the clock that stamps files."""
+    head: bytes = b""
+    """The branch that a repository in the workspace is on; empty if it is on none."""
+    others: Sequence[tuple[bytes, bytes]] = ()
+    """The branches that other worktrees of it are on, and what they named."""
+    boot: str = ""
+    """Which start of the machine: devices are counted anew with each."""
 
 
 def write_manifest(manifest: Manifest, folder: str) -> None:

@@ -26,7 +26,7 @@ def this_process(run_id: str, folders: Sequence[str] = ()) -> Owner:
     """This one, at work on a run."""
     pid, host = os.getpid(), os.uname().nodename
     return Owner(
-        run_id=run_id, host=host, boot=_boot(), pid=pid, started=_started(pid), folders=list(folders)
+        run_id=run_id, host=host, boot=boot_id(), pid=pid, started=_started(pid), folders=list(folders)
     )
 
 
@@ -47,7 +47,8 @@ def is_gone(owner: Owner) -> bool:
     return owner.boot != here.boot or _started(owner.pid) != owner.started
 
 
-def _boot() -> str:
+def boot_id() -> str:
+    """Which start of the machine this is; empty where the system does not say."""
     with suppress(OSError), open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
         return file.read().strip()
     return ""

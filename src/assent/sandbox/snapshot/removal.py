@@ -3,6 +3,7 @@
 Keep true:
 1. One descriptor at a time, and no recursion: a tree may be deeper than either would last.
 2. Going up leads to the folder that was left on the way down, or nowhere: it is known by device and inode.
+3. Nothing on another mount is changed or removed, and a folder that holds one stays.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from assent.sandbox.beneath import O_PATH
+from assent.sandbox.snapshot.mounts import OtherMount, stay_on_mount
 from assent.sandbox.spot import Id, id_of
 
 READ_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -27,6 +29,7 @@ def open_folder(name: bytes, parent: int) -> int:
     """A folder for reading and changing, by its name in another; made ours to change where it was not.
 
     Raises:
+        OtherMount: something is mounted there.
         OSError: it is no folder, or it is not ours.
     """
     try:
@@ -34,7 +37,12 @@ def open_folder(name: bytes, parent: int) -> int:
     except PermissionError:
         _let_us_in(name, parent)
         opened = os.open(name, READ_FOLDER, dir_fd=parent)
-    make_ours(opened)
+    try:
+        stay_on_mount(opened, parent)
+        make_ours(opened)
+    except BaseException:
+        os.close(opened)
+        raise
     return opened
 
 
@@ -53,6 +61,7 @@ def _let_us_in(name: bytes, parent: int) -> None:
         return
     held = os.open(name, O_PATH | os.O_NOFOLLOW | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=parent)
     try:
+        stay_on_mount(held, parent)
         # A descriptor of this kind has no chmod of its own, and by name it could be a link by now.
         os.chmod(f"/proc/self/fd/{held}", stat.S_IMODE(os.fstat(held).st_mode) | _OWN)
     finally:
@@ -63,6 +72,7 @@ def remove(name: bytes, parent: int, spare: Spare | None = None) -> bool:
     """Remove what has a name in a folder. False if something had to stay.
 
     Raises:
+        OtherMount: something is mounted in it, and stays; the rest is removed.
         OSError: some of it cannot be removed; the rest of that is untouched.
     """
     found = os.stat(name, dir_fd=parent, follow_symlinks=False)
@@ -71,7 +81,10 @@ def remove(name: bytes, parent: int, spare: Spare | None = None) -> bool:
     if not stat.S_ISDIR(found.st_mode):
         os.unlink(name, dir_fd=parent)
         return True
-    is_whole = _Removal(spare).empty(name, parent)
+    removal = _Removal(spare)
+    is_whole = removal.empty(name, parent)
+    if removal.met_mount:
+        raise OtherMount
     if is_whole:
         os.rmdir(name, dir_fd=parent)
     return is_whole
@@ -82,6 +95,7 @@ class _Removal:
 
     def __init__(self, spare: Spare | None) -> None:
         self._spare = spare
+        self.met_mount = False
         self._way: list[tuple[bytes, Id, list[bytes], bool]] = []
         """Folders that we are in: the name of the one below, who it is, its folders still to come, and
         whether all of it went so far."""
@@ -93,8 +107,13 @@ class _Removal:
             while True:
                 if rest:
                     below = rest.pop()
+                    try:
+                        inner = open_folder(below, here)
+                    except OtherMount:
+                        self.met_mount, is_whole = True, False
+                        continue
                     self._way.append((below, id_of(os.fstat(here)), rest, is_whole))
-                    here = _moved(here, open_folder(below, here))
+                    here = _moved(here, inner)
                     rest, is_whole = self._clear(here)
                 elif self._way:
                     below, above, rest, before = self._way.pop()

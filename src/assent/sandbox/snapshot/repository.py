@@ -1,7 +1,7 @@
 """What is a git repository beneath a workspace, found out by looking at files alone.
 
 Keep true:
-1. Nothing that stands in the repository is run, and its configuration is not read.
+1. Nothing that stands in the repository is run, and its configuration is not heeded.
 2. A pointer file is believed only if what it points to points back: it could have been written to lead us to
    a repository of somebody else.
 """
@@ -11,9 +11,11 @@ from __future__ import annotations
 import os
 import re
 import shutil
-from collections.abc import Container
+from collections.abc import Container, Mapping
+from contextlib import suppress
 from typing import NamedTuple
 
+from assent.sandbox.beneath import open_beneath
 from assent.sandbox.snapshot.git_store import GitStore
 from assent.sandbox.snapshot.manifest import Branch
 
@@ -22,6 +24,8 @@ _FAN_OUT = re.compile(rb"[0-9a-f]{2}\Z")
 _PACK = re.compile(rb"pack-[0-9a-f]{40}(?:[0-9a-f]{24})?\.[a-z]+\Z|tmp_.*|\.tmp-.*", re.DOTALL)
 _LONG = re.compile(rb"[0-9a-f]{62}\Z|pack-[0-9a-f]{64}\.")
 _BRANCH = re.compile(rb"ref: (refs/heads/[^\0\n]+)\n?\Z")
+_REBASED = re.compile(rb"(refs/heads/[^\0\n]+)\n?\Z")
+_WORKTREE = re.compile(rb"^\s*worktree\s*=\s*([^\r\n]+)$", re.MULTILINE | re.IGNORECASE)
 _NAMED = re.compile(rb"([0-9a-f]{40}(?:[0-9a-f]{24})?)\s*\Z")
 _MOST = 1 << 16
 """Bytes of a file that holds a path or a name."""
@@ -86,11 +90,12 @@ def is_long_name(name: bytes) -> bool:
 
 
 class Linked(NamedTuple):
-    """A worktree that is linked to a repository elsewhere."""
+    """A worktree that is linked to a repository elsewhere, or a submodule."""
 
     private: str
     """Its own git folder, in the other one."""
     common: str
+    """That of the repository. A submodule has one of its own, so both are the same."""
 
 
 def linked_worktree(folder: str) -> Linked | None:
@@ -99,6 +104,8 @@ def linked_worktree(folder: str) -> Linked | None:
     if text is None or not text.startswith("gitdir: "):
         return None
     private = os.path.realpath(os.path.join(folder, text.removeprefix("gitdir: ")))
+    if _is_submodule(folder, private):
+        return Linked(private, private)
     worktrees, name = os.path.split(private)
     common, kind = os.path.split(worktrees)
     back = _line(os.path.join(private, "gitdir"))
@@ -115,6 +122,78 @@ def linked_worktree(folder: str) -> Linked | None:
     return Linked(private, common)
 
 
+def _is_submodule(folder: str, private: str) -> bool:
+    """Whether a git folder says of itself that its worktree is this folder."""
+    try:
+        names = frozenset(os.fsencode(name) for name in os.listdir(private))
+    except OSError:
+        return False
+    if (
+        not is_git_folder(names)
+        or b"commondir" in names
+        or b"modules" not in os.fsencode(private).split(b"/")
+    ):
+        return False
+    found = _WORKTREE.search(_bytes(os.path.join(private, "config")) or b"")
+    back = os.fsdecode(found[1].strip().strip(b'"')) if found is not None else None
+    return back is not None and os.path.realpath(os.path.join(private, back)) == os.path.realpath(folder)
+
+
+class Others(NamedTuple):
+    """What other worktrees have in the git folder of a repository."""
+
+    worktrees: frozenset[bytes]
+    """Their names."""
+    branches: Mapping[bytes, bytes]
+    """Those that they are on, and what they name."""
+
+    def paths(self) -> frozenset[bytes]:
+        """Where all that is, beneath the workspace."""
+        logs = (b".git/logs/" + name for name in self.branches)
+        refs = (b".git/" + name for name in self.branches)
+        return frozenset([*(b".git/worktrees/" + name for name in self.worktrees), *refs, *logs])
+
+
+def other_worktrees(top: int, folder: bytes) -> Others:
+    """Who else works with the repository of a workspace: `top` is open, and `folder` is its path."""
+    branches: dict[bytes, bytes] = {}
+    names: list[bytes] = []
+    with suppress(OSError):
+        opened = open_beneath(top, ".git/worktrees", os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            names = [os.fsencode(name) for name in os.listdir(opened)]
+            for name in names:
+                # While a branch is being rebased, HEAD does not name it.
+                for file in (b"HEAD", b"rebase-merge/head-name", b"rebase-apply/head-name"):
+                    text = _beneath(opened, name + b"/" + file)
+                    found = _BRANCH.match(text) or _REBASED.match(text)
+                    if found is not None and is_plain_name(found[1]):
+                        branches[found[1]] = value_of(os.path.join(folder, b".git"), found[1])
+        finally:
+            os.close(opened)
+    # One that names nothing is not there: to bring it back takes nothing from anybody.
+    return Others(frozenset(names), {name: value for name, value in branches.items() if value})
+
+
+def head_of(top: int) -> bytes:
+    """The branch that the repository of an open workspace is on; empty if there is none."""
+    found = _BRANCH.match(_beneath(top, b".git/HEAD"))
+    return found[1] if found is not None else b""
+
+
+def _beneath(top: int, path: bytes) -> bytes:
+    try:
+        opened = open_beneath(top, os.fsdecode(path), os.O_RDONLY)
+    except OSError:
+        return b""
+    try:
+        return os.read(opened, _MOST)
+    except OSError:
+        return b""
+    finally:
+        os.close(opened)
+
+
 def branch_of(linked: Linked) -> Branch | None:
     """The branch that a worktree is on; None if it is on none, or branches are kept in another way here."""
     head = _bytes(os.path.join(linked.private, "HEAD"))
@@ -128,7 +207,11 @@ def branch_of(linked: Linked) -> Branch | None:
     except OSError:
         log = None
     value = value_of(common, found[1])
-    return Branch(common, os.fsencode(linked.private), found[1], value, log)
+    try:
+        moves = os.stat(os.path.join(linked.private, "logs/HEAD")).st_size
+    except OSError:
+        moves = 0
+    return Branch(common, os.fsencode(linked.private), found[1], value, log, moves)
 
 
 def is_plain_name(name: bytes) -> bool:

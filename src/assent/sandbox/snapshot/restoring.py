@@ -5,6 +5,8 @@ Keep true:
 2. A file is replaced whole. Done twice, or after having been broken off anywhere, it ends the same.
 3. What stands in the way of one name is told, and the rest is brought back all the same.
 4. What was left out of the snapshot is neither written nor removed, wherever it was moved to.
+5. Nothing on another mount is touched.
+6. Only where room is short is something removed before what belongs in its place is there.
 """
 
 from __future__ import annotations
@@ -12,28 +14,45 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import Container, Mapping
+from collections.abc import Collection, Container, Mapping
 from contextlib import suppress
 
 from assent.sandbox.beneath import open_beneath
 from assent.sandbox.snapshot.contents import Contents
 from assent.sandbox.snapshot.manifest import Entry, LeftOut, Tree, joined, shown
+from assent.sandbox.snapshot.mounts import OtherMount, mount_of
 from assent.sandbox.snapshot.removal import READ_FOLDER, make_ours, open_folder, remove
 from assent.sandbox.snapshot.repository import OBJECTS, Place, is_git_folder
 from assent.sandbox.snapshot.tree import is_assents
 from assent.sandbox.spot import TEMPORARY, Id, id_of, look
 
+NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT})
 _TYPES: Mapping[str, int] = {"file": stat.S_IFREG, "folder": stat.S_IFDIR, "link": stat.S_IFLNK}
 
 
 class Restoring:
     """One tree on its way back."""
 
-    def __init__(self, tree: Tree, contents: Contents, untouched: Container[Id], name: str = "") -> None:
-        """`name` is put before paths in what is told, for a tree that is not the workspace."""
+    def __init__(
+        self,
+        tree: Tree,
+        contents: Contents,
+        untouched: Container[Id],
+        name: str = "",
+        others: Collection[bytes] = (),
+    ) -> None:
+        """`name` is put before paths in what is told, for a tree that is not the workspace. `others` are
+        paths of what is there now and is somebody else's: it is left as it is."""
         self._contents = contents
         self._untouched = untouched
         self._name = name
+        self._others = others
+        self._above_others = {
+            b"/".join(parts[:length])
+            for parts in (path.split(b"/") for path in others)
+            for length in range(1, len(parts))
+        }
+        self._own = frozenset(tree.own)
         self._within: dict[bytes, dict[bytes, Entry]] = {}
         """What was in each folder, by name."""
         self._top: Entry | None = None
@@ -48,17 +67,30 @@ class Restoring:
             (each.device, each.inode): each for each in tree.left_out if each.inode
         }
         self._top_fd = -1
+        self._makes_room = False
         self._can_give = os.geteuid() == 0
         self.changed = 0
         self.removed = 0
         self.brought_back = 0
         self.problems: list[str] = []
+        self.is_short = False
+        """Whether there was no room for something."""
+        self.left: dict[bytes, None] = {}
+        """What came since and is not ours to remove."""
 
     def bring(self, top: int) -> None:
         """Bring back what was beneath an open folder."""
         self._top_fd = top
         make_ours(top)
         self._folder(top, b"")
+
+    def make_room(self, top: int) -> None:
+        """Remove what came since, and what has grown or stands in the way of what was there. Bring that back
+        next: what could not be for want of room can be now."""
+        self._makes_room = True
+        self._clear(top, b"", None, makes_room=True)
+        self.is_short = False
+        self.problems.clear()
 
     def clear(self, top: int) -> None:
         """Remove what was not there, and put the rights of folders back. Comes after `bring`: now every
@@ -71,6 +103,8 @@ class Restoring:
 
     def _folder(self, opened: int, path: bytes) -> None:
         for name, entry in self._within.get(path, {}).items():
+            if entry.path in self._others:
+                continue
             try:
                 self._entry(opened, name, entry)
             except OSError as error:
@@ -80,6 +114,8 @@ class Restoring:
         found = look_at(name, parent)
         was_there = found is not None
         if found is not None and stat.S_IFMT(found.st_mode) != _TYPES[entry.kind]:
+            if entry.path in self._above_others:
+                raise OSError(errno.EEXIST, "a branch of another worktree is in its place")
             if not remove(name, parent, self._spare):
                 raise OSError(errno.EEXIST, "something that was left out of the snapshot is in its place")
             found = None
@@ -120,7 +156,14 @@ class Restoring:
         if found is not None and _is_the_same(entry, found):
             return
         if found is None or not self._mend(parent, name, entry, found):
-            self._write(parent, name, entry)
+            try:
+                self._write(parent, name, entry)
+            except OSError as error:
+                if found is None or not self._makes_room or error.errno not in NO_ROOM:
+                    raise
+                # There is not room for both.
+                os.unlink(name, dir_fd=parent)
+                self._write(parent, name, entry)
             self._count(was_there)
 
     def _mend(self, parent: int, name: bytes, entry: Entry, found: os.stat_result) -> bool:
@@ -132,6 +175,8 @@ class Restoring:
         except OSError:
             return False
         try:
+            if mount_of(opened) != mount_of(parent):
+                raise OtherMount
             if id_of(os.fstat(opened)) != id_of(found) or not self._contents.is_same(entry.content, opened):
                 return False
             if self._rights(opened, entry):
@@ -175,7 +220,7 @@ class Restoring:
 
     # What was not
 
-    def _clear(self, opened: int, path: bytes, place: Place | None) -> None:
+    def _clear(self, opened: int, path: bytes, place: Place | None, *, makes_room: bool = False) -> None:
         """Remove what came since, and put the rights of folders back, from within."""
         with os.scandir(opened) as listed:
             names = [os.fsencode(each.name) for each in listed]
@@ -184,12 +229,17 @@ class Restoring:
         for name in names:
             at = joined(path, name)
             entry = wanted.get(name)
+            if at in self._others:
+                continue
             try:
-                if entry is not None and entry.kind == "folder":
+                if makes_room and entry is not None and self._takes_room(opened, name, entry):
+                    remove(name, opened, self._spare)
+                elif entry is not None and entry.kind == "folder":
                     below = place.below(name) if place is not None else None
-                    self._clear_inner(
-                        opened, name, entry, OBJECTS if is_git and name == b"objects" else below
-                    )
+                    inner = OBJECTS if is_git and name == b"objects" else below
+                    self._clear_inner(opened, name, at, entry, inner, makes_room)
+                elif entry is None and at in self._above_others:
+                    self._clear_inner(opened, name, at, None, None, makes_room)
                 elif entry is None and not self._stays(opened, name, at, place):
                     if remove(name, opened, self._spare):
                         self.removed += 1
@@ -200,17 +250,31 @@ class Restoring:
             except OSError as error:
                 self._tell(at, error)
 
-    def _clear_inner(self, parent: int, name: bytes, entry: Entry, place: Place | None) -> None:
+    def _clear_inner(
+        self, parent: int, name: bytes, at: bytes, entry: Entry | None, place: Place | None, makes_room: bool
+    ) -> None:
         opened = open_folder(name, parent)
         try:
-            self._clear(opened, entry.path, place)
-            self._rights(opened, entry)
+            self._clear(opened, at, place, makes_room=makes_room)
+            if entry is not None and not makes_room:
+                self._rights(opened, entry)
         finally:
             os.close(opened)
 
+    def _takes_room(self, parent: int, name: bytes, entry: Entry) -> bool:
+        """Whether what has the name of an entry has grown, or is another kind of thing."""
+        found = os.stat(name, dir_fd=parent, follow_symlinks=False)
+        if stat.S_IFMT(found.st_mode) != _TYPES[entry.kind]:
+            return entry.path not in self._above_others
+        return entry.kind == "file" and found.st_size > entry.size
+
     def _stays(self, parent: int, name: bytes, at: bytes, place: Place | None) -> bool:
         found = os.stat(name, dir_fd=parent, follow_symlinks=False)
-        if at in self._left or is_assents(name, found, self._untouched):
+        if at in self._left:
+            return True
+        if is_assents(name, found, self._untouched):
+            if at not in self._own and id_of(found) not in self._untouched:
+                self.left[at] = None
             return True
         return place is not None and (place.holds(name) or place.may_grow(name))
 
@@ -239,6 +303,7 @@ class Restoring:
         self.brought_back += not was_there
 
     def _tell(self, path: bytes, error: OSError) -> None:
+        self.is_short = self.is_short or error.errno in NO_ROOM
         self.problems.append(f"{self._name}{shown(path)}: {error.strerror or error}")
 
 

@@ -10,6 +10,7 @@ Keep true:
 3. A snapshot is there whole or not at all.
 4. What lies here is for nobody else: the folder is private.
 5. A snapshot since which another run has worked in the folder is not restored.
+6. A snapshot that could not be restored wholly is kept for whoever mends it by hand, and he is told where.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ import msgspec
 
 from assent.errors import ToolError, UsageError
 from assent.sandbox.beneath import open_beneath
-from assent.sandbox.snapshot.branch import restore_branch
+from assent.sandbox.snapshot.branch import hold_branch, restore_branch
 from assent.sandbox.snapshot.claims import (
     Claim,
     claim,
@@ -48,9 +49,11 @@ from assent.sandbox.snapshot.manifest import (
     shown,
     write_manifest,
 )
-from assent.sandbox.snapshot.owner import Owner, is_gone, read_owner, this_process
+from assent.sandbox.snapshot.mounts import stay_on_mount
+from assent.sandbox.snapshot.owner import Owner, boot_id, is_gone, read_owner, this_process
 from assent.sandbox.snapshot.removal import READ_FOLDER, open_folder, remove
-from assent.sandbox.snapshot.restoring import Restoring
+from assent.sandbox.snapshot.repository import Others, other_worktrees
+from assent.sandbox.snapshot.restoring import NO_ROOM, Restoring
 from assent.sandbox.snapshot.taking import COPIES, OBJECTS_FOLDER, STORE, Settings, Taking
 from assent.sandbox.snapshot.tree import has_become_other
 from assent.sandbox.spot import Closed, Id, id_in
@@ -59,6 +62,10 @@ from assent.sandbox.workspace import Workspace
 _ID = re.compile(r"[0-9a-f]{16}\Z")
 _OWNER = "owner"
 _NEW = "new-"
+_WANTED = "wanted"
+"""Stands in a snapshot that could not be restored wholly."""
+_OLD_S = 30 * 86400.0
+"""So long a snapshot of a process that is gone waits for its run to be resumed, or for a person."""
 _ABANDONED_S = 3600.0
 """A folder that nobody has finished making for so long is not finished any more."""
 
@@ -104,6 +111,8 @@ class Snapshots:
         self.folder = os.path.abspath(folder)
         self._settings = settings or Settings()
         self._leave_alone = [os.path.abspath(each) for each in leave_alone]
+        self._wanted: set[str] = set()
+        """Those that could not be restored wholly. On a full disk nothing else may know of it."""
 
     def claim(self, workspace: Workspace, run_id: str) -> Claim:
         """The workspace for one run alone, of all that keep their snapshots here.
@@ -118,13 +127,15 @@ class Snapshots:
             raise self._unkept(workspace, error) from error
 
     def take(self, workspace: Workspace, *, run_id: str = "", durable: bool = False) -> Snapshot:
-        """Keep a workspace as it is now. With `durable` it outlives also the end of the machine.
+        """Keep a workspace as it is now. With `durable` it outlives also the end of the machine. Snapshots
+        that nobody has asked for in a long time go.
 
         Raises:
             UsageError: it is too large, or cannot be read or kept; nothing is left behind then.
         """
         made = os.urandom(8).hex()
         into = os.path.join(self.folder, f"{_NEW}{made}")
+        self.prune(older_than_s=_OLD_S)
         try:
             self._make(into, run_id, workspace)
             manifest = Taking(str(workspace.folder), into, self._untouched(workspace), self._settings).all(
@@ -149,12 +160,29 @@ class Snapshots:
         )
 
     def restore(self, id: str, workspace: Workspace, *, durable: bool = False) -> Restored:
-        """Bring a workspace back to a snapshot. What could not be is told, and the rest brought back.
+        """Bring a workspace back to a snapshot. What could not be is told, and the rest brought back; and a
+        snapshot of which not everything could be is kept, also when it is dropped.
 
         Raises:
             ToolError: there is no such snapshot, it is of another folder, another run has worked in the
                 folder since, or the workspace is busy; nothing has changed then.
         """
+        folder = self._path(id)
+        try:
+            found = self._restore(id, workspace, durable)
+        except ToolError as error:
+            self._want(id)
+            if not os.path.isdir(folder):
+                raise
+            raise ToolError(f"{error} The snapshot is kept in {folder}.", retry=error.retry) from None
+        if not found.problems:
+            self._want_no_more(id)
+            return found
+        self._want(id)
+        told = f"the snapshot is kept in {folder}, for {_OLD_S / 86400:.0f} days"
+        return msgspec.structs.replace(found, problems=[*found.problems, told])
+
+    def _restore(self, id: str, workspace: Workspace, durable: bool) -> Restored:
         folder = self._path(id)
         try:
             manifest = read_manifest(folder)
@@ -169,6 +197,12 @@ class Snapshots:
         if manifest.trees[0].top != os.fsencode(workspace.folder):
             raise ToolError(
                 f"The snapshot {id} is of {shown(manifest.trees[0].top)}, and not of {workspace.folder}.",
+                retry=False,
+            )
+        if not _is_same_folder(manifest, workspace.fd):
+            raise ToolError(
+                f"Nothing in {workspace.folder} was restored: it is another folder than the one that the "
+                "snapshot was taken of, which was moved or removed.",
                 retry=False,
             )
         if later:
@@ -218,17 +252,35 @@ class Snapshots:
             self._own(folder, run_id, before.folders if before is not None else ())
 
     def drop(self, id: str) -> None:
-        """Remove a snapshot; nothing happens if there is none."""
+        """Remove a snapshot; nothing happens if there is none, or if it could not be restored wholly."""
         folder = self._path(id)
+        if id not in self._wanted and not os.path.exists(os.path.join(folder, _WANTED)):
+            self._remove(folder)
+
+    def _remove(self, folder: str) -> None:
         with suppress(OSError):
             # First: without it, half a snapshot cannot be taken for one.
             os.unlink(os.path.join(folder, FILE_NAME))
         self._forget(folder)
 
-    def prune(self, is_needed: Callable[[str], bool] = lambda run_id: False) -> list[str]:
+    def _want(self, id: str) -> None:
+        self._wanted.add(id)
+        with suppress(OSError):
+            os.close(os.open(os.path.join(self._path(id), _WANTED), os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC))
+
+    def _want_no_more(self, id: str) -> None:
+        self._wanted.discard(id)
+        with suppress(OSError):
+            os.unlink(os.path.join(self._path(id), _WANTED))
+
+    def prune(
+        self, is_needed: Callable[[str], bool] = lambda run_id: False, *, older_than_s: float = 0.0
+    ) -> list[str]:
         """Remove the snapshots of processes that are gone; returns their ids.
 
         `is_needed` is asked with the id of a run: whether it can still be resumed, and so may be taken back.
+        With `older_than_s` only those that were taken, or held anew, so long ago. One that could not be
+        restored wholly stays for 30 days in any case.
         """
         removed: list[str] = []
         with suppress(OSError):
@@ -238,7 +290,9 @@ class Snapshots:
                     owner = self._owner(folder)
                     if owner is not None and (not is_gone(owner) or is_needed(owner.run_id)):
                         continue
-                    self.drop(name)
+                    if self._is_young(folder, older_than_s):
+                        continue
+                    self._remove(folder)
                     removed.append(name)
                 elif name.startswith(_NEW) and self._is_abandoned(folder):
                     self._forget(folder)
@@ -264,6 +318,14 @@ class Snapshots:
             f"The workspace {workspace.folder} cannot be kept to be restored: {error.strerror or error}. "
             f"Snapshots are kept in {self.folder}; see that there is room."
         )
+
+    def _is_young(self, folder: str, older_than_s: float) -> bool:
+        for name, age_s in ((_OWNER, older_than_s), (_WANTED, _OLD_S)):
+            with suppress(OSError):
+                # One from the future is young as well: a clock was wrong, then or now.
+                if time.time() - os.stat(os.path.join(folder, name)).st_mtime < age_s:
+                    return True
+        return False
 
     def _is_abandoned(self, folder: str) -> bool:
         owner = self._owner(folder)
@@ -324,20 +386,20 @@ class _Restore:
 
     def all(self, workspace: int) -> Restored:
         manifest = self._manifest
+        top = manifest.trees[0].top
+        others = other_worktrees(workspace, top)
+        done = [self._tree(0, manifest.trees[0], workspace, self._others_paths(others))]
+        self._leave_to(others, os.path.join(top, b".git"))
         if manifest.branch is not None:
-            # While the worktree's own log still says what was done to it.
+            # While the worktree's own log still says what was done to it; and after there was made room.
             was_moved, problem = restore_branch(manifest.branch)
             self._brought_back += was_moved
             self._problems += [problem] if problem is not None else []
-        done = [
-            self._tree(number, tree, workspace if number == 0 else None)
-            for number, tree in enumerate(manifest.trees)
-        ]
+        done += [self._tree(number, tree, None) for number, tree in enumerate(manifest.trees) if number]
         for number, each in enumerate(manifest.objects):
             if each.tree < 0:
                 with self._reported(each.path):
-                    database = os.open(each.path, READ_FOLDER)
-                    self._objects(number, database)
+                    self._problems += self._objects(number, os.open(each.path, READ_FOLDER))[1]
         return Restored(
             changed=sum(part.changed for part in done),
             removed=sum(part.removed for part in done),
@@ -347,31 +409,76 @@ class _Restore:
             problems=list(dict.fromkeys([*self._problems, *(p for part in done for p in part.problems)])),
         )
 
-    def _tree(self, number: int, tree: Tree, workspace: int | None) -> Restoring:
+    def _others_paths(self, others: Others) -> frozenset[bytes]:
+        """What is left to other worktrees; but not the branch that the workspace itself was on."""
+        own = self._manifest.head
+        return others.paths() - {b".git/" + own, b".git/logs/" + own}
+
+    def _leave_to(self, others: Others, common: bytes) -> None:
+        """Branches that other worktrees are on stay what they are, also where they had no file of their own.
+        What is not as before because of that is told."""
+        manifest = self._manifest
+        before = dict(manifest.others)
+        for name, value in others.branches.items():
+            if name != manifest.head:
+                problem = hold_branch(common, name, value)
+                self._problems += [problem] if problem is not None else []
+                if before.get(name) != value:
+                    self._not_restored.append(f"{shown(name)} (another worktree is on it)")
+        known = {entry.path for entry in manifest.trees[0].entries}
+        self._not_restored += [
+            f".git/worktrees/{shown(name)} (a worktree that came since)"
+            for name in sorted(others.worktrees)
+            if b".git/worktrees/" + name not in known
+        ]
+
+    def _tree(
+        self, number: int, tree: Tree, workspace: int | None, others: Collection[bytes] = ()
+    ) -> Restoring:
         name = "" if workspace is not None else f"{shown(tree.top)}/"
-        restoring = Restoring(tree, self._contents, self._untouched, name)
+        restoring = Restoring(tree, self._contents, self._untouched, name, others)
         with self._reported(tree.top):
             top = open_folder(b".", workspace) if workspace is not None else _open_again(tree.top)
             try:
                 restoring.bring(top)
-                for at, each in enumerate(self._manifest.objects):
-                    if each.tree == number:
-                        with self._reported(each.path):
-                            self._objects(at, open_beneath(top, os.fsdecode(each.path), READ_FOLDER))
+                is_short, problems = self._databases(number, top)
+                if restoring.is_short or is_short:
+                    restoring.make_room(top)
+                    restoring.bring(top)
+                    _, problems = self._databases(number, top)
+                self._problems += problems
                 restoring.clear(top)
                 self._look(tree.left_out, top)
+                self._not_restored += [shown(path) for path in restoring.left]
             finally:
                 os.close(top)
         return restoring
 
-    def _objects(self, number: int, database: int) -> None:
+    def _databases(self, number: int, top: int) -> tuple[bool, list[str]]:
+        """Bring the objects in a tree back: whether there was no room, and what could not be."""
+        is_short = False
+        problems: list[str] = []
+        for at, each in enumerate(self._manifest.objects):
+            if each.tree == number:
+                with self._reported(each.path):
+                    database = open_beneath(top, os.fsdecode(each.path), READ_FOLDER)
+                    was_short, more = self._objects(at, database, top)
+                    is_short = is_short or was_short
+                    problems += more
+        return is_short, problems
+
+    def _objects(self, number: int, database: int, top: int | None = None) -> tuple[bool, list[str]]:
         try:
+            if top is not None:
+                stay_on_mount(database, top)
             source = os.path.join(self._folder, OBJECTS_FOLDER, str(number))
-            brought, problems = bring_back(self._manifest.objects[number].files, source, database)
+            files = self._manifest.objects[number].files
+            brought, problems = bring_back(files, source, database, self._manifest.ended_ns)
         finally:
             os.close(database)
         self._brought_back += brought
-        self._problems += problems
+        told = [f"{shown(path)}: {error.strerror or error}" for path, error in problems]
+        return any(error.errno in NO_ROOM for _, error in problems), told
 
     def _look(self, left_out: Sequence[LeftOut], top: int) -> None:
         """Which of the things that were left out are not what they were."""
@@ -387,6 +494,15 @@ class _Restore:
             yield
         except OSError as error:
             self._problems.append(f"{shown(path)}: {error.strerror or error}")
+
+
+def _is_same_folder(manifest: Manifest, workspace: int) -> bool:
+    """Whether an open folder is the one that the snapshot is of."""
+    tree, found = manifest.trees[0], os.fstat(workspace)
+    if not tree.inode:
+        return True  # Taken by a version that did not ask.
+    has_started_anew = manifest.boot != boot_id()
+    return found.st_ino == tree.inode and (has_started_anew or found.st_dev == tree.device)
 
 
 def _open_again(path: bytes) -> int:

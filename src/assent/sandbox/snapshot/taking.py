@@ -19,21 +19,24 @@ import msgspec
 from assent.errors import UsageError
 from assent.sandbox.beneath import open_beneath
 from assent.sandbox.snapshot.contents import Contents, Copies
-from assent.sandbox.snapshot.databases import Files, NotLinked, link_objects
+from assent.sandbox.snapshot.databases import Files, NotLinked, keep_objects
 from assent.sandbox.snapshot.git_store import GitStore, find_git
 from assent.sandbox.snapshot.manifest import Branch, Entry, LeftOut, Manifest, Objects, Tree
+from assent.sandbox.snapshot.owner import boot_id
 from assent.sandbox.snapshot.removal import READ_FOLDER
 from assent.sandbox.snapshot.repository import (
     OBJECTS,
     WELL_KNOWN,
     Linked,
     branch_of,
+    head_of,
     ignored,
     is_git_folder,
     is_long_name,
     linked_worktree,
+    other_worktrees,
 )
-from assent.sandbox.snapshot.tree import Bounds, TooMuch, Walk
+from assent.sandbox.snapshot.tree import Bounds, TooMuch, Walk, left_out
 from assent.sandbox.spot import Id
 
 STORE, COPIES, OBJECTS_FOLDER = "store", "files", "objects"
@@ -72,6 +75,7 @@ class Taking:
         self._into = into
         self._untouched = untouched
         self._settings = settings
+        self._may_copy = settings.most_copied
         self._linked: Linked | None = None
         self._store: GitStore | None = None
         self._elsewhere: list[LeftOut] = []
@@ -101,8 +105,10 @@ class Taking:
             contents: Contents = self._store or Copies(os.path.join(self._into, COPIES))
             for opened, where, walk in walks:
                 entries, unread = _keep(contents, opened, where, walk.entries)
-                left_out = [*walk.left_out, *unread]
-                self._trees.append(Tree(where, entries, left_out))
+                left = [*walk.left_out, *unread]
+                found = os.fstat(opened)
+                self._trees.append(Tree(where, entries, left, walk.own, found.st_dev, found.st_ino))
+            head, others = head_of(top), other_worktrees(top, os.fsencode(self._folder))
         branch = self._branch()
         self._trees[0] = msgspec.structs.replace(
             self._trees[0], left_out=[*self._trees[0].left_out, *self._elsewhere]
@@ -114,6 +120,10 @@ class Taking:
             trees=self._trees,
             objects=self._objects,
             branch=branch,
+            ended_ns=now_ns(),
+            head=head,
+            others=list(others.branches.items()),
+            boot=boot_id(),
         )
 
     # What kind of folder it is
@@ -172,11 +182,11 @@ class Taking:
             for path, files in walk.objects.items():
                 database = open_beneath(opened, os.fsdecode(path), READ_FOLDER)
                 try:
-                    is_own = number == 0 and path == b".git/objects"
+                    is_own = (number, path) in ((0, b".git/objects"), (1, b"objects"))
                     self._link_one(database, number, path, files, is_own)
                 finally:
                     os.close(database)
-        if self._linked is not None:
+        if self._linked is not None and self._linked.common != self._linked.private:
             where = os.path.join(self._linked.common, "objects")
             database = os.open(where, READ_FOLDER)
             try:
@@ -186,8 +196,14 @@ class Taking:
 
     def _link_one(self, database: int, tree: int, path: bytes, files: Files, is_own: bool) -> None:
         target = os.path.join(self._into, OBJECTS_FOLDER, str(len(self._objects)))
+        # A repository within is a folder like any other to a command, and its objects are not out of reach.
+        size = sum(found.st_size for _, found in files)
+        copies = not is_own and size <= self._may_copy
+        self._may_copy -= size if copies else 0
         try:
-            kept = link_objects(database, files, target, most_copied=self._settings.most_copied)
+            kept = keep_objects(
+                database, files, target, most_copied=self._settings.most_copied, copies=copies
+            )
         except NotLinked:
             self._leave(
                 os.fsdecode(path) + "/*", "objects of git that cannot be linked, and are too many to copy"
@@ -198,7 +214,7 @@ class Taking:
             self._store.borrow(target)
 
     def _branch(self) -> Branch | None:
-        if self._linked is None:
+        if self._linked is None or self._linked.common == self._linked.private:
             return None
         found = branch_of(self._linked)
         if found is None:
@@ -238,7 +254,7 @@ def _left(top: int, path: bytes, why: str) -> LeftOut:
         found = os.stat(path, dir_fd=top, follow_symlinks=False)
     except OSError:
         return LeftOut(path, why)
-    return LeftOut(path, why, found.st_dev, found.st_ino)
+    return left_out(path, why, found)
 
 
 def _restat(top: int, entry: Entry) -> Entry | None:

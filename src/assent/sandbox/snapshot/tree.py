@@ -16,6 +16,7 @@ import msgspec
 
 from assent.sandbox.beneath import open_beneath
 from assent.sandbox.snapshot.manifest import Entry, LeftOut, joined
+from assent.sandbox.snapshot.mounts import OtherMount, stay_on_mount
 from assent.sandbox.snapshot.removal import READ_FOLDER
 from assent.sandbox.snapshot.repository import OBJECTS, Place, is_git_folder
 from assent.sandbox.spot import Id, id_of
@@ -86,7 +87,7 @@ class Walk:
         self._most = most
         self._bytes = 0
         self._seen = 0
-        self._device = 0
+        self.own: list[bytes] = []
         self.entries: list[Entry] = []
         self.left_out: list[LeftOut] = []
         self.objects: dict[bytes, list[tuple[bytes, os.stat_result]]] = {}
@@ -100,7 +101,6 @@ class Walk:
             OSError: that folder cannot be read.
         """
         found = os.fstat(opened)
-        self._device = found.st_dev
         self._add(b"", "folder", found)
         self._folder(opened, b"", 0, None, b"", None)
 
@@ -115,9 +115,10 @@ class Walk:
                 found = os.stat(name, dir_fd=opened, follow_symlinks=False)
             except FileNotFoundError:
                 continue
-            if is_assents(name, found, self._untouched):
-                continue
             at = joined(path, name)
+            if is_assents(name, found, self._untouched):
+                self.own.append(at)
+                continue
             kind = stat.S_IFMT(found.st_mode)
             if room is not None:
                 room.take(found.st_size if kind == stat.S_IFREG else 0)
@@ -162,9 +163,6 @@ class Walk:
         room: _Room | None,
         leaves: bool,
     ) -> None:
-        if found.st_dev != self._device:
-            self._leave(at, "on another file system", found)
-            return
         if depth > DEEPEST:
             self._leave(at, f"more than {DEEPEST} folders deep", found)
             return
@@ -174,6 +172,12 @@ class Walk:
             return
         except OSError:
             self._leave(at, "may not be read", found)
+            return
+        try:
+            stay_on_mount(opened, parent)
+        except OtherMount:
+            os.close(opened)
+            self._leave(at, "on another file system, or mounted there", found)
             return
         lengths = len(self.entries), len(self.left_out)
         counted = self._bytes, self._seen
@@ -195,7 +199,7 @@ class Walk:
             os.close(opened)
 
     def _leave(self, at: bytes, why: str, found: os.stat_result) -> None:
-        self.left_out.append(LeftOut(at, why, found.st_dev, found.st_ino))
+        self.left_out.append(left_out(at, why, found))
 
     def _count(self, size: int) -> None:
         self._bytes += size
@@ -224,6 +228,11 @@ class Walk:
         )
 
 
+def left_out(at: bytes, why: str, found: os.stat_result) -> LeftOut:
+    """It, with what is known of it."""
+    return LeftOut(at, why, found.st_dev, found.st_ino, stat.S_IFMT(found.st_mode))
+
+
 def has_become_other(left: LeftOut, top: int, since_ns: int) -> bool:
     """Whether something that was left out is gone, is another thing now, or was changed after a moment.
 
@@ -236,12 +245,15 @@ def has_become_other(left: LeftOut, top: int, since_ns: int) -> bool:
         return True
     try:
         found = os.stat(last, dir_fd=home, follow_symlinks=False)
-        if found.st_ino != left.inode:  # Devices are counted anew when the machine starts.
+        # Devices are counted anew when the machine starts, and an inode may be used again.
+        if (found.st_ino, stat.S_IFMT(found.st_mode)) != (left.inode, left.kind):
             return True
         if stat.S_ISREG(found.st_mode):
             return found.st_ctime_ns > since_ns
         if not stat.S_ISDIR(found.st_mode):
             return False
+        if found.st_ctime_ns > since_ns:
+            return True  # Also of one that may not be opened.
         opened = os.open(last, READ_FOLDER, dir_fd=home)
     except FileNotFoundError:
         return True
