@@ -7,6 +7,7 @@ tree         a tree read by descriptors, and what of it is left out
 contents     what files hold: as copies, or in a git object store of our own (git_store)
 repository   what is a git repository beneath a workspace, read without running what stands in it
 databases    the objects of repositories, linked and brought back
-restoring    a tree brought back by descriptors (removal)
+recovery     a workspace brought back: what was, what is others', what is told
+restoring    a tree brought back by descriptors (removal, mounts)
 branch       the branch of a linked worktree
 """

@@ -48,10 +48,11 @@ def restore_branch(branch: Branch) -> tuple[bool, str | None]:
 
 
 def hold_branch(common: bytes, name: bytes, value: bytes) -> str | None:
-    """See that a branch names what it named a moment ago, whatever was put back; why not, if it cannot be."""
-    if value_of(common, name) == value:
-        return None
+    """See that a branch names a value in a file of its own, and not in one with others that is put back; why
+    not, if it cannot be."""
     path = os.path.join(common, name)
+    if os.path.isfile(path) and value_of(common, name) == value:
+        return None
     try:
         os.makedirs(os.path.dirname(path), exist_ok=True)
         if not _lock(path + b".lock", value + b"\n"):

@@ -114,12 +114,19 @@ def linked_worktree(folder: str) -> Linked | None:
         return None
     if os.path.realpath(os.path.join(private, way)) != common:
         return None
-    here = os.path.join(os.path.realpath(folder), ".git")
-    # The file itself may be a link to elsewhere, so only its folder is resolved.
-    head, tail = os.path.split(os.path.join(private, back))
-    if os.path.join(os.path.realpath(head), tail) != here or not os.path.isdir(f"{common}/objects"):
+    if not leads_back(os.fsencode(private), os.fsencode(folder)) or not os.path.isdir(f"{common}/objects"):
         return None
     return Linked(private, common)
+
+
+def leads_back(private: bytes, folder: bytes) -> bool:
+    """Whether the git folder of a worktree is that of this folder, as far as it says anything."""
+    back = _bytes(os.path.join(private, b"gitdir"))
+    if back is None:
+        return True
+    # The file itself may be a link to elsewhere, so only its folder is resolved.
+    head, tail = os.path.split(os.path.join(private, back.rstrip(b"\r\n")))
+    return os.path.join(os.path.realpath(head), tail) == os.path.join(os.path.realpath(folder), b".git")
 
 
 def _is_submodule(folder: str, private: str) -> bool:

@@ -85,8 +85,8 @@ class Restoring:
         self._folder(top, b"")
 
     def make_room(self, top: int) -> None:
-        """Remove what came since, and what has grown or stands in the way of what was there. Bring that back
-        next: what could not be for want of room can be now."""
+        """Remove what came since, and files that have grown. Bring everything back once more then: what there
+        was no room for may have it now."""
         self._makes_room = True
         self._clear(top, b"", None, makes_room=True)
         self.is_short = False
@@ -262,11 +262,9 @@ class Restoring:
             os.close(opened)
 
     def _takes_room(self, parent: int, name: bytes, entry: Entry) -> bool:
-        """Whether what has the name of an entry has grown, or is another kind of thing."""
+        """Whether a file has grown. What has become another kind of thing was removed by now."""
         found = os.stat(name, dir_fd=parent, follow_symlinks=False)
-        if stat.S_IFMT(found.st_mode) != _TYPES[entry.kind]:
-            return entry.path not in self._above_others
-        return entry.kind == "file" and found.st_size > entry.size
+        return entry.kind == "file" and stat.S_ISREG(found.st_mode) and found.st_size > entry.size
 
     def _stays(self, parent: int, name: bytes, at: bytes, place: Place | None) -> bool:
         found = os.stat(name, dir_fd=parent, follow_symlinks=False)

@@ -25,8 +25,6 @@ from pathlib import Path
 import msgspec
 
 from assent.errors import ToolError, UsageError
-from assent.sandbox.beneath import open_beneath
-from assent.sandbox.snapshot.branch import hold_branch, restore_branch
 from assent.sandbox.snapshot.claims import (
     Claim,
     claim,
@@ -38,24 +36,18 @@ from assent.sandbox.snapshot.claims import (
     unmark_later,
 )
 from assent.sandbox.snapshot.contents import Contents, Copies, sync
-from assent.sandbox.snapshot.databases import bring_back
 from assent.sandbox.snapshot.git_store import GitStore, find_git
 from assent.sandbox.snapshot.manifest import (
     FILE_NAME,
-    LeftOut,
     Manifest,
-    Tree,
     read_manifest,
     shown,
     write_manifest,
 )
-from assent.sandbox.snapshot.mounts import stay_on_mount
 from assent.sandbox.snapshot.owner import Owner, boot_id, is_gone, read_owner, this_process
-from assent.sandbox.snapshot.removal import READ_FOLDER, open_folder, remove
-from assent.sandbox.snapshot.repository import Others, other_worktrees
-from assent.sandbox.snapshot.restoring import NO_ROOM, Restoring
-from assent.sandbox.snapshot.taking import COPIES, OBJECTS_FOLDER, STORE, Settings, Taking
-from assent.sandbox.snapshot.tree import has_become_other
+from assent.sandbox.snapshot.recovery import Recovery, Restored
+from assent.sandbox.snapshot.removal import READ_FOLDER, remove
+from assent.sandbox.snapshot.taking import COPIES, STORE, Settings, Taking
 from assent.sandbox.spot import Closed, Id, id_in
 from assent.sandbox.workspace import Workspace
 
@@ -79,22 +71,6 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     """Of all files; what a repository has already takes no room."""
     left_out: Sequence[str]
     """What was not kept, and why: `PATH: REASON`."""
-
-
-class Restored(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What restoring a workspace came to."""
-
-    changed: int = 0
-    """Files, folders and links that were other than before, and are as before now."""
-    removed: int = 0
-    """Things that had come since; a folder with all in it is one."""
-    brought_back: int = 0
-    left_out: Sequence[str] = ()
-    """What was not kept, and so was not touched."""
-    not_restored: Sequence[str] = ()
-    """Those of them that were changed since, or are gone."""
-    problems: Sequence[str] = ()
-    """What should be as before and is not: `PATH: REASON`."""
 
 
 class Snapshots:
@@ -180,7 +156,7 @@ class Snapshots:
             return found
         self._want(id)
         told = f"the snapshot is kept in {folder}, for {_OLD_S / 86400:.0f} days"
-        return msgspec.structs.replace(found, problems=[*found.problems, told])
+        return msgspec.structs.replace(found, problems=[told, *found.problems])
 
     def _restore(self, id: str, workspace: Workspace, durable: bool) -> Restored:
         folder = self._path(id)
@@ -213,7 +189,7 @@ class Snapshots:
                 retry=False,
             )
         with workspace.lock, _contents(manifest, folder) as contents:
-            found = _Restore(manifest, folder, contents, self._untouched(workspace)).all(workspace.fd)
+            found = Recovery(manifest, folder, contents, self._untouched(workspace)).all(workspace.fd)
             if durable:
                 sync(str(workspace.folder))
         return found
@@ -320,7 +296,7 @@ class Snapshots:
         )
 
     def _is_young(self, folder: str, older_than_s: float) -> bool:
-        for name, age_s in ((_OWNER, older_than_s), (_WANTED, _OLD_S)):
+        for name, age_s in ((_OWNER, older_than_s), (FILE_NAME, older_than_s), (_WANTED, _OLD_S)):
             with suppress(OSError):
                 # One from the future is young as well: a clock was wrong, then or now.
                 if time.time() - os.stat(os.path.join(folder, name)).st_mtime < age_s:
@@ -372,130 +348,6 @@ def _contents(manifest: Manifest, folder: str) -> Iterator[Contents]:
         contents.close()
 
 
-class _Restore:
-    """A workspace on its way back."""
-
-    def __init__(self, manifest: Manifest, folder: str, contents: Contents, untouched: frozenset[Id]) -> None:
-        self._manifest = manifest
-        self._folder = folder
-        self._contents = contents
-        self._untouched = untouched
-        self._brought_back = 0
-        self._problems: list[str] = []
-        self._not_restored: list[str] = []
-
-    def all(self, workspace: int) -> Restored:
-        manifest = self._manifest
-        top = manifest.trees[0].top
-        others = other_worktrees(workspace, top)
-        done = [self._tree(0, manifest.trees[0], workspace, self._others_paths(others))]
-        self._leave_to(others, os.path.join(top, b".git"))
-        if manifest.branch is not None:
-            # While the worktree's own log still says what was done to it; and after there was made room.
-            was_moved, problem = restore_branch(manifest.branch)
-            self._brought_back += was_moved
-            self._problems += [problem] if problem is not None else []
-        done += [self._tree(number, tree, None) for number, tree in enumerate(manifest.trees) if number]
-        for number, each in enumerate(manifest.objects):
-            if each.tree < 0:
-                with self._reported(each.path):
-                    self._problems += self._objects(number, os.open(each.path, READ_FOLDER))[1]
-        return Restored(
-            changed=sum(part.changed for part in done),
-            removed=sum(part.removed for part in done),
-            brought_back=self._brought_back + sum(part.brought_back for part in done),
-            left_out=[shown(each.path) for tree in manifest.trees for each in tree.left_out],
-            not_restored=self._not_restored,
-            problems=list(dict.fromkeys([*self._problems, *(p for part in done for p in part.problems)])),
-        )
-
-    def _others_paths(self, others: Others) -> frozenset[bytes]:
-        """What is left to other worktrees; but not the branch that the workspace itself was on."""
-        own = self._manifest.head
-        return others.paths() - {b".git/" + own, b".git/logs/" + own}
-
-    def _leave_to(self, others: Others, common: bytes) -> None:
-        """Branches that other worktrees are on stay what they are, also where they had no file of their own.
-        What is not as before because of that is told."""
-        manifest = self._manifest
-        before = dict(manifest.others)
-        for name, value in others.branches.items():
-            if name != manifest.head:
-                problem = hold_branch(common, name, value)
-                self._problems += [problem] if problem is not None else []
-                if before.get(name) != value:
-                    self._not_restored.append(f"{shown(name)} (another worktree is on it)")
-        known = {entry.path for entry in manifest.trees[0].entries}
-        self._not_restored += [
-            f".git/worktrees/{shown(name)} (a worktree that came since)"
-            for name in sorted(others.worktrees)
-            if b".git/worktrees/" + name not in known
-        ]
-
-    def _tree(
-        self, number: int, tree: Tree, workspace: int | None, others: Collection[bytes] = ()
-    ) -> Restoring:
-        name = "" if workspace is not None else f"{shown(tree.top)}/"
-        restoring = Restoring(tree, self._contents, self._untouched, name, others)
-        with self._reported(tree.top):
-            top = open_folder(b".", workspace) if workspace is not None else _open_again(tree.top)
-            try:
-                restoring.bring(top)
-                is_short, problems = self._databases(number, top)
-                if restoring.is_short or is_short:
-                    restoring.make_room(top)
-                    restoring.bring(top)
-                    _, problems = self._databases(number, top)
-                self._problems += problems
-                restoring.clear(top)
-                self._look(tree.left_out, top)
-                self._not_restored += [shown(path) for path in restoring.left]
-            finally:
-                os.close(top)
-        return restoring
-
-    def _databases(self, number: int, top: int) -> tuple[bool, list[str]]:
-        """Bring the objects in a tree back: whether there was no room, and what could not be."""
-        is_short = False
-        problems: list[str] = []
-        for at, each in enumerate(self._manifest.objects):
-            if each.tree == number:
-                with self._reported(each.path):
-                    database = open_beneath(top, os.fsdecode(each.path), READ_FOLDER)
-                    was_short, more = self._objects(at, database, top)
-                    is_short = is_short or was_short
-                    problems += more
-        return is_short, problems
-
-    def _objects(self, number: int, database: int, top: int | None = None) -> tuple[bool, list[str]]:
-        try:
-            if top is not None:
-                stay_on_mount(database, top)
-            source = os.path.join(self._folder, OBJECTS_FOLDER, str(number))
-            files = self._manifest.objects[number].files
-            brought, problems = bring_back(files, source, database, self._manifest.ended_ns)
-        finally:
-            os.close(database)
-        self._brought_back += brought
-        told = [f"{shown(path)}: {error.strerror or error}" for path, error in problems]
-        return any(error.errno in NO_ROOM for _, error in problems), told
-
-    def _look(self, left_out: Sequence[LeftOut], top: int) -> None:
-        """Which of the things that were left out are not what they were."""
-        self._not_restored += [
-            shown(each.path)
-            for each in left_out
-            if each.inode and has_become_other(each, top, self._manifest.began_ns)
-        ]
-
-    @contextmanager
-    def _reported(self, path: bytes) -> Iterator[None]:
-        try:
-            yield
-        except OSError as error:
-            self._problems.append(f"{shown(path)}: {error.strerror or error}")
-
-
 def _is_same_folder(manifest: Manifest, workspace: int) -> bool:
     """Whether an open folder is the one that the snapshot is of."""
     tree, found = manifest.trees[0], os.fstat(workspace)
@@ -503,16 +355,3 @@ def _is_same_folder(manifest: Manifest, workspace: int) -> bool:
         return True  # Taken by a version that did not ask.
     has_started_anew = manifest.boot != boot_id()
     return found.st_ino == tree.inode and (has_started_anew or found.st_dev == tree.device)
-
-
-def _open_again(path: bytes) -> int:
-    """A folder outside of the workspace; made again if it is gone."""
-    above, name = os.path.split(path)
-    os.makedirs(above, exist_ok=True)
-    parent = os.open(above, READ_FOLDER)
-    try:
-        with suppress(FileExistsError):
-            os.mkdir(name, 0o700, dir_fd=parent)
-        return open_folder(name, parent)
-    finally:
-        os.close(parent)
