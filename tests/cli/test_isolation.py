@@ -537,7 +537,7 @@ def test_an_aborted_run_says_that_the_folder_was_restored_and_how_to_repeat_it(
         assert "cannot be taken back" not in text
     assert (as_json["restored"]["changed"], as_json["restored"]["removed"]) == (1, 1)
     for text in (told, shown):
-        assert f"assent run {plan} --workspace '{work}'\n" in text
+        assert "assent run plan.json --workspace 'my work'\n" in text
         assert "PLAN.json" not in text
         assert "TOOLS.py" not in text
     assert f"{work}: 1 changed, 1 removed" in logged
@@ -556,7 +556,7 @@ def test_a_run_is_repeated_with_all_that_it_was_given(
 
     [command] = [each["command"] for each in shown if each["command"].startswith("assent run")]
     assert command == (
-        f"assent run {plan} --tools {tools} --policies {here}/rules.toml --state {here}/state.json "
+        f"assent run plan.json --tools {tools} --policies rules.toml --state state.json "
         "--permissions trusting --isolation none --as bo --expire 7200s"
     )
 

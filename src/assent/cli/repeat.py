@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 from assent.render.advice import name_words
@@ -18,6 +19,7 @@ _OPTIONS = {
     "permissions": "--permissions",
     "asked_isolation": "--isolation",
 }
+_PATHS = ("tools", "policies", "state")
 
 
 def repeat_of(summary: RunSummary, record: RunRecord) -> Repeat | None:
@@ -26,17 +28,23 @@ def repeat_of(summary: RunSummary, record: RunRecord) -> Repeat | None:
     if "folder" not in context:
         return None
     given = [
-        f"{option} {name_words(value)}"
+        f"{option} {_from_here(value) if key in _PATHS else name_words(value)}"
         for key, option in _OPTIONS.items()
         if isinstance(value := context.get(key), str)
     ]
     given += ["--schedule dataflow"] if context.get("schedule") == "dataflow" else []
     caller = record.scope.caller_id if record.scope is not None else None
     given += [f"--as {name_words(caller)}"] if caller else []
-    besides = [f"--workspace {name_words(record.workspace)}"] if record.workspace is not None else []
+    besides = [f"--workspace {_from_here(record.workspace)}"] if record.workspace is not None else []
     expire = context.get("expire")
     besides += [f"--expire {expire:.0f}s"] if isinstance(expire, int | float) else []
     plan = context.get("plan")
     return Repeat(
-        name_words(plan) if isinstance(plan, str) else "PLAN.json", " ".join(given), " ".join(besides)
+        _from_here(plan) if isinstance(plan, str) else "PLAN.json", " ".join(given), " ".join(besides)
     )
+
+
+def _from_here(path: str) -> str:
+    """A path as it can be typed in the current folder: short if it lies there."""
+    here = f"{os.getcwd()}{os.sep}"
+    return name_words(path.removeprefix(here) or path)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from assent.errors import ToolError
 from assent.sandbox.bubblewrap import Bind, Layout
+from assent.sandbox.git.nested import git_folders
 from assent.sandbox.places import find_places, is_beneath, may_show
 
 if TYPE_CHECKING:
@@ -53,9 +54,9 @@ def lay_out(
     is_bare = _is_bare(top)
     if view is not None:
         binds += [Bind(*bind) for bind in view.binds]
-    elif os.path.lexists(own := os.path.join(top, ".git")):
-        # What git runs for whoever works here next is in it.
-        binds.append(Bind(own, own))
+    else:
+        # What git runs for whoever works here next is in these.
+        binds += [Bind(path, path) for path in git_folders(top)]
     binds += [Bind(path, path) for path in sealed]
     return Layout(
         places=places,

@@ -91,7 +91,7 @@ def read_refs(folder: Folder, known: KnownRefs | None = None) -> Refs:
 
 
 def _seen(entry: os.DirEntry[str]) -> Signature | None:
-    """What tells whether a ref's file has changed; None if its owner could not read it."""
+    """What tells whether a ref's file has changed; None if it is gone."""
     try:
         found = entry.stat(follow_symlinks=False)
     except OSError:
