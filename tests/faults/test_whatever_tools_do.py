@@ -251,7 +251,7 @@ def facts(plan: Plan, result: ProposalResult | None, statuses: Counter[str]) -> 
 def test_every_action_ends_once_whatever_async_and_inline_tools_do() -> None:
     tally = Tally()
 
-    @examples(500)
+    @examples(830)
     @given(plans(runs=("async", "async", "async", "cheap")))
     def check(plan: Plan) -> None:
         stage = Stage(plan)
@@ -314,7 +314,7 @@ def _drop(loop: asyncio.AbstractEventLoop) -> None:
 def test_every_action_ends_once_whatever_tools_in_threads_do() -> None:
     tally = Tally()
 
-    @examples(80)
+    @examples(135)
     @given(plans(runs=("thread", "thread", "cheap", "async")))
     def check(plan: Plan) -> None:
         stage = Stage(plan)

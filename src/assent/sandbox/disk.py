@@ -33,6 +33,8 @@ SLICE = 20_000
 """Entries in one look. The next look goes on from there, so that all is seen in the end."""
 REST = 10
 """For so many times as long as it took there is no other look."""
+HELD_S = 0.3
+"""Between two looks at deleted files where the free space has not fallen."""
 DEPTH = 200
 """Folders within folders. Each takes two descriptors while it is looked at; no project is that deep."""
 _BLOCK = 512
@@ -59,16 +61,22 @@ class DiskWatch:
         self.rest_until = 0.0
         self._walk: Iterator[int] | None = None
         self._found = 0
+        self._held_at = 0.0
 
     def exceeded(self, pids: Sequence[int]) -> bool:
         """Whether more than the limit was found. `pids` are the processes of the command."""
         began = time.monotonic()
         if began < self.rest_until:
             return False
-        if not self.has_fallen():
+        if self.has_fallen():
+            is_over = self._look(pids)
+        else:
             self._walk = None
-            return False
-        is_over = self._look(pids)
+            if began < self._held_at:
+                return False
+            # Cheap enough to be looked at in any case: somebody else may free what the command fills.
+            is_over = self._held(pids) > self.limit
+            self._held_at = began + HELD_S
         now = time.monotonic()
         self.rest_until = now + REST * (now - began)
         return is_over
