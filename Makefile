@@ -43,7 +43,8 @@ bench: $(STAMP) ## measure: ratios against bare asyncio and a peer, in one run (
 
 soak: $(STAMP) ## the property, fault and kill tests with twenty times the examples
 	@$(BIN)/python -m tests.servers.postgres
-	@ASSENT_SOAK=1 $(BIN)/python -m pytest -q -n auto --timeout 7200 tests/properties tests/faults tests/durable
+	@ASSENT_SOAK=1 $(BIN)/python -m pytest -q -n auto --timeout 7200 tests/properties tests/faults \
+	    tests/durable tests/attacks tests/examples
 
 mutants: $(STAMP) ## break the code in small ways, one at a time; each must turn a test red
 	@$(BIN)/python tests/mutants/run.py "$(ONLY)"

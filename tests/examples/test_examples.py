@@ -9,8 +9,14 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+from tests.properties.effort import SOAK
+
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = ROOT / "examples"
+
+IN_A_SOAK = pytest.mark.skipif(not SOAK, reason="that the checks of an example check is for make soak")
 
 
 def _python(*arguments: str | Path, cwd: Path, **env: str) -> subprocess.CompletedProcess[str]:
@@ -51,6 +57,7 @@ def test_the_demo_shows_everything_and_finds_it_as_intended(tmp_path: Path) -> N
     assert kinds[-1] == "proposal_ended"
 
 
+@IN_A_SOAK
 def test_the_demo_fails_when_the_world_is_not_as_intended(tmp_path: Path) -> None:
     """Its checks check: without the cancellation of the hotel it must not say that all is well."""
     folder = tmp_path / "examples"
@@ -147,6 +154,7 @@ def test_the_durable_demo_is_killed_and_charges_the_card_once(tmp_path: Path) ->
     assert list(tmp_path.iterdir()) == []
 
 
+@IN_A_SOAK
 def test_the_durable_demo_fails_when_the_card_is_charged_twice(tmp_path: Path) -> None:
     """Its checks check: a charge that lies about being repeatable is repeated, and noticed."""
     folder = tmp_path / "durable"
@@ -176,6 +184,7 @@ def test_the_approvals_demo_is_killed_while_it_waits_and_deploys_once(tmp_path: 
     assert list(tmp_path.iterdir()) == []
 
 
+@IN_A_SOAK
 def test_the_approvals_demo_fails_when_a_page_is_trusted(tmp_path: Path) -> None:
     """Its checks check: where the page is not marked, the mail goes to whom it names, and that is noticed."""
     folder = tmp_path / "approvals"
@@ -229,6 +238,7 @@ def test_the_isolation_demo_finds_that_what_is_claimed_holds(tmp_path: Path) -> 
     assert list(tmp_path.iterdir()) == []
 
 
+@IN_A_SOAK
 def test_the_isolation_demo_fails_when_a_claim_does_not_hold(tmp_path: Path) -> None:
     """Its checks check: where nothing is confined and all is claimed, it must not say that all is well."""
     folder = tmp_path / "isolation"

@@ -147,7 +147,7 @@ ENDS = st.builds(
         },
     ),
 )
-SETTINGS = settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+SETTINGS = settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 def test_any_events_can_be_told_and_drawn() -> None:

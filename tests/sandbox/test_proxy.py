@@ -874,7 +874,9 @@ async def test_an_entrance_is_for_one_command_and_an_open_proxy() -> None:
 
 
 BWRAP = ["bwrap", "--unshare-user", "--unshare-pid", "--unshare-net", "--die-with-parent"]
-BWRAP += ["--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", "--tmpfs", "/tmp", "--"]
+BWRAP += ["--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", "--tmpfs", "/tmp"]
+# This very interpreter may lie there.
+BWRAP += ["--ro-bind", sys.prefix, sys.prefix, "--"]
 PYTHON = [sys.executable, "-c"]
 
 

@@ -93,7 +93,7 @@ def tidy(folder: Path) -> None:
     shutil.rmtree(folder, ignore_errors=True)
 
 
-@settings(max_examples=int(os.environ.get("ASSENT_EXAMPLES", "100")))
+@settings(max_examples=int(os.environ.get("ASSENT_EXAMPLES", "40")))
 @given(
     before=st.lists(changes, max_size=12), after=st.lists(changes, min_size=1, max_size=12), git=st.booleans()
 )
