@@ -44,7 +44,8 @@ async def test_a_call_that_waits_gets_its_turn(recorder: Recorder, schedule: Any
     result = await rt.execute(plan(*(call(f"a{n}", "ping", {"n": n}) for n in range(5))))
 
     assert result.outcome == "succeeded"
-    assert [p["n"] for _, p in recorder.calls] == [0, 1, 2, 3, 4]
+    # In a layer that runs at once, those whose turn comes at the same moment may change places.
+    assert sorted(p["n"] for _, p in recorder.calls) == [0, 1, 2, 3, 4]
 
 
 async def test_the_limit_holds_across_proposals(recorder: Recorder) -> None:
