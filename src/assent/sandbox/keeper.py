@@ -257,7 +257,6 @@ class _Keeper:
         found = line.partition(b'"child-pid":')[2].partition(b",")[0].strip()
         if found.isdigit():
             self.init = int(found)
-            self._step_aside()
             if self.confine.get("processes"):
                 most = self.confine["processes"]
                 try:
@@ -272,16 +271,6 @@ class _Keeper:
                 file.write(b"1")
             except OSError:
                 return  # It has ended, and how is seen soon.
-
-    def _step_aside(self) -> None:
-        """Take bubblewrap itself out of the cgroups: it tells how the command ended, also when that used too
-        much. It was in them so that the command sees them as the root of all."""
-        for path in self.confine.get("joins", ()):
-            group, name = os.path.split(path)
-            try:
-                _write(os.path.join(os.path.dirname(group), name), b"%d" % self.child)
-            except OSError:
-                continue  # Not allowed everywhere. If it is killed with the command, that is told too.
 
     def _has_run(self) -> bool:
         """Whether bubblewrap has come as far as the command: only then does it tell how that ended."""
