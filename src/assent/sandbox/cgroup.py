@@ -21,7 +21,7 @@ import sys
 import time
 from typing import TYPE_CHECKING, NamedTuple
 
-from assent.sandbox.limits import Limits
+from assent.sandbox.limits import Limits, most_threads
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -94,7 +94,7 @@ def open_cgroup(limits: Limits, *, root: str = "/") -> Cgroup | None:
     if limits.memory_bytes is not None:
         wanted["memory"] = limits.memory_bytes
     if limits.processes is not None:
-        wanted["pids"] = min(limits.processes * 8 + 64, _MOST_PIDS)
+        wanted["pids"] = min(most_threads(limits.processes), _MOST_PIDS)
     places = {name: place for name, place in _places(root).items() if name in wanted}
     for parent in {parent for parent, _ in places.values()}:
         _remove_stale(parent)

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from assent.errors import ToolError, UsageError
-from assent.sandbox.compiled import code_of
+from assent.sandbox.compiled import INTERPRETER, code_of
 from assent.sandbox.environment import clean_environment
 from assent.sandbox.finished import EndedBy as EndedBy
 from assent.sandbox.finished import Finished as Finished
@@ -47,8 +47,6 @@ _CHUNK = 256 * 1024
 PATIENCE_S = 8.0
 """How much later than it should the keeper may report before it is ended itself."""
 _DEFAULT = Limits()
-_INTERPRETER: str = os.path.realpath(getattr(sys, "_base_executable", "") or sys.executable or "")
-"""For the keeper. Not the one of a virtual environment: that may lie where commands write."""
 _START = (
     "import marshal, sys; file = open(int(sys.argv[1]), 'rb'); names = {'__name__': 'keeper'}; "
     "exec(marshal.load(file), names); exec(marshal.load(file), names); names['main'](file)"
@@ -249,7 +247,7 @@ class _Call:
     def _start_keeper(self, streams: tuple[int, int, int], numbers: tuple[int, int]) -> None:
         import subprocess
 
-        if not _INTERPRETER:
+        if not INTERPRETER:
             raise ToolError(
                 f"'{self.program}' cannot be run: this process does not know its own Python program "
                 "(sys.executable is empty), and commands are run below one.",
@@ -258,7 +256,7 @@ class _Call:
         folder = (self.folder,) if isinstance(self.folder, int) else ()
         try:
             self._keeper = subprocess.Popen(
-                [_INTERPRETER, "-I", "-S", "-c", _START, *map(str, numbers)],
+                [INTERPRETER, "-I", "-S", "-c", _START, *map(str, numbers)],
                 stdin=streams[0],
                 stdout=streams[1],
                 stderr=streams[2],

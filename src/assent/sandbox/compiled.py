@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import marshal
+import os
+import sys
 from functools import cache
 from typing import Any
 
 from assent.errors import UsageError
+
+INTERPRETER: str = os.path.realpath(getattr(sys, "_base_executable", "") or sys.executable or "")
+"""What they run on. Not the one of a virtual environment: that may lie where commands write."""
 
 
 @cache

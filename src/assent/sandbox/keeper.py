@@ -287,7 +287,8 @@ class _Keeper:
             os.setsid()
             what = "sandbox"
             for path in self.confine.get("joins", ()):
-                _write(path, b"0")
+                with open(path, "wb", buffering=0) as file:
+                    file.write(b"0")
             if "binds" in self.confine:
                 other = self._module("other_user")
                 for number in (0, 1, 2):
@@ -441,11 +442,6 @@ def end_descendants(child: int = 0, note: Any = None) -> int:
             return max(1, len(descendants(os.getpid())))
         time.sleep(pause_s)
         pause_s = min(pause_s * 2, 0.02)
-
-
-def _write(path: str, data: bytes) -> None:
-    with open(path, "wb", buffering=0) as file:
-        file.write(data)
 
 
 def _limits(memory_bytes: int | None, file_bytes: int | None, resource: Any) -> list[tuple[int, int]]:

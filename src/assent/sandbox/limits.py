@@ -52,3 +52,12 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
                 raise UsageError(
                     f"Limits: {name} is {value!r:.80}. It is a {kind} above zero, up to {most:,}."
                 )
+
+
+def most_threads(processes: int) -> int:
+    """How many threads the kernel allows where so many processes may run.
+
+    The kernel counts threads, and a process may well have a few. That there are no more processes than
+    allowed is watched; this bound is for what grows faster than anybody can look.
+    """
+    return processes * 8 + 64

@@ -25,7 +25,7 @@ from assent.sandbox.compiled import code_of
 from assent.sandbox.confined import Confined
 from assent.sandbox.isolation import By, Facts
 from assent.sandbox.layout import lay_out, open_own_view
-from assent.sandbox.limits import Limits
+from assent.sandbox.limits import Limits, most_threads
 from assent.sandbox.places import find_places
 from assent.sandbox.turn import Turn
 
@@ -109,12 +109,6 @@ class Sandbox:
                 await self._connect(confined, stack)
                 self._wrap(confined, limits, argv, readable, view)
             yield confined
-
-    async def close(self) -> None:
-        """Let go of what lasted from one command to the next."""
-        if self._view is not None:
-            self._view.close()
-            self._view = None
 
     # The parts
 
@@ -268,15 +262,6 @@ class Sandbox:
 
 SAFE = {"GIT_CONFIG_COUNT": "1", "GIT_CONFIG_KEY_0": "safe.directory", "GIT_CONFIG_VALUE_0": "*"}
 _DEVICES = [f"/dev/{name}" for name in ("null", "zero", "full", "random", "urandom")]
-
-
-def most_threads(processes: int) -> int:
-    """How many threads the kernel allows where so many processes may run.
-
-    The kernel counts threads, and a process may well have a few. That there are no more processes than
-    allowed is watched; this bound is for what grows faster than anybody can look.
-    """
-    return processes * 8 + 64
 
 
 def find_bubblewrap(environment: Mapping[str, str]) -> str | None:

@@ -25,8 +25,8 @@ from assent.errors import ToolError
 from assent.sandbox.command import run_command
 from assent.sandbox.compiled import code_of
 from assent.sandbox.isolation import PROCESS, By, Enforced, Facts, How
-from assent.sandbox.limits import MIB, Limits
-from assent.sandbox.sandbox import Sandbox, most_threads
+from assent.sandbox.limits import MIB, Limits, most_threads
+from assent.sandbox.sandbox import Sandbox
 from assent.sandbox.violations import attempts
 from assent.sandbox.workspace import Workspace
 

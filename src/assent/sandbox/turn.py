@@ -5,7 +5,10 @@ A lock belongs to one loop, and a program may have several, one after the other.
 
 from __future__ import annotations
 
-import asyncio
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import asyncio
 
 
 class Turn:
@@ -17,6 +20,8 @@ class Turn:
 
     def take(self) -> asyncio.Lock:
         """The lock of the loop that is running."""
+        import asyncio
+
         loop = asyncio.get_running_loop()
         if self._lock is None or self._loop is not loop:
             self._loop, self._lock = loop, asyncio.Lock()

@@ -51,9 +51,10 @@ from assent.sandbox.git.repository import Repository, find, identity
 from assent.sandbox.git.settings import neutral_config
 from assent.sandbox.git.soundness import make_sound
 from assent.sandbox.snapshot.removal import remove
+from assent.sandbox.turn import Turn
 
 if TYPE_CHECKING:
-    import asyncio
+    pass
 
 Bind = tuple[str, str, bool]
 """What is shown, where, and whether it can be written."""
@@ -122,7 +123,7 @@ class View:
         self._is_fresh = False
         """Whether nothing is in it that commands of another process left for git to run."""
         self._settings_seen: list[Signature | None] = []
-        self._turn: asyncio.Lock | None = None
+        self._turn = Turn()
         self._lock = os.open(home, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -162,7 +163,7 @@ class View:
         """
         import asyncio
 
-        async with self._my_turn():
+        async with self._turn.take():
             await self._look_at_settings()
             try:
                 if self.agreed is None:
@@ -178,7 +179,7 @@ class View:
 
         Gives sentences about what was brought over, and what was not and why. None if nothing has changed.
         """
-        async with self._my_turn():
+        async with self._turn.take():
             said = await bring_over.bring_over(self) + self._nested.find_swapped()
             return [clean(each, 500) for each in said]
 
@@ -210,13 +211,6 @@ class View:
 
     def _file(self, name: str) -> str:
         return os.path.join(self.home, name)
-
-    def _my_turn(self) -> asyncio.Lock:
-        import asyncio
-
-        if self._turn is None:
-            self._turn = asyncio.Lock()
-        return self._turn
 
     async def _look_at_settings(self) -> None:
         """Read the repository's settings again if they have changed."""

@@ -15,18 +15,17 @@ Keep true:
 from __future__ import annotations
 
 import asyncio
-import marshal
 import os
 import socket
-import sys
 from collections.abc import Collection, Sequence
-from functools import cache, partial
+from functools import partial
 from types import TracebackType
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 
 from assent.errors import UsageError
+from assent.sandbox.compiled import INTERPRETER, code_of
 from assent.sandbox.entrance import DOOR, NO_DOOR, NO_PROGRAM
 from assent.sandbox.hosts import HostFilter, Resolve
 from assent.sandbox.proxy.conversation import Conversation, House
@@ -117,7 +116,7 @@ class Proxy:
         if self._is_used:
             raise UsageError("Proxy.entrance: it was called already. Make one proxy for each command.")
         self._is_used = True
-        return [_interpreter(), "-I", "-S", "-X", "utf8", "-c", _START, str(self.entrance_fd), *argv]
+        return [INTERPRETER, "-I", "-S", "-X", "utf8", "-c", _START, str(self.entrance_fd), *argv]
 
     async def __aenter__(self) -> Proxy:
         self._loop = asyncio.get_running_loop()
@@ -125,7 +124,7 @@ class Proxy:
         self.entrance_fd = self._theirs.fileno()
         self._control.setblocking(False)
         # It is far smaller than what a socket holds, so this waits for nobody.
-        self._control.send(_entrance_code())
+        self._control.send(code_of("assent.sandbox.entrance"))
         self._loop.add_reader(self._control, self._hear)
         return self
 
@@ -248,17 +247,3 @@ class Proxy:
             self._loop.remove_reader(self._door)
             self._door.close()
             self._door = None
-
-
-def _interpreter() -> str:
-    """The interpreter below a virtual environment: that one may lie where a command can change it."""
-    return getattr(sys, "_base_executable", "") or sys.executable
-
-
-@cache
-def _entrance_code() -> bytes:
-    from importlib.util import find_spec
-
-    found = find_spec("assent.sandbox.entrance")
-    loader: Any = None if found is None else found.loader
-    return marshal.dumps(loader.get_code("assent.sandbox.entrance"))
