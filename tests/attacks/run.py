@@ -119,7 +119,6 @@ async def attack_all(cases: list[Case], base: Path, by: By, without: Collection[
                 _tell(outcome)
                 if case.kind == "git" or not scene.mend(outcome.effects):
                     break
-            await sandbox.close()
 
 
 async def work_all(commands: list[Ordinary], base: Path, by: By, without: Collection[str]) -> None:
@@ -150,7 +149,6 @@ async def work(command: Ordinary, base: Path, by: By, without: Collection[str]) 
     except ToolError as error:
         return Outcome(name=command.name, effects=[f"not run: {error}"])
     finally:
-        await sandbox.close()
         workspace.close()
     said = finished.stdout + finished.stderr
     return Outcome(
@@ -214,7 +212,6 @@ async def leave_orphan(base: Path, without: Collection[str]) -> None:
             effects = scene.effects(b"", is_left_ended=False)
         scene.effects(b"")
         _tell(Outcome(name="orphan", effects=effects, has_begun=(scene.work / "began").exists()))
-        await sandbox.close()
         workspace.close()
 
 
