@@ -20,6 +20,21 @@
     │   ├── RunExists         its id is taken
     │   └── RunHeld           another process is at work on it
     ├── IsolationMissing      commands are not kept from enough here (CLI exit code 2)
+    ├── ModelError            a model gives no answer (CLI exit code 2)
+    │   ├── ModelMissing      no model is chosen, or what it needs is not installed
+    │   ├── KeyMissing        the provider wants a key, and there is none
+    │   ├── KeyRefused        the provider does not take the key
+    │   ├── UnknownModel      the provider has no such model, or there is no such provider
+    │   ├── ContextTooLong    the conversation is longer than the model can read
+    │   ├── QuotaSpent        the account has nothing left
+    │   ├── RateLimited       too much was asked within too short a time; may pass
+    │   ├── ModelUnavailable  the server cannot be reached, or fails; may pass
+    │   ├── ModelTimeout      it took too long
+    │   ├── RequestRefused    the provider does not take the request as it is
+    │   ├── AnswerUnreadable  what came back is not what the format says, or broke off
+    │   ├── ModelCancelled    somebody asked for the end
+    │   ├── BudgetSpent       the model may not be asked any more
+    │   └── ReplayDiverged    a recording holds no answer to this request
     ├── UsageError            the API was called in a way that cannot work
     │   ├── UnknownTool       a name the registry does not hold
     │   ├── UnknownSession    a session that was never opened, or is closed
@@ -204,6 +219,115 @@ class IsolationMissing(AssentError):
             f"Isolation '{required}' is required, and this machine enforces '{found}'. Nothing was started. "
             f"{fix}"
         )
+
+
+class ModelError(AssentError):
+    """A model gave no answer. Nothing else has happened."""
+
+    code = "model"
+    may_pass = False
+    """Whether the same request may be answered later."""
+    is_about_request = False
+    """Whether any other model would refuse it as well."""
+
+    def __init__(
+        self, message: str, *, status: int | None = None, retry_after_s: float | None = None
+    ) -> None:
+        self.status = status
+        """Of HTTP, where the provider gave one."""
+        self.retry_after_s = retry_after_s
+        """How long the provider wants to be left alone."""
+        super().__init__(message)
+
+
+class ModelMissing(ModelError):
+    """No model is chosen, or what the chosen one needs is not on this machine."""
+
+    code = "model.missing"
+
+
+class KeyMissing(ModelError):
+    """The provider wants a key, and none was given."""
+
+    code = "model.key_missing"
+
+
+class KeyRefused(ModelError):
+    """The provider does not take the key, or the key may not use this model."""
+
+    code = "model.key_refused"
+
+
+class UnknownModel(ModelError):
+    """The provider has no such model, or nobody knows the provider."""
+
+    code = "model.unknown"
+
+
+class ContextTooLong(ModelError):
+    """The conversation and the answer do not fit into what the model can read."""
+
+    code = "model.context"
+
+
+class QuotaSpent(ModelError):
+    """The account has nothing left to spend. Waiting does not help."""
+
+    code = "model.quota"
+
+
+class RateLimited(ModelError):
+    """Too much was asked within too short a time."""
+
+    code = "model.rate"
+    may_pass = True
+
+
+class ModelUnavailable(ModelError):
+    """The server cannot be reached, hung up, or failed."""
+
+    code = "model.unavailable"
+    may_pass = True
+
+
+class ModelTimeout(ModelError):
+    """There was no answer within the time that was given."""
+
+    code = "model.timeout"
+
+
+class RequestRefused(ModelError):
+    """The provider does not take the request as it is."""
+
+    code = "model.request"
+    is_about_request = True
+
+
+class AnswerUnreadable(ModelError):
+    """What came back is not what the format says, or broke off in the middle."""
+
+    code = "model.answer"
+
+
+class ModelCancelled(ModelError):
+    """Somebody asked for the end before there was an answer."""
+
+    code = "model.cancelled"
+    is_about_request = True
+
+
+class BudgetSpent(ModelError):
+    """What the model may use is used up."""
+
+    code = "model.budget"
+    is_about_request = True
+
+
+class ReplayDiverged(ModelError):
+    """A recording holds no answer to what is asked now."""
+
+    code = "model.replay"
+    is_about_request = True
 
 
 class UsageError(AssentError):

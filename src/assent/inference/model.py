@@ -1,0 +1,159 @@
+"""The one seam to models: a request goes in, a result comes out.
+
+Any object with `generate` is a model. One that can also hand out its words as they come has `stream`.
+
+Keep true:
+1. A request is never changed by whoever serves it.
+2. The last piece of a stream is the whole `Result`, equal to what `generate` would have returned.
+3. What goes wrong is a `ModelError`; cancelling a task cancels what it asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import aclosing
+from typing import Literal, Protocol, TypeAlias, runtime_checkable
+
+import msgspec
+
+from assent.inference.messages import Assistant, Carried, Message, ToolCall
+from assent.inference.usage import Usage
+from assent.ir.json_value import JsonValue
+from assent.ir.tool_spec import ToolSchema
+from assent.tools.context import Cancel
+
+Stop = Literal["end", "calls", "length", "stop", "refused", "other"]
+"""It was done; it wants tools; there was no room for more; it came to a stop sequence; it, or whoever guards
+it, would not answer; something else."""
+
+Thinking = Literal["off", "low", "medium", "high"]
+Task = Literal["chat", "code", "judge", "classify", "summarize"]
+Prefer = Literal["quality", "speed"]
+Ability = Literal["tools", "images", "long_context"]
+
+
+class Intent(msgspec.Struct, frozen=True, kw_only=True):
+    """What a request is for, where no model is named."""
+
+    task: Task = "chat"
+    prefer: Prefer = "quality"
+    requires: Sequence[Ability] = ()
+
+
+class Request(msgspec.Struct, frozen=True, kw_only=True):
+    """One question to a model, with all that it may know."""
+
+    messages: Sequence[Message]
+    tools: Sequence[ToolSchema] = ()
+    tool_choice: Literal["auto", "required", "none"] = "auto"
+    temperature: float | None = 0.0
+    """None leaves it to the provider; so does `thinking`, where a provider allows no other."""
+    max_tokens: int | None = None
+    stop: Sequence[str] = ()
+    schema: Mapping[str, JsonValue] | None = None
+    """JSON Schema that the answer has to fit; the text is then JSON."""
+    thinking: Thinking | None = None
+    """None leaves it to the provider."""
+    cache: bool = True
+    """Whether the beginning of the conversation will be sent again, so that caching it pays."""
+    model: str | None = None
+    """A model by name, `provider:name`: nobody else may answer."""
+    intent: Intent | None = None
+    cancel: Cancel | None = None
+
+
+class Choice(msgspec.Struct, frozen=True, kw_only=True):
+    """Which model was to answer, and why that one."""
+
+    model: str
+    role: str | None = None
+    because: str
+
+
+class Result(msgspec.Struct, frozen=True, kw_only=True):
+    """What came back."""
+
+    text: str = ""
+    calls: Sequence[ToolCall] = ()
+    reasoning: str = ""
+    usage: Usage | None = None
+    cost: float | None = None
+    """In US dollars; None where usage or price are not known."""
+    model: str = ""
+    """The model that answered, as it calls itself."""
+    latency_ms: float = 0.0
+    """From the request to the last word, other attempts included."""
+    stop: Stop = "end"
+    carried: Carried | None = None
+    choice: Choice | None = None
+
+    @property
+    def message(self) -> Assistant:
+        """What is appended to the conversation."""
+        return Assistant(text=self.text, calls=self.calls, carried=self.carried)
+
+
+class Words(msgspec.Struct, frozen=True):
+    """A piece of the text, as it comes."""
+
+    text: str
+
+
+class Thought(msgspec.Struct, frozen=True):
+    """A piece of the reasoning, as it comes."""
+
+    text: str
+
+
+Piece: TypeAlias = Words | Thought | Result
+
+
+class Model(Protocol):
+    """Whoever answers requests. One that also streams is a `StreamingModel`."""
+
+    async def generate(self, request: Request) -> Result:
+        """The whole answer.
+
+        Raises:
+            ModelError: there is none; says why and what to do.
+        """
+        ...
+
+
+@runtime_checkable
+class StreamingModel(Protocol):
+    """A model that hands out its answer as it comes."""
+
+    async def generate(self, request: Request) -> Result: ...
+
+    def stream(self, request: Request) -> AsyncGenerator[Piece, None]:
+        """Pieces of text and reasoning in order, then the whole result. Closing it ends the request."""
+        ...
+
+
+@runtime_checkable
+class Embedder(Protocol):
+    """Whoever turns texts into vectors of one length."""
+
+    async def embed(self, texts: Sequence[str]) -> Sequence[Sequence[float]]:
+        """One vector per text, in order, each of length 1.
+
+        Raises:
+            ModelError: there are none; says why and what to do.
+        """
+        ...
+
+
+async def stream(model: Model, request: Request) -> AsyncGenerator[Piece, None]:
+    """The answer of any model in pieces; of one that does not stream, in one piece."""
+    if isinstance(model, StreamingModel):
+        async with aclosing(model.stream(request)) as pieces:
+            async for piece in pieces:
+                yield piece
+        return
+    result = await model.generate(request)
+    if result.reasoning:
+        yield Thought(result.reasoning)
+    if result.text:
+        yield Words(result.text)
+    yield result

@@ -1,0 +1,70 @@
+"""How much an answer took, and what that costs.
+
+Keep true:
+1. What is not known is None, never 0.
+2. An answer is charged at one price, the whole of it: above a length it may be another one.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+_PER = 1_000_000
+
+
+class Usage(msgspec.Struct, frozen=True, kw_only=True):
+    """Tokens, as the provider counts them."""
+
+    input: int | None = None
+    """All that was read, what came from a cache included."""
+    output: int | None = None
+    """All that was written, reasoning included."""
+    cached: int | None = None
+    """Of `input`, what was read from the provider's cache."""
+    cache_written: int | None = None
+    """Of `input`, what was put into the provider's cache."""
+
+    @property
+    def total(self) -> int:
+        """What is known, together."""
+        return (self.input or 0) + (self.output or 0)
+
+
+class Price(msgspec.Struct, frozen=True, kw_only=True):
+    """US dollars for a million tokens."""
+
+    input: float
+    output: float
+    cached: float | None = None
+    """None: as much as any input."""
+    cache_written: float | None = None
+    beyond: Beyond | None = None
+    """What is charged instead for long conversations."""
+
+    def cost(self, usage: Usage | None) -> float | None:
+        """What an answer costs in US dollars; None where the provider did not say what it took.
+
+        >>> price = Price(input=2, output=10, beyond=Beyond(tokens=200_000, price=Price(input=4, output=15)))
+        >>> price.cost(Usage(input=200_000, output=1000)), price.cost(Usage(input=200_001, output=1000))
+        (0.41, 0.815004)
+        """
+        if usage is None or usage.input is None or usage.output is None:
+            return None
+        if self.beyond is not None and usage.input > self.beyond.tokens:
+            return self.beyond.price.cost(usage)
+        cached, written = usage.cached or 0, usage.cache_written or 0
+        plain = max(usage.input - cached - written, 0)
+        return (
+            plain * self.input
+            + cached * (self.input if self.cached is None else self.cached)
+            + written * (self.input if self.cache_written is None else self.cache_written)
+            + usage.output * self.output
+        ) / _PER
+
+
+class Beyond(msgspec.Struct, frozen=True, kw_only=True):
+    """Another price, from a length on."""
+
+    tokens: int
+    """Of input, cached ones included: with more than these the other price holds for the whole answer."""
+    price: Price

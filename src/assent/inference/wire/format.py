@@ -1,0 +1,118 @@
+"""What a wire format has to know, and nothing else does.
+
+Keep true:
+1. A format only translates: no clock, network, disk or retry.
+2. What a server sends is somebody else's text: whatever shape it has, it ends in a `Result` or one of the two
+   exceptions below, never in a KeyError.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Literal, Protocol
+
+import msgspec
+
+from assent.inference.model import Request, Result, Thought, Words
+from assent.inference.sse import Event
+from assent.ir.json_value import JsonValue
+
+Kind = Literal["key", "model", "context", "quota", "rate", "unavailable", "tools", "parameter", "request"]
+"""What a server refuses: the key, the model's name, the length, any more money, so many requests, everything
+for now, tools at all, one parameter, or the request in some other way."""
+
+
+class Refusal(msgspec.Struct, frozen=True, kw_only=True):
+    """Why a server gave no answer."""
+
+    kind: Kind
+    message: str
+    """The server's words; not to be trusted."""
+    parameter: str = ""
+    """Of the kind `parameter`: which one it does not take."""
+    retry_after_s: float | None = None
+    """How long it wants to be left alone, where the body says so."""
+
+
+class Refused(Exception):
+    """Raised by a reader: the server changed its mind in the middle of a stream."""
+
+    def __init__(self, refusal: Refusal) -> None:
+        self.refusal = refusal
+        super().__init__(refusal.message)
+
+
+class Unreadable(Exception):
+    """Raised by a format: this is not what it says an answer looks like. The message says where."""
+
+
+class Dialect(msgspec.Struct, frozen=True, kw_only=True):
+    """How one provider differs from others of the same format."""
+
+    max_tokens_key: str = "max_tokens"
+    """OpenAI itself calls it `max_completion_tokens`; most others do not know that name."""
+    headers: Mapping[str, str] = {}
+    without: frozenset[str] = frozenset()
+    """Parameters that this server was found not to take."""
+
+
+class HttpCall(msgspec.Struct, frozen=True, kw_only=True):
+    """A POST, relative to the provider's URL."""
+
+    path: str
+    query: Mapping[str, str] = {}
+    headers: Mapping[str, str] = {}
+    body: dict[str, JsonValue]
+
+
+class StreamReader(Protocol):
+    """One answer as it comes in."""
+
+    is_done: bool
+    """Whether its last event has come, as far as the format has one."""
+
+    def feed(self, event: Event) -> Iterable[Words | Thought]:
+        """What one event brings for whoever watches.
+
+        Raises:
+            Refused: the server says that it failed.
+            Unreadable: the event is of no shape that is known.
+        """
+        ...
+
+    def result(self) -> Result:
+        """All of it.
+
+        Raises:
+            Unreadable: the stream broke off before its end.
+        """
+        ...
+
+
+class WireFormat(Protocol):
+    """One of the three."""
+
+    name: str
+
+    def call(
+        self, request: Request, model: str, key: str | None, dialect: Dialect, *, stream: bool
+    ) -> HttpCall:
+        """What to send."""
+        ...
+
+    def result(self, body: JsonValue) -> Result:
+        """What a whole answer says.
+
+        Raises:
+            Refused: it is an error after all.
+            Unreadable: it is of no shape that is known.
+        """
+        ...
+
+    def reader(self) -> StreamReader:
+        """For one stream."""
+        ...
+
+    def refusal(self, status: int, body: JsonValue) -> Refusal:
+        """Why a request was refused. `body` is JSON, or a text where the server sent none."""
+        ...
