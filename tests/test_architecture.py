@@ -49,6 +49,7 @@ BESIDE = {
     ("ir", "errors"),
     ("policy", "validator"),
     ("tools", "sandbox"),
+    ("inference", "tools"),
     ("app", "render"),
     ("cli", "server"),
 }

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from assent.durable.sql import RunSummary, SqlJournal
     from assent.events.jsonl import JsonlSink
     from assent.events.sql import SqlEvents
+    from assent.inference.choice import Chosen
     from assent.ir.json_value import JsonValue
     from assent.redaction import Redactor
     from assent.runtime.journal import RunRecord
@@ -202,6 +203,7 @@ class App:
         reach: Mapping[str, Reach],
         required: Required,
         trusted: Iterable[str] = (),
+        chosen: Chosen | None = None,
     ) -> None:
         self.runtime = runtime
         self.sink = sink
@@ -214,6 +216,8 @@ class App:
         """Where each tool runs that has to be asked about; the others come with Assent."""
         self.required = required
         """The isolation that commands must have."""
+        self.chosen = chosen
+        """The model that answers where a plan names none; None where no model is set up."""
         self.unknown_trusted = sorted(name for name in trusted if name not in runtime.tools)
         """Names that the person trusts, and that no tool has here."""
 
@@ -275,6 +279,7 @@ def open_app(
     isolation: Level | None = None,
     began_with: Level | None = None,
     workspace: str | None = None,
+    model: str | None = None,
 ) -> Iterator[App]:
     """A runtime made from files, closed afterwards; with a database, one whose runs can be resumed.
 
@@ -286,6 +291,8 @@ def open_app(
     have that is resumed. With `workspace` tools work in that folder and plans are bound to it; rules,
     settings and records stay those of `start`.
 
+    `model` is who answers, whatever the settings say.
+
     Raises:
         InputError: one of the files cannot be used, or the folder is not trusted and wants to be.
         IsolationMissing: this machine enforces less than is required. Nothing is kept or started then.
@@ -296,6 +303,7 @@ def open_app(
     from assent.app.governance import gather
     from assent.app.isolation import check_isolation, hosts_of_http, isolation_for, required, way_out
     from assent.app.mcp_servers import load_mcp_tools
+    from assent.app.models import attach
     from assent.app.reach import SERVER, Reach
     from assent.approvals.memory import MemoryApprovals
     from assent.events.log import EventLog
@@ -345,6 +353,7 @@ def open_app(
                 asked=isolation,
                 state=state,
                 plan=plan,
+                model=model,
             )
             records = stack.enter_context(
                 open_records(db, create=create, writes=True, context=context, redactor=redactor)
@@ -355,6 +364,7 @@ def open_app(
         ledger: ApprovalLedger | None = records.approvals if records is not None else None
         if asking.only_on_paper:
             ledger = MemoryApprovals()
+        attached = attach(model, rules.models, os.environ)
         runtime = Runtime(
             tools=found,
             state=values,
@@ -372,7 +382,9 @@ def open_app(
             isolation=confined if needed.is_checked or needed.lowering is not None else None,
             workspace=place if workspace is not None else None,
             snapshots=_snapshots(sealed) if workspace is not None else None,
+            model=attached.models,
         )
+        runtime.tools.hints.update(attached.hints)
         for name in runtime.tools.withheld:
             # Only here is it known what each of them is.
             runtime.tools.withheld[name] = withheld_words(name, reach[name].outside)
@@ -385,6 +397,7 @@ def open_app(
             reach=reach,
             required=needed,
             trusted=rules.trusted_tools,
+            chosen=attached.chosen,
         )
         stack.callback(app.close)
         if log is not None:
@@ -463,6 +476,7 @@ def set_up_of(
     asked: Level | None = None,
     state: str | None = None,
     plan: str | None = None,
+    model: str | None = None,
 ) -> dict[str, JsonValue]:
     """What it takes to set up the same runtime again, from anywhere on this machine. What the folder brings
     is not in it: that is found and judged anew each time. `asked`, `state` and `plan` are for whoever wants
@@ -476,6 +490,8 @@ def set_up_of(
         made["state"] = str(Path(state).absolute())
     if plan is not None:
         made["plan"] = str(Path(plan).absolute())
+    if model is not None:
+        made["model"] = from_anywhere(model)
     if permissions is not None:
         made["permissions"] = permissions
     if expires_s is not None:
@@ -486,6 +502,12 @@ def set_up_of(
     if policies is not None:
         made["policies"] = str(Path(policies).absolute())
     return made
+
+
+def from_anywhere(model: str) -> str:
+    """The name of a model that means the same in any folder."""
+    kind, colon, path = model.partition(":")
+    return f"{kind}:{Path(path).absolute()}" if colon and kind in ("replay", "scripted") else model
 
 
 def is_a_programs(summary: RunSummary, record: RunRecord) -> bool:

@@ -34,6 +34,7 @@ from assent.sandbox.isolation import Level, is_at_least
 from assent.storage.location import PROJECT_FOLDER, config_folder, project_folders
 
 if TYPE_CHECKING:
+    from assent.app.model_settings import ModelSettings
     from assent.sandbox.hosts import HostFilter
 
 PolicyPlace = tuple[str, list[tuple[Path, bytes]]]
@@ -104,6 +105,8 @@ class Governance:
     """The same, as they are written."""
     trusted_tools: Sequence[str] = ()
     """Tools that the person trusts, though they are outside of every sandbox."""
+    models: ModelSettings | None = None
+    """What the person says about models."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,6 +159,7 @@ def gather(
             command_hosts=mine.command_hosts,
             command_host_names=mine.command_host_names,
             trusted_tools=mine.trusted_tools,
+            models=mine.models,
         )
     nearest = projects[0]
     settings = nearest.settings
@@ -183,6 +187,7 @@ def gather(
         command_hosts=mine.command_hosts,
         command_host_names=mine.command_host_names,
         trusted_tools=mine.trusted_tools,
+        models=mine.models,
     )
 
 

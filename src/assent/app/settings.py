@@ -19,10 +19,13 @@
     hosts = ["pypi.org"]          # a person's: what commands may speak to
     trusted_tools = ["deploy"]    # a person's: offered under "process" although they run outside
 
+    [models]                      # a person's: who answers; see model_settings.py
+    default = "anthropic:claude-sonnet-5-5"
+
 Keep true:
 1. Every key is known and every value means something, or the whole file is refused, with file, key and fix.
 2. What a file leaves out stays as it was: it is never taken for a wish.
-3. A project names no hosts and trusts no tools: that is a person's to say.
+3. A project names no hosts, trusts no tools and chooses no models: that is a person's to say.
 """
 
 from __future__ import annotations
@@ -39,6 +42,7 @@ from assent.policy.toml_file import TomlFile, listing
 from assent.sandbox.isolation import LEVELS, Level
 
 if TYPE_CHECKING:
+    from assent.app.model_settings import ModelSettings
     from assent.sandbox.hosts import HostFilter
 
 FILE_NAME = "settings.toml"
@@ -81,6 +85,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """The same, as they are written."""
     trusted_tools: Sequence[str] = ()
     """Tools that may run although they are outside of every sandbox."""
+    models: ModelSettings | None = None
+    """Who answers what is asked of models."""
 
     @property
     def has_permissions(self) -> bool:
@@ -104,11 +110,15 @@ def parse_settings(path: Path, data: bytes, *, of_project: bool) -> Settings:
     """
     file = TomlFile(str(path), "Settings file")
     document = read_toml(file, data)
-    known = ["tools", "permissions", "isolation"] if of_project else ["permissions", "http", "isolation"]
+    known = ["tools" if of_project else "http", "permissions", "isolation"]
+    known += [] if of_project else ["models"]
     for key in document:
         if key == "http" and of_project:
             fix = "Which hosts may be spoken to is yours to say: put it into your own settings.toml."
             file.fail("a project's settings may not name hosts", "http", fix)
+        if key == "models" and of_project:
+            fix = "Who reads your data is yours to say: put it into your own settings.toml."
+            file.fail("a project's settings may not choose models", "models", fix)
         if key == "tools" and not of_project:
             fix = "Put it into the .assent folder of a project, or name the file with --tools."
             file.fail("only a project's settings may name tools", "tools", fix)
@@ -117,6 +127,10 @@ def parse_settings(path: Path, data: bytes, *, of_project: bool) -> Settings:
     tools = _tools(file, document["tools"]) if "tools" in document else None
     hosts = _hosts(file, document["http"]) if "http" in document else None
     settings = Settings(tools=tools, hosts=hosts)
+    if "models" in document:
+        from assent.app.model_settings import parse_models
+
+        settings = msgspec.structs.replace(settings, models=parse_models(file, document["models"]))
     if "isolation" in document:
         settings = _isolation(file, document, settings, of_project=of_project)
     if "permissions" not in document:

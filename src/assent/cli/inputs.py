@@ -67,8 +67,16 @@ isolation_option = single(
 )
 
 
+model_option = single(
+    "--model",
+    metavar="NAME",
+    help="The model that answers: provider:name, local, replay:FILE or scripted:FILE. Default: ASSENT_MODEL,"
+    " your settings, a provider whose key is set, a running Ollama, the local one.",
+)
+
+
 def runtime_options(command: Command) -> Command:
-    """What a runtime is made from: state, tools, policies, permissions, isolation, schedule."""
+    """What a runtime is made from: state, tools, policies, permissions, model, isolation, schedule."""
     for option in (
         click.option(
             "--schedule",
@@ -78,6 +86,7 @@ def runtime_options(command: Command) -> Command:
             help="Layer by layer, or each action as soon as it can.",
         ),
         isolation_option,
+        model_option,
         single(
             "--permissions",
             metavar="POSTURE",

@@ -17,6 +17,7 @@ _OPTIONS = {
     "policies": "--policies",
     "state": "--state",
     "permissions": "--permissions",
+    "model": "--model",
     "asked_isolation": "--isolation",
 }
 _PATHS = ("tools", "policies", "state")

@@ -10,6 +10,7 @@ from assent.cli.inputs import (
     db_option,
     isolation_option,
     json_option,
+    model_option,
     run_argument,
     single,
     wait_option,
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
 @single("--tools", metavar="FILE", help="Tools to use instead of the file that the run began with.")
 @single("--policies", metavar="PATH", help="Rules to use instead of those that the run began with.")
 @isolation_option
+@model_option
 @wait_option
 @db_option
 @json_option
@@ -52,6 +54,7 @@ def resume(
     tools: str | None,
     policies: str | None,
     isolation: Level | None,
+    model: str | None,
     wait: float | None,
     db: str | None,
     as_json: bool,
@@ -101,6 +104,7 @@ def resume(
         policies=policies,
         permissions=_text(context.get("permissions")),
         isolation=isolation,
+        model=model or _text(context.get("model")),
         began_with=_level(context),
         workspace=record.workspace,
         schedule=schedule,

@@ -20,6 +20,7 @@ EventKind = Literal[
     "action_retrying",
     "action_progress",
     "command_ran",
+    "model_answered",
     "workspace_snapshot",
     "workspace_restored",
     "action_succeeded",

@@ -33,6 +33,7 @@ _MARKED: dict[str, str] = {
 }
 _PLAIN = Mark("·", "", "", "", "")
 _LONG = 200
+_TOKENS = (("input_tokens", "in"), ("output_tokens", "out"))
 _NAMED = 3
 
 
@@ -148,6 +149,8 @@ def _details(event: Event) -> Iterator[str]:
     elif event.kind == "command_ran":
         how = f" by {clean(data.get('by'), 40)}" if data.get("by") != "nothing" else ""
         yield f"{clean(data.get('program'), 80)}, isolation {clean(data.get('isolation'), 40)}{how}"
+    elif event.kind == "model_answered":
+        yield from _answered(data)
     elif event.kind == "workspace_restored":
         yield f"{clean(data.get('folder'), 200)}: {restored_words(data)}"
         yield from _some(data, "problems", "")
@@ -193,3 +196,12 @@ def _short(name: str, shown: JsonValue) -> str:
 
 def _real(found: JsonValue) -> float | None:
     return float(found) if isinstance(found, int | float) and abs(found) < 1e15 else None
+
+
+def _answered(data: Mapping[str, JsonValue]) -> Iterator[str]:
+    """Who answered, what it took, and why it was that one."""
+    took = [f"{count(data[key], 'token')} {word}" for key, word in _TOKENS if isinstance(data.get(key), int)]
+    cost = _real(data.get("cost"))
+    yield ", ".join([clean(data.get("model"), 80), *took, *([f"${cost:.4f}"] if cost is not None else [])])
+    if data.get("because"):
+        yield clean(data["because"], 200)

@@ -382,6 +382,7 @@ class Execution(Gated):
             on_spend=self._allowance.spend,
             on_progress=progress,
             on_command=partial(self.note, "command_ran", i),
+            on_model=partial(self.note, "model_answered", i),
         )
 
     def _may_retry(self, action: Action, made: int, failure: AttemptFailed, tool: Tool | None) -> bool:

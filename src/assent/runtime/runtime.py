@@ -60,6 +60,7 @@ from assent.verify.report import Report
 from assent.verify.verify import verify
 
 if TYPE_CHECKING:
+    from assent.inference.model import Model
     from assent.sandbox.confinement import Isolation
     from assent.sandbox.snapshot.store import Snapshots
     from assent.sandbox.workspace import Workspace
@@ -114,6 +115,7 @@ class Runtime:
         workspace: Workspace | os.PathLike[str] | str | None = None,
         snapshots: Snapshots | os.PathLike[str] | str | None = None,
         isolation: Isolation | None = None,
+        model: Model | None = None,
     ) -> None:
         """A state store, event log or policy set may be shared between runtimes of one event loop.
 
@@ -136,6 +138,8 @@ class Runtime:
         `isolation` is what must be enforced before anything runs; hand the same to `basic_tools`. Where it
         requires "process", only tools that come with Assent, programs in a sandbox and tools that are marked
         as trusted are offered: `tools.withheld` names the others.
+
+        With a `model` plans can call infer and classify, and embed where it makes vectors.
         """
         if schedule not in ("levels", "dataflow"):
             raise UsageError(f"schedule is {schedule!r}; use 'levels' or 'dataflow'.")
@@ -186,6 +190,8 @@ class Runtime:
             self._add_tool(item if isinstance(item, Tool) else tool(item))
         for made in builtin:
             self._add_tool(made, builtin=True)
+        if model is not None:
+            self._attach(model)
         if not isinstance(policies, PolicySet):
             for policy in policies:
                 self._add_unnamed(policy)
@@ -202,6 +208,13 @@ class Runtime:
     ) -> Tool:
         """Register a tool that brings its own JSON Schema; see `Tool.from_schema` for how `fn` is called."""
         return self._add_tool(Tool.from_schema(schema, fn, cheap=cheap, timeout_ms=timeout_ms))
+
+    def _attach(self, model: Model) -> None:
+        from assent.inference.tools import NOT_OFFERED, inference_tools
+
+        for made in inference_tools(model):
+            self._add_tool(made, builtin=True)
+        self.tools.hints.update(NOT_OFFERED)
 
     async def _check_isolation(self) -> None:
         if self._isolation is not None:

@@ -119,6 +119,8 @@ class ToolContext(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """Where `progress` reports to; called in the tool's own thread."""
     on_command: Callable[[dict[str, JsonValue]], None] | None = None
     """Where tools of ours that run a command report how it was confined; called on the event loop."""
+    on_model: Callable[[dict[str, JsonValue]], None] | None = None
+    """Where tools of ours that ask a model report who answered and what it took; called on the event loop."""
 
     def progress(self, message: str = "", *, done: float | None = None, total: float | None = None) -> None:
         """Say how far the call has come, for whoever watches. As often as you like: only some are kept.

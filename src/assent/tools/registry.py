@@ -28,13 +28,15 @@ class Registry:
     (['double'], True)
     """
 
-    __slots__ = ("_builtin", "_user", "_visible", "_why_not", "has_marks", "withheld")
+    __slots__ = ("_builtin", "_user", "_visible", "_why_not", "has_marks", "hints", "withheld")
 
     def __init__(self, why_not: Callable[[Tool], str | None] | None = None) -> None:
         """`why_not` says of a tool why it is not offered, or None if it is."""
         self._why_not = why_not
         self.withheld: dict[str, str] = {}
         """Tools that are not offered, and why."""
+        self.hints: dict[str, str] = {}
+        """Names that nobody has registered, and what to do about it; for whoever asks for one of them."""
         self._user: dict[str, Tool] = {}
         self._builtin: dict[str, Tool] = {}
         self._visible: dict[str, Tool] = {}
@@ -90,7 +92,7 @@ class Registry:
 
     def missing(self, name: str) -> str:
         """Why no tool answers to `name`, in words."""
-        return self.withheld.get(name) or unknown_tool(name, self._visible)
+        return self.withheld.get(name) or self.hints.get(name) or unknown_tool(name, self._visible)
 
     def require(self, name: str) -> Tool:
         """The tool that answers to `name`.

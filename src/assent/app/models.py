@@ -1,0 +1,103 @@
+"""The models that a person has set up, as one model for a runtime; and which of them answers by default."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from assent.app.model_settings import ModelSettings
+    from assent.inference.choice import Chosen
+    from assent.inference.roles import Models, Role
+
+NO_MODEL = (
+    "no model is chosen. Name one with --model provider:name or in ASSENT_MODEL; or set a key, such as "
+    "ANTHROPIC_API_KEY; or start Ollama; or fetch a small one for this machine: assent model pull local"
+)
+
+
+class Attached(NamedTuple):
+    """What a runtime can ask."""
+
+    models: Models | None
+    """None where nothing is set up."""
+    chosen: Chosen | None
+    """The model that answers where nothing else is said."""
+
+    @property
+    def hints(self) -> dict[str, str]:
+        """What to say of tools that are not there because no model is."""
+        if self.chosen is None:
+            return {name: f"'{name}' is not offered: {NO_MODEL}" for name in ("infer", "classify", "embed")}
+        return {}
+
+
+def attach(named: str | None, settings: ModelSettings | None, environment: Mapping[str, str]) -> Attached:
+    """The models that are set up. One that was named for this time must be there; of the others, what is
+    missing is told when they are asked.
+
+    Raises:
+        ModelError: the named one is not there, or what it needs is missing.
+        InputError: it is a script or a recording that cannot be read.
+    """
+    from assent.app.model_settings import ModelSettings
+    from assent.inference.opening import open_model
+    from assent.inference.prices import facts_of
+    from assent.inference.roles import Models
+
+    settings = settings or ModelSettings()
+    chosen = chosen_model(named, settings, environment)
+    if chosen is None:
+        return Attached(None, None)
+    models = Models(
+        _roles(chosen, settings, environment),
+        lambda name: open_model(name, environment, providers=settings.providers, facts=settings.facts),
+        abilities=lambda name: found.abilities if (found := facts_of(name, settings.facts)) else None,
+        because=chosen.because,
+    )
+    if chosen.is_hard:
+        models.check(chosen.name)
+    return Attached(models, chosen)
+
+
+def chosen_model(
+    named: str | None, settings: ModelSettings | None, environment: Mapping[str, str]
+) -> Chosen | None:
+    """The model that answers where nothing else is said; None where nothing is set up."""
+    from assent.inference.choice import choose
+    from assent.inference.local.weights import LOCAL, is_there
+
+    return choose(
+        named,
+        environment,
+        settings.roles if settings is not None else {},
+        is_local_there=lambda: is_there(LOCAL, environment),
+        running_ollama=lambda: _ollama(environment),
+    )
+
+
+def _roles(
+    chosen: Chosen, settings: ModelSettings, environment: Mapping[str, str]
+) -> dict[Role, tuple[str, ...]]:
+    from assent.inference.local.weights import EMBED, is_there
+
+    roles: dict[Role, tuple[str, ...]] = {role: tuple(names) for role, names in settings.roles.items()}
+    if chosen.is_hard:
+        # Whoever names a model wants its answers, in every role, and nobody else's.
+        roles = {role: names for role, names in roles.items() if role == "embed"}
+    if not roles.get("default"):
+        roles["default"] = (chosen.name,)
+    if "embed" not in roles and is_there(EMBED, environment):
+        roles["embed"] = (EMBED.name,)
+    return roles
+
+
+def _ollama(environment: Mapping[str, str]) -> str | None:
+    from assent.errors import UnknownModel
+    from assent.inference.choice import ollama_here
+    from assent.inference.providers import PROVIDERS, url_of
+
+    try:
+        return ollama_here(url_of(PROVIDERS["ollama"], environment))
+    except UnknownModel:
+        return None  # Its variable is no address; that is for whoever names an Ollama model to hear.

@@ -1,0 +1,119 @@
+"""From the name of a model to the model, with everything around it that every model needs.
+
+Keep true:
+1. A name is one of `provider:name`, `local`, `embed`, `scripted:FILE`, `replay:FILE`; nothing is guessed.
+2. The order of the wrappers is the same for all: the time limit is outermost, so that it holds over retries.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import assert_never
+
+from assent.errors import ModelMissing, UnknownModel
+from assent.inference.http import HttpModel
+from assent.inference.model import Model
+from assent.inference.prices import ModelFacts, facts_of
+from assent.inference.providers import PROVIDERS, Endpoint, Format, Provider, endpoint, split_name
+from assent.inference.wire.format import WireFormat
+from assent.inference.wrappers.limits import Limited
+from assent.inference.wrappers.reasoning import ReasoningApart
+from assent.inference.wrappers.retry import Retrying
+
+BUILT_IN = ("local", "embed", "scripted", "replay")
+"""Names that are no provider's."""
+
+
+def open_model(
+    name: str,
+    environment: Mapping[str, str],
+    *,
+    providers: Mapping[str, Provider] | None = None,
+    facts: Mapping[str, ModelFacts] | None = None,
+) -> Model:
+    """The model of a name such as `anthropic:claude-sonnet-5-5`, `local`, `replay:FILE`.
+
+    Keys are taken from the variables of the environment that the provider itself names. `providers` are
+    more of them, `facts` go before the table of prices. Nothing is asked yet.
+
+    Raises:
+        UnknownModel: nobody knows the name.
+        KeyMissing: the provider wants a key.
+        ModelMissing: what a model on this machine needs is not there.
+        InputError: a script or recording cannot be read.
+    """
+    kind, colon, rest = name.partition(":")
+    if kind in BUILT_IN and kind not in (providers or {}):
+        return _built_in(name, kind, rest if colon else None, environment)
+    split_name(name, [*PROVIDERS, *(providers or {}), *BUILT_IN])
+    found = endpoint(name, environment, providers)
+    told = facts_of(name, facts)
+    return around(HttpModel(found, wire_of(found.provider.format), price=told.price if told else None), found)
+
+
+def around(model: Model, found: Endpoint) -> Model:
+    """A model with what every one needs: tools in its own way, reasoning apart, retries, a time limit."""
+    return Limited(Retrying(ReasoningApart(_with_tools(model, found))))
+
+
+def wire_of(name: Format) -> WireFormat:
+    """The wire format of that name."""
+    match name:
+        case "openai":
+            from assent.inference.wire.openai import OpenAiChat
+
+            return OpenAiChat()
+        case "anthropic":
+            from assent.inference.wire.anthropic import AnthropicMessages
+
+            return AnthropicMessages()
+        case "gemini":
+            from assent.inference.wire.gemini import GeminiContent
+
+            return GeminiContent()
+        case _:
+            assert_never(name)
+
+
+def _with_tools(model: Model, found: Endpoint) -> Model:
+    mode = found.provider.tool_mode
+    match mode:
+        case "native":
+            return model
+        case "schema":
+            from assent.inference.tool_modes.schema import SchemaTools
+
+            return SchemaTools(model)
+        case "lenient":
+            from assent.inference.tool_modes.lenient import LenientTools
+
+            return LenientTools(model)
+        case "native_then_lenient":
+            from assent.inference.tool_modes.lenient import NativeThenLenient
+
+            return NativeThenLenient(model)
+        case _:
+            assert_never(mode)
+
+
+def _built_in(name: str, kind: str, rest: str | None, environment: Mapping[str, str]) -> Model:
+    if kind in ("local", "embed"):
+        if rest:
+            raise UnknownModel(f"There is one model called '{kind}'; '{name}' is none. Write {kind}.")
+        if kind == "embed":
+            from assent.inference.embedding.minilm import MiniLm
+
+            return MiniLm(environment)
+        from assent.inference.local.model import LocalModel
+
+        return Limited(Retrying(LocalModel(environment)))
+    if not rest:
+        raise ModelMissing(f"'{kind}' needs a file. Write {kind}:FILE.")
+    if kind == "scripted":
+        from assent.inference.scripted import Scripted
+
+        return Scripted.from_file(Path(rest))
+    from assent.inference.wrappers.replaying import Replaying
+
+    return Replaying(Path(rest))
