@@ -13,6 +13,7 @@ from benchmarks import (
     barrier,
     durable,
     execute,
+    inference,
     isolation,
     lifetime,
     policies,
@@ -37,6 +38,7 @@ SECTIONS = (
     "policies",
     "tools",
     "isolation",
+    "inference",
 )
 
 
@@ -75,6 +77,8 @@ async def measure(options: argparse.Namespace) -> list[Section]:
         sections.append(await tools.run(say, quick=options.quick))
     if "isolation" in wanted:
         sections.append(await isolation.run(say, quick=options.quick))
+    if "inference" in wanted:
+        sections += await inference.run(clock, say, quick=options.quick)
     return sections
 
 

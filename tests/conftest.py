@@ -1,4 +1,5 @@
-"""For every test: random examples are the same in every run, and none fails for being slow.
+"""For every test: random examples are the same in every run, none fails for being slow, and no socket of the
+tests leaves this machine.
 
 Also the databases. A test that asks for Postgres gets a real server, one per worker, started when the first
 test asks. Where it cannot be started the test fails with the reason: a skipped test proves nothing.
@@ -6,15 +7,20 @@ test asks. Where it cannot be started the test fails with the reason: a skipped 
 
 from __future__ import annotations
 
+import compileall
+import os
 import signal
-from collections.abc import Iterator
+import sys
+from collections.abc import Generator, Iterator
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
 
+from assent.testing.network import NetworkRefused, no_network
 from tests.servers.postgres import PostgresServer
+from tests.warm import Warm
 
 for _signal in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT):
     # Whoever starts the tests in the background has these ignored, and every program that a test starts
@@ -23,9 +29,37 @@ for _signal in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT):
         with suppress(ValueError):
             signal.signal(_signal, signal.default_int_handler if _signal == signal.SIGINT else signal.SIG_DFL)
 
+# Compiling the tests themselves takes longest of all, so what was compiled is kept, wherever else it is not.
+sys.dont_write_bytecode = False
+
 # `make soak` is where new examples are looked for; there the property tests choose their own settings.
 settings.register_profile("steady", deadline=None, derandomize=True, database=None)
 settings.load_profile("steady")
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Compile what the processes that tests start will load: where Python may not keep what it compiled
+    (PYTHONDONTWRITEBYTECODE), each of them would compile everything again."""
+    if not hasattr(config, "workerinput"):
+        for folder in ("src", "tests"):
+            compileall.compile_dir(ROOT / folder, quiet=2)
+
+
+NETWORK = no_network()
+"""On for the whole run, in every worker; `tests/command.py` says what holds for other processes."""
+NETWORK.__enter__()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call() -> Generator[None, object, object]:
+    """A test that went for the network fails, also where somebody swallowed the refusal."""
+    before = len(NETWORK.refused)
+    result = yield
+    if len(NETWORK.refused) > before:
+        raise NetworkRefused(NETWORK.refused[before])
+    return result
 
 
 @pytest.fixture(scope="session")
@@ -61,6 +95,14 @@ def _own_data_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]
         patch.setenv("XDG_CONFIG_HOME", str(tmp_path_factory.mktemp("config")))
         patch.delenv("ASSENT_DB", raising=False)
         yield
+
+
+@pytest.fixture(scope="session")
+def warm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Warm]:
+    """See `tests/warm.py`."""
+    process = Warm(tmp_path_factory.mktemp("warm"), os.environ)
+    yield process
+    process.close()
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

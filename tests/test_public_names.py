@@ -74,6 +74,35 @@ TOOLS = [
     "tool",
 ]
 
+INFERENCE = [
+    "Assistant",
+    "Budgeted",
+    "Embedder",
+    "Image",
+    "Intent",
+    "Limited",
+    "Message",
+    "Model",
+    "Models",
+    "Price",
+    "Recording",
+    "Replaying",
+    "Request",
+    "Result",
+    "Retrying",
+    "Scripted",
+    "System",
+    "Text",
+    "Thought",
+    "ToolCall",
+    "ToolResult",
+    "Usage",
+    "User",
+    "Words",
+    "open_model",
+    "stream",
+]
+
 TESTING = [
     "FakeClock",
     "RecordingTool",
@@ -84,7 +113,12 @@ TESTING = [
     "state_store_suite",
 ]
 
-PUBLIC = {"assent": ASSENT, "assent.tools": TOOLS, "assent.testing": TESTING}
+PUBLIC = {
+    "assent": ASSENT,
+    "assent.tools": TOOLS,
+    "assent.inference": INFERENCE,
+    "assent.testing": TESTING,
+}
 
 HEAVY = ["jsonschema_rs", "pydantic", "click", "rich", "httpx2"]
 

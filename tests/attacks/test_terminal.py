@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+
+from tests.command import ASSENT
 
 HOSTILE = {
     "the title of the window": "\x1b]0;owned\x07",
@@ -32,7 +33,7 @@ def _assent(folder: Path, *arguments: str) -> str:
     """What the command line shows, on both streams."""
     environment = {**os.environ, "XDG_DATA_HOME": str(folder / "data"), "COLUMNS": "200"}
     done = subprocess.run(
-        [sys.executable, "-m", "assent.cli.main", *arguments],
+        [*ASSENT, *arguments],
         cwd=folder / "work",
         env=environment,
         capture_output=True,

@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
-from collections.abc import Callable, Iterator
+import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+
+from tests.command import ASSENT
+from tests.warm import Warm
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -89,7 +92,7 @@ Assent = Callable[..., Done]
 
 def command(*arguments: str | Path) -> list[str]:
     """The command line that runs `assent`."""
-    return [sys.executable, "-m", "assent.cli.main", *map(str, arguments)]
+    return [*ASSENT, *map(str, arguments)]
 
 
 def environment(**extra: str) -> dict[str, str]:
@@ -102,8 +105,8 @@ def environment(**extra: str) -> dict[str, str]:
 
 
 @pytest.fixture
-def assent(tmp_path: Path) -> Assent:
-    """Run a command in an empty folder and wait for its end."""
+def fresh(tmp_path: Path) -> Assent:
+    """Run a command in an empty folder, by an interpreter that is started for it, and wait for its end."""
 
     def run(*arguments: str | Path, stdin: str | bytes = "", cwd: Path = tmp_path, **env: str) -> Done:
         done = subprocess.run(
@@ -120,41 +123,32 @@ def assent(tmp_path: Path) -> Assent:
     return run
 
 
-@pytest.fixture(scope="session")
-def warm() -> Iterator[subprocess.Popen[str]]:
-    """See `tests/cli/warm.py`."""
-    process = subprocess.Popen(
-        [sys.executable, "-m", "tests.cli.warm"],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-        cwd=ROOT,
-        env=environment(),
-    )
-    yield process
-    process.communicate(timeout=30)
-
-
 @pytest.fixture
-def quick(tmp_path: Path, warm: subprocess.Popen[str]) -> Assent:
-    """As `assent`, for commands of which it does not matter how they are started."""
+def assent(tmp_path: Path, warm: Warm) -> Assent:
+    """As `fresh`, for commands of which it does not matter how they are started: nearly all."""
 
-    def run(*arguments: str | Path, cwd: Path = tmp_path, **env: str) -> Done:
-        streams = {name: tmp_path / f".{name}" for name in ("out", "err")}
-        asked = {
-            "arguments": [*map(str, arguments)],
-            "cwd": str(cwd),
-            "env": environment(**env),
-            **{name: str(path) for name, path in streams.items()},
-        }
-        assert warm.stdin is not None
-        assert warm.stdout is not None
-        warm.stdin.write(json.dumps(asked) + "\n")
-        warm.stdin.flush()
-        code = int(warm.stdout.readline())
-        return Done(code, *(path.read_text() for path in streams.values()))
+    def run(*arguments: str | Path, stdin: str | bytes = "", cwd: Path = tmp_path, **env: str) -> Done:
+        with (
+            tempfile.TemporaryFile() as given,
+            tempfile.TemporaryFile() as out,
+            tempfile.TemporaryFile() as err,
+        ):
+            given.write(stdin if isinstance(stdin, bytes) else stdin.encode())
+            for stream in (given, out, err):
+                stream.seek(0)
+            code = warm.run(
+                [*map(str, arguments)],
+                cwd=cwd,
+                environment=environment(**env),
+                streams=[given.fileno(), out.fileno(), err.fileno()],
+            )
+            return Done(code, *(stream.seek(0) or stream.read().decode() for stream in (out, err)))
 
     return run
+
+
+quick = assent
+"""The same, by an older name."""
 
 
 @pytest.fixture

@@ -7,12 +7,13 @@ import pty
 import re
 import select
 import subprocess
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
+from tests.command import ASSENT
 
 ROOT = Path(__file__).resolve().parents[2]
 Plan = Callable[..., Path]
@@ -25,7 +26,7 @@ def _on_a_terminal(*arguments: str | Path, cwd: Path, keys: bytes = b"", **env: 
     base = {k: v for k, v in os.environ.items() if k not in ("NO_COLOR", "FORCE_COLOR")}
     path = os.pathsep.join(filter(None, [str(ROOT / "src"), base.get("PYTHONPATH", "")]))
     process = subprocess.Popen(
-        [sys.executable, "-m", "assent.cli.main", *map(str, arguments)],
+        [*ASSENT, *map(str, arguments)],
         stdin=side,
         stdout=side,
         stderr=side,

@@ -32,6 +32,7 @@ from assent.app.command_tools import read_command_tools
 from assent.app.settings import FILE_NAME, parse_settings
 from assent.ir.codec import decode_json, decode_proposal
 from assent.policy.loader import load_policies
+from tests.command import ASSENT
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
@@ -256,7 +257,7 @@ def environment(folder: Path) -> dict[str, str]:
     programs = folder / ".bin"
     if not programs.exists():
         programs.mkdir()
-        for name, arguments in (("assent", " -m assent.cli.main"), ("python", "")):
+        for name, arguments in (("assent", f' "{ASSENT[1]}"'), ("python", "")):
             script = programs / name
             script.write_text(f'#!/bin/sh\nexec "{sys.executable}"{arguments} "$@"\n')
             script.chmod(0o755)

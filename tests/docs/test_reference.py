@@ -20,10 +20,32 @@ import pytest
 import assent
 from assent import errors
 from assent.app import command_tools, mcp_servers
+from assent.app.model_settings import _PRICE, _PROVIDER
 from assent.app.settings import _HTTP, _ISOLATION, _KEYS
 from assent.cli.main import cli
 from assent.events.event import KINDS
 from assent.events.span import _CLOSES
+from assent.inference import Intent, Request, Result, Scripted, ToolCall, Usage
+from assent.inference.choice import DEFAULTS
+from assent.inference.http import BETWEEN_S, CONNECT_S, MOST_BYTES, TOTAL_S
+from assent.inference.local.weights import CATALOGUE, megabytes
+from assent.inference.model import Ability, Prefer, Stop, Task, Thinking
+from assent.inference.prices import AS_OF, FACTS, LONG_CONTEXT, ModelFacts
+from assent.inference.providers import PROVIDERS, Format, ToolMode
+from assent.inference.roles import ROLES
+from assent.inference.scripted import _Turn
+from assent.inference.tool_modes.grammar import LONGEST_TEXT, MOST_ITEMS
+from assent.inference.tools import NOT_OFFERED, inference_tools
+from assent.inference.wire.anthropic import API_VERSION
+from assent.inference.wire.anthropic import MAX_TOKENS as ANTHROPIC_MAX_TOKENS
+from assent.inference.wrappers.budget import Spent
+from assent.inference.wrappers.digests import SETTINGS as RECORDED_SETTINGS
+from assent.inference.wrappers.retry import (
+    ATTEMPTS,
+    FIRST_WAIT_S,
+    LONGEST_RETRY_AFTER_S,
+    LONGEST_WAIT_S,
+)
 from assent.ir.action import (
     OPERATORS,
     Action,
@@ -69,6 +91,7 @@ VERIFY = REFERENCE / "verify.md"
 API = REFERENCE / "python-api.md"
 TOOLS = REFERENCE / "tools.md"
 ISOLATION = REFERENCE / "isolation.md"
+MODELS = REFERENCE / "models.md"
 
 
 def table(text: str) -> dict[str, list[str]]:
@@ -271,6 +294,7 @@ def test_the_fields_of_an_error_are_named() -> None:
         errors.StorageFull("f.db", "is full", "Free some space."),
         errors.ApprovalDecided("a", "is decided"),
         errors.TrustError("folder", "is not trusted", "Look at it."),
+        errors.ModelError("bad"),
         errors.ToolError("bad"),
     ]
 
@@ -439,7 +463,7 @@ def test_every_key_of_a_tool_that_is_a_program_is_explained() -> None:
 # Python
 
 
-@pytest.mark.parametrize("module", ["assent", "assent.tools", "assent.testing"])
+@pytest.mark.parametrize("module", ["assent", "assent.tools", "assent.inference", "assent.testing"])
 def test_every_public_name_is_explained(module: str) -> None:
     documented = set(table(section(API, f"Names in {module}")))
     public = set(importlib.import_module(module).__all__)
@@ -474,7 +498,7 @@ def test_every_method_of_the_runtime_is_explained_with_its_parameters() -> None:
     assert documented == methods
 
 
-HOOKS = {"on_spend", "on_progress", "on_command"}
+HOOKS = {"on_spend", "on_progress", "on_command", "on_model"}
 """Of a context: where the runtime listens. Tools call the methods."""
 
 
@@ -529,6 +553,172 @@ def test_places_and_numbers_that_are_told_are_those_of_the_code() -> None:
 
     assert f"user and group {UID}" in section(ISOLATION, "Root")
     assert {name for name in told if name.startswith(".")} <= set(TOOLCHAINS)
+
+
+# Models
+
+
+def test_every_provider_has_its_row_as_it_is() -> None:
+    rows = {
+        row[0].strip("`"): [codes_in(cell) for cell in row[1:]]
+        for row in rows_of(section(MODELS, "Providers"))
+    }
+
+    assert rows == {
+        each.name: [
+            {each.format},
+            {each.url},
+            set(each.keys),
+            {each.url_variable} - {""},
+            {each.tool_mode},
+        ]
+        for each in PROVIDERS.values()
+    }
+    assert {
+        row[0].strip("`"): row[1].strip("`") for row in rows_of(section(MODELS, "Who answers"))
+    } == DEFAULTS
+
+
+@pytest.mark.parametrize(("heading", "struct"), [("Request", Request), ("Result", Result)])
+def test_every_field_of_a_question_and_an_answer_has_its_row(heading: str, struct: Any) -> None:
+    documented = table(section(MODELS, heading))
+
+    assert set(documented) == {field.name for field in msgspec.structs.fields(struct)}
+    for field in msgspec.structs.fields(struct):
+        told = default_of(field)
+        assert documented[field.name][0] == told, f"default of {heading}.{field.name}"
+
+
+def test_what_an_answer_is_made_of_is_named() -> None:
+    documented = table(section(MODELS, "Result"))
+    carried = {"carried"}
+
+    assert {f.name for f in msgspec.structs.fields(ToolCall)} - carried <= codes_in(documented["calls"][1])
+    assert {f.name for f in msgspec.structs.fields(Usage)} <= codes_in(documented["usage"][1])
+    assert set(Spent.__struct_fields__) <= codes_in(section(MODELS, "Wrappers"))
+
+
+def test_every_word_of_a_request_is_explained() -> None:
+    intent = table(section(MODELS, "Roles").split("`Intent`:")[1])
+    request = section(MODELS, "Request")
+
+    assert set(intent) == set(Intent.__struct_fields__)
+    assert set(get_args(Task)) <= codes_in(intent["task"][0])
+    assert set(get_args(Prefer)) <= codes_in(intent["prefer"][0])
+    assert set(get_args(Ability)) <= codes_in(intent["requires"][0])
+    assert f"{LONG_CONTEXT:,} tokens" in intent["requires"][1]
+    assert {f'"{level}"' for level in get_args(Thinking)} <= codes_in(request)
+    assert f"{ANTHROPIC_MAX_TOKENS:,}" in request
+    assert set(table(section(MODELS, "Stop reasons"))) == set(get_args(Stop))
+    assert set(RECORDED_SETTINGS) <= codes_in(section(MODELS, "Files"))
+    assert set(_Turn.__struct_fields__) == set(table(section(MODELS, "Files")))
+
+
+def test_every_role_tool_mode_and_format_is_explained() -> None:
+    modes = table(section(MODELS, "Tool modes"))
+    text = section(MODELS, "Tool modes")
+    formats = section(MODELS, "Wire formats")
+
+    assert set(table(section(MODELS, "Roles").split("`Intent`:")[0])) == set(ROLES)
+    assert set(modes) == set(get_args(ToolMode))
+    assert f"{LONGEST_TEXT:,} characters" in text and f"lists {MOST_ITEMS} items" in text
+    assert set(get_args(Format)) <= codes_in(formats)
+    assert f"`{API_VERSION}`" in formats
+
+
+def test_times_are_told_as_they_are() -> None:
+    rows = {row[0]: row[1] for row in rows_of(section(MODELS, "Time and retries"))}
+
+    assert rows["attempts, the first included"] == str(ATTEMPTS)
+    assert rows["wait before the second attempt"].startswith(f"random, up to {FIRST_WAIT_S:g} s;")
+    assert rows["wait before the second attempt"].endswith(f"up to {LONGEST_WAIT_S:g} s")
+    assert f"up to {LONGEST_RETRY_AFTER_S:g} s;" in rows["`retry-after` of the server"]
+    assert rows["connecting"] == f"{CONNECT_S:g} s"
+    assert rows["between two pieces of a stream"] == f"{BETWEEN_S:g} s"
+    assert rows["until an answer begins, and all of it, attempts and waits included"] == f"{TOTAL_S:g} s"
+    assert rows["an answer, unpacked"] == f"{MOST_BYTES // 1024**2} MiB"
+
+
+def price_row(facts: ModelFacts) -> list[str]:
+    def shown(*dollars: float | None) -> list[str]:
+        return ["" if each is None else f"{each:g}" for each in dollars]
+
+    price, beyond = facts.price, ""
+    if price.beyond is not None:
+        other = price.beyond.price
+        known = filter(None, shown(other.input, other.output, other.cached, other.cache_written))
+        beyond = f"{price.beyond.tokens:,}: {', '.join(known)}"
+    return [
+        *shown(price.input, price.output, price.cached, price.cache_written),
+        beyond,
+        f"{facts.context:,}",
+    ]
+
+
+def test_prices_are_those_of_the_table_with_their_date() -> None:
+    text = section(MODELS, "Prices")
+
+    assert table(text) == {name: price_row(facts) for name, facts in FACTS.items()}
+    assert str(AS_OF) in text
+
+
+def test_models_of_this_machine_are_told_as_they_are() -> None:
+    rows = {row[0]: row[1:] for row in rows_of(section(MODELS, "Models on this machine"))}
+
+    for at, weights in enumerate(CATALOGUE.values()):
+        assert rows["is"][at] == weights.title
+        assert rows["licence"][at] == weights.licence
+        assert f"assent[{weights.extra}]" in rows["needs"][at]
+        assert megabytes(weights.memory) in rows["needs"][at]
+        assert (
+            rows["download, on the disk"][at] == f"{megabytes(weights.download)}, {megabytes(weights.size)}"
+        )
+
+
+class Vectors(Scripted):
+    """Answers as it is told to, and makes vectors."""
+
+    async def embed(self, texts: list[str]) -> list[list[float]]:
+        return [[1.0, 0.0] for _ in texts]
+
+
+ASKED: dict[str, tuple[str, dict[str, Any]]] = {
+    "infer": ('{"a": 1}', {"prompt": "?", "schema": {"type": "object"}}),
+    "classify": ('{"label": "b"}', {"text": "x", "labels": ["a", "b"]}),
+    "embed": ("", {"texts": ["x"]}),
+}
+
+
+@pytest.mark.parametrize("name", ASKED)
+def test_a_tool_that_asks_a_model_is_explained_as_it_is(name: str) -> None:
+    answer, given = ASKED[name]
+    rows = [row for row in rows_of(section(TOOLS, "Asking a model")) if len(row) == 4]
+    parameters, risk, answers = {row[0].strip("`"): row[1:] for row in rows}[name]
+    model = Vectors([answer])
+    made = {each.name: each.schema for each in inference_tools(model)}
+
+    result = assent.Runtime(model=model).execute_sync(
+        {"actions": [{"id": "a", "tool": name, "parameters": given}]}
+    )
+
+    assert [row[0].strip("`") for row in rows] == list(made)
+    assert codes_in(parameters) == set(made[name].parameters["properties"])  # type: ignore[arg-type]
+    assert risk == f"`{made[name].risk}`"
+    assert set(result["a"].output) == codes_in(answers) - {"schema"}
+
+
+def test_what_is_not_offered_is_said() -> None:
+    assert set(NOT_OFFERED) <= codes_in(section(TOOLS, "Asking a model"))
+
+
+def test_every_key_of_the_models_in_the_settings_is_explained() -> None:
+    documented = set(table(section(SETTINGS, "Models")))
+
+    assert documented == {
+        *(f"models.{role}" for role in ROLES),
+        *(f"models.providers.NAME.{key}" for key in _PROVIDER),
+        *(f"models.prices.NAME.{key}" for key in _PRICE),
+    }
 
 
 # Verify

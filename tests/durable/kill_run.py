@@ -11,7 +11,6 @@ import os
 import random
 import signal
 import subprocess
-import sys
 import time
 from collections import Counter
 from pathlib import Path
@@ -21,6 +20,7 @@ from assent.durable.sql import SqlJournal
 from assent.events.sql import SqlEvents
 from assent.runtime.journal import Ended, Replay, Started, key_of
 from assent.storage.location import open_database
+from tests.command import ASSENT
 
 ACTIONS = 200
 WIDTH = 4
@@ -74,7 +74,7 @@ class KillRun:
     def start(self, *arguments: str) -> subprocess.Popen[bytes]:
         """Start the command line in a process of its own."""
         return subprocess.Popen(
-            [sys.executable, "-m", "assent.cli.main", *arguments, "--json"],
+            [*ASSENT, *arguments, "--json"],
             env=self._environment,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -204,7 +204,7 @@ class KillRun:
             assert said == {a["id"] for a in self.plan["actions"]}
             assert events.query(run=self.run_id, kind="proposal_ended")
         verified = subprocess.run(
-            [sys.executable, "-m", "assent.cli.main", "log", "verify"],
+            [*ASSENT, "log", "verify"],
             env=self._environment,
             capture_output=True,
             text=True,

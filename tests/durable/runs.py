@@ -7,7 +7,6 @@ import os
 import signal
 import sqlite3
 import subprocess
-import sys
 import time
 from collections.abc import Callable
 from contextlib import closing
@@ -15,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from assent.storage.location import sqlite_path
+from tests.command import ASSENT
 from tests.events.intruder import Intruder
 
 PATIENCE_S = 60.0
@@ -92,7 +92,7 @@ class Runs:
     ) -> subprocess.Popen[bytes]:
         """Start the command line in a process of its own."""
         process = subprocess.Popen(
-            [*(before or []), sys.executable, "-m", "assent.cli.main", *map(str, arguments)],
+            [*(before or []), *ASSENT, *map(str, arguments)],
             env={
                 **os.environ,
                 "RUNS_FOLDER": str(self.folder),

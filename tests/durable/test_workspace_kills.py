@@ -21,6 +21,7 @@ from typing import Any
 import pytest
 
 from assent.sandbox.snapshot.store import Snapshots
+from tests.command import ASSENT
 from tests.sandbox.snapshot.trees import git, make_repository, told, views
 
 KILLS = 60 if os.environ.get("ASSENT_SOAK") else 4
@@ -174,7 +175,7 @@ class Cli:
 
     def start(self, *arguments: str) -> subprocess.Popen[str]:
         return subprocess.Popen(
-            [sys.executable, "-m", "assent.cli.main", *arguments, "--json"],
+            [*ASSENT, *arguments, "--json"],
             cwd=self._folder,
             env=self._env,
             stdout=subprocess.PIPE,

@@ -210,6 +210,46 @@ def test_the_cases_of_the_approvals_example_pass(tmp_path: Path) -> None:
     assert "4 of 4 cases passed" in done.stdout
 
 
+def test_a_model_asks_for_a_tool_and_the_runtime_calls_it(tmp_path: Path) -> None:
+    done = _python(EXAMPLES / "models" / "ask.py", cwd=tmp_path)
+
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == [
+        "Shall I take an umbrella to Zurich tomorrow?",
+        "",
+        "  scripted: (no words)",
+        '  forecast({"city": "Zurich"}): succeeded: {"city": "Zurich", "sky": "rain", "degrees": 9}',
+        "  scripted: Yes: it will rain in Zurich tomorrow, and be 9 degrees.",
+        "",
+        "calls: 2, tokens: 262, cost: $0.000000",
+    ]
+
+
+def test_any_other_model_can_take_its_place(tmp_path: Path) -> None:
+    """One that asks for a tool that is not there is told so, and goes on; what it does not tell is not 0."""
+    script = tmp_path / "script.json"
+    turns = [{"calls": [{"name": "teleport", "arguments": {}}]}, "I cannot\u001b[31m tell."]
+    script.write_text(json.dumps({"turns": turns}), encoding="utf-8")
+
+    done = _python(EXAMPLES / "models" / "ask.py", "How far?", "--model", f"scripted:{script}", cwd=tmp_path)
+
+    assert done.returncode == 0, done.stderr
+    assert "  teleport({}): rejected: unknown tool 'teleport'" in done.stdout
+    assert "I cannot\\e[31m tell." in done.stdout
+    assert done.stdout.endswith("calls: 2, tokens: not told, cost: not known\n")
+
+
+def test_a_model_that_cannot_be_asked_is_told_with_what_to_do(tmp_path: Path) -> None:
+    done = _python(
+        EXAMPLES / "models" / "ask.py", "--model", "openai:gpt-6.1-terra", cwd=tmp_path, OPENAI_API_KEY=""
+    )
+
+    assert done.returncode == 2
+    assert done.stderr == (
+        "Error: openai wants a key, and OPENAI_API_KEY is not set. Set it: export OPENAI_API_KEY=...\n"
+    )
+
+
 def test_built_in_tools_and_a_program_need_no_python(tmp_path: Path) -> None:
     folder = tmp_path / "tools"
     shutil.copytree(EXAMPLES / "tools", folder)

@@ -6,7 +6,6 @@ import asyncio
 import os
 import sqlite3
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable
@@ -39,6 +38,7 @@ from assent.errors import ApprovalDecided, StorageUnavailable, UsageError
 from assent.policy.calls import Calls
 from assent.policy.permission import Posture
 from assent.policy.trace import TraceRule
+from tests.command import ASSENT
 from tests.runtime.plans import (
     Fields,
     Recorder,
@@ -1268,7 +1268,7 @@ def test_a_command_of_the_same_account_can_answer_by_itself_and_the_terminal_say
 
     def assent(*arguments: str) -> str:
         done = subprocess.run(
-            [sys.executable, "-m", "assent.cli.main", "approvals", *arguments, "--db", str(path)],
+            [*ASSENT, "approvals", *arguments, "--db", str(path)],
             env={**os.environ, "XDG_DATA_HOME": str(tmp_path)},
             capture_output=True,
             text=True,

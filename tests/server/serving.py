@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-import sys
 import threading
 import time
 from collections.abc import AsyncIterator, Coroutine
@@ -17,10 +16,11 @@ from mcp import ClientSession, StdioServerParameters, types
 from mcp.client.stdio import stdio_client
 
 from tests.cli.conftest import environment
+from tests.command import ASSENT
 
 T = TypeVar("T")
 
-COMMAND = [sys.executable, "-m", "assent.cli.main", "mcp", "serve"]
+COMMAND = [*ASSENT, "mcp", "serve"]
 
 TOOLS = '''
 import os

@@ -15,6 +15,7 @@ from typing import assert_never
 
 from assent.inference.messages import Assistant, Image, Message, System, Text, ToolCall, ToolResult, User
 from assent.inference.model import Request, Result
+from assent.inference.wire.call_ids import with_ids
 from assent.inference.wire.format import Dialect, HttpCall, Refusal, Unreadable
 from assent.inference.wire.openai_answer import FORMAT, OpenAiStream, openai_result, raise_error
 from assent.inference.wire.openai_refusals import openai_refusal
@@ -135,26 +136,17 @@ _STRICT_KEYS = frozenset(
 
 
 def _messages(messages: Sequence[Message], without: frozenset[str]) -> list[JsonValue]:
-    """The conversation. A call that came without an id gets one, and so does its result."""
     sent: list[JsonValue] = []
-    unnamed: list[tuple[str, str]] = []
-    for place, message in enumerate(messages):
+    for message in with_ids(messages):
         match message:
             case System(text=text):
                 sent.append({"role": "system", "content": text})
             case User():
                 sent.append({"role": "user", "content": _content(message)})
             case Assistant():
-                ids = [each.id or f"call_{place}_{n}" for n, each in enumerate(message.calls)]
-                unnamed = [(c.name, id) for c, id in zip(message.calls, ids, strict=True) if not c.id]
-                sent.append(_assistant(message, ids, without))
+                sent.append(_assistant(message, without))
             case ToolResult():
-                id = message.call_id
-                if not id and unnamed:
-                    mine = next((each for each in unnamed if each[0] == message.name), unnamed[0])
-                    unnamed.remove(mine)
-                    id = mine[1]
-                sent.append({"role": "tool", "tool_call_id": id, "content": message.text})
+                sent.append({"role": "tool", "tool_call_id": message.call_id, "content": message.text})
             case _:
                 assert_never(message)
     return sent
@@ -174,13 +166,17 @@ def _part(part: Text | Image) -> JsonValue:
     return {"type": "image_url", "image_url": {"url": url}}
 
 
-def _assistant(message: Assistant, ids: Sequence[str], without: frozenset[str]) -> JsonValue:
+def _assistant(message: Assistant, without: frozenset[str]) -> JsonValue:
     sent: dict[str, JsonValue] = {"role": "assistant", "content": message.text}
     if message.calls:
         sent["content"] = message.text or None
         sent["tool_calls"] = [
-            {"id": id, "type": "function", "function": {"name": each.name, "arguments": _arguments(each)}}
-            for id, each in zip(ids, message.calls, strict=True)
+            {
+                "id": each.id,
+                "type": "function",
+                "function": {"name": each.name, "arguments": _arguments(each)},
+            }
+            for each in message.calls
         ]
     if message.carried is not None and message.carried.format == FORMAT:
         kept = fields(message.carried.data)
