@@ -6,17 +6,19 @@ STAMP := .venv/.installed
 # One more than the cores of a small machine: many tests wait for other processes.
 PYTEST_ARGS ?= -q -n 3 --dist worksteal
 BENCH_ARGS ?=
+EVAL_ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test fmt bench mutants soak clean
+.PHONY: help demo test fmt bench eval-turns mutants soak clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s  %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s  %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: $(STAMP) ## run an example plan: live tree, picture, story, events
 	@$(BIN)/python examples/demo.py
 
 # Every step runs even if an earlier one failed, so that one run shows everything there is to mend.
+# The local model is over 1 GB: it is fetched beside the first steps, and kept for the next time.
 test: $(STAMP) ## format, lint, strict types, tests (what CI runs)
 	@failed=""; \
 	step() { \
@@ -24,12 +26,15 @@ test: $(STAMP) ## format, lint, strict types, tests (what CI runs)
 	    printf '==> %s\n' "$$name"; \
 	    "$$@" || failed="$$failed\n  $$name"; \
 	}; \
+	$(BIN)/python -m tests.servers.local_model & fetching=$$!; \
 	step 'format (mend it with: make fmt)' $(BIN)/ruff format --check --quiet .; \
 	step 'lint' $(BIN)/ruff check --quiet .; \
 	step 'types' $(BIN)/mypy; \
 	step 'postgres' $(BIN)/python -m tests.servers.postgres; \
 	step 'programs' $(BIN)/python -m tests.servers.programs; \
 	step 'MCP conformance' $(BIN)/python -m tests.servers.conformance; \
+	step 'aimock' $(BIN)/python -m tests.servers.aimock; \
+	step 'local model' wait $$fetching; \
 	step 'tests' $(BIN)/python -m pytest $(PYTEST_ARGS); \
 	if [ -n "$$failed" ]; then printf "\nFAILED:$$failed\n" >&2; exit 1; fi; \
 	printf '\nall checks passed\n'
@@ -40,6 +45,10 @@ fmt: $(STAMP) ## format the code and mend what the linter can mend
 
 bench: $(STAMP) ## measure: ratios against bare asyncio and a peer, in one run (BENCH_ARGS=--json)
 	@$(BIN)/python -m benchmarks $(BENCH_ARGS)
+
+eval-turns: $(STAMP) ## ten fixed tool jobs with the real model on this machine, with the score
+	@$(BIN)/python -m tests.servers.local_model
+	@$(BIN)/python -m evals turns $(EVAL_ARGS)
 
 soak: $(STAMP) ## the property, fault and kill tests with twenty times the examples
 	@$(BIN)/python -m tests.servers.postgres

@@ -105,10 +105,13 @@ INFERENCE = [
 
 TESTING = [
     "FakeClock",
+    "NetworkGuard",
+    "NetworkRefused",
     "RecordingTool",
     "action",
     "event_store_suite",
     "journal_suite",
+    "no_network",
     "proposal",
     "state_store_suite",
 ]

@@ -621,7 +621,8 @@ def test_every_role_tool_mode_and_format_is_explained() -> None:
 
     assert set(table(section(MODELS, "Roles").split("`Intent`:")[0])) == set(ROLES)
     assert set(modes) == set(get_args(ToolMode))
-    assert f"{LONGEST_TEXT:,} characters" in text and f"lists {MOST_ITEMS} items" in text
+    assert f"{LONGEST_TEXT:,} characters" in text
+    assert f"lists {MOST_ITEMS} items" in text
     assert set(get_args(Format)) <= codes_in(formats)
     assert f"`{API_VERSION}`" in formats
 

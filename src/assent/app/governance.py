@@ -145,7 +145,7 @@ def gather(
     projects = [_read_project(folder, is_nearest=folder == found[0]) for folder in found]
     places = _policy_places(environment, projects, policies)
     rules = _apart((where, parse_policies(files)) for where, files in places)
-    mine = _own_settings(environment)
+    mine = own_settings(environment)
     own = mine.over(Permissions()) if mine.has_permissions else None
     if not projects:
         return Governance(
@@ -203,7 +203,7 @@ def demanded(start: Path, environment: Mapping[str, str]) -> tuple[Path, Demand]
     found = project_folders(start)
     projects = [_read_project(folder, is_nearest=folder == found[0]) for folder in found]
     folder = found[0].parent if found else start.absolute()
-    return folder, _demand(_own_settings(environment), projects, environment)
+    return folder, _demand(own_settings(environment), projects, environment)
 
 
 def _demand(mine: Settings, projects: list[_Project], environment: Mapping[str, str]) -> Demand:
@@ -227,7 +227,7 @@ def examine(folder: Path, environment: Mapping[str, str]) -> Question:
     _refuse_misnamed(seen.folder / PROJECT_FOLDER)
     project = _parse_project(seen.folder / PROJECT_FOLDER, seen.files, seen)
     parse_policies(_policy_files(project))
-    mine = _own_settings(environment)
+    mine = own_settings(environment)
     own = mine.over(Permissions()) if mine.has_permissions else None
     wants = _wants(project.settings.tools, own, project.settings.over(own or Permissions()))
     return Question(seen=seen, wants=wants, is_changed=how_trusted(seen, environment) == "changed")
@@ -364,7 +364,12 @@ def _apart(places: Iterable[tuple[str, list[tuple[str, Rule]]]]) -> list[tuple[s
 # Permissions
 
 
-def _own_settings(environment: Mapping[str, str]) -> Settings:
+def own_settings(environment: Mapping[str, str]) -> Settings:
+    """What the person's own settings say.
+
+    Raises:
+        PolicyFileError: they mean nothing as they stand, or cannot be read.
+    """
     path = config_folder(environment) / FILE_NAME
     if not _is_there(path):
         return Settings()

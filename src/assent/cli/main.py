@@ -23,6 +23,7 @@ from assent.cli.isolation import isolation
 from assent.cli.log import log
 from assent.cli.mcp import mcp
 from assent.cli.mcp_serve import serve
+from assent.cli.model import model
 from assent.cli.output import Output, OutputLost, open_standard_streams
 from assent.cli.policy import policy
 from assent.cli.resume import resume
@@ -58,7 +59,7 @@ def cli(context: click.Context) -> None:
 
 mcp.add_command(serve)
 for _command in (
-    *(run, resume, runs, approvals, verify, policy, graph, explain, log, tools, mcp, trust),
+    *(run, resume, runs, approvals, verify, policy, graph, explain, log, tools, model, mcp, trust),
     *(isolation, doctor),
 ):
     cli.add_command(_command)

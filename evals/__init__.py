@@ -1,0 +1,1 @@
+"""How well real models do fixed jobs. `python -m evals turns` asks the local one."""

@@ -1,0 +1,22 @@
+"""`python -m evals NAME [--json]`: run one of them."""
+
+from __future__ import annotations
+
+import sys
+
+from evals import turns
+
+EVALS = {"turns": turns.main}
+
+
+def main(arguments: list[str]) -> int:
+    """The exit code: 0 measured, 2 no such one, or it could not be run."""
+    name, *rest = arguments or [""]
+    if name not in EVALS:
+        print(f"usage: python -m evals {{{','.join(EVALS)}}} [--json] [--model NAME]", file=sys.stderr)
+        return 2
+    return EVALS[name](rest)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

