@@ -28,6 +28,7 @@ from assent.app.isolation import LoweredIsolation, Lowering, Required
 from assent.durable.memory import MemoryJournal
 from assent.events.event import Event
 from assent.events.log import EventLog
+from assent.inference import Scripted
 from assent.testing import RecordingTool, action, proposal
 from tests.docs.pages import REFERENCE, codes_in, rows_of, section
 
@@ -101,6 +102,7 @@ async def everything_happens(kept: Kept, folder: Path) -> None:
     await a_tool_reports(log)
     await a_bound_folder_is_restored(log, folder)
     await isolation_was_lowered(log)
+    await a_model_answers(log)
 
     answers = iter(["junk", {"actions": [{"id": "b", "tool": "broken"}]}])
     options = {"tools": tools, "events": log, "replan_config": ReplanConfig(max_replans=2)}
@@ -197,6 +199,12 @@ def documented() -> dict[str, tuple[set[str], set[str]]]:
         [kind] = codes_in(row[0])
         found[kind] = ({k for k, maybe in keys if not maybe}, {k for k, maybe in keys if maybe})
     return found
+
+
+async def a_model_answers(log: EventLog) -> None:
+    rt = Runtime(model=Scripted(["hello"]), events=log)
+
+    await rt.execute(proposal(action("ask", "infer", parameters={"prompt": "?"})))
 
 
 @pytest.fixture

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from threading import Thread
 
 import pytest
@@ -12,14 +12,17 @@ from assent.errors import (
     KeyRefused,
     ModelCancelled,
     ModelError,
+    ModelMissing,
     ModelUnavailable,
     RateLimited,
     RequestRefused,
     UsageError,
 )
 from assent.inference.messages import User
-from assent.inference.model import Piece, Request, Result, Words, stream
+from assent.inference.model import Piece, Request, Result, Words, makes_vectors, stream
 from assent.inference.scripted import Scripted
+from assent.inference.wrappers.limits import Limited
+from assent.inference.wrappers.reasoning import ReasoningApart
 from assent.inference.wrappers.retry import Retrying
 from assent.tools.context import Cancel
 
@@ -227,3 +230,32 @@ async def test_closing_goes_through_to_the_model_inside() -> None:
 def test_fewer_attempts_than_one_are_refused() -> None:
     with pytest.raises(UsageError, match="attempts=0"):
         Retrying(Scripted([]), attempts=0)
+
+
+async def test_vectors_are_asked_for_again_too_through_every_wrapper() -> None:
+    class Vectors:
+        asked = 0
+
+        async def generate(self, request: Request) -> Result:
+            raise AssertionError
+
+        async def embed(self, texts: Sequence[str]) -> list[list[float]]:
+            self.asked += 1
+            if self.asked < 3:
+                raise ModelUnavailable("not yet")
+            return [[1.0] for _ in texts]
+
+    inside = Vectors()
+    model = Limited(Retrying(ReasoningApart(inside), sleep=Waits()))
+
+    assert makes_vectors(model)
+    assert await model.embed(["a", "b"]) == [[1.0], [1.0]]
+    assert inside.asked == 3
+
+
+async def test_a_model_without_vectors_has_none_when_it_is_wrapped() -> None:
+    model = Limited(Retrying(Scripted([])))
+
+    assert not makes_vectors(model)
+    with pytest.raises(ModelMissing, match="scripted makes no vectors"):
+        await model.embed(["a"])

@@ -303,8 +303,8 @@ def open_app(
     from assent.app.governance import gather
     from assent.app.isolation import check_isolation, hosts_of_http, isolation_for, required, way_out
     from assent.app.mcp_servers import load_mcp_tools
-    from assent.app.models import attach
-    from assent.app.reach import SERVER, Reach
+    from assent.app.models import MODEL_TOOLS, attach
+    from assent.app.reach import MODEL, SERVER, Reach
     from assent.approvals.memory import MemoryApprovals
     from assent.events.log import EventLog
     from assent.policy.permission import Permissions, Posture
@@ -334,6 +334,8 @@ def open_app(
         stack.callback(hang_up)
         sources = {tool.name: f"MCP server {tool.name.partition('.')[0]}" for tool in served}
         sources |= {tool.name: rules.tools or "" for tool in found}
+        attached = attach(model, rules.models, os.environ)
+        reach |= dict.fromkeys(MODEL_TOOLS, MODEL)
         reach |= {**dict.fromkeys((tool.name for tool in served), SERVER), **own}
         granted = rules.permissions
         if permissions is not None:
@@ -364,7 +366,6 @@ def open_app(
         ledger: ApprovalLedger | None = records.approvals if records is not None else None
         if asking.only_on_paper:
             ledger = MemoryApprovals()
-        attached = attach(model, rules.models, os.environ)
         runtime = Runtime(
             tools=found,
             state=values,

@@ -10,6 +10,9 @@ if TYPE_CHECKING:
     from assent.inference.choice import Chosen
     from assent.inference.roles import Models, Role
 
+MODEL_TOOLS = ("infer", "classify", "embed")
+"""What plans can call where a model is attached."""
+
 NO_MODEL = (
     "no model is chosen. Name one with --model provider:name or in ASSENT_MODEL; or set a key, such as "
     "ANTHROPIC_API_KEY; or start Ollama; or fetch a small one for this machine: assent model pull local"
@@ -28,7 +31,7 @@ class Attached(NamedTuple):
     def hints(self) -> dict[str, str]:
         """What to say of tools that are not there because no model is."""
         if self.chosen is None:
-            return {name: f"'{name}' is not offered: {NO_MODEL}" for name in ("infer", "classify", "embed")}
+            return {name: f"'{name}' is not offered: {NO_MODEL}" for name in MODEL_TOOLS}
         return {}
 
 

@@ -12,9 +12,9 @@ import msgspec
 
 from assent.sandbox.confinement import Outside
 
-RunsIn = Literal["assent", "sandbox", "nothing"] | Outside
-"""In Assent's own process, as what comes with Assent; in a sandbox; in none, because none is wanted; or
-outside of every sandbox."""
+RunsIn = Literal["assent", "model", "sandbox", "nothing"] | Outside
+"""In Assent's own process, as what comes with Assent; at the model that is attached; in a sandbox; in none,
+because none is wanted; or outside of every sandbox."""
 
 
 class Reach(msgspec.Struct, frozen=True):
@@ -32,5 +32,6 @@ class Reach(msgspec.Struct, frozen=True):
 
 
 BUILT_IN = Reach("assent")
+MODEL = Reach("model")
 PYTHON = Reach("python")
 SERVER = Reach("server")

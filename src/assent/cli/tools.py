@@ -191,10 +191,10 @@ def _find(app: App, name: str) -> Tool:
     """
     from assent.errors import UsageError
 
-    if name not in app.runtime.tools and name in app.runtime.tools.withheld:
-        reason = app.runtime.tools.withheld[name]
+    known = app.runtime.tools
+    if name not in known and (reason := known.withheld.get(name) or known.hints.get(name)):
         raise UsageError(f"{reason[:1].upper()}{reason[1:]}.")
-    return app.runtime.tools.require(name)
+    return known.require(name)
 
 
 def _reach(reach: Reach) -> tuple[str, Sequence[str]]:

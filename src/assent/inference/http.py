@@ -145,6 +145,11 @@ class HttpModel:
                     result = reader.result()
         yield self._told(result, names, began)
 
+    @property
+    def makes_vectors(self) -> bool:
+        """Whether its format knows vectors."""
+        return isinstance(self._wire, EmbeddingFormat)
+
     async def embed(self, texts: Sequence[str]) -> list[list[float]]:
         """One vector per text, in order, each of length 1.
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
-from typing import Literal, Protocol, TypeAlias, runtime_checkable
+from typing import Literal, Protocol, TypeAlias, TypeGuard, runtime_checkable
 
 import msgspec
 
@@ -142,6 +142,12 @@ class Embedder(Protocol):
             ModelError: there are none; says why and what to do.
         """
         ...
+
+
+def makes_vectors(model: object) -> TypeGuard[Embedder]:
+    """Whether a model can be asked for vectors. One that stands for others has the method in any case, and
+    says with `makes_vectors` whether it leads anywhere."""
+    return isinstance(model, Embedder) and getattr(model, "makes_vectors", True)
 
 
 async def stream(model: Model, request: Request) -> AsyncGenerator[Piece, None]:

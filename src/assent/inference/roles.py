@@ -16,7 +16,17 @@ from typing import Literal, NamedTuple, NoReturn, get_args
 import msgspec
 
 from assent.errors import ModelError, ModelMissing
-from assent.inference.model import Ability, Choice, Embedder, Intent, Model, Piece, Request, Result, stream
+from assent.inference.model import (
+    Ability,
+    Choice,
+    Intent,
+    Model,
+    Piece,
+    Request,
+    Result,
+    makes_vectors,
+    stream,
+)
 
 Role = Literal["default", "code", "fast", "judge", "embed"]
 ROLES: tuple[Role, ...] = get_args(Role)
@@ -131,7 +141,7 @@ class Models:
         picked = Picked(names, "embed", "role embed")
         for name in names:
             model = self._model(name)
-            if not isinstance(model, Embedder):
+            if not makes_vectors(model):
                 raise ModelMissing(f"{name} makes no vectors. Give the role embed to a model that does.")
             try:
                 return await model.embed(texts)

@@ -8,13 +8,23 @@ Keep true:
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, TypeGuard
+from typing import Annotated, Any
 
 import msgspec
 
 from assent.errors import AssentError, DecodeError, ModelError, ToolError
 from assent.inference.messages import Message, System, User
-from assent.inference.model import Embedder, Intent, Model, Prefer, Request, Result, Task, Thinking
+from assent.inference.model import (
+    Embedder,
+    Intent,
+    Model,
+    Prefer,
+    Request,
+    Result,
+    Task,
+    Thinking,
+    makes_vectors,
+)
 from assent.ir.codec import decode_json
 from assent.ir.json_value import JsonValue
 from assent.tools.context import ToolContext
@@ -43,17 +53,12 @@ NOT_OFFERED = {
 def inference_tools(model: Model) -> list[Tool]:
     """The tools that ask `model`; embed is among them where it makes vectors."""
     made = [_infer(model), _classify(model)]
-    if _makes_vectors(model):
+    if makes_vectors(model):
         made.append(_embed(model))
     for each in made:
         # They speak to the model that the person has attached, and to nobody else.
         each.trusted = True
     return made
-
-
-def _makes_vectors(model: Model) -> TypeGuard[Embedder]:
-    """Several models behind one seam have the method whether or not one of them has the role."""
-    return isinstance(model, Embedder) and getattr(model, "makes_vectors", True)
 
 
 def _infer(attached: Model) -> Tool:

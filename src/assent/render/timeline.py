@@ -202,6 +202,9 @@ def _answered(data: Mapping[str, JsonValue]) -> Iterator[str]:
     """Who answered, what it took, and why it was that one."""
     took = [f"{count(data[key], 'token')} {word}" for key, word in _TOKENS if isinstance(data.get(key), int)]
     cost = _real(data.get("cost"))
-    yield ", ".join([clean(data.get("model"), 80), *took, *([f"${cost:.4f}"] if cost is not None else [])])
+    if cost is not None:
+        # Two digits of what is next to nothing: rounded off it would look like nothing.
+        took.append(f"${cost:.4f}" if cost >= 0.01 or cost == 0 else f"${cost:.2g}")
+    yield ", ".join([clean(data.get("model"), 80), *took])
     if data.get("because"):
         yield clean(data["because"], 200)

@@ -15,6 +15,7 @@ _HOSTS = 8
 """Of more than this, the rest are counted."""
 _REACH = {
     "assent": "in Assent's own process; it comes with Assent, and keeps to the workspace and allowed hosts",
+    "model": "in Assent's own process; it asks the model that is attached, wherever that is",
     "nothing": "not confined, as is wanted here",
     "python": "outside of every sandbox (a Python tool, in Assent's own process)",
     "program": "outside of every sandbox (`sandbox = false`), with all your rights",

@@ -10,7 +10,7 @@ Keep true:
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing
 from math import isfinite
 from time import monotonic
@@ -20,6 +20,7 @@ from assent.errors import ModelTimeout, UsageError
 from assent.inference.model import Model, Piece, Request, Result, stream
 from assent.inference.wrappers.stopping import OutOfTime, unless_stopped
 from assent.inference.wrappers.wrapped import Wrapped
+from assent.tools.context import Cancel
 
 T = TypeVar("T")
 
@@ -49,7 +50,12 @@ class Limited(Wrapped):
             ModelTimeout: there was none in time.
             ModelCancelled: the request was called off; before it began, nothing was asked.
         """
-        return await self._wait(lambda: self.model.generate(request), request, self._total_s)
+        return await self._wait(lambda: self.model.generate(request), request.cancel, self._total_s)
+
+    async def embed(self, texts: Sequence[str]) -> Sequence[Sequence[float]]:
+        """One vector per text. Raises as `generate`."""
+        ask = super().embed
+        return await self._wait(lambda: ask(texts), None, self._total_s)
 
     async def stream(self, request: Request) -> AsyncGenerator[Piece, None]:
         """The answer as it comes. Raises as `generate`."""
@@ -57,15 +63,15 @@ class Limited(Wrapped):
         async with aclosing(stream(self.model, request)) as pieces:
             while True:
                 began = self._clock()
-                piece = await self._wait(lambda: anext(pieces, None), request, left_s)
+                piece = await self._wait(lambda: anext(pieces, None), request.cancel, left_s)
                 left_s -= self._clock() - began
                 if piece is None:
                     return
                 yield piece
 
-    async def _wait(self, work: Callable[[], Awaitable[T]], request: Request, left_s: float) -> T:
+    async def _wait(self, work: Callable[[], Awaitable[T]], cancel: Cancel | None, left_s: float) -> T:
         try:
-            return await unless_stopped(work, name=self.name, cancel=request.cancel, within_s=left_s)
+            return await unless_stopped(work, name=self.name, cancel=cancel, within_s=left_s)
         except OutOfTime:
             raise ModelTimeout(
                 f"{self.name} did not finish within {self._total_s:g} s. Ask for less, or allow more time."

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import random as random_numbers
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing
 from time import perf_counter
 from typing import TypeVar
@@ -20,6 +20,7 @@ from assent.errors import ModelError, UsageError
 from assent.inference.model import Model, Piece, Request, Result, stream
 from assent.inference.wrappers.stopping import unless_stopped
 from assent.inference.wrappers.wrapped import Wrapped
+from assent.tools.context import Cancel
 
 ATTEMPTS = 3
 FIRST_WAIT_S = 0.5
@@ -28,6 +29,7 @@ LONGEST_RETRY_AFTER_S = 60.0
 """A server that wants to be left alone for longer is not waited for."""
 
 E = TypeVar("E", bound=ModelError)
+T = TypeVar("T")
 
 
 class Retrying(Wrapped):
@@ -65,15 +67,14 @@ class Retrying(Wrapped):
             ModelError: of the last attempt; says how many there were.
         """
         began = self._clock()
-        attempt = 1
-        while True:
-            try:
-                result = await self.model.generate(request)
-            except ModelError as error:
-                await self._wait(error, attempt, request)
-            else:
-                return self._told(result, attempt, began)
-            attempt += 1
+        result, attempt = await self._repeated(lambda: self.model.generate(request), request.cancel)
+        return self._told(result, attempt, began)
+
+    async def embed(self, texts: Sequence[str]) -> Sequence[Sequence[float]]:
+        """One vector per text. Raises as `generate`."""
+        ask = super().embed
+        vectors, _ = await self._repeated(lambda: ask(texts), None)
+        return vectors
 
     async def stream(self, request: Request) -> AsyncGenerator[Piece, None]:
         """The answer as it comes. Raises as `generate`."""
@@ -90,7 +91,17 @@ class Retrying(Wrapped):
             except ModelError as error:
                 if has_begun:
                     raise
-                await self._wait(error, attempt, request)
+                await self._wait(error, attempt, request.cancel)
+            attempt += 1
+
+    async def _repeated(self, ask: Callable[[], Awaitable[T]], cancel: Cancel | None) -> tuple[T, int]:
+        """The answer, and which attempt gave it."""
+        attempt = 1
+        while True:
+            try:
+                return await ask(), attempt
+            except ModelError as error:
+                await self._wait(error, attempt, cancel)
             attempt += 1
 
     def _told(self, result: Result, attempt: int, began: float) -> Result:
@@ -98,7 +109,7 @@ class Retrying(Wrapped):
             return result
         return msgspec.structs.replace(result, latency_ms=(self._clock() - began) * 1000)
 
-    async def _wait(self, error: ModelError, attempt: int, request: Request) -> None:
+    async def _wait(self, error: ModelError, attempt: int, cancel: Cancel | None) -> None:
         """Until the next attempt; raises where there is to be none."""
         if not error.may_pass:
             raise error
@@ -109,7 +120,7 @@ class Retrying(Wrapped):
             raise _worded(error, f"Asked {_times(attempt)}.") from error
         bound = min(FIRST_WAIT_S * 2 ** (attempt - 1), LONGEST_WAIT_S)
         wait_s = max(asked, bound * self._random())
-        await unless_stopped(lambda: self._sleep(wait_s), name=self.name, cancel=request.cancel)
+        await unless_stopped(lambda: self._sleep(wait_s), name=self.name, cancel=cancel)
 
 
 def _times(count: int) -> str:

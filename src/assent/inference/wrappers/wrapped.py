@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from assent.inference.model import Model
+from collections.abc import Sequence
+
+from assent.errors import ModelMissing
+from assent.inference.model import Model, makes_vectors
 
 
 class Wrapped:
@@ -15,6 +18,21 @@ class Wrapped:
     def name(self) -> str:
         """What the model inside is called; its class where it has no name."""
         return getattr(self.model, "name", "") or type(self.model).__name__
+
+    @property
+    def makes_vectors(self) -> bool:
+        """Whether the model inside does."""
+        return makes_vectors(self.model)
+
+    async def embed(self, texts: Sequence[str]) -> Sequence[Sequence[float]]:
+        """One vector per text, of the model inside.
+
+        Raises:
+            ModelMissing: it makes none.
+        """
+        if not makes_vectors(self.model):
+            raise ModelMissing(f"{self.name} makes no vectors. Ask a model that does.")
+        return await self.model.embed(texts)
 
     async def close(self) -> None:
         """Let the model inside let go of what it holds."""
