@@ -19,7 +19,8 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from tests.command import put_on
@@ -28,27 +29,8 @@ ROOT = Path(__file__).resolve().parents[1]
 STREAMS = 3
 CLIENT = Path(__file__).parent / "warm_client.py"
 
-LOADED = (
-    "assent.app.app",
-    "assent.cli.execution",
-    "assent.cli.main",
-    "assent.cli.progress",
-    "assent.durable.sql",
-    "assent.events.sql",
-    "assent.render.graph_svg",
-    "assent.render.story",
-    "assent.render.timeline",
-    "assent.render.tree",
-    "assent.runtime.runtime",
-    "assent.server.mcp",
-    "assent.server.stdio",
-    "assent.storage.sqlite",
-    "assent.verify.verify",
-    "httpx2",
-    "jsonschema_rs",
-    "psycopg",
-    "rich.table",
-)
+BESIDES = ("httpx2", "jsonschema_rs", "mcp.client.streamable_http", "psycopg", "rich.table", "tomllib")
+"""What is loaded besides all of Assent."""
 
 
 class Warm:
@@ -94,8 +76,10 @@ class Warm:
 def serve(path: str) -> None:
     """Do what is asked for at a socket, until stdin ends."""
     put_on()
-    for name in LOADED:
-        importlib.import_module(name)
+    for name in (*_modules(), *BESIDES):
+        # Whatever cannot be loaded here is told by the commands that need it.
+        with suppress(Exception):
+            importlib.import_module(name)
     # What is here now stays: a child that never looks at it again shares it with us.
     gc.freeze()
     with socket.socket(socket.AF_UNIX) as here:
@@ -115,11 +99,18 @@ def serve(path: str) -> None:
             asked.close()
 
 
+def _modules() -> Iterator[str]:
+    for path in sorted((ROOT / "src" / "assent").rglob("*.py")):
+        name = ".".join(path.relative_to(ROOT / "src").with_suffix("").parts)
+        if not name.endswith("__main__"):
+            yield name.removesuffix(".__init__")
+
+
 def _answer(asked: socket.socket) -> None:
     """Start the command that is asked for, and tell its end."""
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     size, streams, _, _ = socket.recv_fds(asked, 4, STREAMS)
-    cwd, count, *words = asked.makefile("rb").read(int.from_bytes(size, "big")).decode().split("\0")
+    cwd, count, *words = os.fsdecode(asked.makefile("rb").read(int.from_bytes(size, "big"))).split("\0")
     pid = os.fork()
     if pid == 0:
         asked.close()

@@ -31,6 +31,7 @@
     │   ├── ModelUnavailable  the server cannot be reached, or fails; may pass
     │   ├── ModelTimeout      it took too long
     │   ├── RequestRefused    the provider does not take the request as it is
+    │   │   └── ToolsRefused  the model knows no tools
     │   ├── AnswerUnreadable  what came back is not what the format says, or broke off
     │   ├── ModelCancelled    somebody asked for the end
     │   ├── BudgetSpent       the model may not be asked any more
@@ -301,6 +302,12 @@ class RequestRefused(ModelError):
 
     code = "model.request"
     is_about_request = True
+
+
+class ToolsRefused(RequestRefused):
+    """The model takes no tools in the way in which its provider's format sends them."""
+
+    code = "model.tools"
 
 
 class AnswerUnreadable(ModelError):

@@ -92,10 +92,17 @@ def ask_once(host: Host, asked: Asked, shared: Path) -> dict[str, Outcome]:
 def _once(host: Host, asked: Asked, shared: Path) -> list[bytes]:
     key = hashlib.sha256(msgspec.json.encode((host, asked))).hexdigest()[:24]
     path = shared / f"attacks-{key}.json"
+    failed = path.with_suffix(".failed")
     with open(path.with_suffix(".lock"), "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        if not path.exists():
-            path.write_bytes(b"\n".join(_lines(host, asked)))
+        if not path.exists() and not failed.exists():
+            try:
+                path.write_bytes(b"\n".join(_lines(host, asked)))
+            except Exception as error:
+                # Remembered too: a hundred tests may ask, and each would have it fail anew.
+                failed.write_text(str(error), encoding="utf-8")
+    if failed.exists():
+        raise AssertionError(failed.read_text(encoding="utf-8"))
     return path.read_bytes().splitlines()
 
 

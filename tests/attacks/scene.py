@@ -30,7 +30,17 @@ from pathlib import Path
 from assent.sandbox.other_user import UID
 from tests.attacks.present import present
 from tests.attacks.repositories import is_of_work, make_repositories
-from tests.attacks.traces import Seen, attributes, differences, one, read_text, seen, state, was_met
+from tests.attacks.traces import (
+    Seen,
+    attributes,
+    differences,
+    one,
+    read_bytes,
+    read_text,
+    seen,
+    state,
+    was_met,
+)
 
 _VICTIM = """
 import ctypes, os, signal, time
@@ -379,7 +389,7 @@ class Scene:
         for folder in _SHARED:
             with suppress(OSError):
                 path = Path(folder, f"{self.mark}-there")
-                found[str(path)] = one(path)
+                found[str(path)] = one(str(path))
         # What a commit in the workspace may change in the repository. The rest of it stays.
         for victim in self.victims:
             found[f"process {victim.pid}"] = state(victim.pid)
@@ -395,7 +405,7 @@ class Scene:
         for name in os.listdir("/proc"):
             if name.isdigit() and int(name) != os.getpid():
                 with suppress(OSError):
-                    if mark in Path("/proc", name, "environ").read_bytes():
+                    if mark in read_bytes(f"/proc/{name}/environ"):
                         if is_ended:
                             os.kill(int(name), signal.SIGKILL)
                         yield name

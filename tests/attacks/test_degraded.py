@@ -13,7 +13,7 @@ import pytest
 
 from assent.sandbox.isolation import PROCESS, By, Enforced
 from tests.attacks.all_cases import CASES
-from tests.attacks.hosts import Host, ask_facts, ask_once, can_be
+from tests.attacks.hosts import HERE, Host, ask_facts, ask_once, can_be
 from tests.attacks.run import Asked, Outcome, Report
 from tests.properties.effort import SOAK
 
@@ -115,3 +115,15 @@ def test_what_is_required_and_missing_is_refused_with_a_remedy(name: str, shared
     else:
         assert "'process' is required" in report.refusal
         assert any(word in report.refusal for word in ("Install", "namespaces", "confine")), report.refusal
+
+
+def test_attacks_that_could_not_be_run_are_not_tried_again_by_each_test(tmp_path: Path) -> None:
+    asked = Asked(what="attacks", names=["no such attack"])
+
+    with pytest.raises(AssertionError, match="no such attack"):
+        ask_once(HERE, asked, tmp_path)
+    [failed] = tmp_path.glob("*.failed")
+    failed.write_text("what was remembered")
+
+    with pytest.raises(AssertionError, match="what was remembered"):
+        ask_once(HERE, asked, tmp_path)

@@ -20,26 +20,27 @@ def seen(folder: Path, leave_out: Collection[str] = ()) -> Seen:
     """Everything that a change beneath the folder would change."""
     if not os.path.lexists(folder):
         return {}
-    found = {str(folder): one(folder)}
+    # In strings: this is done a thousand times, and paths would be most of the work.
+    found = {str(folder): one(str(folder))}
     for inner, folders, files in os.walk(folder):
         folders[:] = [name for name in folders if os.path.join(inner, name) not in leave_out]
         for name in (*folders, *files):
-            path = Path(inner, name)
-            found[str(path)] = one(path)
+            path = os.path.join(inner, name)
+            found[path] = one(path)
     return found
 
 
-def one(path: Path) -> tuple[object, ...]:
+def one(path: str) -> tuple[object, ...]:
     """Everything about one file, folder or link."""
-    status = path.lstat()
+    status = os.lstat(path)
     content: object = None
     if stat.S_ISREG(status.st_mode):
-        content = hashlib.sha256(path.read_bytes()).hexdigest()
+        content = hashlib.sha256(read_bytes(path)).digest()
     elif stat.S_ISLNK(status.st_mode):
         content = os.readlink(path)
     names = attributes(path)
     # Our own git, too, makes and removes locks in a repository: the times of its folders tell nothing.
-    is_busy = stat.S_ISDIR(status.st_mode) and ".git" in path.parts
+    is_busy = stat.S_ISDIR(status.st_mode) and "/.git" in path
     when = 0 if is_busy else status.st_mtime_ns
     return (status.st_mode, status.st_uid, status.st_gid, status.st_ino, when, content, names)
 
@@ -77,6 +78,12 @@ def was_met(listener: socket.socket) -> bool:
     except BlockingIOError:
         return False
     return True
+
+
+def read_bytes(path: str) -> bytes:
+    """What a file holds."""
+    with open(path, "rb", buffering=0) as file:
+        return file.read()
 
 
 def read_text(path: str) -> str:

@@ -18,8 +18,8 @@ Assent = Callable[..., Any]
 Plan = Callable[..., Path]
 
 
-def test_help_and_version_are_for_everyone(assent: Assent) -> None:
-    top = assent("--help")
+def test_help_and_version_are_for_everyone(assent: Assent, fresh: Assent) -> None:
+    top = fresh("--help")
 
     assert top.code == 0
     assert "Exit codes: 0 done as asked" in top.out
@@ -28,7 +28,7 @@ def test_help_and_version_are_for_everyone(assent: Assent) -> None:
         told = assent(command, "--help")
         assert told.code == 0
         assert "Exit codes:" in told.out
-    assert assent("--version").out == f"assent {__version__}\n"
+    assert fresh("--version").out == f"assent {__version__}\n"
 
 
 def test_no_command_shows_the_help(assent: Assent) -> None:

@@ -152,8 +152,8 @@ def test_debug_shows_the_traceback(assent: Assent) -> None:
     assert "Traceback" in done.err
 
 
-def test_an_unreadable_name_is_shown_escaped(assent: Assent) -> None:
-    done = assent("run", b"\xff\x1b[31m.json".decode(errors="surrogateescape"))
+def test_an_unreadable_name_is_shown_escaped(fresh: Assent) -> None:
+    done = fresh("run", b"\xff\x1b[31m.json".decode(errors="surrogateescape"))
 
     assert done.code == 2
     assert "\x1b" not in done.err
@@ -244,8 +244,8 @@ def test_a_plan_from_a_closed_standard_input_is_a_mistake(start: Start, command:
     )
 
 
-def test_output_that_cannot_be_encoded_is_escaped(assent: Assent, plan: Plan) -> None:
-    done = assent(
+def test_output_that_cannot_be_encoded_is_escaped(fresh: Assent, plan: Plan) -> None:
+    done = fresh(
         "run", plan({"id": "ü", "type": "state_write", "parameters": {"key": "ü"}}), PYTHONIOENCODING="ascii"
     )
 

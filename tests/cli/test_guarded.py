@@ -11,7 +11,7 @@ from tests.cli.conftest import Assent
 
 @pytest.mark.parametrize("way", ["as a fresh process", "as a process that was loaded before"])
 def test_the_assent_that_tests_start_is_guarded(
-    tmp_path: Path, assent: Assent, quick: Assent, way: str
+    tmp_path: Path, assent: Assent, fresh: Assent, way: str
 ) -> None:
     (tmp_path / "tools.py").write_text(
         "import socket\n"
@@ -22,7 +22,7 @@ def test_the_assent_that_tests_start_is_guarded(
         "    return 'out'\n"
     )
     (tmp_path / "plan.json").write_text('{"id": "p", "actions": [{"id": "a", "tool": "call"}]}')
-    run = assent if way == "as a fresh process" else quick
+    run = fresh if way == "as a fresh process" else assent
 
     done = run("run", "plan.json", "--tools", "tools.py", "--db", "none", "--json")
 

@@ -5,38 +5,17 @@ from __future__ import annotations
 import json
 import os
 import stat
-import subprocess
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import ROOT, Done, environment
+from tests.cli.conftest import Done
 from tests.tools.mcp.conftest import HOSTILE
 
 Mcp = Callable[..., Done]
 
 STEERS = ("\x1b", "\x07", "\u200b")
-
-
-@pytest.fixture(scope="module")
-def warm() -> Iterator[subprocess.Popen[str]]:
-    """As for all commands, with the SDK loaded as well: it takes a second or two."""
-    process = subprocess.Popen(
-        [
-            sys.executable,
-            "-c",
-            "import mcp.client.streamable_http; from tests.cli.warm import serve; serve()",
-        ],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-        cwd=ROOT,
-        env=environment(),
-    )
-    yield process
-    process.communicate(timeout=30)
 
 
 @pytest.fixture

@@ -23,14 +23,14 @@ Start = Callable[..., subprocess.Popen[bytes]]
 
 
 def test_a_plan_that_succeeds_exits_0_and_shows_tree_cost_and_state(
-    assent: Assent, plan: Plan, tools: Path
+    fresh: Assent, plan: Plan, tools: Path
 ) -> None:
     path = plan(
         {"id": "a", "tool": "look", "parameters": {"what": "gold"}},
         {"id": "b", "type": "state_write", "parameters": {"key": "k", "value": "$a.output"}},
     )
 
-    done = assent("run", path, "--tools", tools)
+    done = fresh("run", path, "--tools", tools)
 
     assert done.code == 0
     assert "✓ a  look" in done.out
@@ -42,7 +42,7 @@ def test_a_plan_that_succeeds_exits_0_and_shows_tree_cost_and_state(
 
 
 def test_json_is_the_whole_result_and_the_final_state_and_nothing_else(
-    assent: Assent, plan: Plan, tools: Path, tmp_path: Path
+    fresh: Assent, plan: Plan, tools: Path, tmp_path: Path
 ) -> None:
     (tmp_path / "state.json").write_text('{"big": 123456789012345678901234567890, "k": 1}')
     path = plan(
@@ -50,7 +50,7 @@ def test_json_is_the_whole_result_and_the_final_state_and_nothing_else(
         {"id": "b", "type": "state_write", "parameters": {"key": "k", "value": 2}},
     )
 
-    done = assent("run", path, "--tools", tools, "--state", "state.json", "--json")
+    done = fresh("run", path, "--tools", tools, "--state", "state.json", "--json")
 
     assert done.code == 0
     document = done.json
@@ -63,8 +63,8 @@ def test_json_is_the_whole_result_and_the_final_state_and_nothing_else(
         assert words in done.err
 
 
-def test_standard_input_is_a_plan_too(assent: Assent) -> None:
-    done = assent(
+def test_standard_input_is_a_plan_too(fresh: Assent) -> None:
+    done = fresh(
         "run", "-", "--json", stdin='{"actions": [{"type": "state_write", "parameters": {"key": "k"}}]}'
     )
 
@@ -140,13 +140,13 @@ def test_a_refused_plan_names_the_ids(assent: Assent, plan: Plan, tools: Path) -
     assert "egg" in cycle.out
 
 
-def test_an_abort_shows_what_was_undone_and_leaves_the_state(assent: Assent, plan: Plan, tools: Path) -> None:
+def test_an_abort_shows_what_was_undone_and_leaves_the_state(fresh: Assent, plan: Plan, tools: Path) -> None:
     path = plan(
         {"id": "w", "type": "state_write", "parameters": {"key": "k", "value": 1}},
         {"id": "f", "tool": "fail", "dependencies": ["w"]},
     )
 
-    done = assent("run", path, "--tools", tools, "--json")
+    done = fresh("run", path, "--tools", tools, "--json")
 
     assert done.code == 1
     assert done.json["state"] == {}

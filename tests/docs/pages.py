@@ -20,9 +20,10 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import redirect_stdout
 from io import StringIO
 from pathlib import Path
@@ -142,10 +143,12 @@ def codes_in(text: str) -> set[str]:
 class Trial:
     """One page, followed step by step in a folder of its own."""
 
-    def __init__(self, name: str, text: str, folder: Path) -> None:
+    def __init__(self, name: str, text: str, folder: Path, assent: Sequence[str] = ASSENT) -> None:
+        """`assent` is how the program of that name is started."""
         self._name = name
         self._text = text
         self._folder = folder
+        self._assent = assent
         self._namespace: dict[str, Any] = {"__name__": "a_page"}
         self._printed: str | None = None
         self._exit_code = 0
@@ -239,7 +242,7 @@ class Trial:
             done = subprocess.run(
                 ["sh", "-c", f"(exit {self._exit_code}); {command}"],
                 cwd=self._folder,
-                env=environment(self._folder),
+                env=environment(self._folder, self._assent),
                 stdin=subprocess.DEVNULL,
                 capture_output=True,
                 text=True,
@@ -252,14 +255,14 @@ class Trial:
             self._ids |= compare(expected, shown, f"{place}: $ {command}")
 
 
-def environment(folder: Path) -> dict[str, str]:
+def environment(folder: Path, assent: Sequence[str] = ASSENT) -> dict[str, str]:
     """Where `assent` is the code under test, and nothing of the person's own gets in, not even their runs."""
     programs = folder / ".bin"
     if not programs.exists():
         programs.mkdir()
-        for name, arguments in (("assent", f' "{ASSENT[1]}"'), ("python", "")):
+        for name, argv in (("assent", assent), ("python", [sys.executable])):
             script = programs / name
-            script.write_text(f'#!/bin/sh\nexec "{sys.executable}"{arguments} "$@"\n')
+            script.write_text(f'#!/bin/sh\nexec {shlex.join(argv)} "$@"\n')
             script.chmod(0o755)
     foreign = ("COLUMNS", "ASSENT_DB", "ASSENT_DEBUG", "FORCE_COLOR")
     kept = {k: v for k, v in os.environ.items() if k not in foreign}

@@ -21,6 +21,7 @@ from tests.docs.pages import (
     pages,
     plain,
 )
+from tests.warm import Warm
 
 SERVER = "DATABASE_URL"
 """A page that names it is followed with a real Postgres server behind it."""
@@ -28,7 +29,7 @@ SERVER = "DATABASE_URL"
 
 @pytest.mark.parametrize("page", pages(), ids=name_of)
 def test_a_page_does_what_it_says(
-    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+    page: Path, tmp_path: Path, warm: Warm, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> None:
     monkeypatch.chdir(tmp_path)
     text = page.read_text(encoding="utf-8")
@@ -36,7 +37,7 @@ def test_a_page_does_what_it_says(
         # Asked for by name, so that other pages start no server.
         monkeypatch.setenv(SERVER, request.getfixturevalue("postgres_url"))
 
-    Trial(name_of(page), text, tmp_path).run()
+    Trial(name_of(page), text, tmp_path, warm.command).run()
 
 
 def texts_of(picture: Path) -> list[str]:

@@ -37,10 +37,10 @@ from assent.policy.case import Rule
 from assent.policy.flow import FlowRule, MarkOutput
 from assent.policy.rule import DeclaredRule
 from assent.tools import Tool
-from tests.cli.conftest import quick, warm
+from tests.cli.conftest import quick
 from tests.runtime.plans import Fields, Recorder, call, plan
 
-__all__ = ["quick", "warm"]
+__all__ = ["quick"]
 
 Assent = Callable[..., Any]
 

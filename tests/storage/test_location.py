@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import socket
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -223,7 +225,19 @@ def test_a_password_is_never_shown(url: str, shown: str) -> None:
     "password",
     ["hush", "hu%20sh", "hu/sh", "hu@sh", "hu?sh", "hu#sh", "hu[sh", "hu%zzsh", "123/45", "hush\0"],
 )
-def test_a_server_that_is_not_there_is_named_quickly_and_without_its_password(password: str) -> None:
+def test_a_server_that_is_not_there_is_named_quickly_and_without_its_password(
+    password: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    look_up = socket.getaddrinfo
+
+    def find(host: str, *more: Any, **named: Any) -> Any:
+        # Where the password is not written as a URL wants it, the driver takes other words for the host.
+        if host != "127.0.0.1":
+            raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+        return look_up(host, *more, **named)
+
+    monkeypatch.setattr(socket, "getaddrinfo", find)
+
     with pytest.raises(StorageUnavailable) as caught:
         open_database(f"postgresql://someone:{password}@127.0.0.1:1/n")
 

@@ -14,6 +14,7 @@ from assent.errors import (
     QuotaSpent,
     RateLimited,
     RequestRefused,
+    ToolsRefused,
     UnknownModel,
 )
 from assent.inference.providers import Endpoint
@@ -80,7 +81,7 @@ _WORDS: dict[str, tuple[type[ModelError], str]] = {
     ),
     "unavailable": (ModelUnavailable, "{provider} cannot answer for {model} now. Try again later."),
     "tools": (
-        RequestRefused,
+        ToolsRefused,
         "{model} takes no tools. Set tool_mode to 'lenient' for it, or choose another model.",
     ),
     "parameter": (RequestRefused, "{model} does not take a parameter of the request. Leave it out."),

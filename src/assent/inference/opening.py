@@ -54,7 +54,8 @@ def open_model(
 
 def around(model: Model, found: Endpoint) -> Model:
     """A model with what every one needs: tools in its own way, reasoning apart, retries, a time limit."""
-    return Limited(Retrying(ReasoningApart(_with_tools(model, found))))
+    # Reasoning innermost of these: a call that a model only thinks about must not become one.
+    return Limited(Retrying(_with_tools(ReasoningApart(model), found)))
 
 
 def wire_of(name: Format) -> WireFormat:

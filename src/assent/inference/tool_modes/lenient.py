@@ -12,7 +12,7 @@ from contextlib import aclosing
 
 import msgspec
 
-from assent.errors import RequestRefused
+from assent.errors import ToolsRefused
 from assent.inference.model import Model, Piece, Request, Result, Thought, Words, stream
 from assent.inference.tool_modes.conversation import plain
 from assent.inference.tool_modes.description import described
@@ -70,7 +70,7 @@ class NativeThenLenient(Wrapped):
         if self._takes_tools:
             try:
                 return _read(await self.model.generate(request), request, is_native=True)
-            except RequestRefused as error:
+            except ToolsRefused as error:
                 self._learn(error, request)
         return await self._lenient.generate(request)
 
@@ -85,16 +85,16 @@ class NativeThenLenient(Wrapped):
                     async for piece in told:
                         yield piece
                 return
-            except RequestRefused as error:
+            except ToolsRefused as error:
                 # It refuses before the first word, so nothing is said twice.
                 self._learn(error, request)
         async with aclosing(self._lenient.stream(request)) as pieces:
             async for piece in pieces:
                 yield piece
 
-    def _learn(self, error: RequestRefused, request: Request) -> None:
-        """Ask without tools from now on, if it is tools that were refused."""
-        if not request.tools or "takes no tools" not in str(error):
+    def _learn(self, error: ToolsRefused, request: Request) -> None:
+        """Ask without tools from now on, if there were any."""
+        if not request.tools:
             raise error
         self._takes_tools = False
 

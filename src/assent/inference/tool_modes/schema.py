@@ -156,15 +156,19 @@ def remaining(told: str, text: str) -> str:
 
 
 def _rules(tools: Sequence[ToolSchema], answer: Mapping[str, JsonValue] | None) -> str:
+    # A trial of 8 jobs with the 1.5B model: 5 right in these words, 3 and 4 in two others. Too few to settle.
     lines = [
-        "Reply with one JSON object and nothing else.",
-        'To use a tool: {"name": "...", "arguments": {...}}. You get its result and go on.',
+        "You have these tools:",
+        described(tools),
+        "",
+        "Reply with one JSON object.",
+        "When a tool can do or find out what is asked, use it first: "
+        '{"name": tool, "arguments": {...}}. Its result comes in the next message.',
     ]
-    if answer == {"type": "string"}:
-        lines.append('To answer, when you need no more tools: {"answer": "..."}.')
-    elif answer is not None:
-        lines.append(f'To answer, when you need no more tools: {{"answer": {shape(answer)}}}.')
-    return "\n".join([*lines, "Tools:", described(tools)])
+    if answer is not None:
+        form = '"..."' if answer == {"type": "string"} else shape(answer)
+        lines.append(f'Only then, or when no tool fits: {{"answer": {form}}}.')
+    return "\n".join(lines)
 
 
 def _broken(result: Result, request: Request, tools: Mapping[str, ToolSchema], error: DecodeError) -> Result:
