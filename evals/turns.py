@@ -13,7 +13,7 @@ import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import Literal, NamedTuple, get_args
 
 import msgspec
 
@@ -27,6 +27,7 @@ from assent.ir.json_value import JsonValue
 from assent.ir.tool_spec import ToolSchema
 from tests.servers.local_model import model_environment, model_files
 
+Choice = Literal["auto", "required"]
 SYSTEM = "You control tools. Answer each request with the one tool call that does it."
 
 
@@ -150,8 +151,8 @@ class Score(msgspec.Struct, frozen=True, kw_only=True):
     jobs: list[Answered]
 
 
-async def measure(name: str, environment: Mapping[str, str]) -> Score:
-    """Ask everything, one after the other."""
+async def measure(name: str, environment: Mapping[str, str], choice: Choice = "auto") -> Score:
+    """Ask everything, one after the other. With the choice `auto` the model may also answer in words."""
     model = open_model(name, environment)
     served = served_local(environment) if name == "local" else None
     began = time.monotonic()
@@ -162,7 +163,7 @@ async def measure(name: str, environment: Mapping[str, str]) -> Score:
     jobs: list[Answered] = []
     try:
         for job in JOBS:
-            jobs.append(await answer(model, job))
+            jobs.append(await answer(model, job, choice))
         memory = _memory_mb(served, environment) if served is not None else None
     finally:
         close = getattr(model, "close", None)
@@ -182,13 +183,13 @@ async def measure(name: str, environment: Mapping[str, str]) -> Score:
     )
 
 
-async def answer(model: Model, job: Job) -> Answered:
+async def answer(model: Model, job: Job, choice: Choice) -> Answered:
     """Ask one question. An error is an answer, and a wrong one."""
     began = time.monotonic()
     request = Request(
         messages=[System(SYSTEM), User(job.question)],
         tools=job.tools,
-        tool_choice="required",
+        tool_choice=choice,
         max_tokens=200,
     )
     try:
@@ -223,10 +224,11 @@ def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m evals turns", description=__doc__)
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--model", default="local", metavar="NAME")
+    parser.add_argument("--choice", default="auto", choices=get_args(Choice))
     given = parser.parse_args(arguments)
     try:
         environment = model_files("local") if given.model == "local" else model_environment()
-        score = asyncio.run(measure(given.model, environment))
+        score = asyncio.run(measure(given.model, environment, given.choice))
     except AssentError as error:
         print(f"Error: {error}", file=sys.stderr)
         return 2
