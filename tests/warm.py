@@ -85,9 +85,8 @@ def serve(path: str) -> None:
     with socket.socket(socket.AF_UNIX) as here:
         here.bind(path)
         here.listen()
-        signal.signal(
-            signal.SIGCHLD, signal.SIG_IGN
-        )  # those that wait for a command are waited for by nobody
+        # Those that wait for a command are waited for by nobody.
+        signal.signal(signal.SIGCHLD, signal.SIG_IGN)
         print("ready", flush=True)
         while True:
             if sys.stdin in select.select([sys.stdin, here], [], [])[0]:

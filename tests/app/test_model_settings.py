@@ -48,8 +48,7 @@ def test_everything_at_once() -> None:
         True,
     )
     assert lab.tool_mode == "schema"
-    price = settings.facts["lab:big"].price
-    assert price is not None
+    price = settings.prices["lab:big"]
     assert (price.input, price.output, price.cached) == (1.0, 4.5, 0.1)
 
 
@@ -75,6 +74,13 @@ def test_an_unknown_server_is_asked_natively_and_read_leniently() -> None:
         ("[models.providers.lab]\nurl = 'http://h/v1'\nkey = 'sk-12345'", "does not belong here"),
         ("[models.providers.lab]\nurl = 'http://h/v1'\ntool_mode = 'native?'", "Did you mean"),
         ("[models.providers.lab]\nurl = 'http://h/v1'\nuri = 'x'", "Did you mean 'url'?"),
+        ("[models.providers.lab]\nurl = 'http://[bad'", "no http or https URL"),
+        ("[models.providers.lab]\nurl = 'http://h:99999/v1'", "no http or https URL"),
+        ("[models.providers.lab]\nurl = 'http://h/v1#part'", "no http or https URL"),
+        ("[models.providers.lab]\nurl = 'http://:pw@h/v1'", "no http or https URL"),
+        ("[models.providers.lab]\nurl = 'http://h/v1'\nkey = true", "no name of a variable"),
+        ("[models.providers.local]\nurl = 'http://h/v1'", "this name is taken"),
+        ("[models.providers.replay]\nurl = 'http://h/v1'", "this name is taken"),
         ("[models.providers.openai]\nurl = 'http://h/v1'", "this name is taken"),
         ("[models.providers.'a:b']\nurl = 'http://h/v1'", "no provider can be called so"),
         ("[models.prices.'a:b']\ninput = 1", "'output' is missing"),

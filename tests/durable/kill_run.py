@@ -47,7 +47,7 @@ def plan() -> dict[str, Any]:
 class KillRun:
     """One run, killed again and again until it is through."""
 
-    def __init__(self, folder: Path, url: str, run_id: str, chance: random.Random) -> None:
+    def __init__(self, folder: Path, url: str, run_id: str, chance: random.Random, *, schedule: str) -> None:
         self.url = url
         self.run_id = run_id
         self.effects_file = folder / f"{run_id}.effects"
@@ -58,6 +58,7 @@ class KillRun:
         self.kills = 0
         self.unknown_seen = 0
         self._chance = chance
+        self._schedule = schedule
         self._environment = {
             **os.environ,
             "KILL_EFFECTS": str(self.effects_file),
@@ -82,9 +83,8 @@ class KillRun:
 
     def through(self, max_kills: int) -> dict[str, Any]:
         """Kill and resume until the run is through or was killed often enough; returns its result."""
-        schedule = self._chance.choice(["levels", "dataflow"])
         first = ["run", str(self.plan_file), "--tools", str(TOOLS), "--run-id", self.run_id]
-        process = self.start(*first, "--schedule", schedule)
+        process = self.start(*first, "--schedule", self._schedule)
         is_begun = False
         while True:
             may_kill = self.kills < max_kills
@@ -96,7 +96,7 @@ class KillRun:
                 if not is_begun:
                     # Killed before the run was noted at all: nothing can have happened.
                     assert not self.effects()
-                    process = self.start(*first, "--schedule", schedule)
+                    process = self.start(*first, "--schedule", self._schedule)
                 else:
                     process = self.start("resume", self.run_id)
             elif code == 4:

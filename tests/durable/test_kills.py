@@ -21,12 +21,15 @@ def test_killed_at_any_instant_nothing_is_lost_or_repeated(
 ) -> None:
     seed = random.SystemRandom().randrange(1 << 32)
     chance = random.Random(seed)
+    # In turns: by one of them alone, a phase may never be met.
+    schedules = chance.sample(["levels", "dataflow"], 2)
     phases: Counter[str] = Counter()
     kills = unknown = runs = 0
 
     # More than asked for, if by chance one of the phases was not met.
     while kills < KILLS or (any(not phases[p] for p in PHASES) and kills < KILLS * 4):
-        run = KillRun(tmp_path, database_url, f"kill-{runs}", chance)
+        schedule = schedules[runs % 2]
+        run = KillRun(tmp_path, database_url, f"kill-{runs}", chance, schedule=schedule)
         run.check(run.through(max_kills=max(5, KILLS // 20)))
         phases += run.phases
         kills += run.kills

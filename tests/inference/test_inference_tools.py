@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from assent import CostBudget, Isolation, Runtime
-from assent.errors import ModelUnavailable
+from assent.errors import ModelUnavailable, UsageError
 from assent.inference import Models, Request, Result, Scripted, System, Usage, User
-from assent.inference.model import Model
+from assent.inference.model import Model, Vectors
 from assent.testing import action, proposal
 
 
@@ -67,10 +67,13 @@ async def test_an_answer_that_does_not_fit_fails_the_action(answer: Any, says: s
 
 
 async def test_a_schema_that_means_nothing_is_said_to_be_that() -> None:
-    done = await ask(Scripted(["{}"]), prompt="?", schema={"type": "nonsense"})
+    model = Scripted(["{}"])
+
+    done = await ask(model, prompt="?", schema={"type": "nonsense"})
 
     assert done.status == "failed"
     assert "The schema cannot be used" in done.error
+    assert model.requests == []
 
 
 async def test_classify_gives_one_of_the_labels_and_takes_the_text_for_no_instruction() -> None:
@@ -96,7 +99,8 @@ async def test_a_label_that_was_not_asked_for_is_no_answer() -> None:
 async def test_labels_must_differ() -> None:
     done = await ask(Scripted([]), "classify", text="x", labels=["spam", "spam"])
 
-    assert "Two labels are the same" in done.error
+    assert done.status == "rejected"
+    assert "non-unique" in done.error
 
 
 async def test_embed_is_there_only_where_the_model_makes_vectors() -> None:
@@ -188,12 +192,92 @@ async def test_cancelling_the_run_stops_the_model() -> None:
     assert gone.is_set()
 
 
-async def test_a_plan_of_a_killed_run_asks_again() -> None:
-    """Nothing is changed by asking: an attempt of unknown outcome may be made again."""
-    schema = Runtime(model=Scripted([])).tools.require("infer").schema
+@pytest.mark.parametrize("name", ["other:model", "scripted:/etc/passwd", "replay:/etc/passwd", ""])
+async def test_a_plan_names_only_models_that_are_set_up(name: str) -> None:
+    one = Runtime(model=Scripted(["wrong"], name="openai:a"))
+    several = Runtime(model=Models({"default": ["openai:a"], "fast": ["b"]}, lambda _: Scripted(["wrong"])))
+    plan = proposal(action("a", "infer", parameters={"prompt": "?", "model": name}))
 
-    assert schema.repeatable
-    assert schema.undo == "reversible"
+    for rt in (one, several):
+        assert not rt.verify(plan).valid
+        assert (await rt.execute(plan))["a"].status == "rejected"
+
+
+async def test_a_model_that_is_set_up_can_be_named() -> None:
+    plan = proposal(action("a", "infer", parameters={"prompt": "?", "model": "b"}))
+    rt = Runtime(model=Models({"default": ["a"], "fast": ["b"]}, lambda name: Scripted([name])))
+
+    assert (await rt.execute(plan))["a"].output["text"] == "b"
+
+
+@pytest.mark.parametrize("budget", [CostBudget(max_tokens=10), CostBudget(max_cost=0.01)])
+async def test_a_limit_on_what_a_model_does_not_tell_is_used_up_at_once(budget: CostBudget) -> None:
+    model = Scripted(["1", "2", "3"])
+    plan = proposal(
+        action("a", "infer", parameters={"prompt": "1"}),
+        action("b", "infer", parameters={"prompt": "2"}, dependencies=["a"]),
+    )
+
+    result = await Runtime(model=model, budget=budget).execute(plan)
+
+    assert result.outcome == "budget"
+    assert len(model.requests) == 1
+
+
+async def test_vectors_feed_the_budget_too() -> None:
+    class Counts(Maker):
+        async def embed(self, texts: Sequence[str]) -> list[list[float]]:
+            return Vectors([[1.0]], usage=Usage(input=20, output=0), cost=0.0)
+
+    plan = proposal(
+        action("a", "embed", parameters={"texts": ["x"]}),
+        action("b", "embed", parameters={"texts": ["y"]}, dependencies=["a"]),
+    )
+
+    async def outcome(model: Model, limit: int) -> str:
+        return (await Runtime(model=model, budget=CostBudget(max_tokens=limit)).execute(plan)).outcome
+
+    assert await outcome(Counts(), 100) == "succeeded"
+    assert await outcome(Counts(), 10) == "budget"
+    assert await outcome(Maker(), 100) == "budget"
+
+
+async def test_questions_are_asked_at_the_same_time() -> None:
+    together = asyncio.Barrier(3)
+
+    async def meet(request: Request) -> str:
+        await asyncio.wait_for(together.wait(), 30)
+        return "met"
+
+    plan = proposal(*(action(f"a{n}", "infer", parameters={"prompt": str(n)}) for n in range(3)))
+
+    result = await Runtime(model=Scripted(meet)).execute(plan)
+
+    assert result.outcome == "succeeded"
+
+
+async def test_where_a_model_only_makes_vectors_nothing_else_is_offered() -> None:
+    rt = Runtime(model=Models({"embed": ["e"]}, lambda name: Maker()))
+
+    assert "embed" in rt.tools
+    assert "infer" not in rt.tools
+
+
+@pytest.mark.parametrize("model", ["anthropic:x", object(), Scripted])
+def test_what_is_no_model_is_refused_when_it_is_attached(model: Any) -> None:
+    with pytest.raises(UsageError, match="open_model"):
+        Runtime(model=model)
+
+
+async def test_a_model_that_returns_something_else_is_told() -> None:
+    class Wrong:
+        async def generate(self, request: Request) -> str:
+            return "just words"
+
+    done = await ask(Wrong(), prompt="?")  # type: ignore[arg-type]
+
+    assert done.status == "failed"
+    assert "has to return a Result" in done.error
 
 
 async def test_they_are_offered_where_commands_must_be_confined() -> None:

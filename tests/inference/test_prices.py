@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assent.inference.prices import AS_OF, FACTS, LONG_CONTEXT, ModelFacts, facts_of
+from assent.inference.prices import AS_OF, FACTS, LONG_CONTEXT, facts_of
 from assent.inference.providers import PROVIDERS
 from assent.inference.usage import Price
 from tests.properties.effort import UNHURRIED, examples
@@ -108,18 +108,46 @@ def test_ones_own_machine_charges_nothing(name: str) -> None:
 
     assert facts is not None
     assert (facts.price.input, facts.price.output) == (0, 0)
-    assert facts.context is None
 
 
-def test_what_is_handed_in_goes_before_the_table() -> None:
-    mine = ModelFacts(price=Price(input=1, output=2), context=1000)
+def test_what_ones_own_machine_can_do_is_up_to_the_model() -> None:
+    unknown, local = facts_of("ollama:qwen3:8b"), facts_of("local")
 
-    assert facts_of("openai:gpt-5", {"openai:gpt-5": mine}) is mine
-    assert facts_of("openai:gpt-5-2025-08-07", {"openai:gpt-5": mine}) is mine
-    assert facts_of("openai:gpt-5-mini", {"openai:gpt-5": mine}) is FACTS["openai:gpt-5-mini"]
-    assert facts_of("ollama:mine", {"ollama:mine": mine}) is mine
-    assert facts_of("house:mine", {"house:mine": mine}) is mine
-    assert facts_of("openrouter:openai/gpt-5", {"openrouter:openai/gpt-5": mine}) is mine
+    assert unknown is not None
+    assert (unknown.context, unknown.abilities) == (None, None)
+    assert local is not None
+    assert (local.context, local.abilities) == (8_192, {"tools"})
+
+
+@pytest.mark.parametrize(
+    ("name", "priced"),
+    [
+        ("openai:gpt-5", "openai:gpt-5"),
+        ("openai:gpt-5-2025-08-07", "openai:gpt-5"),
+        ("ollama:mine", "ollama:mine"),
+        ("house:mine", "house:mine"),
+        ("openrouter:openai/gpt-5", "openrouter:openai/gpt-5"),
+    ],
+)
+def test_a_price_that_is_handed_in_goes_before_the_table(name: str, priced: str) -> None:
+    mine = Price(input=1, output=2)
+
+    facts = facts_of(name, {priced: mine})
+
+    assert facts is not None
+    assert facts.price is mine
+
+
+def test_a_price_changes_nothing_else_that_is_known() -> None:
+    facts = facts_of("openai:gpt-5", {"openai:gpt-5": Price(input=1, output=2)})
+
+    assert facts is not None
+    assert facts.abilities == FACTS["openai:gpt-5"].abilities
+    assert facts.context == FACTS["openai:gpt-5"].context
+    assert (
+        facts_of("openai:gpt-5-mini", {"openai:gpt-5": Price(input=1, output=2)})
+        is FACTS["openai:gpt-5-mini"]
+    )
 
 
 @examples(300)

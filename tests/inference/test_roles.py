@@ -171,7 +171,7 @@ async def test_where_nobody_can_it_says_what_is_missing() -> None:
     with pytest.raises(ModelMissing, match=r"\(images\): blind"):
         await asked.generate(Request(messages=ASK, intent=Intent(requires=["images"])))
 
-    with pytest.raises(ModelMissing, match="No model is chosen"):
+    with pytest.raises(ModelMissing, match="No model has the role default"):
         await Models({}, lambda name: Scripted([name])).generate(Request(messages=ASK))
 
 

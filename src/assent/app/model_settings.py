@@ -27,7 +27,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from assent.inference.prices import ModelFacts
+from assent.inference.opening import BUILT_IN
 from assent.inference.providers import PROVIDERS, Format, Provider, ToolMode
 from assent.inference.roles import ROLES, Role
 from assent.inference.usage import Price
@@ -46,7 +46,7 @@ class ModelSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     roles: Mapping[Role, Sequence[str]] = {}
     providers: Mapping[str, Provider] = {}
-    facts: Mapping[str, ModelFacts] = {}
+    prices: Mapping[str, Price] = {}
 
 
 def parse_models(file: TomlFile, value: object) -> ModelSettings:
@@ -68,7 +68,7 @@ def parse_models(file: TomlFile, value: object) -> ModelSettings:
     return ModelSettings(
         roles={role: _names(file, table[role], f"models.{role}") for role in ROLES if role in table},
         providers={name: _provider(file, name, each) for name, each in providers.items()},
-        facts={name: ModelFacts(price=_price(file, name, each)) for name, each in prices.items()},
+        prices={name: _price(file, name, each) for name, each in prices.items()},
     )
 
 
@@ -84,22 +84,22 @@ def _names(file: TomlFile, value: object, place: str) -> Sequence[str]:
 def _provider(file: TomlFile, name: str, value: object) -> Provider:
     place = f"models.providers.{name}"
     table = file.table(value, place, f"Begin it with a line [{place}].")
-    if name in PROVIDERS or not name.isidentifier():
+    is_taken = name in PROVIDERS or name in BUILT_IN
+    if is_taken or not name.isidentifier():
         fix = "Choose another name, of letters, digits and underscores."
-        file.fail("this name is taken" if name in PROVIDERS else "no provider can be called so", place, fix)
+        file.fail("this name is taken" if is_taken else "no provider can be called so", place, fix)
     for key in table:
         if key not in _PROVIDER:
             file.unknown(key, _PROVIDER, f"{place}.{key}", f"[{place}]")
     url = file.text(table.get("url"), f"{place}.url", 'Write url = "http://127.0.0.1:9000/v1".')
-    parts = urlsplit(url)
-    if parts.scheme not in ("http", "https") or not parts.hostname or parts.username or parts.query:
+    if not _is_plain(url):
         file.fail(
-            "it is no http or https URL without user name and query",
+            "it is no http or https URL, without user name, query and fragment",
             f"{place}.url",
             'Write url = "http://127.0.0.1:9000/v1".',
         )
     variable = table.get("key")
-    if variable is not None and not str(variable).isidentifier():
+    if variable is not None and not (isinstance(variable, str) and variable.isidentifier()):
         fix = (
             'Name the variable that holds the key: key = "LAB_API_KEY". The key itself does not belong here.'
         )
@@ -111,6 +111,18 @@ def _provider(file: TomlFile, name: str, value: object) -> Provider:
         keys=(variable,) if variable else (),
         needs_key=variable is not None,
         tool_mode=_choice(file, table, "tool_mode", _TOOL_MODES, "native_then_lenient", place),
+    )
+
+
+def _is_plain(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError:
+        return False
+    beside = parts.username or parts.password or parts.query or parts.fragment or port == 0
+    return (
+        parts.scheme in ("http", "https") and bool(parts.hostname) and not beside and "@" not in parts.netloc
     )
 
 

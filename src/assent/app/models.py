@@ -10,7 +10,8 @@ if TYPE_CHECKING:
     from assent.inference.choice import Chosen
     from assent.inference.roles import Models, Role
 
-MODEL_TOOLS = ("infer", "classify", "embed")
+ANSWERING_TOOLS = ("infer", "classify")
+MODEL_TOOLS = (*ANSWERING_TOOLS, "embed")
 """What plans can call where a model is attached."""
 
 NO_MODEL = (
@@ -26,41 +27,51 @@ class Attached(NamedTuple):
     """None where nothing is set up."""
     chosen: Chosen | None
     """The model that answers where nothing else is said."""
+    missing: str = ""
+    """Why there is none."""
 
     @property
     def hints(self) -> dict[str, str]:
         """What to say of tools that are not there because no model is."""
-        if self.chosen is None:
-            return {name: f"'{name}' is not offered: {NO_MODEL}" for name in MODEL_TOOLS}
-        return {}
+        missing = MODEL_TOOLS if self.models is None else ANSWERING_TOOLS if self.chosen is None else ()
+        return {name: f"'{name}' is not offered: {self.missing}" for name in missing}
 
 
 def attach(named: str | None, settings: ModelSettings | None, environment: Mapping[str, str]) -> Attached:
-    """The models that are set up. One that was named for this time must be there; of the others, what is
-    missing is told when they are asked.
+    """The models that are set up. One that was named must be there; of the others, what is missing is
+    told when they are asked.
 
     Raises:
         ModelError: the named one is not there, or what it needs is missing.
         InputError: it is a script or a recording that cannot be read.
     """
     from assent.app.model_settings import ModelSettings
+    from assent.errors import AssentError
+    from assent.inference.choice import MODEL_VARIABLE
     from assent.inference.opening import open_model
     from assent.inference.prices import facts_of
     from assent.inference.roles import Models
 
     settings = settings or ModelSettings()
     chosen = chosen_model(named, settings, environment)
-    if chosen is None:
-        return Attached(None, None)
+    roles = _roles(chosen, settings, environment)
+    if not roles:
+        return Attached(None, None, NO_MODEL)
     models = Models(
-        _roles(chosen, settings, environment),
-        lambda name: open_model(name, environment, providers=settings.providers, facts=settings.facts),
-        abilities=lambda name: found.abilities if (found := facts_of(name, settings.facts)) else None,
-        because=chosen.because,
+        roles,
+        lambda name: open_model(name, environment, providers=settings.providers, prices=settings.prices),
+        abilities=lambda name: found.abilities if (found := facts_of(name, settings.prices)) else None,
+        because=chosen.because if chosen is not None else "",
     )
-    if chosen.is_hard:
-        models.check(chosen.name)
-    return Attached(models, chosen)
+    if chosen is not None and chosen.is_hard:
+        try:
+            models.check(chosen.name)
+        except AssentError as error:
+            if named:
+                raise
+            # A variable is set once and for all: it must not stop what asks no model.
+            return Attached(None, None, f"{MODEL_VARIABLE} is '{chosen.name}'. {error}")
+    return Attached(models, chosen, "" if chosen is not None else NO_MODEL)
 
 
 def chosen_model(
@@ -80,15 +91,18 @@ def chosen_model(
 
 
 def _roles(
-    chosen: Chosen, settings: ModelSettings, environment: Mapping[str, str]
+    chosen: Chosen | None, settings: ModelSettings, environment: Mapping[str, str]
 ) -> dict[Role, tuple[str, ...]]:
     from assent.inference.local.weights import EMBED, is_there
 
     roles: dict[Role, tuple[str, ...]] = {role: tuple(names) for role, names in settings.roles.items()}
-    if chosen.is_hard:
+    if chosen is not None and chosen.is_hard:
         # Whoever names a model wants its answers, in every role, and nobody else's.
         roles = {role: names for role, names in roles.items() if role == "embed"}
-    if not roles.get("default"):
+    if chosen is None:
+        # The other roles fall back to the default one, and there is none.
+        roles = {role: names for role, names in roles.items() if role == "embed"}
+    elif not roles.get("default"):
         roles["default"] = (chosen.name,)
     if "embed" not in roles and is_there(EMBED, environment):
         roles["embed"] = (EMBED.name,)

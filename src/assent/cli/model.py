@@ -195,7 +195,7 @@ async def _tried(name: str, settings: ModelSettings | None) -> Trial:
         name,
         os.environ,
         providers=settings.providers if settings is not None else None,
-        facts=settings.facts if settings is not None else None,
+        prices=settings.prices if settings is not None else None,
     )
     try:
         return await try_out(asked, name)

@@ -18,6 +18,7 @@ from assent.inference.roles import Role
 
 MODEL_VARIABLE = "ASSENT_MODEL"
 PROBE_S = 0.2
+TOTAL_S = 1.0
 
 DEFAULTS: Mapping[str, str] = {
     "anthropic": "claude-sonnet-5-5",
@@ -69,6 +70,8 @@ def ollama_here(url: str) -> str | None:
     """The first model of the Ollama at `url`, where that is this machine and one runs; else None."""
     import json
     from http.client import HTTPConnection, HTTPException
+    from socket import SHUT_RDWR
+    from threading import Timer
     from urllib.parse import urlsplit
 
     parts = urlsplit(url)
@@ -76,10 +79,17 @@ def ollama_here(url: str) -> str | None:
         return None
     connection = HTTPConnection(parts.hostname, parts.port or 80, timeout=PROBE_S)
     try:
-        connection.request("GET", "/api/tags")
-        models = json.loads(connection.getresponse().read(1_000_000))["models"]
+        connection.connect()
+        # A limit for all of it: whoever answers there a byte at a time would hold up every command.
+        giving_up = Timer(TOTAL_S, connection.sock.shutdown, [SHUT_RDWR])
+        giving_up.start()
+        try:
+            connection.request("GET", "/api/tags")
+            models = json.loads(connection.getresponse().read(1_000_000))["models"]
+        finally:
+            giving_up.cancel()
         name = models[0]["name"]
-    except (OSError, HTTPException, ValueError, LookupError, TypeError):
+    except (OSError, HTTPException, ValueError, LookupError, TypeError, RecursionError):
         return None
     finally:
         connection.close()

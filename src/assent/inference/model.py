@@ -10,12 +10,14 @@ Keep true:
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from contextlib import aclosing
-from typing import Literal, Protocol, TypeAlias, TypeGuard, runtime_checkable
+from math import nan
+from typing import Literal, Protocol, TypeAlias, TypeGuard, get_args, runtime_checkable
 
 import msgspec
 
+from assent.errors import UsageError
 from assent.inference.messages import Assistant, Carried, Message, ToolCall
 from assent.inference.usage import Usage
 from assent.ir.json_value import JsonValue
@@ -26,10 +28,20 @@ Stop = Literal["end", "calls", "length", "stop", "refused", "other"]
 """It was done; it wants tools; there was no room for more; it came to a stop sequence; it, or whoever guards
 it, would not answer; something else."""
 
+ToolChoice = Literal["auto", "required", "none"]
 Thinking = Literal["off", "low", "medium", "high"]
 Task = Literal["chat", "code", "judge", "classify", "summarize"]
 Prefer = Literal["quality", "speed"]
 Ability = Literal["tools", "images", "long_context"]
+
+
+_TOOL_CHOICES = get_args(ToolChoice)
+_THINKING = (None, *get_args(Thinking))
+
+
+def _number(value: object) -> float:
+    """The number, or one that is in no range."""
+    return value if isinstance(value, int | float) and not isinstance(value, bool) else nan
 
 
 class Intent(msgspec.Struct, frozen=True, kw_only=True):
@@ -45,7 +57,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
 
     messages: Sequence[Message]
     tools: Sequence[ToolSchema] = ()
-    tool_choice: Literal["auto", "required", "none"] = "auto"
+    tool_choice: ToolChoice = "auto"
     temperature: float | None = 0.0
     """None leaves it to the provider; so does `thinking`, where a provider allows no other."""
     max_tokens: int | None = None
@@ -60,6 +72,34 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     """A model by name, `provider:name`: nobody else may answer."""
     intent: Intent | None = None
     cancel: Cancel | None = None
+
+    def __post_init__(self) -> None:
+        """Tell whoever builds it what cannot be meant, before it is sent to anybody.
+
+        Raises:
+            UsageError: a field is of another kind.
+        """
+        messages = self.messages
+        if not isinstance(messages, list | tuple):
+            raise UsageError(f'Request(messages=...) got {messages!r:.80}. Give a list: [User("...")].')
+        # The first and the last: looking at all of them each turn would make long conversations dear.
+        for message in (*messages[:1], *messages[-1:]):
+            if not isinstance(message, Message):
+                raise UsageError(
+                    f"Request(messages=...) holds {message!r:.80}. A message is a System, User, Assistant or "
+                    "ToolResult of assent.inference."
+                )
+        for name, value, known in (
+            ("tool_choice", self.tool_choice, _TOOL_CHOICES),
+            ("thinking", self.thinking, _THINKING),
+        ):
+            if value not in known:
+                words = ", ".join(repr(each) for each in known)
+                raise UsageError(f"Request({name}=...) got {value!r:.80}. It is one of {words}.")
+        if self.temperature is not None and not 0 <= _number(self.temperature) <= 2:
+            raise UsageError(f"Request(temperature=...) got {self.temperature!r:.80}. It is from 0 to 2.")
+        if self.max_tokens is not None and not _number(self.max_tokens) >= 1:
+            raise UsageError(f"Request(max_tokens=...) got {self.max_tokens!r:.80}. It is 1 or more.")
 
 
 class Choice(msgspec.Struct, frozen=True, kw_only=True):
@@ -131,12 +171,23 @@ class StreamingModel(Protocol):
         ...
 
 
+class Vectors(list[list[float]]):
+    """One vector per text, and what they took where that is known."""
+
+    def __init__(
+        self, vectors: Iterable[list[float]], *, usage: Usage | None = None, cost: float | None = None
+    ) -> None:
+        super().__init__(vectors)
+        self.usage = usage
+        self.cost = cost
+
+
 @runtime_checkable
 class Embedder(Protocol):
     """Whoever turns texts into vectors of one length."""
 
     async def embed(self, texts: Sequence[str]) -> Sequence[Sequence[float]]:
-        """One vector per text, in order, each of length 1.
+        """One vector per text, in order, each of length 1; as `Vectors` where it is known what they took.
 
         Raises:
             ModelError: there are none; says why and what to do.

@@ -14,8 +14,9 @@ from typing import assert_never
 from assent.errors import ModelMissing, UnknownModel
 from assent.inference.http import HttpModel
 from assent.inference.model import Model
-from assent.inference.prices import ModelFacts, facts_of
+from assent.inference.prices import facts_of
 from assent.inference.providers import PROVIDERS, Endpoint, Format, Provider, endpoint, split_name
+from assent.inference.usage import Price
 from assent.inference.wire.format import WireFormat
 from assent.inference.wrappers.limits import Limited
 from assent.inference.wrappers.reasoning import ReasoningApart
@@ -30,12 +31,12 @@ def open_model(
     environment: Mapping[str, str],
     *,
     providers: Mapping[str, Provider] | None = None,
-    facts: Mapping[str, ModelFacts] | None = None,
+    prices: Mapping[str, Price] | None = None,
 ) -> Model:
     """The model of a name such as `anthropic:claude-sonnet-5-5`, `local`, `replay:FILE`.
 
     Keys are taken from the variables of the environment that the provider itself names. `providers` are
-    more of them, `facts` go before the table of prices. Nothing is asked yet.
+    more of them, `prices` (by provider:name) go before those that are known. Nothing is asked yet.
 
     Raises:
         UnknownModel: nobody knows the name.
@@ -48,7 +49,7 @@ def open_model(
         return _built_in(name, kind, rest if colon else None, environment)
     split_name(name, [*PROVIDERS, *(providers or {}), *BUILT_IN])
     found = endpoint(name, environment, providers)
-    told = facts_of(name, facts)
+    told = facts_of(name, prices)
     return around(HttpModel(found, wire_of(found.provider.format), price=told.price if told else None), found)
 
 

@@ -1,6 +1,6 @@
 """What models cost and can do, as their makers said on a day.
 
-Prices change. Whoever knows better hands in facts of their own, and those go before the table.
+Prices change. Whoever knows better hands in prices of their own, and those go before the table.
 
 Keep true:
 1. Every entry is one model's own: a name that is not known has no facts, never those of a relative.
@@ -12,11 +12,14 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from datetime import date
+from typing import TypeVar
 
 import msgspec
 
 from assent.inference.model import Ability
 from assent.inference.usage import Beyond, Price
+
+T = TypeVar("T")
 
 AS_OF = date(2026, 10, 19)
 """The newest change of a price that the table knows of."""
@@ -31,29 +34,32 @@ class ModelFacts(msgspec.Struct, frozen=True, kw_only=True):
     price: Price
     context: int | None = None
     """Tokens of a conversation, its answer included; None where that is up to whoever runs the model."""
-    abilities: frozenset[Ability] = frozenset()
+    abilities: frozenset[Ability] | None = None
+    """None where nobody knows: such a model is tried."""
 
 
-def facts_of(name: str, overrides: Mapping[str, ModelFacts] | None = None) -> ModelFacts | None:
+def facts_of(name: str, prices: Mapping[str, Price] | None = None) -> ModelFacts | None:
     """The facts about `provider:name`, or None where nothing is known.
 
     A name may go on with a date or a version, `-2026-01-31`, `-20260131`, `-001`, `@20260131`, `-latest`,
-    `:latest`: it is the same model then. Models on one's own machine cost nothing. `overrides` go before all
-    that; their names are written in the same way.
+    `:latest`: it is the same model then. Models on one's own machine cost nothing. `prices` go before
+    those of the table; their names are written in the same way.
 
     >>> facts_of("openai:gpt-4o-2024-08-06") == facts_of("openai:gpt-4o"), facts_of("openai:gpt-4o-giant")
     (True, None)
     """
-    provider = name.partition(":")[0]
-    for table in (overrides or {}, FACTS):
-        for known in (name, _at_its_maker(name)):
-            if (found := _find(known, table)) is not None:
-                return found
+    names = (name, _at_its_maker(name))
+    found = next((each for known in names if (each := _find(known, FACTS)) is not None), None)
     is_elsewhere = name.endswith("cloud")  # So Ollama calls the models that it does not run itself.
-    return _FREE if provider in _FREE_OF_CHARGE and not is_elsewhere else None
+    if found is None and name.partition(":")[0] in _FREE_OF_CHARGE and not is_elsewhere:
+        found = _LOCAL if name == "local" else _FREE
+    price = next((own for known in names if (own := _find(known, prices or {})) is not None), None)
+    if price is None:
+        return found
+    return ModelFacts(price=price) if found is None else msgspec.structs.replace(found, price=price)
 
 
-def _find(name: str, table: Mapping[str, ModelFacts]) -> ModelFacts | None:
+def _find(name: str, table: Mapping[str, T]) -> T | None:
     if name in table:
         return table[name]
     # Of all entries that the name goes on from, the longest: never its shorter relative.
@@ -82,6 +88,7 @@ _VENDORS = {"openai": "openai", "anthropic": "anthropic", "google": "gemini", "d
 
 _FREE_OF_CHARGE = frozenset({"local", "ollama", "vllm", "llamacpp", "scripted", "replay"})
 _FREE = ModelFacts(price=Price(input=0, output=0, cached=0, cache_written=0))
+_LOCAL = msgspec.structs.replace(_FREE, context=8_192, abilities=frozenset({"tools"}))
 
 
 def _facts(

@@ -15,7 +15,7 @@ from typing import Literal, NamedTuple, NoReturn, get_args
 
 import msgspec
 
-from assent.errors import ModelError, ModelMissing
+from assent.errors import ModelError, ModelMissing, UnknownModel, UsageError
 from assent.inference.model import (
     Ability,
     Choice,
@@ -59,14 +59,30 @@ class Models:
         abilities: Callable[[str], Container[Ability] | None] = lambda name: None,
         because: str = "",
     ) -> None:
-        """`opened` makes the model of a name. `abilities` says what it can do, None where nobody knows; such
-        a model is tried. `because` says how the default came to be it, where no role is meant."""
+        """`opened` makes the model of a name; it is called once for each. `abilities` says what it can do,
+        None where nobody knows; such a model is tried. `because` says how the default came to be it.
+
+        Raises:
+            UsageError: a role that there is none, or whose models are no list.
+        """
+        for role, names in roles.items():
+            if role not in ROLES or isinstance(names, str):
+                raise UsageError(
+                    f"Models got {{{role!r}: {names!r}}}. Give each of the roles {', '.join(ROLES)} a list "
+                    'of names: {"default": ["anthropic:claude-sonnet-5-5", "local"]}.'
+                )
         self._roles = roles
         self._make = opened
         self._abilities = abilities
         self._because = because
         self._open: dict[str, Model] = {}
         self.name = (roles.get("default") or ["none"])[0]
+
+    @property
+    def names(self) -> list[str]:
+        """Every model that answers in some role, once."""
+        roles = (names for role, names in self._roles.items() if role != "embed")
+        return list(dict.fromkeys(name for names in roles for name in names))
 
     @property
     def makes_vectors(self) -> bool:
@@ -80,15 +96,19 @@ class Models:
             ModelMissing: nobody can do what it needs.
         """
         if request.model is not None:
+            if request.model not in self.names:
+                raise UnknownModel(
+                    f"'{request.model}' is none of the models that are set up: {', '.join(self.names)}."
+                )
             return Picked([request.model], None, "it was named")
         intent = request.intent or Intent()
         wanted: Role = _OF_TASK.get(intent.task, "fast" if intent.prefer == "speed" else "default")
         role: Role = wanted if self._roles.get(wanted) else "default"
         because = f"role {role}"
-        if role != wanted:
-            because += f", because no model has the role {wanted}"
-        elif self._because and role == "default":
+        if self._because and role == "default":
             because = self._because
+        elif role != wanted:
+            because += f", because no model has the role {wanted}"
         names = self._roles.get(role) or ()
         able = [name for name in names if not self._lacking(name, intent.requires)]
         if len(able) < len(names) and able:
@@ -178,7 +198,8 @@ class Models:
     def _fail(self, role: Role, names: Sequence[str], requires: Sequence[Ability]) -> NoReturn:
         if not names:
             raise ModelMissing(
-                "No model is chosen. Name one with --model or in your settings: [models] default = ..."
+                "No model has the role default. Give it to one, in your settings: [models] default = ..., or "
+                'in a program: Models({"default": [...]}, ...).'
             )
         raise ModelMissing(
             f"No model with the role {role} can do what is needed ({', '.join(requires)}): "

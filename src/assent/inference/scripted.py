@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import os
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
 from os import PathLike
 from pathlib import Path
@@ -20,12 +21,16 @@ from assent.errors import DecodeError, InputError, RequestRefused, UsageError
 from assent.inference.messages import ToolCall
 from assent.inference.model import Piece, Request, Result, Stop, Thought, Words
 from assent.inference.usage import Usage
+from assent.inference.wrappers.regular_file import open_regular
 from assent.ir.codec import decode_json
 from assent.ir.json_value import JsonValue
 from assent.safe_text import clean
 
 Turn: TypeAlias = str | Result | ToolCall | Sequence[ToolCall] | Exception
 """One answer: its text, the tools it asks for, the whole result, or what goes wrong."""
+
+MOST_BYTES = 16 * 2**20
+"""Of a script in a file."""
 
 _SMALLEST = 8
 _MOST_PIECES = 64
@@ -163,7 +168,8 @@ class _Script(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 def _read(path: Path) -> list[Turn]:
     source = f"the script {clean(path)}"
     try:
-        document = decode_json(path.read_bytes(), source=source)
+        with open(open_regular(path, os.O_RDONLY, most_bytes=MOST_BYTES), "rb") as file:
+            document = decode_json(file.read(MOST_BYTES), source=source)
     except (OSError, ValueError) as error:
         raise InputError(f"Cannot read {source}: {getattr(error, 'strerror', None) or error}.") from None
     try:

@@ -1,18 +1,22 @@
 """What a plan can ask of a model: infer, classify, embed. Registered where a model is attached.
 
+Asking changes nothing, so they are read_only: questions are asked at the same time, and again after a crash.
+What is asked leaves the machine where the model is elsewhere; rules find them by the label `model`.
+
 Keep true:
 1. An answer that should fit a schema and does not is a failure, never passed on.
 2. What an answer took is reported to the budget and to the log, also where the answer then turns out unfit.
+3. A plan names only models that the person has set up, so that it cannot choose who reads what is asked, nor
+   open a file as a script.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Annotated, Any
 
 import msgspec
 
-from assent.errors import AssentError, DecodeError, ModelError, ToolError
+from assent.errors import DecodeError, ModelError, ToolDeclarationError, ToolError
 from assent.inference.messages import Message, System, User
 from assent.inference.model import (
     Embedder,
@@ -25,10 +29,11 @@ from assent.inference.model import (
     Thinking,
     makes_vectors,
 )
+from assent.inference.usage import Usage
 from assent.ir.codec import decode_json
-from assent.ir.json_value import JsonValue
+from assent.ir.json_value import JsonValue, copy_json
 from assent.tools.context import ToolContext
-from assent.tools.json_schema import compile_check
+from assent.tools.json_schema import Check, compile_check
 from assent.tools.tool import Tool, tool
 
 _MOST_TEXTS = 256
@@ -51,8 +56,9 @@ NOT_OFFERED = {
 
 
 def inference_tools(model: Model) -> list[Tool]:
-    """The tools that ask `model`; embed is among them where it makes vectors."""
-    made = [_infer(model), _classify(model)]
+    """The tools that ask `model`: embed where it makes vectors, the others where it answers."""
+    names = _names(model)
+    made = [_naming_only(names, _infer(model)), _classify(model)] if names else []
     if makes_vectors(model):
         made.append(_embed(model))
     for each in made:
@@ -61,8 +67,22 @@ def inference_tools(model: Model) -> list[Tool]:
     return made
 
 
+def _names(model: Model) -> list[str]:
+    """What the models are called that answer: several behind one seam, or just this one."""
+    several = getattr(model, "names", None)
+    return [getattr(model, "name", "") or type(model).__name__] if several is None else list(several)
+
+
+def _naming_only(names: list[str], infer: Tool) -> Tool:
+    """The tool, with the names that a plan may give as its `model`."""
+    parameters = copy_json(infer.schema.parameters)
+    parameters["properties"]["model"]["anyOf"] = [{"enum": names}, {"type": "null"}]
+    infer.schema = msgspec.structs.replace(infer.schema, parameters=parameters)
+    return infer
+
+
 def _infer(attached: Model) -> Tool:
-    @tool(risk="network", idempotent=True, reversibility="reversible")
+    @tool(risk="read_only", labels=["model"])
     async def infer(
         prompt: str,
         context: ToolContext,
@@ -86,8 +106,9 @@ def _infer(attached: Model) -> Tool:
             thinking: How much to reason before answering, where the model can.
             task: What it is about; picks the model where several are set up.
             prefer: Quality or speed, where several are set up.
-            model: A certain model, as provider:name.
+            model: A certain one of the models that are set up; nobody else answers then.
         """
+        check = _check_of(schema) if schema is not None else None
         messages: list[Message] = [System(system)] if system else []
         request = Request(
             messages=[*messages, User(prompt)],
@@ -101,17 +122,20 @@ def _infer(attached: Model) -> Tool:
         result = await _asked(attached, request, context)
         answer: dict[str, JsonValue] = {"text": result.text, "stop": result.stop, "model": result.model}
         if schema is not None:
-            answer["data"] = _fitting(result, schema)
+            answer["data"] = _fitting(result, check)
         return answer
 
     return infer
 
 
 def _classify(model: Model) -> Tool:
-    @tool(risk="network", idempotent=True, reversibility="reversible")
+    @tool(risk="read_only", labels=["model"])
     async def classify(
         text: str,
-        labels: Annotated[list[str], msgspec.Meta(min_length=2, max_length=_MOST_LABELS)],
+        labels: Annotated[
+            list[str],
+            msgspec.Meta(min_length=2, max_length=_MOST_LABELS, extra_json_schema={"uniqueItems": True}),
+        ],
         context: ToolContext,
         instructions: str = "",
     ) -> dict[str, JsonValue]:
@@ -122,8 +146,6 @@ def _classify(model: Model) -> Tool:
             labels: The labels, all different.
             instructions: What the labels mean.
         """
-        if len(set(labels)) < len(labels):
-            raise ToolError("Two labels are the same. Make all of them different.", retry=False)
         schema: dict[str, JsonValue] = {
             "type": "object",
             "properties": {"label": {"type": "string", "enum": list(labels)}},
@@ -137,15 +159,16 @@ def _classify(model: Model) -> Tool:
             intent=Intent(task="classify", prefer="speed"),
         )
         result = await _asked(model, request, context)
-        return {"label": _fitting(result, schema)["label"], "model": result.model}
+        return {"label": _fitting(result, _check_of(schema))["label"], "model": result.model}
 
     return classify
 
 
 def _embed(model: Embedder) -> Tool:
-    @tool(risk="network", idempotent=True, reversibility="reversible")
+    @tool(risk="read_only", labels=["model"])
     async def embed(
         texts: Annotated[list[str], msgspec.Meta(min_length=1, max_length=_MOST_TEXTS)],
+        context: ToolContext,
     ) -> dict[str, JsonValue]:
         """Turn texts into vectors of length 1: texts that mean the same have vectors that point the same way.
 
@@ -156,6 +179,7 @@ def _embed(model: Embedder) -> Tool:
             vectors = await model.embed(texts)
         except ModelError as error:
             raise _failed(error) from error
+        _report(getattr(vectors, "usage", None), getattr(vectors, "cost", None), context)
         return {"vectors": [list(each) for each in vectors], "dimensions": len(vectors[0])}
 
     return embed
@@ -166,12 +190,20 @@ async def _asked(model: Model, request: Request, context: ToolContext) -> Result
         result = await model.generate(request)
     except ModelError as error:
         raise _failed(error) from error
-    if result.usage is not None or result.cost is not None:
-        total = result.usage.total if result.usage is not None else 0
-        context.spend(tokens=total, cost=result.cost or 0.0)
+    if not isinstance(result, Result):
+        raise ToolError(
+            f"The model that is attached returned a {type(result).__name__}. Its `generate` has to return a "
+            "Result.",
+            retry=False,
+        )
+    _report(result.usage, result.cost, context)
     if context.on_model is not None:
         context.on_model(account(result))
     return result
+
+
+def _report(usage: Usage | None, cost: float | None, context: ToolContext) -> None:
+    context.spend(tokens=usage.total if usage is not None else None, cost=cost)
 
 
 def account(result: Result) -> dict[str, JsonValue]:
@@ -195,18 +227,23 @@ def _failed(error: ModelError) -> ToolError:
     return ToolError(str(error), retry=error.may_pass)
 
 
-def _fitting(result: Result, schema: Mapping[str, JsonValue]) -> Any:
+def _check_of(schema: dict[str, JsonValue]) -> Check | None:
+    """The check of an answer. Made before anybody is asked: a schema that means nothing costs nothing."""
+    try:
+        return compile_check(schema, owner="infer", root="output")
+    except ToolDeclarationError as error:
+        raise ToolError(f"The schema cannot be used: {error}", retry=False) from error
+
+
+def _fitting(result: Result, check: Check | None) -> Any:
     """The answer as data."""
     if result.stop == "length":
         raise ToolError(f"The answer of {result.model} was cut off. Allow more with max_tokens.", retry=False)
     try:
         data = decode_json(result.text, source="the answer")
-        check = compile_check(dict(schema), owner="infer", root="output")
         problem = check(data) if check is not None else None
     except DecodeError as error:
         problem = f"it is no JSON ({error.problem})"
-    except AssentError as error:
-        raise ToolError(f"The schema cannot be used: {error}", retry=False) from error
     if problem:
         raise ToolError(f"The answer of {result.model} does not fit the schema: {problem}. Ask again.")
     return data

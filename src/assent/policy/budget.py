@@ -69,7 +69,13 @@ class Allowance:
         self.tool_calls += is_tool_call
         return True
 
-    def spend(self, tokens: int, cost: float) -> None:
-        """Count what a tool says it used."""
+    def spend(self, tokens: int | None, cost: float | None) -> None:
+        """Count what a tool says it used. What it cannot tell (None) uses up all that is left of that limit:
+        one that adds up zeros would never end anything."""
+        b = self.budget
+        if tokens is None:
+            tokens = 0 if b is None or b.max_tokens is None else max(b.max_tokens - self.tokens, 0)
+        if cost is None:
+            cost = 0.0 if b is None or b.max_cost is None else max(b.max_cost - self.cost, 0.0)
         self.tokens += tokens
         self.cost += cost

@@ -212,6 +212,11 @@ class Runtime:
     def _attach(self, model: Model) -> None:
         from assent.inference.tools import NOT_OFFERED, inference_tools
 
+        if isinstance(model, type) or not callable(getattr(model, "generate", None)):
+            raise UsageError(
+                f"Runtime(model=...) got {model!r:.80}. A model is an object with an async method "
+                "`generate(request)`: open one with assent.inference.open_model, or bring your own."
+            )
         for made in inference_tools(model):
             self._add_tool(made, builtin=True)
         self.tools.hints.update(NOT_OFFERED)

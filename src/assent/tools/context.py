@@ -113,7 +113,7 @@ class ToolContext(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     cancel: Cancel = msgspec.field(default_factory=Cancel)
     idempotency_key: str = ""
     """The same for every attempt of this call, also after a restart; hand it to the outside world."""
-    on_spend: Callable[[int, float], None] | None = None
+    on_spend: Callable[[int | None, float | None], None] | None = None
     """Where `spend` reports to; called in the tool's own thread."""
     on_progress: Callable[[str, float | None, float | None], None] | None = None
     """Where `progress` reports to; called in the tool's own thread."""
@@ -136,13 +136,14 @@ class ToolContext(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         if self.on_progress is not None:
             self.on_progress(str(message), done, total)
 
-    def spend(self, *, tokens: int = 0, cost: float = 0.0) -> None:
-        """Report what this call used up, so that budgets see it. Reports add up.
+    def spend(self, *, tokens: int | None = 0, cost: float | None = 0.0) -> None:
+        """Report what this call used up, so that budgets see it. Reports add up. None is for what cannot be
+        told: a limit on that is then used up.
 
         Raises:
             UsageError: an amount that is negative or not finite; budgets only ever shrink.
         """
-        if tokens < 0 or cost < 0 or not isfinite(cost):
+        if (tokens or 0) < 0 or (cost or 0) < 0 or not isfinite(cost or 0):
             raise UsageError(
                 f"ToolContext.spend got tokens={tokens}, cost={cost}: both must be zero or more. "
                 "Report what was used since the last report."

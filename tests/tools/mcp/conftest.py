@@ -84,7 +84,7 @@ def is_running(pid: int) -> bool:
 
 def wait_until(is_so: Callable[[], bool]) -> bool:
     """Wait for something that another process does; false if it does not."""
-    end = time.monotonic() + 20
+    end = time.monotonic() + 60
     while not is_so() and time.monotonic() < end:
         time.sleep(0.01)
     return is_so()

@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from assent.errors import ModelMissing, RequestRefused
 from assent.inference.embedding.wordpiece import WordPiece
 from assent.inference.local.weights import EMBED, need, path_of
-from assent.inference.model import Request
+from assent.inference.model import Request, Vectors
+from assent.inference.usage import Usage
 
 if TYPE_CHECKING:
     import numpy
@@ -38,14 +39,14 @@ class MiniLm:
     def __init__(self, environment: Mapping[str, str]) -> None:
         self._environment = environment
 
-    async def embed(self, texts: Sequence[str]) -> Sequence[Sequence[float]]:
+    async def embed(self, texts: Sequence[str]) -> Vectors:
         """One vector of length 1 per text, in order. Of a long text the first 256 pieces count.
 
         Raises:
             ModelMissing: the extra or the files are not there; says how to get them.
         """
         if not texts:
-            return []
+            return Vectors([])
         need(EMBED, self._environment)
         model, vocabulary = (path_of(file, self._environment) for file in EMBED.files)
         return await asyncio.to_thread(_vectors, model, vocabulary, list(texts))
@@ -59,7 +60,7 @@ class MiniLm:
         raise RequestRefused("'embed' turns texts into vectors and answers nothing. Choose another model.")
 
 
-def _vectors(model: Path, vocabulary: Path, texts: list[str]) -> list[list[float]]:
+def _vectors(model: Path, vocabulary: Path, texts: list[str]) -> Vectors:
     with _LOADING:
         words, session = _loaded(model, vocabulary)
     ids = [words.ids(text) for text in texts]
@@ -67,7 +68,7 @@ def _vectors(model: Path, vocabulary: Path, texts: list[str]) -> list[list[float
     for batch in _batches(ids):
         for place, vector in zip(batch, _embedded(session, [ids[place] for place in batch]), strict=True):
             found[place] = vector.tolist()
-    return found
+    return Vectors(found, usage=Usage(input=sum(map(len, ids)), output=0), cost=0.0)
 
 
 def _batches(ids: list[list[int]]) -> Iterator[list[int]]:

@@ -4,4 +4,5 @@ schema        the answer is held to a JSON Schema: a union of actions; grammar: 
 lenient       the model is asked for JSON, and it is looked for in the text; search: how
 conversation  calls and results as plain messages; description: tools in words
 answer_text   the words of an answer out of unfinished JSON
+arguments     whether the arguments of a call fit its tool
 """

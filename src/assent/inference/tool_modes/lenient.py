@@ -1,5 +1,8 @@
 """Tools for models that promise nothing: they are asked for JSON, and it is looked for in what they write.
 
+A server that was handed the tools has a way of its own to call them. Without tags, JSON in its text is a call
+only where there is nothing else in the text; of a model that was asked for it, also behind its words.
+
 Keep true:
 1. What is shown of a stream is never part of a call.
 2. Words that hold no call are passed on to the character.
@@ -35,7 +38,6 @@ class LenientTools(Wrapped):
 
         Raises:
             ModelError: as the model inside.
-            ToolDeclarationError: the schema of a tool that was called does not compile.
         """
         return _read(await self.model.generate(_asked(request)), request)
 
@@ -65,7 +67,6 @@ class NativeThenLenient(Wrapped):
 
         Raises:
             ModelError: as the model inside.
-            ToolDeclarationError: the schema of a tool that was called does not compile.
         """
         if self._takes_tools:
             try:
@@ -137,7 +138,7 @@ def _read(result: Result, request: Request, *, is_native: bool = False) -> Resul
     tools = {tool.name: tool for tool in usable(request)}
     if not tools or result.calls or (is_native and request.schema is not None):
         return result
-    found = find_calls(result.text, tools)
+    found = find_calls(result.text, tools, only_alone=is_native)
     if not found.calls:
         return result
     return msgspec.structs.replace(result, text=found.text, calls=found.calls, stop="calls", carried=None)

@@ -18,6 +18,7 @@ from assent.errors import DecodeError
 from assent.inference.messages import ToolCall
 from assent.inference.model import Model, Piece, Request, Result, Thought, Words, stream
 from assent.inference.tool_modes.answer_text import AnswerText
+from assent.inference.tool_modes.arguments import Checks, refused
 from assent.inference.tool_modes.conversation import has_tools, plain, value_of
 from assent.inference.tool_modes.description import described, in_order, shape
 from assent.inference.tool_modes.grammar import LONGEST_TEXT, MOST_ITEMS, actions
@@ -25,7 +26,6 @@ from assent.inference.wrappers.wrapped import Wrapped
 from assent.ir.codec import decode_json
 from assent.ir.json_value import JsonValue, show_json
 from assent.ir.tool_spec import ToolSchema
-from assent.tools.json_schema import compile_check
 
 _NAMED = re.compile(r'\s{0,16}+\{\s{0,16}+"name"\s{0,16}+:\s{0,16}+"([^"\\]{0,200}+)"')
 
@@ -50,7 +50,6 @@ class SchemaTools(Wrapped):
 
         Raises:
             ModelError: as the model inside.
-            ToolDeclarationError: the schema of a tool that was called does not compile.
         """
         return self._read(await self.model.generate(self._asked(request)), request)
 
@@ -128,11 +127,11 @@ class SchemaTools(Wrapped):
                 "a text or list in the arguments was cut: this model writes at most "
                 f"{self._longest} characters or {self._most} items at once. Do it in parts"
             )
-        elif (tool := tools.get(name)) is not None:
-            check = compile_check(tool.parameters, owner=f"tool '{name}'", root="parameters")
-            problem = check(arguments) if check is not None else None
-        if problem is not None:
-            return ToolCall(name=name, problem=problem, raw=show_json(arguments))
+        elif name in tools:
+            checks = Checks(tools)
+            problem = checks.unusable(name) or checks.misfit(name, arguments)
+        if problem:
+            return refused(name, problem, arguments)
         return ToolCall(name=name, arguments=arguments)
 
 

@@ -1,7 +1,12 @@
-"""Calls of tools in what a model wrote, wherever in the text it put them.
+"""Calls of tools in what a model wrote.
+
+Tags such as `<tool_call>` say that a call is meant: there it is one wherever it stands. JSON without them, in
+a code fence or not, is as often an example. It is a call only where the text ends with it: whoever calls a
+tool waits for the result, and whoever gives an example goes on.
 
 Keep true:
-1. Only a declared tool, with arguments that it takes, is a call: an example in an explanation is text.
+1. Only a declared tool, with arguments that it takes, is a call, and only in such a place. An example in tags,
+   or at the very end, cannot be told from one.
 2. A text in which there is no call comes back as it is, to the character.
 3. The work is bounded by the length of the text, whatever stands in it.
 4. A call begins where `START` matches and nowhere else: whoever streams a text can let go of all before that.
@@ -17,10 +22,10 @@ import msgspec
 
 from assent.errors import DecodeError
 from assent.inference.messages import ToolCall
+from assent.inference.tool_modes.arguments import Checks, refused
 from assent.ir.codec import decode_json
 from assent.ir.json_value import JsonValue
 from assent.ir.tool_spec import ToolSchema
-from assent.tools.json_schema import Check, compile_check
 
 MOST_TRIES = 1000
 """Places of one text at which JSON is looked for."""
@@ -61,13 +66,57 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
     """Characters that were read in doing so."""
 
 
-def find_calls(text: str, tools: Mapping[str, ToolSchema]) -> Found:
-    """The calls in a text, in order, and what else it says."""
-    calls: list[ToolCall] = []
+class _Block(msgspec.Struct, frozen=True):
+    """Calls that stand together in one JSON, from the tags or fences around it to their end."""
+
+    start: int
+    end: int
+    calls: list[ToolCall]
+    is_tagged: bool
+    is_joined: bool
+    """Whether nothing but blanks and commas parts it from the one before."""
+
+
+def find_calls(text: str, tools: Mapping[str, ToolSchema], *, only_alone: bool = False) -> Found:
+    """The calls in a text, in order, and what else it says.
+
+    With `only_alone`, JSON without tags is a call only in a text of nothing but calls.
+    """
+    blocks, tries, read = _blocks(text, tools)
+    meant = _meant(text, blocks, only_alone)
+    if not meant:
+        return Found(text=text, calls=[], tries=tries, read=read)
     kept: list[str] = []
-    checks: dict[str, Check | None] = {}
+    kept_from = 0
+    for block in meant:
+        before = text[kept_from : block.start]
+        if not kept or not _BETWEEN.fullmatch(before):
+            kept.append(before)
+        kept_from = block.end
+    left = "".join([*kept, text[kept_from:]]).rstrip()
+    # What stood before the first call was perhaps told already, and stays as it was.
+    left = left if kept[0].strip() else left.lstrip()
+    return Found(text=left, calls=[call for block in meant for call in block.calls], tries=tries, read=read)
+
+
+def _meant(text: str, blocks: list[_Block], only_alone: bool) -> list[_Block]:
+    """Those that are no examples."""
+    ends_with = len(blocks)
+    if blocks and not text[blocks[-1].end :].strip():
+        ends_with -= 1
+        while ends_with and blocks[ends_with].is_joined:
+            ends_with -= 1
+        if only_alone and (ends_with or text[: blocks[0].start].strip()):
+            ends_with = len(blocks)
+    return [block for number, block in enumerate(blocks) if block.is_tagged or number >= ends_with]
+
+
+def _blocks(text: str, tools: Mapping[str, ToolSchema]) -> tuple[list[_Block], int, int]:
+    """All that may be calls, and how much was tried and read to find them."""
+    blocks: list[_Block] = []
+    checks = Checks(tools)
     still_open: list[str] = []
-    tries = read = position = kept_from = 0
+    tries = read = position = 0
     while tries < MOST_TRIES and read <= MOST_READ * len(text) and (start := START.search(text, position)):
         begin = start.start("json")
         end, looked_at = _end_of_json(text, begin)
@@ -76,22 +125,17 @@ def find_calls(text: str, tools: Mapping[str, ToolSchema]) -> Found:
             position = begin + 1
             continue
         position = end
-        found = _calls_in(text[begin:end], tools, checks)
-        if not found:
+        calls = _calls_in(text[begin:end], tools, checks)
+        if not calls:
             continue  # Whatever is in it is part of it.
-        before = text[kept_from : start.start()]
-        if not calls or not _BETWEEN.fullmatch(before):
-            kept.append(before)
+        is_joined = bool(blocks) and _BETWEEN.fullmatch(text, blocks[-1].end, start.start()) is not None
+        if not is_joined:
             still_open = []
-        calls += found
         still_open += _WRAPPER.findall(text, start.start(), begin)
-        kept_from = position = _close(text, position, still_open)
-    if not calls:
-        return Found(text=text, calls=[], tries=tries, read=read)
-    left = "".join([*kept, text[kept_from:]]).rstrip()
-    # What stood before the first call was perhaps told already, and stays as it was.
-    left = left if kept[0].strip() else left.lstrip()
-    return Found(text=left, calls=calls, tries=tries, read=read)
+        is_tagged = any(not each.startswith("`") for each in still_open)
+        position = _close(text, position, still_open)
+        blocks.append(_Block(start.start(), position, calls, is_tagged, is_joined))
+    return blocks, tries, read
 
 
 def _close(text: str, position: int, still_open: list[str]) -> int:
@@ -119,7 +163,7 @@ def _end_of_json(text: str, begin: int) -> tuple[int | None, int]:
     return end, end - begin
 
 
-def _calls_in(text: str, tools: Mapping[str, ToolSchema], checks: dict[str, Check | None]) -> list[ToolCall]:
+def _calls_in(text: str, tools: Mapping[str, ToolSchema], checks: Checks) -> list[ToolCall]:
     try:
         value = decode_json(text)
     except DecodeError:
@@ -131,9 +175,7 @@ def _calls_in(text: str, tools: Mapping[str, ToolSchema], checks: dict[str, Chec
     return whole if len(whole) == len(found) else []
 
 
-def _call_of(
-    value: JsonValue, tools: Mapping[str, ToolSchema], checks: dict[str, Check | None]
-) -> ToolCall | None:
+def _call_of(value: JsonValue, tools: Mapping[str, ToolSchema], checks: Checks) -> ToolCall | None:
     if isinstance(value, dict) and isinstance(value.get("function"), dict):
         if value.keys() - _ASIDE != {"function"}:
             return None
@@ -153,9 +195,8 @@ def _call_of(
         return None
     if arguments.get("type") == "object" and isinstance(arguments.get("properties"), dict):
         return None  # The tool's declaration, repeated.
-    if name not in checks:
-        checks[name] = compile_check(tools[name].parameters, owner=f"tool '{name}'", root="parameters")
-    check = checks[name]
-    if check is not None and check(arguments) is not None:
+    if problem := checks.unusable(name):
+        return refused(name, problem, arguments)
+    if checks.misfit(name, arguments) is not None:
         return None
     return ToolCall(name=name, arguments=arguments)

@@ -5,21 +5,25 @@ Keep true:
 2. What an answer took is known only after it: the one that goes over a limit of tokens or dollars is still
    handed out, and so are those that were asked at the same time. None is asked after it.
 3. Nothing is estimated. A limit on something that an answer does not tell cannot be kept, so after such an
-   answer the next request is refused, with words. An answer that was broken off is counted as unknown, and
-   refuses nothing.
+   answer the next request is refused, with words. An answer that was broken off, by whoever asked or by the
+   time that it took, is counted as unknown, and refuses nothing.
 """
 
 from __future__ import annotations
 
+from asyncio import CancelledError
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from math import isfinite
 
 import msgspec
 
-from assent.errors import BudgetSpent, UsageError
+from assent.errors import BudgetSpent, ModelCancelled, ModelTimeout, UsageError
 from assent.inference.model import Model, Piece, Request, Result, stream
 from assent.inference.wrappers.wrapped import Wrapped
+
+_BROKEN_OFF = (CancelledError, ModelCancelled, ModelTimeout)
+"""The model was at work by then, as far as anybody knows."""
 
 
 class Spent(msgspec.Struct, frozen=True, kw_only=True):
@@ -70,24 +74,31 @@ class Budgeted(Wrapped):
             BudgetSpent: nothing was asked: a limit is reached, or cannot be kept.
         """
         self._reserve()
-        result = await self.model.generate(request)
+        try:
+            result = await self.model.generate(request)
+        except _BROKEN_OFF:
+            self._add(unknown_calls=1, unpriced_calls=1)
+            raise
         self._count(result)
         return result
 
     async def stream(self, request: Request) -> AsyncGenerator[Piece, None]:
         """The answer as it comes. Raises as `generate`."""
         self._reserve()
-        has_begun = is_counted = False
+        is_under_way = is_counted = False
         try:
             async with aclosing(stream(self.model, request)) as pieces:
                 async for piece in pieces:
-                    has_begun = True
+                    is_under_way = True
                     if isinstance(piece, Result):
                         self._count(piece)
                         is_counted = True
                     yield piece
+        except _BROKEN_OFF:
+            is_under_way = True
+            raise
         finally:
-            if has_begun and not is_counted:
+            if is_under_way and not is_counted:
                 self._add(unknown_calls=1, unpriced_calls=1)
 
     def _reserve(self) -> None:

@@ -6,7 +6,8 @@ nobody changes. An equal message that is another object is encoded again, and le
 
 Keep true:
 1. Equal messages give equal digests, in whatever process.
-2. What is remembered is bounded; what was forgotten is encoded again.
+2. What is remembered is bounded, in number and in bytes; what was forgotten is encoded again. Not counted is
+   the conversation that goes on: whoever asks holds it as well.
 """
 
 from __future__ import annotations
@@ -25,6 +26,8 @@ from assent.inference.model import Request
 from assent.ir.tool_spec import ToolSchema
 
 _MOST = 100_000
+_MOST_BYTES = 32 * 2**20
+"""Of messages, as JSON: an image counts with all its bytes."""
 _MOST_TOOL_LISTS = 64
 _MOST_TRAILS = 32
 
@@ -54,7 +57,7 @@ class Place:
         self.parent = parent
         self.digest = digest
         self.data = data
-        """The last message as JSON, until it is written."""
+        """The last message as JSON, until it is written; None where nobody is going to write it."""
         self.next: dict[int, tuple[Message, Place]] = {}
         """What followed, by the identity of the message, which is kept so that it stays the only one."""
 
@@ -83,12 +86,16 @@ class _Trail:
 class Digests:
     """Remembers conversations, so that what was digested once is not digested again."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, keeps_data: bool = True) -> None:
+        """`keeps_data` is for those who write or show what was digested."""
         self.encoded = 0
         """How many messages were encoded so far."""
+        self._keeps_data = keeps_data
         self._root = Place(None, "", None)
         self._places: dict[str, Place] = {}
         self._remembered = 0
+        self._bytes = 0
+        """Of the messages that are remembered, but for those of one conversation."""
         self._trails: deque[_Trail] = deque(maxlen=_MOST_TRAILS)
         self._tools: dict[tuple[int, ...], tuple[Sequence[ToolSchema], str, bytes]] = {}
 
@@ -100,12 +107,9 @@ class Digests:
         """
         if not messages:
             return self._root
-        if self._remembered > _MOST:
-            self._root.next = {}
-            self._places = {}
-            self._trails.clear()
-            self._remembered = 0
         trail = next((each for each in reversed(self._trails) if each.leads_to(messages)), None)
+        if self._bytes > _MOST_BYTES or self._remembered > _MOST:
+            trail = self._forget(trail)
         if trail is None:
             place = self._walk(self._root, messages, 0)
             self._trails.append(_Trail(messages, place))
@@ -114,6 +118,22 @@ class Digests:
             place = trail.place = self._walk(trail.place, messages[known:], known)
             trail.rest += messages[known:]
         return place
+
+    def _forget(self, trail: _Trail | None) -> _Trail | None:
+        """Let go of all messages but those of one conversation, which is returned if it could be kept."""
+        for place in (self._root, *self._places.values()):
+            place.next = {}
+        self._trails.clear()
+        self._remembered = self._bytes = 0
+        if len(self._places) > _MOST:
+            self._places = {}
+            return None
+        # A digest is small, and to know it saves writing its message again. One that is still to be written
+        # is held by whoever asked.
+        self._places = {key: place for key, place in self._places.items() if place.data is None}
+        if trail is not None:
+            self._trails.append(trail)
+        return trail
 
     def unwritten(self, place: Place) -> list[Place]:
         """Of a conversation, the places from the first whose message is in no file yet."""
@@ -156,9 +176,10 @@ class Digests:
         digest = digest_of(here.digest, data)
         place = self._places.get(digest)
         if place is None:
-            place = self._places[digest] = Place(here, digest, data)
+            place = self._places[digest] = Place(here, digest, data if self._keeps_data else None)
         here.next[id(message)] = (message, place)
         self._remembered += 1
+        self._bytes += len(data)
         return place
 
 

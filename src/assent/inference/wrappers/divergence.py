@@ -3,6 +3,7 @@
 Keep true:
 1. It names the first difference from the recorded request that goes along with it furthest.
 2. What is shown of either is short, and safe to print.
+3. What is kept of the messages for that is bounded. To find a request, their digests are enough.
 """
 
 from __future__ import annotations
@@ -21,16 +22,23 @@ from assent.safe_text import clean
 _SHOWN = 80
 _BEFORE = 20
 """Of what is shown, how much stands before the first difference."""
+_MOST_BYTES = 32 * 2**20
+"""Of messages that are kept whole."""
+_HEAD = 200
+"""Bytes that are kept of every one after that."""
 
 
 class Step(msgspec.Struct, frozen=True):
     """One more message of a recorded conversation."""
 
     message: bytes
+    """As JSON, or the beginning of it."""
     digest: str
     """Of the conversation up to here."""
     request: int
     """The number of the first request that had it."""
+    role: str
+    is_cut: bool
 
 
 class Asked(msgspec.Struct, frozen=True):
@@ -53,6 +61,7 @@ class Recorded:
         message may have one field more than when it was written."""
         self.ends: dict[str, list[Asked]] = {}
         """By digest, how often a request ended there, and with what."""
+        self._bytes = 0
 
     def add(self, answer: Answer, tools: bytes, settings: bytes) -> str:
         """Remember a request; returns the digest of its conversation."""
@@ -66,9 +75,15 @@ class Recorded:
             self.written[written] = here
             if here not in self.conversations:
                 self.conversations[here] = []
-                self.conversations[before].append(Step(data, here, self.requests))
+                self.conversations[before].append(self._step(data, here))
         self.ends.setdefault(here, []).append(Asked(tools, settings, self.requests))
         return here
+
+    def _step(self, data: bytes, digest: str) -> Step:
+        role, is_cut = _role(data), len(data) > _HEAD and self._bytes + len(data) > _MOST_BYTES
+        kept = data[:_HEAD] if is_cut else data
+        self._bytes += len(kept)
+        return Step(kept, digest, self.requests, role, is_cut)
 
 
 def divergence(recorded: Recorded, request: Request, tools: bytes, settings: bytes) -> str:
@@ -86,7 +101,7 @@ def divergence(recorded: Recorded, request: Request, tools: bytes, settings: byt
         count = len(request.messages)
         return (
             f"it ends after {count} message{'' if count == 1 else 's'}, and recorded request {step.request} "
-            f"goes on with {_role(step.message)} {_excerpt(step.message, b'')}"
+            f"goes on with {step.role} {_excerpt(step.message, b'')}"
         )
     return _other_settings(ends, tools, settings)
 
@@ -112,11 +127,14 @@ def _other_message(index: int, asked: bytes, recorded: Recorded, here: str) -> s
         )
     # Of several that follow, the one that is most like what is asked.
     step = max(followers, key=lambda each: _common(each.message, asked))
-    was, now = _role(step.message), _role(asked)
+    was, now = step.role, _role(asked)
     role = now if was == now else f"recorded {was}, asked {now}"
+    recorded_words = _excerpt(step.message, asked)
+    if step.is_cut and asked.startswith(step.message):
+        recorded_words = "the same up to there, and then otherwise"
     return (
         f"message {index + 1} ({role}) differs from that of recorded request {step.request}. "
-        f"Recorded: {_excerpt(step.message, asked)}. Asked: {_excerpt(asked, step.message)}"
+        f"Recorded: {recorded_words}. Asked: {_excerpt(asked, step.message)}"
     )
 
 

@@ -2,8 +2,9 @@
 
 Models write `<think>...</think>` before their answer, some `<thinking>`. Only blocks at the beginning are
 taken: further on, the tags belong to what the answer is about. A block that is never closed goes on to the
-end. Some chat templates write the opening tag themselves, so that the text begins inside of the block; there
-a closing tag alone on its line, with no opening one before it, ends it.
+end. Some chat templates write the opening tag themselves, so that the text begins inside of the block. Of a
+server that may do so (`swallows_opening`), and of no other, a closing tag alone on its line, with no opening
+one before it, ends that block: to anybody else such a line is part of the answer.
 
 Keep true:
 1. The result does not depend on how a stream was cut.
@@ -30,13 +31,17 @@ _ALONE = re.compile(r"^[ \t]*</think(?:ing)?>[ \t]*\r?$", re.MULTILINE)
 class ReasoningApart(Wrapped):
     """A model whose reasoning is in `Result.reasoning`, wherever it wrote it.
 
-    That an answer began inside of a block is seen only at its end. The first such stream has handed its
-    thoughts out as words by then, and its result alone has them apart; the streams after it do better.
+    With `swallows_opening` an answer may begin inside of a block, which is seen only at its end. The first
+    such stream has handed its thoughts out as words by then, and its result alone has them apart. A stream
+    that follows is taken to begin as the last answer did; where it does not think after all, its words come
+    at the end.
     """
 
-    def __init__(self, model: Model) -> None:
+    def __init__(self, model: Model, *, swallows_opening: bool = False) -> None:
         super().__init__(model)
+        self._swallows_opening = swallows_opening
         self._begins_inside = False
+        """Whether the last answer did."""
 
     async def generate(self, request: Request) -> Result:
         """The whole answer, its reasoning apart."""
@@ -64,23 +69,25 @@ class ReasoningApart(Wrapped):
                         yield piece
 
     def _apart(self, result: Result) -> Result:
+        if result.text:
+            # Of every answer anew: one alone must not decide how all that follow are read.
+            self._begins_inside = self._swallows_opening and _begins_inside(result.text) is not None
         if "<think" not in result.text and "</think" not in result.text:
             return result
-        text, reasoning = split(result.text)
+        text, reasoning = split(result.text, swallows_opening=self._swallows_opening)
         if text == result.text:
             return result
-        self._begins_inside = _begins_inside(result.text) is not None
         both = [each for each in (result.reasoning, reasoning) if each]
         return msgspec.structs.replace(result, text=text, reasoning="\n\n".join(both))
 
 
-def split(text: str) -> tuple[str, str]:
+def split(text: str, *, swallows_opening: bool = False) -> tuple[str, str]:
     """What a text says, and the reasoning in front of it.
 
     >>> split("<think>\\nTwo and two.\\n</think>\\n\\nFour.")
     ('Four.', 'Two and two.')
     """
-    closing = _begins_inside(text)
+    closing = _begins_inside(text) if swallows_opening else None
     if closing is not None:
         return text[closing.end() :].lstrip(), text[: closing.start()].strip()
     splitter = _Splitter()

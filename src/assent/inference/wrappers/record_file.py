@@ -12,6 +12,7 @@ Keep true:
 1. Lines are whole: one write each, while no other recorder writes, behind a line break.
 2. A line that a crash cut short costs that line, and what continues it; the rest can be read.
 3. A file that is no recording is never written to.
+4. No recording grows larger than one that is read.
 """
 
 from __future__ import annotations
@@ -27,9 +28,11 @@ from assent import errors
 from assent.errors import InputError, ModelError
 from assent.inference.model import Result
 from assent.inference.wrappers.digests import plain
+from assent.inference.wrappers.regular_file import check_size, open_regular
 from assent.safe_text import clean
 
 VERSION = 1
+MOST_BYTES = 2**30
 
 _LONGEST_HEADER = 4096
 _HEADER = b'{"kind":"recording","version":1}\n'
@@ -62,18 +65,28 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     message: str
     status: int | None = None
     retry_after_s: float | None = None
+    may_pass: bool | None = None
+    """None where it is what its class says. A server may have said otherwise."""
 
     @classmethod
     def of(cls, error: ModelError) -> Failure:
         """What is kept of an error."""
+        is_usual = error.may_pass == _KINDS.get(error.code, ModelError).may_pass
         return cls(
-            code=error.code, message=str(error), status=error.status, retry_after_s=error.retry_after_s
+            code=error.code,
+            message=str(error),
+            status=error.status,
+            retry_after_s=error.retry_after_s,
+            may_pass=None if is_usual else error.may_pass,
         )
 
     def error(self) -> ModelError:
         """The same error again; a plain ModelError where its class is not one of ours."""
         kind = _KINDS.get(self.code, ModelError)
-        return kind(self.message, status=self.status, retry_after_s=self.retry_after_s)
+        error = kind(self.message, status=self.status, retry_after_s=self.retry_after_s)
+        if self.may_pass is not None:
+            error.may_pass = self.may_pass
+        return error
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True, tag="answer", tag_field="kind", omit_defaults=True):
@@ -109,8 +122,8 @@ class RecordFile:
         """
         self.path = path
         try:
-            flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
-            self._file: BinaryIO = open(os.open(path, flags, 0o600), "ab", buffering=0)  # noqa: SIM115
+            opened = open_regular(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, most_bytes=MOST_BYTES)
+            self._file: BinaryIO = open(opened, "ab", buffering=0)  # noqa: SIM115
         except (OSError, ValueError) as error:
             raise _unusable("write", path, _words(error)) from None
         try:
@@ -123,7 +136,7 @@ class RecordFile:
         """Add a line each. What was added is out of this process when it returns.
 
         Raises:
-            InputError: it cannot be written, or is no recording.
+            InputError: it cannot be written, is no recording, or would be too large to be read.
         """
         import fcntl
 
@@ -133,6 +146,8 @@ class RecordFile:
             fcntl.flock(opened, fcntl.LOCK_EX)
             try:
                 data = self._beginning(opened) + data
+                # Found out much later, it would be of no use to anybody.
+                check_size(os.fstat(opened).st_size + len(data), MOST_BYTES)
                 while data:
                     data = data[os.write(opened, data) :]
             finally:
@@ -160,10 +175,10 @@ def read_lines(path: Path) -> Iterator[tuple[int, Line | None]]:
     """The lines of a recording after the first, with their numbers; None for one that cannot be read.
 
     Raises:
-        InputError: there is no such file, or it is no recording.
+        InputError: there is no such file, it is no recording, or it is too large.
     """
     try:
-        with open(path, "rb") as file:
+        with open(open_regular(path, os.O_RDONLY, most_bytes=MOST_BYTES), "rb") as file:
             _check_header(file.readline(_LONGEST_HEADER), path)
             for number, line in enumerate(file, start=2):
                 if not line.strip():

@@ -32,7 +32,7 @@ class Replaying:
     def __init__(self, path: str | PathLike[str]) -> None:
         """
         Raises:
-            InputError: there is no such file, or it is no recording.
+            InputError: there is no such file, it is no recording, or it is too large.
         """
         self.path = Path(path)
         self.name = f"replay:{path}"
@@ -40,7 +40,7 @@ class Replaying:
         """What of the file could not be read."""
         self._recorded = Recorded()
         self._left: dict[tuple[str, str, str], deque[Result | Failure]] = {}
-        self._digests = Digests()
+        self._digests = Digests(keeps_data=False)
         self._asked = 0
         self._read()
 

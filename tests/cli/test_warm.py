@@ -1,0 +1,89 @@
+"""The process that has everything loaded does commands as a fresh one would."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Assent, environment
+from tests.warm import Warm
+
+SLEEPER = """
+import os, time
+from assent import tool
+
+@tool
+def rest() -> str:
+    with open("pid.part", "w") as file:
+        file.write(str(os.getpid()))
+    os.rename("pid.part", "pid")
+    time.sleep(100)
+    return "rested"
+"""
+
+
+@pytest.fixture
+def resting(tmp_path: Path, warm: Warm, plan: Callable[..., Path]) -> tuple[subprocess.Popen[bytes], int]:
+    """A command that was asked for by name and is at work, and the process that does it."""
+    (tmp_path / "tools.py").write_text(SLEEPER, encoding="utf-8")
+    path = plan({"id": "a", "tool": "rest"})
+    asking = subprocess.Popen(
+        [*warm.command, "run", str(path), "--tools", "tools.py", "--db", "none"],
+        cwd=tmp_path,
+        env=environment(),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    _wait(lambda: (tmp_path / "pid").exists())
+    return asking, int((tmp_path / "pid").read_text())
+
+
+def test_streams_folder_environment_and_code_are_those_of_whoever_asks(tmp_path: Path, warm: Warm) -> None:
+    done = subprocess.run(
+        [*warm.command, "run", "-", "--json"],
+        cwd=tmp_path,
+        env=environment(XDG_DATA_HOME=str(tmp_path / "data")),
+        input=b'{"actions": [{"id": "a", "tool": "nowhere"}]}',
+        capture_output=True,
+        timeout=60,
+    )
+
+    assert done.returncode == 1
+    assert b'"aborted"' in done.stdout
+    assert done.stderr.startswith(b"Run ")
+    assert (tmp_path / "data" / "assent").is_dir()
+
+
+def test_it_says_what_a_fresh_process_says(assent: Assent, fresh: Assent) -> None:
+    for arguments in (("--version",), ("tools",), ("verify", "missing.json")):
+        assert assent(*arguments) == fresh(*arguments)
+
+
+def test_a_command_ends_with_whoever_asked_for_it(resting: tuple[subprocess.Popen[bytes], int]) -> None:
+    asking, pid = resting
+
+    asking.kill()
+    asking.wait()
+
+    _wait(lambda: not os.path.exists(f"/proc/{pid}"))
+
+
+def test_a_command_that_is_killed_is_seen_to_be(resting: tuple[subprocess.Popen[bytes], int]) -> None:
+    asking, pid = resting
+
+    os.kill(pid, signal.SIGKILL)
+
+    assert asking.wait(60) == -signal.SIGKILL
+
+
+def _wait(until: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 60
+    while not until():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
