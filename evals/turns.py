@@ -19,7 +19,8 @@ import msgspec
 
 from assent.errors import AssentError
 from assent.inference.local.model import served_local
-from assent.inference.local.shared import Served, is_serving, server_folder
+from assent.inference.local.server_folder import server_folder
+from assent.inference.local.shared import Served, is_serving
 from assent.inference.messages import System, User
 from assent.inference.model import Model, Request, Result
 from assent.inference.opening import open_model

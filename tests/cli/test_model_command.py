@@ -52,7 +52,7 @@ def test_without_a_command_it_lists_and_says_how_to_get_one(model: Model) -> Non
 
     assert done.code == 0
     for words in (
-        "local  not there, Qwen2.5-Coder-1.5B-Instruct, Q4_K_M, 1,117 MB on the disk, 2,200 MB of memory",
+        "local  not there, Qwen2.5-Coder-1.5B-Instruct, Q4_K_M, 1,117 MB on the disk, 2,300 MB of memory",
         "Good for single tool calls, classification and short answers; not long plans",
         "Fetch it (1,093 MB): assent model pull local",
         "Fetch it (104 MB): assent model pull embed",

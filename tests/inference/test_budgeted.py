@@ -7,7 +7,7 @@ from contextlib import aclosing
 
 import pytest
 
-from assent.errors import BudgetSpent, ModelUnavailable, UsageError
+from assent.errors import BudgetSpent, ModelCancelled, ModelTimeout, ModelUnavailable, UsageError
 from assent.inference.messages import User
 from assent.inference.model import Request, Result, Words
 from assent.inference.scripted import Scripted
@@ -124,6 +124,41 @@ async def test_a_stream_that_was_broken_off_is_unknown_and_refuses_nothing() -> 
     await ask(model)
 
     assert model.spent == Spent(calls=2, tokens=5, cost=0.1, unknown_calls=1, unpriced_calls=1)
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+async def test_a_call_whose_task_is_cancelled_is_unknown_and_refuses_nothing(streamed: bool) -> None:
+    is_asked = asyncio.Event()
+
+    async def hang_once(request: Request) -> Result:
+        if not is_asked.is_set():
+            is_asked.set()
+            await asyncio.Event().wait()
+        return answer(5, 0.1)
+
+    model = Budgeted(Scripted(hang_once), max_tokens=100, max_cost=1)
+    task = asyncio.create_task(ask(model, streamed=streamed))
+    await is_asked.wait()
+
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    await ask(model, streamed=streamed)
+
+    assert model.spent == Spent(calls=2, tokens=5, cost=0.1, unknown_calls=1, unpriced_calls=1)
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+@pytest.mark.parametrize("error", [ModelCancelled("stopped"), ModelTimeout("late")])
+async def test_a_call_that_was_stopped_from_within_is_unknown_as_well(
+    error: Exception, streamed: bool
+) -> None:
+    model = Budgeted(Scripted([error]), max_tokens=100)
+
+    with pytest.raises(type(error)):
+        await ask(model, streamed=streamed)
+
+    assert model.spent == Spent(calls=1, unknown_calls=1, unpriced_calls=1)
 
 
 @pytest.mark.parametrize("limit", [{"max_tokens": -1}, {"max_cost": float("nan")}, {"max_calls": -5}])

@@ -69,9 +69,8 @@ async def streamed(model: ReasoningApart) -> tuple[str, str, Result]:
         ("<THINK>a</THINK>", "<THINK>a</THINK>", ""),
         ("Write `<think>x</think>` there.", "Write `<think>x</think>` there.", ""),
         ("<think>a</think>See <think>x</think>.", "See <think>x</think>.", "a"),
-        ("So it goes.\n</think>\n\nFour.", "Four.", "So it goes."),
-        ("</think>\nFour.", "Four.", ""),
-        ("So it goes.\n</thinking>", "", "So it goes."),
+        ("So it goes.\n</think>\n\nFour.", "So it goes.\n</think>\n\nFour.", ""),
+        ("</think>\nFour.", "</think>\nFour.", ""),
         ("Close it with </think> and go on.", "Close it with </think> and go on.", ""),
         ("See:\n<think>\nx\n</think>\nso.", "See:\n<think>\nx\n</think>\nso.", ""),
     ],
@@ -80,6 +79,40 @@ async def test_reasoning_is_taken_from_the_beginning_of_the_text(text: str, said
     result = await ReasoningApart(Cut([text])).generate(REQUEST)
 
     assert (result.text, result.reasoning) == (said, thought)
+
+
+@pytest.mark.parametrize(
+    ("text", "said", "thought"),
+    [
+        ("So it goes.\n</think>\n\nFour.", "Four.", "So it goes."),
+        ("</think>\nFour.", "Four.", ""),
+        ("So it goes.\n</thinking>", "", "So it goes."),
+        ("<think>a</think>\nFour.", "Four.", "a"),
+        ("Close it with </think> and go on.", "Close it with </think> and go on.", ""),
+        ("See:\n<think>\nx\n</think>\nso.", "See:\n<think>\nx\n</think>\nso.", ""),
+    ],
+)
+async def test_an_opening_that_the_template_writes_is_missed_where_that_may_be(
+    text: str, said: str, thought: str
+) -> None:
+    result = await ReasoningApart(Cut([text]), swallows_opening=True).generate(REQUEST)
+
+    assert (result.text, result.reasoning) == (said, thought)
+
+
+ABOUT_TAGS = ["Templates end with\n</thi", "nk>\nas a line."]
+
+
+async def test_an_answer_about_tags_is_whole_and_leaves_the_next_stream_alone() -> None:
+    inside = Cut(ABOUT_TAGS)
+    model = ReasoningApart(inside)
+
+    first = await streamed(model)
+    inside.whole, inside.parts = Result(text="Hello there."), ["Hello ", "there."]
+    second = [piece async for piece in model.stream(REQUEST)]
+
+    assert first == ("".join(ABOUT_TAGS), "", Result(text="".join(ABOUT_TAGS)))
+    assert second == [Words("Hello "), Words("there."), Result(text="Hello there.")]
 
 
 async def test_reasoning_that_is_there_is_kept_and_all_else_untouched() -> None:
@@ -122,7 +155,7 @@ async def test_a_block_that_the_template_opened_is_apart_in_the_result_and_from_
     None
 ):
     parts = ["So it ", "goes.\n</th", "ink>\n\nFour."]
-    model = ReasoningApart(Cut(parts))
+    model = ReasoningApart(Cut(parts), swallows_opening=True)
 
     first = await streamed(model)
     second = await streamed(model)
@@ -133,14 +166,16 @@ async def test_a_block_that_the_template_opened_is_apart_in_the_result_and_from_
 
 async def test_a_model_that_once_began_inside_and_now_does_not_think_still_says_its_words() -> None:
     inside = Cut(["So.\n</think>\nFour."])
-    model = ReasoningApart(inside)
+    model = ReasoningApart(inside, swallows_opening=True)
     await model.generate(REQUEST)
     inside.whole, inside.parts = Result(text="Just five."), ["Just ", "five."]
 
     words, _, result = await streamed(model)
+    later = await streamed(model)
 
     assert result == Result(text="Just five.")
     assert words == "Just five."
+    assert later == ("Just five.", "", result)
 
 
 _tally = Tally()
@@ -164,19 +199,23 @@ _PARTS = st.sampled_from(
 
 
 @UNHURRIED
-@given(st.lists(_PARTS, max_size=12), st.data())
+@given(st.lists(_PARTS, max_size=12), st.booleans(), st.data())
 @examples(400)
-async def test_any_cut_of_a_stream_gives_what_generate_gives(parts: list[str], data: st.DataObject) -> None:
+async def test_any_cut_of_a_stream_gives_what_generate_gives(
+    parts: list[str], swallows: bool, data: st.DataObject
+) -> None:
     text = "".join(parts)
     cuts = sorted(data.draw(st.lists(st.integers(0, len(text)), max_size=len(text)), label="cuts"))
     pieces = [text[a:b] for a, b in zip([0, *cuts], [*cuts, len(text)], strict=True)]
 
-    whole = await ReasoningApart(Cut([text])).generate(REQUEST)
-    words, thoughts, result = await streamed(ReasoningApart(Cut(pieces)))
+    whole = await ReasoningApart(Cut([text]), swallows_opening=swallows).generate(REQUEST)
+    words, thoughts, result = await streamed(ReasoningApart(Cut(pieces), swallows_opening=swallows))
 
     assert result == whole
-    assert (result.text, result.reasoning) == split(text)
-    begins_inside = not text.lstrip().startswith(("<think>", "<thinking>")) and whole.text != text
+    assert (result.text, result.reasoning) == split(text, swallows_opening=swallows)
+    begins_inside = (
+        swallows and not text.lstrip().startswith(("<think>", "<thinking>")) and whole.text != text
+    )
     if not begins_inside:
         assert (words, thoughts.strip()) == (whole.text, whole.reasoning)
     _tally.add(apart=bool(whole.reasoning), inside=begins_inside, cut=len(pieces) > 1)

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import fcntl
+import gc
 import json
 import os
 import signal
 import stat
 import subprocess
 import sys
+import tracemalloc
 from collections.abc import Sequence
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from itertools import pairwise
 from pathlib import Path
 from threading import Thread
@@ -45,6 +47,7 @@ from assent.inference.scripted import Scripted
 from assent.inference.usage import Usage
 from assent.inference.wrappers.recording import Recording
 from assent.inference.wrappers.replaying import Replaying
+from assent.inference.wrappers.retry import Retrying
 from assent.ir.tool_spec import ToolSchema
 
 READ = ToolSchema(name="read", description="Reads.", parameters={"type": "object"})
@@ -157,6 +160,40 @@ async def test_errors_are_raised_again_as_what_they_were(path: Path) -> None:
 
     assert (caught.value.status, caught.value.retry_after_s) == (429, 3.5)
     assert type(other.value) is ModelError
+
+
+@pytest.mark.parametrize("may_pass", [True, False])
+async def test_what_a_server_said_about_trying_again_is_replayed(path: Path, may_pass: bool) -> None:
+    """It may say so of any error, whatever its class says."""
+    errors = [RequestRefused("busy", status=400), RateLimited("no more", status=429, retry_after_s=2.5)]
+    for error in errors:
+        error.may_pass = may_pass
+    await record(path, [*errors, "x"], [asking("q")] * 3)
+    waits: list[float] = []
+
+    async def wait(seconds: float) -> None:
+        waits.append(seconds)
+
+    model = Retrying(Replaying(path), sleep=wait, random=lambda: 0.0)
+
+    if may_pass:
+        assert await ask(model, asking("q")) == "x"
+        assert waits == [0.0, 2.5]
+    else:
+        for kind in (RequestRefused, RateLimited):
+            with pytest.raises(kind):
+                await ask(model, asking("q"))
+        assert waits == []
+
+
+async def test_an_error_that_says_what_its_class_says_is_recorded_without(path: Path) -> None:
+    """So that a recording made before is the same as one made now."""
+    await record(path, [RateLimited("slowly", status=429)], [asking("q")])
+
+    assert answers_of(path)[0]["error"] == {"code": "model.rate", "message": "slowly", "status": 429}
+    with pytest.raises(RateLimited) as caught:
+        await ask(Replaying(path), asking("q"))
+    assert caught.value.may_pass
 
 
 async def test_a_request_that_was_called_off_leaves_no_line(path: Path) -> None:
@@ -283,6 +320,83 @@ async def test_what_is_new_is_encoded_and_no_more_whatever_changes_in_a_conversa
 
     assert recording.encoded == 101 + 1 + 1 + 1
     assert [len(line["messages"]) for line in answers_of(path)] == [101, 1, 1, 0]
+
+
+def large(number: int) -> Request:
+    """Half a megabyte of words, and as much of a picture."""
+    picture = Image(data=f"{number}".encode() * (300_000 // len(f"{number}")))
+    return asking(User([Text(f"{number} " + "x" * 500_000), picture]))
+
+
+async def test_requests_that_have_nothing_to_do_with_each_other_do_not_stay_in_memory(path: Path) -> None:
+    """Measured are the bytes that are still held, not those of the process."""
+    count = 120
+    tracemalloc.start()
+    try:
+        # Every second one is called off: what is never written must not wait for it for ever.
+        recording = Recording(Scripted(lambda _: ModelCancelled("stopped") if len(asked) % 2 else "x"), path)
+        asked: list[int] = []
+        for number in range(count):
+            asked.append(number)
+            with suppress(ModelCancelled):
+                await recording.generate(large(number))
+        recording.model.requests.clear()  # type: ignore[attr-defined]
+        recorded = tracemalloc.get_traced_memory()[0]
+        await recording.close()
+        del recording
+        gc.collect()
+        before = tracemalloc.get_traced_memory()[0]
+        replay = Replaying(path)
+        loaded = tracemalloc.get_traced_memory()[0] - before
+        for number in range(1, count, 2):
+            assert await ask(replay, large(number)) == "x"
+        replayed = tracemalloc.get_traced_memory()[0] - before
+    finally:
+        tracemalloc.stop()
+
+    assert recorded < 80e6
+    assert before < 5e6
+    assert loaded < 65e6
+    assert replayed < 110e6
+    assert replay.unused == 0
+
+
+async def test_what_is_forgotten_of_a_conversation_is_not_written_again(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("assent.inference.wrappers.digests._MOST_BYTES", 2000)
+    recording = Recording(Scripted(lambda request: "x"), path)
+    messages: list[Message] = [User(f"{n} " + "x" * 500) for n in range(10)]
+    for end in range(1, 11):
+        await recording.generate(Request(messages=messages[:end]))
+        await recording.generate(asking(f"aside {end} " + "x" * 700))
+    await recording.generate(asking(*messages, "and one more"))
+    await recording.close()
+    replay = Replaying(path)
+
+    assert sum(len(line["messages"]) for line in answers_of(path)) == 21
+    # Known while it goes on, and else encoded again: not all of it each time.
+    assert recording.encoded < 60
+    assert (
+        await ask(replay, asking(*(User(each.content) for each in messages if isinstance(each, User)))) == "x"
+    )
+
+
+async def test_a_divergence_says_less_of_what_is_not_kept(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("assent.inference.wrappers.divergence._MOST_BYTES", 0)
+    words = "the same words again and again " * 20
+    await record(path, ["x"], [asking(f"{words} old")])
+    replay = Replaying(path)
+
+    with pytest.raises(
+        ReplayDiverged, match=r"message 1 \(user\) differs .*begins the same, and goes on oth"
+    ):
+        await ask(replay, asking(f"{words} new"))
+    with pytest.raises(ReplayDiverged, match=r"Recorded: .*the same words.*Asked: .*other words"):
+        await ask(replay, asking("other words"))
+    assert await ask(replay, asking(f"{words} old")) == "x"
 
 
 async def test_conversations_that_differ_only_in_the_middle_are_told_apart(path: Path) -> None:
@@ -519,8 +633,33 @@ def test_a_path_that_cannot_be_used_is_an_input_error(tmp_path: Path) -> None:
         Recording(Scripted([]), tmp_path / "none" / "x")
     with pytest.raises(InputError, match=r"Cannot read the recording .*No such file"):
         Replaying(tmp_path / "none")
-    with pytest.raises(InputError, match="directory"):
-        Replaying(tmp_path)
+
+
+def test_what_is_no_file_is_refused_and_nothing_waits_for_it(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+
+    for path in (tmp_path / "pipe", tmp_path, Path("/dev/zero")):
+        with pytest.raises(InputError, match=r"Cannot write the recording .*: it is no regular file\."):
+            Recording(Scripted([]), path)
+        with pytest.raises(InputError, match=r"Cannot read the recording .*: it is no regular file\."):
+            Replaying(path)
+
+
+async def test_a_recording_is_never_larger_than_one_that_is_read(path: Path) -> None:
+    await record(path, ["x"], [asking("q")])
+    os.truncate(path, 2**30 - 10)
+    recording = Recording(Scripted(["y"]), path)
+    before = os.stat(path).st_size
+
+    with pytest.raises(InputError, match="and may have 1,073,741,824"):
+        await recording.generate(asking("q"))
+    await recording.close()
+
+    assert os.stat(path).st_size == before <= 2**30
+    os.truncate(path, 2**30 + 1)
+    for use in (lambda: Replaying(path), lambda: Recording(Scripted([]), path)):
+        with pytest.raises(InputError, match=r"it has 1,073,741,825 bytes, and may have 1,073,741,824\."):
+            use()
 
 
 async def test_an_answer_that_cannot_be_written_is_an_error_and_the_next_one_is_whole(path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from pathlib import Path
 
 import pytest
@@ -143,6 +144,23 @@ def test_a_file_that_is_no_script_is_refused_with_the_place(
     file.write_text(document)
 
     with pytest.raises(DecodeError, match=rf"Cannot read the script .*script\.json: .*, at {place}"):
+        Scripted.from_file(file)
+
+
+def test_what_is_no_file_is_refused_and_nothing_waits_for_it(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+
+    for path in (tmp_path / "pipe", tmp_path, Path("/dev/zero")):
+        with pytest.raises(InputError, match=r"Cannot read the script .*: it is no regular file\."):
+            Scripted.from_file(path)
+
+
+def test_a_file_that_is_too_large_is_not_read(tmp_path: Path) -> None:
+    file = tmp_path / "script.json"
+    file.write_text('{"turns": ["a"]}')
+    os.truncate(file, 16 * 2**20 + 1)
+
+    with pytest.raises(InputError, match=r"it has 16,777,217 bytes, and may have 16,777,216\."):
         Scripted.from_file(file)
 
 

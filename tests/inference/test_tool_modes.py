@@ -247,6 +247,7 @@ WRITTEN: list[Callable[[str, dict[str, JsonValue]], str]] = [
     ),
     lambda name, given: json.dumps([{"name": name, "arguments": given}]),
 ]
+MEANT = Tally()
 AROUND = [
     "{}",
     "```json\n{}\n```",
@@ -264,9 +265,9 @@ AROUND = [
     st.lists(
         st.tuples(NAMES, ARGUMENTS, st.sampled_from(WRITTEN), st.sampled_from(AROUND)), min_size=1, max_size=3
     ),
-    st.sampled_from(["", "Let me look.", "  I use two of 'em:\n\n"]),
-    st.sampled_from(["\n", " and ", ",\n"]),
-    st.sampled_from([LenientTools, NativeThenLenient]),
+    st.sampled_from(["Let me look.", "", "  I use two of 'em:\n\n"]),
+    st.sampled_from([" and ", "\n", ",\n"]),
+    st.sampled_from([NativeThenLenient, LenientTools]),
     st.randoms(use_true_random=False),
 )
 async def test_lenient_calls_come_back_in_order_and_leave_the_words(
@@ -275,16 +276,42 @@ async def test_lenient_calls_come_back_in_order_and_leave_the_words(
     assume(len({name for name, *_ in drawn}) == len(drawn))
     assume(not any({"type", "properties"} <= given.keys() for _, given, *_ in drawn))
     tools = [fitting(name, given) for name, given, *_ in drawn]
-    written = between.join(around.replace("{}", form(name, given)) for name, given, form, around in drawn)
-    text = before + written
+    written = [around.replace("{}", form(name, given)) for name, given, form, around in drawn]
+    are_meant = _meant([around for *_, around in drawn], before, between, mode)
 
-    words, result, same = await streamed(mode, _split(text, random), tools=tools)
+    words, result, same = await streamed(mode, _split(before + between.join(written), random), tools=tools)
 
-    assert result.calls == [ToolCall(name=name, arguments=given) for name, given, *_ in drawn]
-    kept = before + (between.join([""] * len(drawn)) if between == " and " else "")
+    pairs = list(zip(drawn, are_meant, strict=True))
+    assert list(result.calls) == [
+        ToolCall(name=name, arguments=given) for (name, given, *_), is_meant in pairs if is_meant
+    ]
+    kept = before
+    for number, (each, is_meant) in enumerate(zip(written, are_meant, strict=True)):
+        if number and not (is_meant and are_meant[number - 1] and between != " and "):
+            kept += between
+        kept += "" if is_meant else each
     assert words == result.text
     assert result.text.strip() == kept.strip()
     assert same == result
+    MEANT.add(all=all(are_meant), some=any(are_meant) and not all(are_meant), none=not any(are_meant))
+
+
+def _meant(around: list[str], before: str, between: str, mode: Mode) -> list[bool]:
+    """Which of the calls are more than examples."""
+    is_run = between != " and " or len(around) == 1
+    if is_run and (mode is LenientTools or not before.strip()):
+        return [True] * len(around)
+    are_tagged = ["TOOL_CALL" in each or "<tool_call>" in each for each in around]
+    if is_run:
+        # A tag that is never closed is still open for what follows it.
+        never_closed = [each in ("[TOOL_CALLS]{}", "<tool_call>{}") for each in around]
+        return [is_tagged or any(never_closed[:n]) for n, is_tagged in enumerate(are_tagged)]
+    return [*are_tagged[:-1], are_tagged[-1] or mode is LenientTools]
+
+
+def test_the_calls_above_were_worth_looking_for() -> None:
+    if MEANT.total:
+        MEANT.require({"all": FIFTH, "some": 0.05, "none": 0.05})
 
 
 def _split(text: str, random: Any) -> list[str]:
@@ -576,12 +603,77 @@ def test_the_declaration_of_a_tool_is_no_call() -> None:
 
 
 async def test_words_around_calls_are_kept() -> None:
-    text = f"First {CALL} then\n```json\n{CALL}\n{CALL}\n```\nand that is all.\n"
+    tagged = f"<tool_call>{CALL}</tool_call>"
+    text = f"First {tagged} then {CALL} and\n```json\n{CALL}\n{CALL}\n```\n"
 
-    result = await answer(LenientTools, text)
+    lenient, native = [await answer(mode, text) for mode in (LenientTools, NativeThenLenient)]
 
-    assert result.calls == CALLED * 3
-    assert result.text == "First  then\n\nand that is all."
+    assert lenient.calls == CALLED * 3
+    assert lenient.text == f"First  then {CALL} and"
+    assert native.calls == CALLED
+    assert native.text == text.replace(tagged, "").rstrip()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"Never write this:\n```json\n{CALL}\n```\nI did not do it.",
+        f"{CALL}\n{CALL}\nThat is how it would look.",
+        f'{CALL}\n{{"result": 5}}',
+        f"`{CALL}`",
+    ],
+)
+async def test_an_example_that_is_followed_by_words_stays_text(text: str) -> None:
+    for mode in (LenientTools, NativeThenLenient):
+        words, result, same = await streamed(mode, [text[:30], text[30:]])
+
+        assert result == same == Result(text=text)
+        assert words == text
+
+
+async def test_behind_words_a_call_without_tags_is_one_only_of_a_model_that_was_asked_for_it() -> None:
+    text = f"I add them up:\n```json\n{CALL}\n```\n"
+
+    lenient, native = [await answer(mode, text) for mode in (LenientTools, NativeThenLenient)]
+
+    assert (lenient.text, lenient.calls) == ("I add them up:", CALLED)
+    assert (native.text, native.calls) == (text, ())
+
+
+async def test_a_tag_says_that_a_call_is_meant_wherever_it_stands() -> None:
+    text = f"So: <tool_call>\n{CALL}\n{CALL}</tool_call> and wait."
+
+    for mode in (LenientTools, NativeThenLenient):
+        result = await answer(mode, text)
+        assert (result.text, result.calls) == ("So:  and wait.", CALLED * 2)
+
+
+UNSOUND: list[dict[str, JsonValue]] = [
+    {"type": 5},
+    {"type": "object", "required": "a"},
+    {"type": "object", "properties": 3},
+    {"type": "object", "properties": {"a": {"pattern": "("}}},
+    {"$ref": "#/$defs/nowhere"},
+    {"$ref": "https://127.0.0.1/schema"},
+]
+
+
+@pytest.mark.parametrize("schema", UNSOUND)
+@MODES
+async def test_a_tool_with_an_unsound_schema_is_a_problem_of_its_calls(
+    mode: Mode, schema: dict[str, JsonValue]
+) -> None:
+    tools = [ToolSchema(name="odd", description="Odd.", parameters=schema), *TOOLS]
+    text = '{"name": "odd", "arguments": {"a": "x"}}'
+
+    words, result, same = await streamed(mode, [text], tools=tools)
+    other = await answer(mode, CALL, tools=tools)
+
+    (call,) = result.calls
+    assert (call.name, call.arguments, json.loads(call.raw)) == ("odd", {}, {"a": "x"})
+    assert call.problem.startswith("it cannot be used: tool 'odd': the schema of its parameters ")
+    assert (words, same) == ("", result)
+    assert other.calls == CALLED
 
 
 async def test_lenient_tools_ask_for_a_schema_in_words() -> None:
@@ -597,14 +689,21 @@ TALLY = Tally()
 BITS = ["{", "}", "[", "]", '"', ":", ",", "<", "</", "\\", " ", "\n", "x", "é", "\ud800", "1" * 5000, "NaN"]
 BITS += [CALL, "```", "```json\n", "<tool_call>", "</tool_call>"]
 BITS += ['{"name": "add", "arguments": ', '{"a": 2, "b": 3}']
-JSONISH = st.lists(st.sampled_from(BITS), max_size=25).map("".join)
+ENDS = ["", CALL, f"\n```json\n{CALL}\n``` ", f"<tool_call>{CALL}</tool_call>"]
+JSONISH = st.builds(
+    lambda bits, end: "".join(bits) + end, st.lists(st.sampled_from(BITS), max_size=25), st.sampled_from(ENDS)
+)
 
 
 @examples(200)
-@given(st.one_of(st.text(max_size=80), JSONISH), st.randoms(use_true_random=False))
-async def test_any_text_is_read_and_streams_the_same(text: str, random: Any) -> None:
-    found = find_calls(text, BY_NAME)
-    words, result, same = await streamed(LenientTools, _split(text, random))
+@given(
+    st.one_of(st.text(max_size=80), JSONISH),
+    st.sampled_from([LenientTools, NativeThenLenient]),
+    st.randoms(use_true_random=False),
+)
+async def test_any_text_is_read_and_streams_the_same(text: str, mode: Mode, random: Any) -> None:
+    found = find_calls(text, BY_NAME, only_alone=mode is NativeThenLenient)
+    words, result, same = await streamed(mode, _split(text, random))
 
     TALLY.add(calls=bool(found.calls), json="{" in text)
     assert result == same

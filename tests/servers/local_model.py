@@ -36,6 +36,7 @@ def model_files(name: str) -> dict[str, str]:
     environment = model_environment()
     weights = CATALOGUE[name]
     if not is_there(weights, environment):
+        _say(f"{name}: fetching {weights.title} ({megabytes(weights.download)})")
         pull(weights, environment, progress=_lines(weights), say=_say)
     return environment
 
@@ -53,15 +54,14 @@ def _lines(weights: Weights) -> Callable[[int, int], None]:
 
 
 def _say(words: str) -> None:
-    print(words, flush=True)
+    # Beside the result: what is measured with these files may be printed as JSON.
+    print(words, file=sys.stderr, flush=True)
 
 
 def main() -> int:
     """Fetch what is missing."""
     for name, weights in CATALOGUE.items():
         environment = model_environment()
-        if not is_there(weights, environment):
-            _say(f"{name}: fetching {weights.title} ({megabytes(weights.download)})")
         try:
             model_files(name)
         except (AssentError, OSError) as error:

@@ -3,14 +3,17 @@
 Keep true:
 1. A key is never shown: only whether its variable is set.
 2. How much will be fetched is said before anything is.
+3. What an interrupted pull says is kept, is kept.
 """
 
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from types import FrameType
+from typing import TYPE_CHECKING, Any, Self
 
 import click
 
@@ -19,6 +22,7 @@ from assent.cli.output import Output
 
 if TYPE_CHECKING:
     from assent.app.model_settings import ModelSettings
+    from assent.inference.local.shared import Serving
     from assent.inference.local.weights import Weights
     from assent.inference.providers import Provider
     from assent.inference.trial import Trial
@@ -38,8 +42,8 @@ def model() -> None:
 @json_option
 @click.pass_obj
 def list_models(output: Output, as_json: bool) -> int:
-    """List the models for this machine, there or not; the providers and whether their keys are set; and say
-    which model answers where none is named, and why.
+    """List the models for this machine, there or not; the providers and whether their keys are set; the
+    roles that your settings give away; and say which model answers where none is named, and why.
 
     Exit codes: 0 listed, 2 bad input.
     """
@@ -51,6 +55,7 @@ def list_models(output: Output, as_json: bool) -> int:
     settings = _settings()
     chosen = chosen_model(None, settings, os.environ)
     providers = {**PROVIDERS, **(settings.providers if settings is not None else {})}
+    roles = settings.roles if settings is not None else {}
     found = {
         "models": [_on_machine(weights) for weights in CATALOGUE.values()],
         "providers": [
@@ -63,7 +68,17 @@ def list_models(output: Output, as_json: bool) -> int:
             }
             for each in providers.values()
         ],
-        "chosen": None if chosen is None else {"name": chosen.name, "because": chosen.because},
+        "roles": [
+            {"role": role, "models": [{"name": name, "problem": _problem(name, settings)} for name in names]}
+            for role, names in roles.items()
+        ],
+        "chosen": None
+        if chosen is None
+        else {
+            "name": chosen.name,
+            "because": chosen.because,
+            "problem": _problem(chosen.name, settings),
+        },
         "advice": "" if chosen is not None else _no_model(),
     }
     if as_json:
@@ -91,9 +106,11 @@ def pull(output: Output, name: str, given: str | None, as_json: bool) -> int:
     What came before is kept, so that an interrupted pull goes on where it was. Only a file whose hash is
     right is ever used, wherever it came from.
 
-    Exit codes: 0 it is there, 2 it could not be fetched, or is not what it should be.
+    Exit codes: 0 it is there, 2 it could not be fetched, or is not what it should be, 130 after Ctrl-C, 143
+    after SIGTERM.
     """
     output.claim()
+    from assent.inference.local.pull import bytes_here
     from assent.inference.local.pull import pull as fetch
     from assent.inference.local.weights import is_there, megabytes, models_folder, weights_named
 
@@ -101,14 +118,16 @@ def pull(output: Output, name: str, given: str | None, as_json: bool) -> int:
     folder = models_folder(os.environ)
     if not is_there(weights, os.environ):
         size = f"{megabytes(weights.size)} on the disk"
-        fetched = f"{megabytes(weights.download)} to fetch, " if given is None else ""
+        left = 1 - (bytes_here(weights, os.environ) / weights.size if given is None else 0)
+        fetched = f"{megabytes(round(weights.download * left))} to fetch, " if given is None else ""
         output.talk(f"{weights.title} ({weights.licence}): {fetched}{size}, in {folder}")
     try:
-        with _progress(output, weights) as progress:
-            done = fetch(weights, os.environ, given=given, progress=progress, say=output.talk)
-    except KeyboardInterrupt:
-        output.talk(f"What has come is kept. Go on with: assent model pull {name}")
-        raise
+        with _ending() as ending, _progress(output, weights) as (progress, checking):
+            done = fetch(
+                weights, os.environ, given=given, progress=progress, checking=checking, say=output.talk
+            )
+    except (KeyboardInterrupt, _Ended):
+        return _interrupted(output, weights, given, 128 + ending.by, as_json=as_json)
     if as_json:
         output.show_json(done)
         return 0
@@ -121,6 +140,50 @@ def pull(output: Output, name: str, given: str | None, as_json: bool) -> int:
     if not is_installed(weights):
         output.talk(f"It runs on {weights.module}; install that: pip install 'assent[{weights.extra}]'")
     return 0
+
+
+def _interrupted(output: Output, weights: Weights, given: str | None, code: int, *, as_json: bool) -> int:
+    """Say what is kept, and how to go on."""
+    from assent.errors import ModelCancelled
+    from assent.inference.local.pull import bytes_here
+    from assent.inference.local.weights import megabytes
+
+    here = bytes_here(weights, os.environ)
+    if here:
+        go_on = f"Go on with: assent model pull {weights.name}" if given is None else "The same command goes on."
+        words = f"{megabytes(here)} of {megabytes(weights.size)} are kept. {go_on}"
+    else:
+        words = "Nothing is kept. Run it again to begin anew."
+    words = f"Interrupted. {words}"
+    if as_json:
+        output.show_json({"error": {"code": ModelCancelled.code, "message": words}})
+    else:
+        output.talk(words)
+    return code
+
+
+class _Ended(BaseException):
+    """SIGTERM came: what was begun is put in order on the way out."""
+
+
+class _ending:
+    """SIGTERM ends the block as Ctrl-C does, until the block ends; the second one ends the process."""
+
+    def __init__(self) -> None:
+        self.by = int(signal.SIGINT)
+        """The number of the signal that ended it."""
+
+    def __enter__(self) -> Self:
+        self._before = signal.signal(signal.SIGTERM, self._hear)
+        return self
+
+    def _hear(self, number: int, frame: FrameType | None) -> None:
+        self.by = number
+        signal.signal(signal.SIGTERM, self._before)
+        raise _Ended
+
+    def __exit__(self, *_: object) -> None:
+        signal.signal(signal.SIGTERM, self._before)
 
 
 @model.command(short_help="Ask a model three questions.")
@@ -175,8 +238,11 @@ def rm(output: Output, name: str, as_json: bool) -> int:
     from assent.inference.local.weights import megabytes, weights_named
 
     weights = weights_named(name)
-    if _is_serving(weights):
-        raise ModelUnavailable(f"'{name}' is in use: a process asks it. End that one, then remove it.")
+    if (found := _serving(weights)) is not None:
+        users = [*found.users] or ([found.pid] if found.pid is not None else [])
+        who = " and ".join(f"process {each}" for each in users) or "a process"
+        these = "those" if len(users) > 1 else "that one"
+        raise ModelUnavailable(f"'{name}' is in use, by {who}. End {these}, then remove it.")
     freed = remove(weights, os.environ)
     if as_json:
         output.show_json({"name": name, "freed": freed})
@@ -212,6 +278,7 @@ def _settings() -> ModelSettings | None:
 
 
 def _on_machine(weights: Weights) -> dict[str, Any]:
+    from assent.inference.local.pull import bytes_here
     from assent.inference.local.weights import is_installed, is_there, path_of
 
     return {
@@ -219,8 +286,9 @@ def _on_machine(weights: Weights) -> dict[str, Any]:
         "title": weights.title,
         "there": is_there(weights, os.environ),
         "installed": is_installed(weights),
-        "serving": _is_serving(weights),
+        "serving": _serving(weights) is not None,
         "size": weights.size,
+        "here": bytes_here(weights, os.environ),
         "download": weights.download,
         "memory": weights.memory,
         "licence": weights.licence,
@@ -230,14 +298,38 @@ def _on_machine(weights: Weights) -> dict[str, Any]:
     }
 
 
-def _is_serving(weights: Weights) -> bool:
+def _serving(weights: Weights) -> Serving | None:
+    """The server that has loaded the files of this folder; one of another folder has its own."""
     from assent.inference.local.model import served_by
-    from assent.inference.local.shared import is_serving
+    from assent.inference.local.shared import serving
     from assent.inference.local.weights import LOCAL, path_of
 
     if weights.name != LOCAL.name:
-        return False
-    return is_serving(served_by(weights, path_of(weights.files[0], os.environ)), os.environ)
+        return None
+    path = path_of(weights.files[0], os.environ)
+    found = serving(served_by(weights, path), os.environ)
+    # One that still starts has not said which file it loads.
+    return found if found is not None and found.path in (None, path) else None
+
+
+def _problem(name: str, settings: ModelSettings | None) -> str:
+    """Why a model cannot be asked, as far as that can be told without asking it; else nothing."""
+    from assent.errors import AssentError
+    from assent.inference.local.weights import CATALOGUE, need
+    from assent.inference.opening import open_model
+
+    try:
+        open_model(
+            name,
+            os.environ,
+            providers=settings.providers if settings is not None else None,
+            prices=settings.prices if settings is not None else None,
+        )
+        if name in CATALOGUE:
+            need(CATALOGUE[name], os.environ)
+    except AssentError as error:
+        return str(error)
+    return ""
 
 
 def _no_model() -> str:
@@ -257,21 +349,37 @@ def _url(provider: Provider) -> str:
         return str(error)
 
 
+Told = Callable[[int, int], None]
+
+
 @contextmanager
-def _progress(output: Output, weights: Weights) -> Iterator[Callable[[int, int], None]]:
-    """A bar on a terminal, a line at every tenth part elsewhere."""
+def _progress(output: Output, weights: Weights) -> Iterator[tuple[Told, Told]]:
+    """For what comes, and for what is checked: a bar on a terminal; elsewhere a line at every tenth part
+    that comes."""
     console = output.talk_console()
     if not console.is_terminal or console.is_dumb_terminal:
-        yield _lines(output, weights)
+        yield _lines(output, weights), lambda done, total: None
         return
-    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+    from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
     from assent.inference.local.weights import MB
 
+    what = TextColumn("{task.description}", markup=False)
     size = TextColumn("{task.completed:,.0f} of {task.total:,.0f} MB", markup=False)
-    with Progress(BarColumn(), size, TimeRemainingColumn(), console=console, transient=True) as bar:
-        task = bar.add_task(weights.name, total=weights.size / MB)
-        yield lambda done, total: bar.update(task, completed=done / MB, total=total / MB)
+    with Progress(what, BarColumn(), size, TimeRemainingColumn(), console=console, transient=True) as bar:
+
+        def told(description: str) -> Told:
+            task: TaskID | None = None
+
+            def tell(done: int, total: int) -> None:
+                nonlocal task
+                if task is None:
+                    task = bar.add_task(description, total=total / MB)
+                bar.update(task, completed=done / MB, total=total / MB)
+
+            return tell
+
+        yield told("fetched"), told("checked")
 
 
 def _lines(output: Output, weights: Weights) -> Callable[[int, int], None]:

@@ -25,6 +25,11 @@ def model_lines(found: Mapping[str, Any]) -> Iterable[RenderableType]:
     yield Text()
     yield _providers(found["providers"])
     yield Text()
+    if found["roles"]:
+        yield Text("roles, from your settings", style="dim")
+        for each in found["roles"]:
+            yield from _role(each)
+        yield Text()
     chosen = found["chosen"]
     if chosen is None:
         yield Text(clean(found["advice"], 600), style="yellow")
@@ -33,6 +38,25 @@ def model_lines(found: Mapping[str, Any]) -> Iterable[RenderableType]:
         line.append(clean(chosen["name"], 200), style="bold")
         line.append(f" ({clean(chosen['because'], 200)})")
         yield line
+        yield from _problem(chosen)
+
+
+def _role(role: Mapping[str, Any]) -> Iterable[Text]:
+    from rich.text import Text
+
+    line = Text("  ")
+    line.append(f"{role['role']:<9}", style="bold")
+    line.append(", then ".join(clean(each["name"], 200) for each in role["models"]))
+    yield line
+    for each in role["models"]:
+        yield from _problem(each, of=f"{clean(each['name'], 200)}: ")
+
+
+def _problem(model: Mapping[str, Any], *, of: str = "") -> Iterable[Text]:
+    from rich.text import Text
+
+    if model["problem"]:
+        yield Text(f"         {of}it cannot be asked: {clean(model['problem'], 600)}", style="yellow")
 
 
 def _on_machine(model: Mapping[str, Any]) -> Iterable[Text]:
@@ -50,7 +74,12 @@ def _on_machine(model: Mapping[str, Any]) -> Iterable[Text]:
     yield line
     yield Text(f"         Good for {clean(model['good_for'], 300)}.")
     if not model["there"]:
-        yield Text(f"         Fetch it ({megabytes(model['download'])}): assent model pull {model['name']}")
+        if model["here"]:
+            here = f"{megabytes(model['here'])} of {megabytes(model['size'])} are here"
+            yield Text(f"         {here}. Go on: assent model pull {model['name']}")
+        else:
+            fetch = f"Fetch it ({megabytes(model['download'])})"
+            yield Text(f"         {fetch}: assent model pull {model['name']}")
     if not model["installed"]:
         yield Text(f"         Install what it runs on: pip install 'assent[{model['extra']}]'")
     for path in model["paths"] if model["there"] else ():

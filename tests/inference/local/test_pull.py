@@ -180,7 +180,7 @@ def test_too_little_space_is_told_before_anything_is_fetched(environment: dict[s
     huge = msgspec.structs.replace(FILE, size=10**18)
     weights = msgspec.structs.replace(WEIGHTS, files=(huge,))
 
-    with pytest.raises(ModelMissing, match=r"of free space, and 1,000,000,000,200 MB are needed"):
+    with pytest.raises(ModelMissing, match=r"of free space, and 1,100,000,000,000 MB are needed"):
         pull(weights, environment)
 
     assert files_in(environment) == []

@@ -23,7 +23,8 @@ import pytest
 
 from assent.errors import ModelMissing, ModelUnavailable
 from assent.inference.local.model import LocalModel
-from assent.inference.local.shared import Lease, Served, is_serving, lease, server_folder
+from assent.inference.local.server_folder import server_folder
+from assent.inference.local.shared import Lease, Served, is_serving, lease
 from assent.inference.messages import User
 from assent.inference.model import Piece, Request, Result, Words
 from tests.inference.local.tiny_gguf import write_tiny_model
@@ -296,9 +297,9 @@ async def test_without_its_file_it_is_missing(served: Served, environment: dict[
 
 
 async def test_with_too_little_memory_nothing_is_started(served: Served, environment: dict[str, str]) -> None:
-    hungry = msgspec.structs.replace(served, memory=2_200_000_000)
+    hungry = msgspec.structs.replace(served, memory=2_300_000_000)
 
-    with pytest.raises(ModelMissing, match=r"needs 2,200 MB of memory, and 1,000 MB are free"):
+    with pytest.raises(ModelMissing, match=r"needs 2,300 MB of memory, and 1,000 MB are free"):
         await lease(hungry, environment, available=lambda: 1_000_000_000)
 
     assert not is_serving(served, environment)

@@ -14,10 +14,11 @@ from threading import Lock
 
 import msgspec
 
-from assent.errors import ModelUnavailable
+from assent.errors import ModelUnavailable, RequestRefused
 from assent.inference.http import HttpModel
 from assent.inference.local.shared import Lease, Served, lease
 from assent.inference.local.weights import LOCAL, Weights, need, path_of
+from assent.inference.messages import Image, User
 from assent.inference.model import Model, Piece, Request, Result, stream
 from assent.inference.providers import Endpoint, Provider
 from assent.inference.usage import Price
@@ -26,6 +27,15 @@ from assent.inference.wire.openai import OpenAiChat
 PROVIDER = Provider(name="local", format="openai", url="", tool_mode="schema", needs_key=False)
 MOST_TOKENS = 1024
 """Of an answer for which the request sets no limit: left alone, a small model may not find an end."""
+
+
+class _Here(Endpoint, frozen=True, kw_only=True):
+    """The only model of its provider: it is called by one name."""
+
+    @property
+    def name(self) -> str:
+        """As a person writes it."""
+        return self.model
 
 
 class LocalModel:
@@ -47,7 +57,7 @@ class LocalModel:
 
     async def generate(self, request: Request) -> Result:
         """The whole answer."""
-        request = _limited(request)
+        request = _answerable(request)
         model, key = await self._ready()
         try:
             return await model.generate(request)
@@ -59,7 +69,7 @@ class LocalModel:
 
     async def stream(self, request: Request) -> AsyncGenerator[Piece, None]:
         """The answer as it comes."""
-        request = _limited(request)
+        request = _answerable(request)
         model, key = await self._ready()
         is_begun = False
         try:
@@ -89,8 +99,9 @@ class LocalModel:
     async def _ready(self, *, dead: str | None = None) -> tuple[Model, str]:
         """The model on a server that lives, and that server's key; not the one with the key `dead`."""
         with self._lock:
-            if self._lease is not None and self._model is not None and self._lease.key != dead:
-                return self._model, self._lease.key
+            held = self._lease
+            if held is not None and held.is_held and self._model is not None and held.key != dead:
+                return self._model, held.key
         served = self._served or served_local(self._environment)
         found = await lease(served, self._environment, dead=dead)
         lost: HttpModel | None = None
@@ -126,14 +137,24 @@ def served_by(weights: Weights, path: Path) -> Served:
     return Served(name=weights.name, path=path, id=weights.files[0].sha256, memory=weights.memory)
 
 
-def _limited(request: Request) -> Request:
+def _answerable(request: Request) -> Request:
+    """The request with a limit.
+
+    Raises:
+        RequestRefused: it holds what this model cannot read.
+    """
+    for message in request.messages:
+        if isinstance(message, User) and any(isinstance(part, Image) for part in message.parts):
+            raise RequestRefused(
+                "'local' reads no images. Choose a model that does, or take the image out of the message."
+            )
     if request.max_tokens is not None:
         return request
     return msgspec.structs.replace(request, max_tokens=MOST_TOKENS)
 
 
 def _endpoint(served: Served, found: Lease) -> Endpoint:
-    return Endpoint(provider=PROVIDER, model=served.name, url=f"{found.url}/v1", key=found.key)
+    return _Here(provider=PROVIDER, model=served.name, url=f"{found.url}/v1", key=found.key)
 
 
 def _with_tools(model: HttpModel) -> Model:

@@ -21,12 +21,17 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import Any, NoReturn
+
+from assent.inference.local.orphan import die_with
 
 LOG_BYTES = 1 << 20
+CANNOT_TELL = 3
+"""Exit code of a server that has loaded and cannot say where it listens."""
+BATCH = 128
+"""Tokens of a prompt that are read at a stretch: a request that is given up goes on for one of them."""
 _PROMPTS_MIB = 256
 """What is kept of earlier prompts beside the slots."""
-_PR_SET_PDEATHSIG = 1
 
 
 def main() -> None:
@@ -47,7 +52,7 @@ def main() -> None:
     server = os.fork()
     if server == 0:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGCHLD})
-        _die_with(keeper)
+        die_with(keeper)
         _serve(settings, note)
     signal.signal(signal.SIGCHLD, ended)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGCHLD})
@@ -80,29 +85,6 @@ def _wait_for_nobody(users: str) -> None:
     fcntl.flock(opened, fcntl.LOCK_EX)
 
 
-def _die_with(keeper: int) -> None:
-    """Have the kernel end this process when its keeper ends."""
-    import threading
-
-    if sys.platform == "linux":
-        import ctypes
-
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-    if os.getppid() != keeper:
-        os._exit(1)
-
-    def watch() -> None:
-        from time import sleep
-
-        while os.getppid() == keeper:
-            sleep(1.0)
-        os._exit(1)
-
-    if sys.platform != "linux":
-        # Elsewhere the kernel does not do it: look now and then, at the latest when the model is loaded.
-        threading.Thread(target=watch, daemon=True).start()
-
-
 def _serve(settings: dict[str, Any], note: Path) -> None:
     """Load the model, answer, and say where. Does not return."""
     try:
@@ -113,6 +95,7 @@ def _serve(settings: dict[str, Any], note: Path) -> None:
         parameters.model_alias = {settings["name"]}
         parameters.n_ctx = settings["context"] * settings["slots"]
         parameters.n_parallel = settings["slots"]
+        parameters.n_batch = parameters.n_ubatch = BATCH
         parameters.cpuparams.n_threads = settings["threads"]
         parameters.cpuparams_batch.n_threads = settings["threads"]
         parameters.hostnames = ["127.0.0.1"]
@@ -130,12 +113,22 @@ def _serve(settings: dict[str, Any], note: Path) -> None:
         server = xllamacpp.Server(parameters)
         url = server.listening_address
         _ask_health(url)
-        _announce(note, {"pid": os.getpid(), "url": url, "key": settings["key"]})
     except BaseException as error:
-        print(f"{type(error).__name__}: {error}", file=sys.stderr, flush=True)
-        os._exit(1)
+        _leave(error, 1)
+    told = {"pid": os.getpid(), "keeper": os.getppid(), "url": url, "key": settings["key"]}
+    try:
+        _announce(note, {**told, "model": settings["model"]})
+    except BaseException as error:
+        _leave(error, CANNOT_TELL)
     while True:
         signal.pause()
+
+
+def _leave(error: BaseException, code: int) -> NoReturn:
+    # The log lies where there may be no space.
+    with suppress(OSError):
+        print(f"{type(error).__name__}: {error}", file=sys.stderr, flush=True)
+    os._exit(code)
 
 
 def _ask_health(url: str) -> None:

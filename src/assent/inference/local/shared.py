@@ -10,6 +10,7 @@ Keep true:
 1. The users' lock is taken before looking: a server that is found then does not go away for want of users.
 2. At most one server lives: it is started only by whoever holds `starting` and has taken `server`.
 3. The key is in a private file and in two processes' memory, nowhere else.
+4. Whoever finds a server needs nobody's help for it: one that starts another and hangs holds up no user.
 """
 
 from __future__ import annotations
@@ -19,16 +20,17 @@ import os
 import sys
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from errno import EPERM
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from assent.errors import ModelMissing, ModelTimeout, ModelUnavailable
+from assent.inference.local.lock_file import LockFile
+from assent.inference.local.server import CANNOT_TELL
+from assent.inference.local.server_folder import make_private, server_folder, unusable
 from assent.inference.local.weights import megabytes
 from assent.safe_text import clean
-from assent.storage.location import user_folder
 
 if TYPE_CHECKING:
     import subprocess
@@ -62,52 +64,81 @@ class _Note(msgspec.Struct, frozen=True):
     pid: int
     url: str
     key: str
+    model: str = ""
+    """The file that it has loaded."""
+    keeper: int = 0
+
+
+class Serving(msgspec.Struct, frozen=True, kw_only=True):
+    """A server that lives."""
+
+    pid: int | None
+    """None while it starts."""
+    path: Path | None
+    """The file that it has loaded; None while it starts."""
+    users: tuple[int, ...]
+    """Processes that use it, as far as the kernel tells."""
 
 
 class Lease:
     """A server, and the promise that it does not end for want of users while this is held."""
 
-    def __init__(self, note: _Note, users: int) -> None:
+    def __init__(self, note: _Note, users: LockFile) -> None:
         self.pid = note.pid
         self.url = note.url
         self.key = note.key
         self._users = users
 
+    @property
+    def is_held(self) -> bool:
+        """Whether the promise holds here: not after closing, and not in a forked child."""
+        return self._users.is_open
+
     def close(self) -> None:
         """Use it no longer. Twice is harmless."""
-        users, self._users = self._users, -1
-        if users >= 0:
-            os.close(users)
-
-    def __del__(self) -> None:
-        self.close()
-
-
-def server_folder(served: Served, environment: Mapping[str, str]) -> Path:
-    """Where the locks of a model are: in the runtime folder of the person, else among their things."""
-    runtime = environment.get("XDG_RUNTIME_DIR", "")
-    here = Path(runtime) / "assent" if _is_own(runtime) else user_folder(environment) / "run"
-    return here / f"{served.name}-{served.id[:16]}"
-
-
-def _is_own(folder: str) -> bool:
-    """Whether this is a folder of this person's: the variable may be left over from somebody else's login."""
-    try:
-        return os.path.isabs(folder) and os.stat(folder).st_uid == os.geteuid() and os.access(folder, os.W_OK)
-    except OSError:
-        return False
+        self._users.close()
 
 
 def is_serving(served: Served, environment: Mapping[str, str]) -> bool:
     """Whether a server for it lives now."""
+    return _is_living(server_folder(served, environment))
+
+
+def serving(served: Served, environment: Mapping[str, str]) -> Serving | None:
+    """The server that lives now, and who uses it; None where there is none."""
+    folder = server_folder(served, environment)
+    if not _is_living(folder):
+        return None
+    note = _read_note(folder)
+    if note is None:
+        return Serving(pid=None, path=None, users=_users(folder, set()))
+    path = Path(note.model) if note.model else None
+    return Serving(pid=note.pid, path=path, users=_users(folder, {note.pid, note.keeper}))
+
+
+def _is_living(folder: Path) -> bool:
+    if not (folder / "server.lock").is_file():
+        return False  # Looking makes nothing.
     try:
-        lock = os.open(server_folder(served, environment) / "server.lock", os.O_RDWR | os.O_CLOEXEC)
+        lock = LockFile(folder / "server.lock")
     except OSError:
         return False
     try:
-        return not _try_lock(lock)
+        # Shared: two that look at the same time must not take each other for a server.
+        return not lock.try_lock(shared=True)
     finally:
-        os.close(lock)
+        lock.close()
+
+
+def _users(folder: Path, beside: set[int]) -> tuple[int, ...]:
+    """The processes that have the users' lock open, without those `beside` them and this one."""
+    wanted = os.path.realpath(folder / "users.lock")
+    found = []
+    for each in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            if any(os.readlink(link) == wanted for link in (each / "fd").iterdir()):
+                found.append(int(each.name))
+    return tuple(sorted({*found} - beside - {os.getpid()}))
 
 
 async def lease(
@@ -116,6 +147,7 @@ async def lease(
     *,
     dead: str | None = None,
     available: Callable[[], int | None] | None = None,
+    start_s: float = START_S,
 ) -> Lease:
     """The server of a model; it is started where none is. `dead` is the key of one that was found to
     answer no more, and `available` says how many bytes of memory there are.
@@ -123,29 +155,29 @@ async def lease(
     Raises:
         ModelMissing: the weights are not there, or there is too little memory.
         ModelUnavailable: it did not start; says what is in its log.
-        ModelTimeout: it did not start in time.
+        ModelTimeout: it did not start within `start_s`, or somebody else who starts it did not come to an
+            end; says who.
     """
     folder = server_folder(served, environment)
+    deadline = asyncio.get_running_loop().time() + start_s
+    users: LockFile | None = None
     try:
-        _make_private(folder)
-        starting = _opened(folder / "starting.lock")
+        make_private(folder)
+        users = LockFile(folder / "users.lock")
+        # A server that is just going holds it alone, for a moment.
+        while not users.try_lock(shared=True):
+            await _wait(deadline, served, start_s, None)
+        note = await _found_or_started(
+            served, folder, environment, dead, available or available_memory, deadline, start_s
+        )
+        held = Lease(note, users)
+        users = None
+        return held
     except OSError as error:
-        raise _unusable(folder, error) from None
-    try:
-        await _lock(starting)
-        users = _opened(folder / "users.lock")
-        try:
-            # One that is just going holds it alone, for a moment.
-            await _lock(users, shared=True)
-            note = await _found_or_started(served, folder, environment, dead, available or available_memory)
-        except BaseException:
-            os.close(users)
-            raise
-        return Lease(note, users)
-    except OSError as error:
-        raise _unusable(folder, error) from None
+        raise unusable(folder, error) from None
     finally:
-        os.close(starting)
+        if users is not None:
+            users.close()
 
 
 async def _found_or_started(
@@ -154,16 +186,52 @@ async def _found_or_started(
     environment: Mapping[str, str],
     dead: str | None,
     available: Callable[[], int | None],
+    deadline: float,
+    start_s: float,
 ) -> _Note:
-    deadline = asyncio.get_running_loop().time() + START_S
-    server = _opened(folder / "server.lock")
+    starting = LockFile(folder / "starting.lock")
+    try:
+        while not starting.try_lock():
+            note = _read_note(folder)
+            if note is not None and note.key != dead and _is_living(folder):
+                return note
+            await _wait(deadline, served, start_s, starting)
+        starting.sign()
+        return await _started(served, folder, environment, dead, available, deadline, start_s)
+    finally:
+        starting.close()
+
+
+async def _wait(deadline: float, served: Served, start_s: float, starting: LockFile | None) -> None:
+    # Asked for again and again: a thread that waits in the kernel could not be cancelled.
+    if asyncio.get_running_loop().time() >= deadline:
+        holder = starting.signed_by() if starting is not None else None
+        who = f"process {holder}" if holder is not None else "another process"
+        fix = f"end it: kill {holder}" if holder is not None else "end it"
+        raise ModelTimeout(
+            f"'{served.name}' is being started or ended by {who}, which has not come to an end within "
+            f"{start_s:g} s. If that one is stopped or hangs, {fix}"
+        )
+    await asyncio.sleep(_POLL_S)
+
+
+async def _started(
+    served: Served,
+    folder: Path,
+    environment: Mapping[str, str],
+    dead: str | None,
+    available: Callable[[], int | None],
+    deadline: float,
+    start_s: float,
+) -> _Note:
+    server = LockFile(folder / "server.lock")
     process: subprocess.Popen[bytes] | None = None
     try:
         while asyncio.get_running_loop().time() < deadline:
             note = _read_note(folder)
-            if not _try_lock(server):
+            if not server.try_lock():
                 # It lives; without a note it is starting, or going.
-                if note is not None and note.key != dead:
+                if note is not None and note.key != dead and _is_living(folder):
                     return note
             elif process is not None:
                 raise _did_not_start(served, folder, process.wait())
@@ -172,20 +240,20 @@ async def _found_or_started(
                 (folder / "server.json").unlink(missing_ok=True)
                 process = _start(served, folder, environment, server)
                 # The lock is the keeper's now: an own one is needed to see it let go.
-                os.close(server)
-                server = _opened(folder / "server.lock")
+                server.close(is_handed_over=True)
+                server = LockFile(folder / "server.lock")
             await asyncio.sleep(_POLL_S)
         if process is not None:
             process.kill()
         raise ModelTimeout(
-            f"The server of '{served.name}' did not start within {START_S:g} s. {_log(folder)}"
+            f"The server of '{served.name}' did not start within {start_s:g} s. {_log(folder)}"
         )
     finally:
-        os.close(server)
+        server.close()
 
 
 def _start(
-    served: Served, folder: Path, environment: Mapping[str, str], server: int
+    served: Served, folder: Path, environment: Mapping[str, str], server: LockFile
 ) -> subprocess.Popen[bytes]:
     """Start the keeper, and hand it the lock, which this process holds."""
     import secrets
@@ -204,8 +272,8 @@ def _start(
     }
     path = os.pathsep.join(os.path.abspath(each) for each in sys.path)
     passed_on = {name: environment[name] for name in _PASSED_ON if name in environment}
-    with open(_opened(folder / "server.log"), "wb") as log:
-        log.truncate()
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
+    with open(os.open(folder / "server.log", flags, 0o600), "wb") as log:
         process = subprocess.Popen(
             [sys.executable, "-P", "-m", "assent.inference.local.server"],
             stdin=subprocess.PIPE,
@@ -213,7 +281,7 @@ def _start(
             stderr=log,
             cwd="/",
             env={**passed_on, "PYTHONPATH": path},
-            pass_fds=(server,),
+            pass_fds=(server.fileno(),),
             # Not in our group, where a signal from the terminal would reach it.
             start_new_session=True,
         )
@@ -255,6 +323,12 @@ def _check_possible(served: Served, available: Callable[[], int | None]) -> None
 
 
 def _did_not_start(served: Served, folder: Path, code: int) -> ModelUnavailable:
+    if code == CANNOT_TELL:
+        return ModelUnavailable(
+            f"The server of '{served.name}' has loaded, and cannot write to its folder {clean(folder)}: "
+            "there is no space, or the rights are wrong. Make room there, or set XDG_RUNTIME_DIR to another "
+            "private folder of yours."
+        )
     killed = " It was killed: there may be too little memory." if code in (137, -9) else ""
     return ModelUnavailable(
         f"The server of '{served.name}' did not start (exit code {code}).{killed} {_log(folder)} If the file "
@@ -279,48 +353,3 @@ def _read_note(folder: Path) -> _Note | None:
         return msgspec.json.decode((folder / "server.json").read_bytes(), type=_Note)
     except (OSError, msgspec.DecodeError):
         return None
-
-
-async def _lock(opened: int, *, shared: bool = False) -> None:
-    # Asked for again and again: a thread that waits in the kernel could not be cancelled.
-    while True:
-        if _try_lock(opened, shared=shared):
-            return
-        await asyncio.sleep(_POLL_S)
-
-
-def _try_lock(opened: int, *, shared: bool = False) -> bool:
-    import fcntl
-
-    try:
-        fcntl.flock(opened, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
-
-
-def _opened(path: Path) -> int:
-    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-
-
-def _make_private(folder: Path) -> None:
-    """The folder, this person's alone: who could change what is in it could hand out another server.
-
-    Raises:
-        OSError: it cannot be made, or it is somebody else's.
-    """
-    folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    folder.mkdir(mode=0o700, exist_ok=True)
-    for each in (folder.parent, folder):
-        found = os.lstat(each)
-        if found.st_uid != os.geteuid():
-            raise PermissionError(EPERM, "it belongs to somebody else", str(each))
-        if found.st_mode & 0o077:
-            each.chmod(0o700)
-
-
-def _unusable(folder: Path, error: OSError) -> ModelUnavailable:
-    return ModelUnavailable(
-        f"The server's folder {folder} cannot be used: {error.strerror or error}. Mend its rights, or set "
-        "XDG_RUNTIME_DIR to a private folder of yours."
-    )

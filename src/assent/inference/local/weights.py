@@ -14,7 +14,8 @@ from pathlib import Path
 
 import msgspec
 
-from assent.errors import ModelMissing, UnknownModel
+from assent.errors import InputError, ModelMissing, UnknownModel
+from assent.safe_text import clean
 from assent.storage.location import user_folder
 
 MB = 1_000_000
@@ -88,7 +89,7 @@ LOCAL = Weights(
         ),
     ),
     download=1_092_845_809,
-    memory=2_200 * MB,
+    memory=2_300 * MB,
     module="xllamacpp",
     extra="local",
     good_for="single tool calls, classification and short answers; not long plans or whole programs",
@@ -151,9 +152,27 @@ def weights_named(name: str) -> Weights:
 
 
 def models_folder(environment: Mapping[str, str]) -> Path:
-    """Where the files lie: ASSENT_MODELS, or a folder among this person's things."""
+    """Where the files lie: ASSENT_MODELS, or a folder among this person's things.
+
+    Raises:
+        InputError: the variable names none.
+    """
     named = environment.get("ASSENT_MODELS")
-    return Path(named).expanduser().absolute() if named else user_folder(environment) / "models"
+    return whole_path(named, "ASSENT_MODELS") if named else user_folder(environment) / "models"
+
+
+def whole_path(given: str, where: str) -> Path:
+    """The path that a person wrote; `where` is said if it is none.
+
+    Raises:
+        InputError: it is none.
+    """
+    try:
+        return Path(given).expanduser().absolute()
+    except (RuntimeError, ValueError):
+        raise InputError(
+            f"{where} is '{clean(given, 200)}', which lies in nobody's home. Write the whole path."
+        ) from None
 
 
 def path_of(file: WeightsFile, environment: Mapping[str, str]) -> Path:

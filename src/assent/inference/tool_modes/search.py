@@ -5,8 +5,8 @@ a code fence or not, is as often an example. It is a call only where the text en
 tool waits for the result, and whoever gives an example goes on.
 
 Keep true:
-1. Only a declared tool, with arguments that it takes, is a call, and only in such a place. An example in tags,
-   or at the very end, cannot be told from one.
+1. Only a declared tool, with arguments that it takes, is a call, and only in such a place. An example in
+   tags, or at the very end, cannot be told from one.
 2. A text in which there is no call comes back as it is, to the character.
 3. The work is bounded by the length of the text, whatever stands in it.
 4. A call begins where `START` matches and nowhere else: whoever streams a text can let go of all before that.

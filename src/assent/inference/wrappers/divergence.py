@@ -37,8 +37,12 @@ class Step(msgspec.Struct, frozen=True):
     """Of the conversation up to here."""
     request: int
     """The number of the first request that had it."""
-    role: str
-    is_cut: bool
+    cut_role: str = ""
+    """Whose message it is, where only the beginning is kept."""
+
+    @property
+    def role(self) -> str:
+        return self.cut_role or _role(self.message)
 
 
 class Asked(msgspec.Struct, frozen=True):
@@ -80,10 +84,10 @@ class Recorded:
         return here
 
     def _step(self, data: bytes, digest: str) -> Step:
-        role, is_cut = _role(data), len(data) > _HEAD and self._bytes + len(data) > _MOST_BYTES
-        kept = data[:_HEAD] if is_cut else data
-        self._bytes += len(kept)
-        return Step(kept, digest, self.requests, role, is_cut)
+        if len(data) <= _HEAD or self._bytes + len(data) <= _MOST_BYTES:
+            self._bytes += len(data)
+            return Step(data, digest, self.requests)
+        return Step(data[:_HEAD], digest, self.requests, _role(data))
 
 
 def divergence(recorded: Recorded, request: Request, tools: bytes, settings: bytes) -> str:
@@ -129,12 +133,11 @@ def _other_message(index: int, asked: bytes, recorded: Recorded, here: str) -> s
     step = max(followers, key=lambda each: _common(each.message, asked))
     was, now = step.role, _role(asked)
     role = now if was == now else f"recorded {was}, asked {now}"
-    recorded_words = _excerpt(step.message, asked)
-    if step.is_cut and asked.startswith(step.message):
-        recorded_words = "the same up to there, and then otherwise"
+    is_further_on = step.cut_role and asked.startswith(step.message)
+    excerpt = "it begins the same, and goes on otherwise" if is_further_on else _excerpt(step.message, asked)
     return (
         f"message {index + 1} ({role}) differs from that of recorded request {step.request}. "
-        f"Recorded: {recorded_words}. Asked: {_excerpt(asked, step.message)}"
+        f"Recorded: {excerpt}. Asked: {_excerpt(asked, step.message)}"
     )
 
 
