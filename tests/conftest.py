@@ -18,6 +18,7 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+from assent.inference.providers import PROVIDERS
 from assent.testing.network import NetworkRefused, no_network
 from tests.servers.postgres import PostgresServer
 from tests.warm import Warm
@@ -28,6 +29,11 @@ for _signal in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT):
     if signal.getsignal(_signal) is signal.SIG_IGN:
         with suppress(ValueError):
             signal.signal(_signal, signal.default_int_handler if _signal == signal.SIGINT else signal.SIG_DFL)
+
+for _provider in PROVIDERS.values():
+    # Whose keys are here must not matter: a key alone chooses a model.
+    for _name in (*_provider.keys, _provider.url_variable, "ASSENT_MODEL"):
+        os.environ.pop(_name, None)
 
 # Compiling the tests themselves takes longest of all, so what was compiled is kept, wherever else it is not.
 sys.dont_write_bytecode = False

@@ -10,9 +10,10 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -71,7 +72,7 @@ def test_a_key_is_told_to_be_set_and_never_shown(model: Model) -> None:
     providers = {each["name"]: each for each in told.json["providers"]}
     assert "ANTHROPIC_API_KEY is set" in shown.out
     assert providers["anthropic"]["variable_set"] == "ANTHROPIC_API_KEY"
-    assert providers["openai"]["url"] == "http://example.com/v1"
+    assert "OPENAI_BASE_URL" in providers["openai"]["url"]
     assert providers["openai"]["variable_set"] is None
     assert told.json["chosen"]["because"] == "ANTHROPIC_API_KEY is set"
     assert "hidden" not in shown.out + shown.err + told.out + told.err
@@ -102,9 +103,55 @@ def test_the_settings_choose_and_add_providers(model: Model, own: dict[str, str]
 
     told = model("list", "--json").json
 
-    assert told["chosen"] == {"name": "lab:big", "because": "the settings name it"}
+    assert told["chosen"] == {"name": "lab:big", "because": "the settings name it", "problem": ""}
     assert told["providers"][-1]["name"] == "lab"
     assert told["providers"][-1]["url"] == "http://127.0.0.1:9/v1"
+
+
+def test_roles_are_listed_with_their_fallbacks_and_why_one_cannot_be_asked(
+    model: Model, own: dict[str, str]
+) -> None:
+    folder = Path(own["XDG_CONFIG_HOME"]) / "assent"
+    folder.mkdir(parents=True)
+    (folder / "settings.toml").write_text(
+        '[models]\ndefault = ["anthropic:claude-sonnet-5-5", "local"]\nfast = "ollama:small"\n'
+    )
+
+    shown = model("list")
+    told = model("list", "--json").json
+    named = model("list", ASSENT_MODEL="nobody:x")
+
+    assert (shown.code, named.code) == (0, 0)
+    assert "  default  anthropic:claude-sonnet-5-5, then local\n" in shown.out
+    assert "anthropic:claude-sonnet-5-5: it cannot be asked: anthropic wants a key" in shown.out
+    assert "local: it cannot be asked: The model 'local' is not on this machine yet" in shown.out
+    assert "  fast     ollama:small\n" in shown.out
+    default, fast = told["roles"]
+    assert [each["name"] for each in default["models"]] == ["anthropic:claude-sonnet-5-5", "local"]
+    assert fast == {"role": "fast", "models": [{"name": "ollama:small", "problem": ""}]}
+    assert "ANTHROPIC_API_KEY" in told["chosen"]["problem"]
+    assert "no provider is called 'nobody'" in named.out
+
+
+def test_an_unfinished_pull_is_listed(model: Model, own: dict[str, str]) -> None:
+    folder = Path(own["ASSENT_MODELS"])
+    folder.mkdir()
+    with open(folder / f".{FILE.name}.packages.part", "wb") as file:
+        file.truncate(FILE.parts[0].size * 2 + 1)
+
+    shown = model("list")
+    told = model("list", "--json").json
+
+    assert "105 MB of 1,117 MB are here. Go on: assent model pull local" in shown.out
+    assert told["models"][0]["here"] == FILE.parts[0].size * 2
+
+
+@pytest.mark.parametrize("env", [{"ASSENT_MODELS": "~nosuch/x"}, {}])
+def test_a_path_in_nobodys_home_is_exit_code_2(model: Model, env: dict[str, str]) -> None:
+    done = model("pull", "--from", "~nosuch/x", "--json", **env)
+
+    assert (done.code, done.json["error"]["code"]) == (2, "input")
+    assert "nobody's home" in done.json["error"]["message"]
 
 
 # --- pull and rm ---
@@ -160,28 +207,79 @@ def test_what_is_not_the_model_is_refused(model: Model, tmp_path: Path) -> None:
     assert "Did you mean 'local'?" in unknown.err
 
 
-def test_interrupted_it_says_how_to_go_on(own: dict[str, str], tmp_path: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("as_json", [True, False])
+def test_interrupted_it_says_what_is_kept_and_how_to_go_on(
+    own: dict[str, str], number: signal.Signals, as_json: bool
+) -> None:
     """Ctrl-C while a server has nothing more to say."""
     with serving(_Stalled) as url:
-        process = subprocess.Popen(
-            command("model", "pull", "local", "--from", f"{url}/x"),
-            env=environment(**own),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        draft = Path(own["ASSENT_MODELS"])
-        until(lambda: any(path.stat().st_size for path in draft.glob(".*.part")))
-        process.send_signal(signal.SIGINT)
-        _, err = process.communicate(timeout=60)
+        options = ["--json"] if as_json else []
+        process = start("model", "pull", "local", "--from", f"{url}/x", *options, env=own)
+        folder = Path(own["ASSENT_MODELS"])
+        until(lambda: any(path.stat().st_size for path in folder.glob(".*.part")))
+        process.send_signal(number)
+        out, err = process.communicate(timeout=60)
 
-    assert process.returncode == 130
-    assert "What has come is kept. Go on with: assent model pull local" in err
+    kept = sum(path.stat().st_size for path in folder.glob(".*.part"))
+    words = f"Interrupted. {kept / 1e6:.1f} MB of 1,117 MB are kept. The same command goes on."
+    assert kept
+    assert process.returncode == 128 + number
+    if as_json:
+        assert json.loads(out) == {"error": {"code": "model.cancelled", "message": words}}
+    else:
+        assert words in err
     assert "Traceback" not in err
 
 
+def start(*arguments: str, env: dict[str, str]) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        command(*arguments),
+        env=environment(**env),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_ended_from_outside_no_pip_goes_on(own: dict[str, str], number: signal.Signals) -> None:
+    folder = Path(own["ASSENT_MODELS"])
+    no_pip = {name: "" for name in os.environ if name.startswith("PIP_")}
+    _Silent.asked.clear()
+    with serving(_Silent) as url:
+        process = start(
+            *("model", "pull", "local"),
+            env={**own, **no_pip, "PIP_CONFIG_FILE": os.devnull, "PIP_INDEX_URL": f"{url}/simple"},
+        )
+        # Both are at work by now, not only about to start.
+        until(lambda: len(_Silent.asked) == 2)
+        pips = pips_in(folder)
+        process.send_signal(number)
+        _, err = process.communicate(timeout=60)
+        until(lambda: not pips_in(folder))
+
+    assert len(pips) == 2
+    assert process.returncode == (143 if number == signal.SIGTERM else -9)
+    if number == signal.SIGTERM:
+        assert "Interrupted. Nothing is kept." in err
+        assert [path.name for path in folder.iterdir() if path.name.startswith(".fetch-")] == []
+
+
+def pips_in(folder: Path) -> list[int]:
+    """Processes that live and work below a folder."""
+    found = []
+    for each in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            if os.readlink(each / "cwd").startswith(str(folder)):
+                found.append(int(each.name))
+    return found
+
+
 def test_a_model_that_is_in_use_is_not_removed(model: Model, own: dict[str, str], tmp_path: Path) -> None:
-    tiny = write_tiny_model(tmp_path / "tiny.gguf")
+    folder = Path(own["ASSENT_MODELS"])
+    folder.mkdir()
+    tiny = write_tiny_model(folder / FILE.name)
     user = (
         "import asyncio, os, sys\nfrom pathlib import Path\n"
         "from assent.inference.local.model import served_by\n"
@@ -202,12 +300,16 @@ def test_a_model_that_is_in_use_is_not_removed(model: Model, own: dict[str, str]
 
     refused = model("rm", "local")
     listed = model("list", "--json").json
+    # Whose server has not loaded a file of this folder may have its way.
+    elsewhere = model("rm", "local", ASSENT_MODELS=str(tmp_path / "others"))
     process.communicate()
     until(lambda: model("rm", "local").code == 0)
 
     assert refused.code == 2
-    assert "'local' is in use" in refused.err
+    assert f"'local' is in use, by process {process.pid}. End that one" in refused.err
     assert listed["models"][0]["serving"] is True
+    assert (elsewhere.code, elsewhere.out) == (0, "No 'local' here.\n")
+    assert not tiny.exists()
 
 
 # --- test ---
@@ -252,6 +354,16 @@ class _Stalled(_Answers):
         self.end_headers()
         self.wfile.write(bytes(100_000))
         self.wfile.flush()
+        self.server.over.wait(60)  # type: ignore[attr-defined]
+
+
+class _Silent(_Answers):
+    """Takes the question, and says nothing."""
+
+    asked: ClassVar[list[str]] = []
+
+    def do_GET(self) -> None:
+        self.asked.append(self.path)
         self.server.over.wait(60)  # type: ignore[attr-defined]
 
 

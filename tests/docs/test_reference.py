@@ -27,7 +27,7 @@ from assent.events.event import KINDS
 from assent.events.span import _CLOSES
 from assent.inference import Intent, Request, Result, Scripted, ToolCall, Usage
 from assent.inference.choice import DEFAULTS
-from assent.inference.http import BETWEEN_S, CONNECT_S, MOST_BYTES, TOTAL_S
+from assent.inference.http import BETWEEN_S, CONNECT_S, MOST_BYTES, MOST_WHOLE, TOTAL_S
 from assent.inference.local.weights import CATALOGUE, megabytes
 from assent.inference.model import Ability, Prefer, Stop, Task, Thinking
 from assent.inference.prices import AS_OF, FACTS, LONG_CONTEXT, ModelFacts
@@ -637,7 +637,9 @@ def test_times_are_told_as_they_are() -> None:
     assert rows["connecting"] == f"{CONNECT_S:g} s"
     assert rows["between two pieces of a stream"] == f"{BETWEEN_S:g} s"
     assert rows["until an answer begins, and all of it, attempts and waits included"] == f"{TOTAL_S:g} s"
-    assert rows["an answer, unpacked"] == f"{MOST_BYTES // 1024**2} MiB"
+    assert rows["an answer, unpacked"] == (
+        f"{MOST_WHOLE // 1024**2} MiB in one piece, {MOST_BYTES // 1024**2} MiB as a stream"
+    )
 
 
 def price_row(facts: ModelFacts) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from contextlib import suppress
 from itertools import pairwise
 from typing import Any
@@ -12,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from assent.errors import RequestRefused
 from assent.inference.http import HttpModel
 from assent.inference.messages import (
     Assistant,
@@ -29,6 +31,7 @@ from assent.inference.providers import endpoint
 from assent.inference.sse import Event, EventDecoder
 from assent.inference.wire.anthropic import API_VERSION, CACHE_FROM, MAX_TOKENS, AnthropicMessages
 from assent.inference.wire.anthropic_schema import accepted
+from assent.inference.wire.envelopes import read_envelope
 from assent.inference.wire.format import Dialect, HttpCall, Refused, Unreadable
 from assent.ir.tool_spec import ToolSchema
 from tests.inference.oracles.recorded import ANTHROPIC, Recorded
@@ -134,6 +137,104 @@ def test_calls_without_ids_get_some_and_so_do_their_results() -> None:
     asked, answered = body["messages"][1]["content"], body["messages"][2]["content"]
     assert [each["id"] for each in asked] == ["call_1_0", "call_1_1", "x"]
     assert [each["tool_use_id"] for each in answered] == ["call_1_1", "call_1_0", "x"]
+
+
+def ids_of(*messages: Message) -> tuple[list[str], list[str]]:
+    """The ids of the calls and of the results, as they are sent."""
+    blocks = [
+        block
+        for each in call(*messages).body["messages"]
+        if isinstance(each["content"], list)
+        for block in each["content"]
+    ]
+    return [each["id"] for each in blocks if "id" in each], [
+        each["tool_use_id"] for each in blocks if "tool_use_id" in each
+    ]
+
+
+def turn(*ids: str, results: str = "") -> list[Message]:
+    """Calls with these ids, and a result for each; the results say which."""
+    calls = [ToolCall(id=id, name="get") for id in ids]
+    return [
+        Assistant(calls=calls),
+        *(ToolResult(call_id=id, name="get", text=f"{results}{at}") for at, id in enumerate(ids)),
+    ]
+
+
+def test_ids_that_are_not_taken_or_not_unique_are_replaced_in_call_and_result() -> None:
+    said = [User("Hi"), *turn("functions.get:0", "functions.get:0", "ok"), *turn("ok", "x" * 65, "new")]
+
+    calls, results = ids_of(*said)
+
+    assert calls == results
+    assert len(set(calls)) == 6
+    assert all(re.fullmatch("[a-zA-Z0-9_-]{1,64}", each) for each in calls)
+    assert (calls[2], calls[5]) == ("ok", "new")
+    # What was said before keeps its ids, so that the provider's cache still knows it.
+    assert ids_of(*said[:5]) == (calls[:3], results[:3])
+
+
+def test_an_id_that_somebody_else_has_already_is_not_made() -> None:
+    calls, results = ids_of(User("Hi"), *turn("call_3_0", "call_3_0"), *turn("", "call_1_1"))
+
+    assert calls == results
+    assert len(set(calls)) == 4
+
+
+def test_a_result_of_the_latest_turn_is_not_that_of_an_earlier_one() -> None:
+    said = [User("Hi"), Assistant(calls=[ToolCall(id="0", name="get")]), User("Go on"), *turn("0")]
+
+    calls, results = ids_of(*said)
+
+    assert results == calls[1:]
+
+
+@UNHURRIED
+@examples(150)
+@given(
+    st.lists(st.lists(st.sampled_from(["", "a", "a", "b.c", "call_1_0", "call_1_1"]), max_size=3), max_size=4)
+)
+def test_every_call_has_an_id_of_its_own_and_its_result_too(turns: list[list[str]]) -> None:
+    calls, results = ids_of(User("Hi"), *(each for ids in turns for each in turn(*ids)))
+
+    assert len(set(calls)) == len(calls)
+    assert calls == results
+
+
+def test_a_call_that_was_cut_off_before_its_arguments_is_none() -> None:
+    block = {"type": "tool_use", "id": "t", "name": "wipe", "input": {}}
+    reader = FORMAT.reader()
+    for data in (
+        {"type": "message_start", "message": {}},
+        {"type": "content_block_start", "index": 0, "content_block": block},
+        {"type": "message_delta", "delta": {"stop_reason": "max_tokens"}},
+    ):
+        list(reader.feed(Event("", json.dumps(data))))
+
+    for result in (reader.result(), answer(block, stop="max_tokens")):
+        assert "cut off" in result.calls[0].problem
+        assert result.stop == "length"
+    assert not answer(block, stop="tool_use").calls[0].problem
+    first, last = answer({**block, "input": {"a": 1}}, block, stop="max_tokens").calls
+    assert (first.problem, bool(last.problem)) == ("", True)
+
+
+def test_halves_of_characters_and_double_keys_lose_no_answer_but_a_call() -> None:
+    text = json.dumps(
+        {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "X"}}
+    )
+    start = json.dumps({"type": "content_block_start", "index": 0, "content_block": {"type": "text"}})
+    end = '{"type": "message_delta", "type": "message_delta", "delta": {"stop_reason": "end_turn"}}'
+    reader = FORMAT.reader()
+    for data in (start, text.replace("X", r"\ud83d"), text.replace("X", r"\ude00 \ud83d"), end):
+        list(reader.feed(Event("", data)))
+
+    assert reader.result().text == "\U0001f600 \ufffd"
+    for input in (r'{"a": "\ud83d"}', '{"a": 1, "a": 2}', '{"b": [{"a": 1, "a": 2}]}'):
+        body = f'{{"content": [{{"type": "tool_use", "id": "t", "name": "add", "input": {input}}}]}}'
+        [found] = FORMAT.result(read_envelope(body, "it")).calls
+        assert "cannot be trusted" in found.problem
+        assert (found.arguments, found.raw.isprintable()) == ({}, True)
 
 
 def test_a_call_that_could_not_be_read_goes_back_as_an_object() -> None:
@@ -407,6 +508,28 @@ async def test_a_temperature_that_turns_out_not_to_be_taken_is_left_out_from_the
         assert ["temperature" in each.json for each in server.seen] == [True, False, False]
 
 
+async def test_one_bad_request_takes_no_parameter_from_the_next() -> None:
+    def refused(message: str) -> Any:
+        return reply({"type": "error", "error": {"type": "invalid_request_error", "message": message}}, 400)
+
+    with WireServer() as server:
+        model = HttpModel(
+            endpoint("anthropic:claude-haiku-4-5", {"ANTHROPIC_API_KEY": "k", URL: server.url}), FORMAT
+        )
+        for asked, message in (
+            ({"temperature": 2.0}, "temperature: Input should be less than or equal to 1"),
+            ({"thinking": "high"}, "messages.1.content.0: Invalid `signature` in `thinking` block"),
+        ):
+            server.answers(refused(message), reply(ANTHROPIC[0].body))
+            with pytest.raises(RequestRefused):
+                await model.generate(Request(messages=[User("Hi")], **asked))
+            await model.generate(Request(messages=[User("Hi")], **asked))
+        await model.close()
+
+        assert [each.json.get("temperature") for each in server.seen[:2]] == [2.0, 2.0]
+        assert ["thinking" in each.json for each in server.seen[2:]] == [True, True]
+
+
 @pytest.mark.parametrize(
     ("status", "type", "message", "kind", "parameter"),
     [
@@ -430,7 +553,68 @@ async def test_a_temperature_that_turns_out_not_to_be_taken_is_left_out_from_the
             "parameter",
             "temperature",
         ),
-        (400, "invalid_request_error", "stop_sequences: too many", "parameter", "stop_sequences"),
+        (400, "invalid_request_error", "stop_sequences: too many", "request", ""),
+        (400, "invalid_request_error", "temperature: Input should be less than or equal to 1", "request", ""),
+        (
+            400,
+            "invalid_request_error",
+            "messages.1.content.0: Invalid `signature` in `thinking` block",
+            "request",
+            "",
+        ),
+        (
+            400,
+            "invalid_request_error",
+            "messages.1.content.0: `thinking` is not supported here",
+            "request",
+            "",
+        ),
+        (400, "invalid_request_error", "messages.1.thinking: Extra inputs are not permitted", "request", ""),
+        (
+            400,
+            "invalid_request_error",
+            "tools.0.custom.input_schema.properties: set_temperature: JSON schema is invalid",
+            "request",
+            "",
+        ),
+        (400, "invalid_request_error", "set_temperature is not supported", "request", ""),
+        (
+            400,
+            "invalid_request_error",
+            "thinking.budget_tokens: Input should be at least 1024",
+            "request",
+            "",
+        ),
+        (
+            400,
+            "invalid_request_error",
+            "temperature: Extra inputs are not permitted",
+            "parameter",
+            "temperature",
+        ),
+        (
+            400,
+            "invalid_request_error",
+            "adaptive thinking is not supported on this model",
+            "parameter",
+            "thinking",
+        ),
+        (
+            400,
+            "invalid_request_error",
+            "This model does not support the effort parameter.",
+            "parameter",
+            "thinking",
+        ),
+        (
+            400,
+            "invalid_request_error",
+            "output_config.effort: Extra inputs are not permitted",
+            "parameter",
+            "thinking",
+        ),
+        (400, "invalid_request_error", "tools.0.input_schema: oneOf is not supported", "request", ""),
+        (400, "invalid_request_error", "Tool use is not supported.", "tools", ""),
         (400, "invalid_request_error", '"thinking.type.enabled" is not supported', "parameter", "thinking"),
         (400, "invalid_request_error", "This model does not support tools", "tools", ""),
         (400, "invalid_request_error", "messages: at least one message is required", "request", ""),

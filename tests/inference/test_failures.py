@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from typing import get_args
 
 import pytest
+from rich.pretty import pretty_repr
 
 from assent.errors import ContextTooLong, KeyRefused, ModelError, QuotaSpent, RateLimited, UnknownModel
 from assent.inference.failures import failure
@@ -68,6 +69,13 @@ def test_a_short_key_is_taken_out_as_well() -> None:
     short = endpoint("vllm:m", {"VLLM_API_KEY": "abc"})
 
     assert "abc" not in str(failure(Refusal(kind="key", message="not abc"), short))
+
+
+def test_what_a_server_refused_is_not_in_a_repr() -> None:
+    refusal = Refusal(kind="key", message=f"Incorrect key {KEY}")
+
+    assert KEY not in repr(refusal) + pretty_repr(refusal)
+    assert "key" in repr(refusal)
 
 
 NOW = datetime(2026, 11, 16, 12, 0, 0, tzinfo=UTC)

@@ -84,6 +84,12 @@ def answer(*parts: Any, stop: str = "STOP", **more: Any) -> Result:
         ("gemini-2.5-flash", True, "/v1beta/models/gemini-2.5-flash:streamGenerateContent"),
         ("tunedModels/mine", False, "/v1beta/tunedModels/mine:generateContent"),
         ("a?b#c", False, "/v1beta/models/a%3Fb%23c:generateContent"),
+        ("../../evil/path", False, "/v1beta/models/..%2F..%2Fevil%2Fpath:generateContent"),
+        ("tunedModels/../../x", False, "/v1beta/models/tunedModels%2F..%2F..%2Fx:generateContent"),
+        ("a//b", False, "/v1beta/models/a%2F%2Fb:generateContent"),
+        ("/a", False, "/v1beta/models/%2Fa:generateContent"),
+        ("..", False, "/v1beta/models/..:generateContent"),
+        ("%2e%2e", False, "/v1beta/models/%252e%252e:generateContent"),
     ],
 )
 def test_the_path_names_the_model(model: str, stream: bool, path: str) -> None:
@@ -134,6 +140,48 @@ def test_a_signature_goes_back_on_the_part_it_came_with() -> None:
         {"functionCall": {"name": "now", "args": {}}, "thoughtSignature": "c2ln"},
         {"functionCall": {"name": "now", "args": {}}},
     ]
+
+
+def test_what_another_format_carries_is_not_sent_even_where_it_looks_the_same() -> None:
+    other = Carried(format="anthropic", data="c2ln")
+    said = Assistant(text="Yes.", carried=other, calls=[ToolCall(id="a", name="now", carried=other)])
+
+    parts = call(User("Hi"), said).body["contents"][1]["parts"]
+
+    assert parts == [{"text": "Yes."}, {"functionCall": {"id": "a", "name": "now", "args": {}}}]
+
+
+def test_ids_that_two_calls_share_are_told_apart() -> None:
+    calls = [ToolCall(id="0", name="now"), ToolCall(id="0", name="add"), ToolCall(name="now")]
+    results = [ToolResult(call_id=call.id, name=call.name, text=call.name) for call in reversed(calls)]
+
+    contents = call(User("Hi"), Assistant(calls=calls), *results).body["contents"]
+
+    asked = [(each["functionCall"].get("id"), each["functionCall"]["name"]) for each in contents[1]["parts"]]
+    told = [
+        (each["functionResponse"].get("id"), each["functionResponse"]["name"])
+        for each in contents[2]["parts"]
+    ]
+    assert asked == told
+    assert len({id for id, _ in asked}) == 3
+    assert asked[2] == (None, "now")
+
+
+def test_a_call_that_was_cut_off_before_its_arguments_is_none() -> None:
+    [cut] = answer({"functionCall": {"name": "wipe", "args": {}}}, stop="MAX_TOKENS").calls
+
+    assert "cut off" in cut.problem
+
+
+def test_halves_of_characters_lose_no_answer_but_a_call() -> None:
+    half = r'{"candidates": [{"content": {"parts": [{"text": "\ud83d"}]}}]}'
+    rest = r'{"candidates": [{"content": {"parts": [{"text": "\ude00"}]}, "finishReason": "STOP"}]}'
+    called = rest.replace('"text": ', '"functionCall": {"name": "add", "args": {"a": ').replace(
+        '00"', '00"}}'
+    )
+
+    assert read(f"data: {half}\n\ndata: {rest}\n\n".encode())[1].text == "\U0001f600"
+    assert "cannot be trusted" in read(f"data: {called}\n\n".encode())[1].calls[0].problem
 
 
 @pytest.mark.parametrize(
@@ -301,6 +349,7 @@ MINUTE = {"violations": [{"quotaId": "GenerateRequestsPerMinutePerProjectPerMode
         ),
         (400, "INVALID_ARGUMENT", "Function calling is not enabled for models/gemma", [], "tools"),
         (400, "INVALID_ARGUMENT", "Invalid value", [], "request"),
+        (400, "INVALID_ARGUMENT", "Function calling config is set without declarations", [], "request"),
         (400, "FAILED_PRECONDITION", "User location is not supported", [], "request"),
         (500, "INTERNAL", "It broke", [], "unavailable"),
         (503, "UNAVAILABLE", "The model is overloaded", [], "unavailable"),

@@ -5,9 +5,14 @@ from __future__ import annotations
 import asyncio
 import gzip
 import json
-from collections.abc import AsyncIterator, Iterator
+import socket
+import struct
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
 from contextlib import aclosing
-from threading import Barrier, Thread
+from threading import Barrier, Thread, current_thread
+from threading import Event as ThreadEvent
+from traceback import TracebackException
 from typing import Any
 
 import msgspec
@@ -23,16 +28,17 @@ from assent.errors import (
     ModelUnavailable,
     RateLimited,
     RequestRefused,
+    UnknownModel,
 )
 from assent.inference import http
 from assent.inference.http import HttpModel
 from assent.inference.messages import Assistant, ToolCall, ToolResult, User
-from assent.inference.model import Piece, Request, Result, Words
+from assent.inference.model import Piece, Request, Result, Thought, Words
 from assent.inference.providers import PROVIDERS, Endpoint
 from assent.inference.usage import Price, Usage
 from assent.inference.wire.openai import OpenAiChat
 from assent.ir.tool_spec import ToolSchema
-from tests.inference.wire_server import Answer, Seen, WireServer, events, reply
+from tests.inference.wire_server import LIMIT_S, Answer, Seen, WireServer, events, reply
 
 KEY = "sk-proj-abcdefghijklmnop"
 REQUEST = Request(messages=[User("hello")])
@@ -135,16 +141,30 @@ async def test_events_are_read_whatever_they_are_said_to_be(server: WireServer, 
     assert (await pieces_of(model))[:-1] == [Words("Hel"), Words("lo")]
 
 
-async def test_a_price_makes_a_cost_unless_the_server_says_one(server: WireServer) -> None:
-    priced = model_at(server.url, price=Price(input=2.0, output=0.0))
+@pytest.mark.parametrize(
+    ("provider", "costs"), [("openrouter", [2.0, 7, None]), ("openai", [2.0, 2.0, None])]
+)
+async def test_a_price_makes_a_cost_unless_openrouter_says_one(
+    server: WireServer, provider: str, costs: list[float | None]
+) -> None:
+    place = Endpoint(provider=PROVIDERS[provider], model="m", url=server.url, key=KEY)
+    priced = HttpModel(place, OpenAiChat(), price=Price(input=2.0, output=0.0))
     said = {**PRICED, "usage": {**PRICED["usage"], "cost": 7}}  # type: ignore[dict-item]
     server.answers(reply(PRICED), reply(said), reply(HI))
 
     results = [await priced.generate(REQUEST) for _ in range(3)]
 
-    assert [each.cost for each in results] == [2.0, 7, None]
+    assert [each.cost for each in results] == costs
     assert results[0].usage == Usage(input=1_000_000, output=1)
     await priced.close()
+
+
+async def test_a_cost_that_a_server_makes_up_without_a_price_is_none(
+    server: WireServer, model: HttpModel
+) -> None:
+    server.answers(reply({**HI, "usage": {"prompt_tokens": 1, "cost": 0}}))
+
+    assert (await model.generate(REQUEST)).cost is None
 
 
 async def test_a_stream_that_is_closed_closes_its_connection(server: WireServer, model: HttpModel) -> None:
@@ -219,6 +239,189 @@ async def test_a_server_that_says_it_is_done_and_stays_is_not_waited_for(
     assert isinstance(result, Result)
     assert result.text == "Hello"
     assert await asyncio.to_thread(server.wait_left)
+
+
+@pytest.mark.parametrize("junk", [b"", b"data: no JSON\n\n", b"data: x" * 100_000, b'data: {"error": 1}\n\n'])
+async def test_what_follows_a_complete_answer_does_not_lose_it(
+    server: WireServer, model: HttpModel, monkeypatch: pytest.MonkeyPatch, junk: bytes
+) -> None:
+    monkeypatch.setattr(http, "MOST_BYTES", 100_000)
+    # Hangs up without the end of the body.
+    server.answers(events(HEL, LO, END, junk, cut=True))
+
+    *pieces, result = await pieces_of(model)
+
+    assert pieces == [Words("Hel"), Words("lo")]
+    assert isinstance(result, Result)
+    assert result.text == "Hello"
+
+
+class RawServer:
+    """One connection at a time, and whatever a test does with it."""
+
+    def __init__(self, talk: Callable[[socket.socket], None]) -> None:
+        self._talk = talk
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self._thread = Thread(target=self._run)
+        self.url = f"http://127.0.0.1:{self._listener.getsockname()[1]}"
+
+    def __enter__(self) -> RawServer:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._thread.join(LIMIT_S)
+        self._listener.close()
+        assert not self._thread.is_alive()
+
+    def _run(self) -> None:
+        self._listener.settimeout(LIMIT_S)
+        connection, _ = self._listener.accept()
+        with connection:
+            connection.settimeout(LIMIT_S)
+            self._talk(connection)
+
+
+def receive(connection: socket.socket) -> None:
+    """A whole request."""
+    with connection.makefile("rb") as file:
+        length = 0
+        while (line := file.readline().lower()) not in (b"\r\n", b""):
+            length = int(line.split(b":")[1]) if line.startswith(b"content-length:") else length
+        file.read(length)
+
+
+STREAM = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n"
+
+
+async def test_a_server_that_goes_on_behind_the_end_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http, "AFTER_S", 0.5)
+    left: list[bool] = []
+
+    def drips(connection: socket.socket) -> None:
+        receive(connection)
+        connection.sendall(STREAM + HEL + END)
+        try:
+            # Often enough that no single piece is waited for as long as all of them may take.
+            for _ in range(1000):
+                connection.sendall(b": still here\n\n")
+                time.sleep(0.01)
+        except OSError:
+            left.append(True)
+
+    with RawServer(drips) as server:
+        model = model_at(server.url)
+        *_, result = await pieces_of(model)
+        await model.close()
+
+    assert isinstance(result, Result)
+    assert result.text == "Hel"
+    assert left == [True]
+
+
+async def test_a_connection_that_is_reset_behind_the_end_is_the_end() -> None:
+    heard = ThreadEvent()
+
+    def resets(connection: socket.socket) -> None:
+        receive(connection)
+        connection.sendall(STREAM + HEL + END)
+        heard.wait(LIMIT_S)
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+
+    with RawServer(resets) as server:
+        model = model_at(server.url)
+        pieces: list[Piece] = []
+        async for piece in model.stream(REQUEST):
+            pieces.append(piece)
+            heard.set()
+        await model.close()
+
+    assert isinstance(pieces[-1], Result)
+    assert pieces[-1].text == "Hel"
+
+
+async def test_characters_that_came_in_halves_are_shown_whole(server: WireServer, model: HttpModel) -> None:
+    thought, end = event({"reasoning": "\ude00"}), event({"content": "\ud83d"}, "stop")
+    server.answers(events(event({"content": "a\ud83d"}), thought, event({"content": "\ude00b"}), end))
+
+    *pieces, result = await pieces_of(model)
+
+    assert pieces == [Words("a"), Thought("\ufffd"), Words("\U0001f600b"), Words("\ufffd")]
+    assert isinstance(result, Result)
+    assert (result.text, result.reasoning) == ("a\U0001f600b\ufffd", "\ufffd")
+
+
+async def test_a_key_that_stands_twice_loses_no_answer(server: WireServer, model: HttpModel) -> None:
+    body = json.dumps(HI).replace('"model"', '"model": "m-0", "model"').encode()
+    server.answers(Answer(headers={"content-type": "application/json"}, chunks=[body]))
+
+    result = await model.generate(REQUEST)
+
+    assert (result.text, result.model) == ("hi", "m-1")
+
+
+async def test_cookies_are_not_kept(server: WireServer, model: HttpModel) -> None:
+    server.answers(reply(HI, set_cookie="track=me; Path=/"))
+
+    await model.generate(REQUEST)
+    await model.generate(REQUEST)
+
+    assert [each.headers.get("cookie") for each in server.seen] == [None, None]
+
+
+async def test_the_key_is_in_no_traceback_printed_with_its_variables(
+    server: WireServer, model: HttpModel
+) -> None:
+    said = {"error": {"message": f"not {KEY}"}}
+    with WireServer() as gone:
+        nowhere = model_at(gone.url)
+    for asked, answer in (
+        (model, reply(said, 401)),
+        (model, reply(said)),
+        (model, events(HEL, f"data: {json.dumps(said)}\n\n".encode())),
+        (model, events(HEL, cut=True)),
+        (nowhere, reply(HI)),
+    ):
+        server.answers(answer)
+        async for error in both(asked):
+            told = TracebackException.from_exception(error, capture_locals=True)
+            assert KEY not in "".join(told.format())
+            assert "self = <assent.inference.http.HttpModel" in "".join(told.format())
+
+
+class Watched(OpenAiChat):
+    """Keeps the threads that answers were read in."""
+
+    def __init__(self) -> None:
+        self.threads: list[Thread] = []
+
+    def result(self, body: Any) -> Result:
+        self.threads.append(current_thread())
+        return super().result(body)
+
+
+async def test_a_large_answer_is_read_in_a_thread(server: WireServer) -> None:
+    wire = Watched()
+    model = HttpModel(Endpoint(provider=PROVIDERS["openai"], model="m", url=server.url), wire)
+    server.answers(reply(HI), reply({**HI, "x": "x" * http.LARGE}))
+
+    for _ in range(2):
+        assert (await model.generate(REQUEST)).text == "hi"
+    assert (await pieces_of(model))[0] == Words("hi")
+    await model.close()
+
+    assert [each is current_thread() for each in wire.threads] == [True, False, False]
+
+
+async def test_vectors_may_take_more_than_an_answer(
+    server: WireServer, model: HttpModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(http, "MOST_WHOLE", 1000)
+    server.answers(reply({"data": [{"index": 0, "embedding": [1.0] * 1000}]}), reply({**HI, "x": "x" * 1000}))
+
+    assert len((await model.embed(["a"]))[0]) == 1000
+    with pytest.raises(AnswerUnreadable, match="longer than 1000 bytes"):
+        await model.generate(REQUEST)
 
 
 async def test_nobody_there_is_said_with_what_to_do() -> None:
@@ -298,6 +501,7 @@ async def test_an_answer_without_end_is_refused(
     server: WireServer, model: HttpModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(http, "MOST_BYTES", 10_000)
+    monkeypatch.setattr(http, "MOST_WHOLE", 10_000)
     bomb = Answer(
         headers={"content-type": "application/json", "content-encoding": "gzip"},
         chunks=[gzip.compress(b" " * 1_000_000)],
@@ -433,6 +637,42 @@ def test_a_model_outlives_an_event_loop(server: WireServer) -> None:
     assert [asyncio.run(ask()), asyncio.run(ask())] == ["hi", "hi"]
 
 
+def test_connections_end_with_their_event_loop() -> None:
+    ended: list[bytes] = []
+
+    def stays(connection: socket.socket) -> None:
+        receive(connection)
+        body = json.dumps(HI).encode()
+        connection.sendall(b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n%s" % (len(body), body))
+        # Nothing comes any more: the other side closes, or this fails.
+        ended.append(connection.recv(1))
+
+    with RawServer(stays) as server:
+        model = model_at(server.url)
+        assert asyncio.run(model.generate(REQUEST)).text == "hi"
+
+    assert ended == [b""]
+
+
+def test_a_stream_that_is_left_open_ends_with_its_event_loop(
+    server: WireServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    server.answers(events(HEL, stall=True), reply(HI))
+    model = model_at(server.url)
+    streams: list[AsyncGenerator[Piece, None]] = []
+
+    async def begin() -> None:
+        streams.append(model.stream(REQUEST))
+        assert await anext(streams[0]) == Words("Hel")
+
+    asyncio.run(begin())
+
+    assert server.wait_left()
+    assert asyncio.run(model.generate(REQUEST)).text == "hi"
+    # The loop closes the stream's own generators all at once, and says that they stand in each other's way.
+    assert "_open_with_its_loop" not in caplog.text
+
+
 def test_two_event_loops_at_once_do_not_break_each_other(server: WireServer) -> None:
     server.answers(events(HEL, LO, END))
     model = model_at(server.url)
@@ -497,3 +737,28 @@ async def test_a_format_without_vectors_says_so(server: WireServer) -> None:
 
     with pytest.raises(ModelMissing, match="not asked for in the format 'other'"):
         await HttpModel(place, Other()).embed(["a"])  # type: ignore[arg-type]
+
+
+async def test_a_request_for_another_model_is_not_answered(server: WireServer, model: HttpModel) -> None:
+    server.answers(reply(HI))
+
+    for ask in (model.generate, lambda request: pieces_of(model, request)):
+        with pytest.raises(UnknownModel, match="'openai:other', and this is openai:m"):
+            await ask(msgspec.structs.replace(REQUEST, model="openai:other"))
+
+    assert server.seen == []
+    assert (await model.generate(msgspec.structs.replace(REQUEST, model="openai:m"))).text == "hi"
+
+
+async def test_vectors_say_what_they_took(server: WireServer) -> None:
+    model = model_at(server.url, price=Price(input=1, output=0))
+    vector = {"index": 0, "embedding": [1.0]}
+    counted = {"data": [vector], "usage": {"prompt_tokens": 1_000_000}}
+    server.answers(reply(counted), reply({"data": [vector]}))
+
+    told = await model.embed(["a"])
+    untold = await model.embed(["a"])
+
+    assert (told.usage, told.cost) == (Usage(input=1_000_000, output=0), 1.0)
+    assert (untold.usage, untold.cost) == (None, None)
+    await model.close()

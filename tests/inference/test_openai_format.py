@@ -10,11 +10,13 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from rich.pretty import pretty_repr
 
 from assent.inference.messages import Assistant, Carried, Image, System, Text, ToolCall, ToolResult, User
 from assent.inference.model import Request, Result, Thought, Words
 from assent.inference.sse import Event
 from assent.inference.usage import Usage
+from assent.inference.wire.envelopes import read_envelope
 from assent.inference.wire.format import Dialect, Refused, Unreadable
 from assent.inference.wire.openai import OpenAiChat, is_strict
 from assent.ir.tool_spec import ToolSchema
@@ -56,6 +58,7 @@ def test_a_plain_request_holds_what_was_asked_and_nothing_else() -> None:
 
     assert call.path == "/chat/completions"
     assert call.headers == {"authorization": "Bearer sk-key"}
+    assert "sk-key" not in repr(call) + pretty_repr(call)
     assert call.body == {"model": "m", "messages": [{"role": "user", "content": "hello"}], "temperature": 0.0}
     assert CHAT.call(Request(messages=HELLO), "m", None, Dialect(), stream=False).headers == {}
 
@@ -119,6 +122,19 @@ def test_calls_without_ids_and_their_results_still_belong_together() -> None:
     assert len({a, b, c}) == 3
     assert messages[1]["content"] is None
     assert [each["tool_call_id"] for each in messages[2:]] == [b, a, c]
+
+
+def test_ids_that_two_calls_share_are_told_apart_and_others_stay() -> None:
+    def turn(*ids: str) -> list[Any]:
+        calls = [ToolCall(id=id, name="get") for id in ids]
+        return [Assistant(calls=calls), *(ToolResult(call_id=id, name="get", text="x") for id in ids)]
+
+    messages = body(Request(messages=[*HELLO, *turn("functions.get:0", "0", "0"), *turn("0")]))["messages"]
+
+    called = [each["id"] for message in messages for each in message.get("tool_calls", [])]
+    assert [each["tool_call_id"] for each in messages if each["role"] == "tool"] == called
+    assert called[:2] == ["functions.get:0", "0"]
+    assert len(set(called)) == 4
 
 
 def test_everything_that_can_be_asked_for_is_sent() -> None:
@@ -385,6 +401,109 @@ B = ToolCall(id="2", name="now", arguments={})
 )
 def test_calls_are_put_together_however_they_were_cut(deltas: list[object]) -> None:
     assert list(calls_in(*deltas)) == [A, B]
+
+
+@pytest.mark.parametrize(
+    "deltas",
+    [
+        [
+            {"id": "0", "function": {"name": "add", "arguments": '{"a": 1}'}},
+            {"id": "0", "function": {"name": "now", "arguments": "{}"}},
+        ],
+        [
+            {"id": "0", "function": {"name": "add", "arguments": '{"a": 1}'}},
+            {"id": "0", "function": {"name": "add", "arguments": '{"a": 1}'}},
+        ],
+        [
+            {"id": "0", "function": {"name": "now", "arguments": ""}},
+            {"id": "0", "function": {"name": "add", "arguments": '{"a": 1}'}},
+        ],
+        [
+            {"id": "0", "function": {"name": "add", "arguments": {"a": 1}}},
+            {"id": "0", "function": {"name": "add", "arguments": {"a": 2}}},
+        ],
+        [
+            {"index": 0, "function": {"name": "add", "arguments": '{"a": 1}'}},
+            {"index": 0, "function": {"name": "now", "arguments": "{}"}},
+        ],
+    ],
+)
+def test_two_calls_of_one_id_are_two_as_in_the_whole_answer(deltas: list[object]) -> None:
+    whole = CHAT.result(answer({"tool_calls": deltas}, "tool_calls")).calls
+
+    assert list(calls_in(*deltas)) == list(whole)
+    assert list(read(chunk({"tool_calls": deltas}, "tool_calls"))[1].calls) == list(whole)
+    assert len(whole) == 2
+
+
+@pytest.mark.parametrize("more", [{"index": 0}, {"index": 0, "id": "1"}, {"id": "1"}])
+def test_a_name_that_is_said_with_every_piece_is_one_name(more: dict[str, Any]) -> None:
+    pieces = ['{"a"', ": ", "1}", ""]
+
+    calls = calls_in(
+        {**more, "id": "1", "function": {"name": "add", "arguments": ""}},
+        *({**more, "function": {"name": "add", "arguments": each}} for each in pieces),
+    )
+
+    assert list(calls) == [A]
+
+
+def test_a_call_that_was_cut_off_before_its_arguments_is_none() -> None:
+    whole = {"index": 0, "id": "1", "function": {"name": "add", "arguments": '{"a": 1}'}}
+    cut = {"index": 1, "id": "2", "function": {"name": "wipe", "arguments": ""}}
+
+    first, last = read(chunk({"tool_calls": [whole, cut]}), chunk(finish="length"))[1].calls
+
+    assert first == A
+    assert "cut off" in last.problem
+    assert CHAT.result(answer({"tool_calls": [whole, cut]}, "length")).calls == (first, last)
+    sent = body(Request(messages=[Assistant(calls=[last])]))["messages"][0]["tool_calls"]
+    assert sent[0]["function"]["arguments"] == "{}"
+
+
+def test_halves_of_characters_are_joined_or_replaced() -> None:
+    half = r'{"choices": [{"delta": {"content": "a\ud83d", "reasoning": "\ude00"}}]}'
+    rest = r'{"choices": [{"delta": {"content": "\ude00b\ud83d"}, "finish_reason": "stop"}]}'
+
+    _, result = read(half, rest)
+
+    assert (result.text, result.reasoning, result.calls) == ("a\U0001f600b\ufffd", "\ufffd", ())
+
+
+def test_a_key_that_stands_twice_loses_no_answer() -> None:
+    text = '{"choices": [{"delta": {"content": "x"}, "finish_reason": null, "finish_reason": "stop"}]}'
+
+    assert read(text)[1].text == "x"
+
+
+def test_arguments_stay_strict_whatever_they_come_in() -> None:
+    def streamed(*pieces: str) -> ToolCall:
+        start = (
+            r'{"choices": [{"delta": {"tool_calls": [{"index": 0, "function": {"name": "add", "arguments": "'
+        )
+        return read(*(f'{start}{each}"}}}}]}}}}]}}' for each in pieces), chunk(finish="tool_calls"))[1].calls[
+            0
+        ]
+
+    assert streamed(r"{\"a\": \"\ud83d", r"\ude00\"}").arguments == {"a": "\U0001f600"}
+    for pieces in ([r"{\"a\": \"\ud83d", r"\"}"], [r"{\"a\": 1, ", r"\"a\": 2}"]):
+        found = streamed(*pieces)
+        assert found.problem
+        assert found.arguments == {}
+        assert found.raw.isprintable()
+    for flawed in (r'{"a": "\ud83d"}', '{"a": 1, "a": 2}'):
+        call = f'{{"function": {{"name": "add", "arguments": {flawed}}}}}'
+        whole = f'{{"choices": [{{"message": {{"tool_calls": [{call}]}}}}]}}'
+        [found] = CHAT.result(read_envelope(whole, "it")).calls
+        assert "cannot be trusted" in found.problem
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{", "[" * 5000, "[" * 101 + "]" * 101, '{"a": NaN, "a": 1}', '{"a": 1e999, "a": 1}']
+)
+def test_what_is_no_json_at_all_is_unreadable(text: str) -> None:
+    with pytest.raises(Unreadable):
+        list(CHAT.reader().feed(Event("", text or " ")))
 
 
 def test_calls_without_index_and_id_stay_apart() -> None:

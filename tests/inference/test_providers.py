@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from rich.pretty import pretty_repr
 
 from assent.errors import KeyMissing, KeyRefused, UnknownModel
-from assent.inference.providers import PROVIDERS, Provider, endpoint, is_loopback
+from assent.inference.providers import PROVIDERS, Endpoint, Provider, endpoint, is_loopback
 
 
 def test_each_provider_has_its_usual_variable_and_no_other() -> None:
@@ -26,7 +27,7 @@ def test_the_second_variable_counts_where_the_first_is_empty() -> None:
 
 
 def test_a_missing_key_is_said_with_its_variable() -> None:
-    with pytest.raises(KeyMissing, match="export OPENAI_API_KEY="):
+    with pytest.raises(KeyMissing, match="Export it as OPENAI_API_KEY"):
         endpoint("openai:m", {"ANTHROPIC_API_KEY": "other"})
     with pytest.raises(KeyMissing, match="GEMINI_API_KEY and GOOGLE_API_KEY are not set"):
         endpoint("gemini:m", {})
@@ -89,7 +90,7 @@ def test_a_url_may_be_replaced_and_loses_its_slash() -> None:
 
 
 @pytest.mark.parametrize(
-    "url", ["api.openai.com", "ftp://x", "http://", "http://[", "http://a b", "http://x:99999"]
+    "url", ["api.openai.com", "ftp://x", "http://", "http://[", "http://a b", "http://x:99999", "http://a\\b"]
 )
 def test_what_is_no_url_is_refused_before_anything_is_sent(url: str) -> None:
     with pytest.raises(UnknownModel, match="variable OPENAI_BASE_URL"):
@@ -105,13 +106,47 @@ def test_more_providers_can_be_given_and_go_first() -> None:
 
 
 def test_neither_key_nor_password_is_shown() -> None:
-    environment = {"OPENAI_API_KEY": "sk-secret-key", "OPENAI_BASE_URL": "https://me:hunter2@x.example/v1"}
+    found = Endpoint(
+        provider=PROVIDERS["openai"], model="m", url="https://me:hunter2@x.example/v1", key="sk-secret-key"
+    )
 
-    found = endpoint("openai:m", environment)
-
-    assert "secret" not in repr(found) + str(found) + f"{[found]}"
-    assert "hunter2" not in repr(found) + found.place
+    shown = repr(found) + str(found) + f"{[found]}" + pretty_repr(found)
+    assert "secret" not in shown
+    assert "hunter2" not in shown + found.place
     assert found.place == "https://x.example/v1"
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "https://me:hunter2@x.example/v1",
+        "https://hunter2@x.example",
+        "https://@x.example",
+        "https://x.example/v1?token=hunter2",
+        "https://x.example/v1?",
+        "https://x.example/v1#hunter2",
+        "https://x.example#",
+    ],
+)
+def test_a_url_with_a_password_or_a_query_is_refused_without_saying_it(url: str) -> None:
+    environment = {"OPENAI_API_KEY": "k", "OPENAI_BASE_URL": url, "OLLAMA_HOST": url}
+
+    for name, variable in (("openai:m", "OPENAI_BASE_URL"), ("ollama:m", "OLLAMA_HOST")):
+        with pytest.raises(UnknownModel, match=f"variable {variable}, holds a user name") as caught:
+            endpoint(name, environment)
+        assert "hunter2" not in str(caught.value)
+    lab = Provider(name="lab", format="openai", url=url, needs_key=False)
+    with pytest.raises(UnknownModel, match="its settings, holds a user name"):
+        endpoint("lab:m", {}, {"lab": lab})
+
+
+def test_the_host_of_ollama_may_hold_no_password_either() -> None:
+    with pytest.raises(UnknownModel, match="holds a user name"):
+        endpoint("ollama:m", {"OLLAMA_HOST": "me:hunter2@gpu:1234"})
+
+
+def test_only_openrouter_says_what_an_answer_cost() -> None:
+    assert [name for name, each in PROVIDERS.items() if each.dialect.tells_cost] == ["openrouter"]
 
 
 @pytest.mark.parametrize(

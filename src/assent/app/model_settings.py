@@ -111,6 +111,7 @@ def _provider(file: TomlFile, name: str, value: object) -> Provider:
         keys=(variable,) if variable else (),
         needs_key=variable is not None,
         tool_mode=_choice(file, table, "tool_mode", _TOOL_MODES, "native_then_lenient", place),
+        swallows_opening=True,
     )
 
 

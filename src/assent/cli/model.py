@@ -150,7 +150,9 @@ def _interrupted(output: Output, weights: Weights, given: str | None, code: int,
 
     here = bytes_here(weights, os.environ)
     if here:
-        go_on = f"Go on with: assent model pull {weights.name}" if given is None else "The same command goes on."
+        go_on = (
+            f"Go on with: assent model pull {weights.name}" if given is None else "The same command goes on."
+        )
         words = f"{megabytes(here)} of {megabytes(weights.size)} are kept. {go_on}"
     else:
         words = "Nothing is kept. Run it again to begin anew."

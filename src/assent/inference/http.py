@@ -5,17 +5,17 @@ Keep true:
 2. Leaving, by an error, by cancelling or by closing the stream, closes the connection at once.
 3. What is kept of an answer is bounded, counted after unpacking.
 4. A parameter that a server does not take is left out from then on, instead of failing every request.
-5. Each event loop has connections of its own: one model may be asked from several threads.
+5. One model may be asked from several event loops and threads.
+6. An answer that is complete is not lost by what follows it.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager, contextmanager
-from threading import Lock
 from time import perf_counter
-from typing import TYPE_CHECKING, NoReturn, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, NoReturn, Protocol, TypeVar, runtime_checkable
 
 import msgspec
 
@@ -26,14 +26,18 @@ from assent.errors import (
     ModelTimeout,
     ModelUnavailable,
     RequestRefused,
+    UnknownModel,
 )
+from assent.inference.connections import Connections
 from assent.inference.failures import failure, own_words
 from assent.inference.http_headers import retry_after, unpacker, wants_retry
-from assent.inference.model import Piece, Request, Result, Thought, Words
+from assent.inference.model import Piece, Request, Result, Thought, Vectors, Words
 from assent.inference.providers import Endpoint, is_loopback
-from assent.inference.sse import EventDecoder, TooLong
+from assent.inference.sse import Event, EventDecoder, TooLong
 from assent.inference.tool_names import sent_names, with_own_names, with_sent_names
-from assent.inference.usage import Price
+from assent.inference.usage import Price, Usage
+from assent.inference.wire.dialect import dialect_without
+from assent.inference.wire.envelopes import WholeCharacters, mended, read_envelope
 from assent.inference.wire.format import (
     Dialect,
     HttpCall,
@@ -43,7 +47,7 @@ from assent.inference.wire.format import (
     Unreadable,
     WireFormat,
 )
-from assent.ir.codec import decode_json, encode
+from assent.ir.codec import encode
 from assent.ir.json_value import JsonValue
 
 if TYPE_CHECKING:
@@ -52,25 +56,18 @@ if TYPE_CHECKING:
 CONNECT_S = 10.0
 BETWEEN_S = 60.0
 AFTER_S = 1.0
-"""For the end of a stream whose last event has come."""
+"""For all that follows the last event of a stream."""
 TOTAL_S = 600.0
 MOST_BYTES = 64 * 1024 * 1024
+"""Of a stream, or of vectors."""
+MOST_WHOLE = 16 * 1024 * 1024
+"""Of an answer in one piece."""
+LARGE = 1024 * 1024
+"""A longer body is decoded in a thread: it takes long enough for others to notice."""
 MOST_TEXTS = 256
 """Texts in one request for vectors; more are asked for in turn."""
 
-_DROPPABLE = frozenset(
-    {
-        "temperature",
-        "thinking",
-        "stop",
-        "seed",
-        "stream_options",
-        "reasoning_effort",
-        "reasoning_content",
-        "reasoning_details",
-    }
-)
-_MAX_TOKENS = frozenset({"max_tokens", "max_completion_tokens"})
+_T = TypeVar("_T")
 
 
 @runtime_checkable
@@ -79,7 +76,7 @@ class EmbeddingFormat(Protocol):
 
     def embedding_call(self, texts: Sequence[str], model: str, key: str | None) -> HttpCall: ...
 
-    def vectors(self, body: JsonValue, wanted: int) -> list[list[float]]: ...
+    def vectors(self, body: JsonValue, wanted: int) -> Vectors: ...
 
 
 class HttpModel:
@@ -102,46 +99,48 @@ class HttpModel:
         self._between_s = between_s
         self._total_s = total_s
         self._dialect: Dialect = endpoint.provider.dialect
-        self._clients: dict[asyncio.AbstractEventLoop, httpx2.AsyncClient] = {}
-        self._lock = Lock()
+        self._connections = Connections(endpoint)
 
     async def generate(self, request: Request) -> Result:
         """The whole answer, in one piece."""
+        self._check_named(request)
         began = perf_counter()
         names = sent_names(request)
         async with self._answer(with_sent_names(request, names), stream=False) as response:
-            body = await self._body(response)
-        with self._reading():
-            result = self._wire.result(_decoded(body))
+            with self._reading():
+                result = await self._whole(response)
         return self._told(result, names, began)
 
     async def stream(self, request: Request) -> AsyncGenerator[Piece, None]:
         """The answer as it comes."""
+        self._check_named(request)
         began = perf_counter()
         names = sent_names(request)
         async with self._answer(with_sent_names(request, names), stream=True) as response:
             kind = response.headers.get("content-type", "")
             if "json" in kind or "html" in kind:
                 # Some servers answer in one piece although they were asked for a stream.
-                body = await self._body(response)
                 with self._reading():
-                    result = self._wire.result(_decoded(body))
+                    result = await self._whole(response)
                 if result.reasoning:
                     yield Thought(result.reasoning)
                 if result.text:
                     yield Words(result.text)
             else:
-                reader = self._wire.reader()
-                decoder = EventDecoder()
+                reader, decoder, characters = self._wire.reader(), EventDecoder(), WholeCharacters()
                 with self._reading():
-                    async with aclosing(self._chunks(response, self._between_s, reader)) as chunks:
-                        async for data in chunks:
-                            for event in decoder.feed(data):
-                                for piece in reader.feed(event):
-                                    yield piece
-                    for event in decoder.finish():
-                        for piece in reader.feed(event):
-                            yield piece
+                    async with aclosing(
+                        self._chunks(response, self._between_s, decoder.feed, reader=reader)
+                    ) as chunks:
+                        async for some in chunks:
+                            for piece in _pieces(some, reader):
+                                for whole in characters.take(piece):
+                                    yield whole
+                    for piece in _pieces(decoder.finish(), reader):
+                        for whole in characters.take(piece):
+                            yield whole
+                    for whole in characters.finish():
+                        yield whole
                     result = reader.result()
         yield self._told(result, names, began)
 
@@ -150,8 +149,8 @@ class HttpModel:
         """Whether its format knows vectors."""
         return isinstance(self._wire, EmbeddingFormat)
 
-    async def embed(self, texts: Sequence[str]) -> list[list[float]]:
-        """One vector per text, in order, each of length 1.
+    async def embed(self, texts: Sequence[str]) -> Vectors:
+        """One vector per text, in order, each of length 1, and what they took.
 
         Raises:
             ModelMissing: the provider's format has none.
@@ -163,32 +162,36 @@ class HttpModel:
                 "model of a provider that speaks OpenAI's format, or 'embed', which runs on this machine."
             )
         found: list[list[float]] = []
+        read: int | None = 0
         for start in range(0, len(texts), MOST_TEXTS):
             some = texts[start : start + MOST_TEXTS]
             call = wire.embedding_call(some, self.endpoint.model, self.endpoint.key)
             async with self._sent(call, stream=False) as response:
                 if response.status_code >= 300:
                     self._fail(await self._refusal(response), response)
-                body = await self._body(response)
-            with self._reading():
-                found += wire.vectors(_decoded(body), len(some))
+                with self._reading():
+                    part = await self._vectors(wire, response, len(some))
+            found += part
+            known = part.usage.input if part.usage is not None else None
+            read = None if read is None or known is None else read + known
         if len({len(each) for each in found}) > 1:
             raise self._unreadable("its vectors are not of one length")
-        return found
+        usage = Usage(input=read, output=0) if read is not None else None
+        return Vectors(found, usage=usage, cost=self._price.cost(usage) if self._price is not None else None)
 
     async def close(self) -> None:
         """Let go of the connections. Asked again, it makes new ones."""
-        with self._lock:
-            clients, self._clients = self._clients, {}
-        here = asyncio.get_running_loop()
-        for loop, client in clients.items():
-            if loop is here:
-                await client.aclose()
-            elif loop.is_running():
-                asyncio.run_coroutine_threadsafe(client.aclose(), loop)
+        await self._connections.close()
+
+    def _check_named(self, request: Request) -> None:
+        """A model that is named is a hard choice, also for one that nobody stands before."""
+        if request.model not in (None, self.name, self.endpoint.provider.name):
+            raise UnknownModel(
+                f"The request is for '{request.model}', and this is {self.name}. Ask the other one."
+            )
 
     def _told(self, result: Result, names: Mapping[str, str], began: float) -> Result:
-        cost = result.cost
+        cost = result.cost if self._dialect.tells_cost else None
         if cost is None and self._price is not None:
             cost = self._price.cost(result.usage)
         return msgspec.structs.replace(
@@ -209,7 +212,7 @@ class HttpModel:
                     yield response
                     return
                 refusal = await self._refusal(response)
-                other = _without(refusal, dialect)
+                other = dialect_without(refusal, dialect)
                 if other is None:
                     self._fail(refusal, response)
                 self._dialect = other
@@ -229,7 +232,7 @@ class HttpModel:
             "user-agent": "assent",
         }
         try:
-            async with self._http().stream(
+            async with (await self._connections.here()).stream(
                 "POST",
                 f"{self.endpoint.url}{call.path}",
                 params=call.query or None,
@@ -252,34 +255,6 @@ class HttpModel:
         except (httpx2.RequestError, httpx2.InvalidURL) as error:
             raise ModelUnavailable(f"{where} hung up: {self._own_words(error)}. Try again.") from None
 
-    def _http(self) -> httpx2.AsyncClient:
-        """The client of this event loop, with its open connections."""
-        loop = asyncio.get_running_loop()
-        with self._lock:
-            found = self._clients.get(loop)
-            if found is None:
-                # Connections of a loop that has ended can be used by nobody, nor closed.
-                self._clients = {each: kept for each, kept in self._clients.items() if not each.is_closed()}
-                found = self._clients[loop] = self._new_client()
-        return found
-
-    def _new_client(self) -> httpx2.AsyncClient:
-        import httpx2
-
-        # No end of the pool: how much is asked at once is for others to limit, and waiting is not failing.
-        limits = httpx2.Limits(max_connections=None, max_keepalive_connections=20)
-        if is_loopback(self.endpoint.url):
-            # What listens on this machine is not asked through a proxy; without TLS no certificates are read.
-            is_plain = self.endpoint.url.startswith("http://")
-            return httpx2.AsyncClient(trust_env=False, verify=not is_plain, limits=limits)
-        try:
-            return httpx2.AsyncClient(limits=limits)
-        except (ImportError, ValueError, httpx2.InvalidURL, OSError) as error:
-            raise ModelUnavailable(
-                f"{self.name} cannot be asked with the proxy or the certificates that the environment names "
-                f"({type(error).__name__}). Check HTTPS_PROXY, ALL_PROXY and SSL_CERT_FILE."
-            ) from None
-
     def _encoded(self, body: dict[str, JsonValue]) -> bytes:
         try:
             return encode(body)
@@ -294,9 +269,11 @@ class HttpModel:
         if status < 400:
             place = response.headers.get("location", "nowhere")
             return Refusal(kind="request", message=f"it redirects to {place}; set its URL to that")
-        body = await self._body(response)
+        with self._reading():
+            body = await self._body(response)
         try:
-            return self._wire.refusal(status, _decoded(body))
+            told = await _off_loop(body, lambda: mended(_decoded(body)))
+            return self._wire.refusal(status, told)
         except Unreadable:
             return self._wire.refusal(status, body.decode(errors="replace"))
 
@@ -313,39 +290,65 @@ class HttpModel:
             error.may_pass = asked
         raise error
 
-    async def _body(self, response: httpx2.Response) -> bytes:
+    async def _whole(self, response: httpx2.Response) -> Result:
+        """What an answer in one piece says. Apart, like all that reads one: what is wrong is raised once more
+        where no variable holds the server's words, which may repeat the key."""
+        body = await self._body(response)
+        return await _off_loop(body, lambda: self._wire.result(_decoded(body)))
+
+    async def _vectors(self, wire: EmbeddingFormat, response: httpx2.Response, wanted: int) -> Vectors:
+        body = await self._body(response, MOST_BYTES)
+        return await _off_loop(body, lambda: wire.vectors(_decoded(body), wanted))
+
+    async def _body(self, response: httpx2.Response, most: int | None = None) -> bytes:
         body = bytearray()
-        with self._reading():
-            async with aclosing(self._chunks(response, self._total_s)) as chunks:
-                async for data in chunks:
-                    body += data
+        async with aclosing(self._chunks(response, self._total_s, bytes, most=most or MOST_WHOLE)) as chunks:
+            async for data in chunks:
+                body += data
         return bytes(body)
 
     async def _chunks(
-        self, response: httpx2.Response, between_s: float, reader: StreamReader | None = None
-    ) -> AsyncGenerator[bytes, None]:
-        """The body, unpacked, as it comes. Once the reader has all it needs nobody is waited for long."""
+        self,
+        response: httpx2.Response,
+        between_s: float,
+        made: Callable[[bytes], _T],
+        *,
+        reader: StreamReader | None = None,
+        most: int | None = None,
+    ) -> AsyncGenerator[_T, None]:
+        """The body, unpacked, as it comes, and what is made of each piece. Once the reader has all it needs
+        nobody is waited for long, and nothing that goes wrong is an error."""
+        import httpx2
+
+        most = most or MOST_BYTES
         unpack = unpacker(response.headers.get("content-encoding", ""))
         raw = aiter(response.aiter_raw())
+        clock = asyncio.get_running_loop().time
         within, total = self._total_s, 0
+        until: float | None = None
         while True:
             try:
                 async with asyncio.timeout(within):
                     packed = await anext(raw, None)
-            except TimeoutError:
-                if reader is not None and reader.is_done:
+                data = unpack(packed, most - total)
+                total += len(data)
+                if total > most:
+                    raise Unreadable(f"it is longer than {most} bytes")
+            except (TimeoutError, httpx2.RequestError, Unreadable) as error:
+                if until is not None:
                     return
-                raise self._late(within) from None
-            data = unpack(packed, MOST_BYTES - total)
-            total += len(data)
-            if total > MOST_BYTES:
-                raise Unreadable(f"it is longer than {MOST_BYTES} bytes")
+                if isinstance(error, TimeoutError):
+                    raise self._late(within) from None
+                raise
             if data:
-                yield data
+                yield made(data)
             if packed is None:
                 return
-            # A server that keeps the connection open behind the last event would cost us the whole wait.
-            within = min(between_s, AFTER_S) if reader is not None and reader.is_done else between_s
+            within = between_s
+            if reader is not None and reader.is_done:
+                # A server that goes on behind the last event, or only stays, would cost us the whole wait.
+                until = until or clock() + AFTER_S
+                within = max(until - clock(), 0.0)
 
     @contextmanager
     def _reading(self) -> Iterator[None]:
@@ -381,24 +384,25 @@ class HttpModel:
         return "Check the network."
 
 
-def _without(refusal: Refusal, dialect: Dialect) -> Dialect | None:
-    """The dialect to ask once more in, where a parameter is not taken; None where that is no help."""
-    name = refusal.parameter
-    if refusal.kind != "parameter" or name in dialect.without:
-        return None
-    if name in _MAX_TOKENS and name == dialect.max_tokens_key:
-        # It has two names. Remembered as left out, so that neither is tried twice.
-        [other] = _MAX_TOKENS - {name}
-        if other in dialect.without:
-            return None
-        return msgspec.structs.replace(dialect, max_tokens_key=other, without=dialect.without | {name})
-    if name not in _DROPPABLE:
-        return None
-    return msgspec.structs.replace(dialect, without=dialect.without | {name})
+async def _off_loop(body: bytes, work: Callable[[], _T]) -> _T:
+    """What the work makes of a body; a large one does not stop everybody else."""
+    return await asyncio.to_thread(work) if len(body) > LARGE else work()
+
+
+def _pieces(events: Iterator[Event], reader: StreamReader) -> Iterator[Words | Thought]:
+    """What the events bring. Behind the last one nothing is an error."""
+    was_done = reader.is_done
+    try:
+        for event in events:
+            was_done = reader.is_done
+            yield from reader.feed(event)
+    except (Refused, Unreadable, TooLong):
+        if not was_done:
+            raise
 
 
 def _decoded(body: bytes) -> JsonValue:
     try:
-        return decode_json(body, source="the answer")
+        return read_envelope(body, "the answer")
     except DecodeError as error:
         raise Unreadable(f"{error.problem}, at {error.place}") from None

@@ -55,8 +55,9 @@ def open_model(
 
 def around(model: Model, found: Endpoint) -> Model:
     """A model with what every one needs: tools in its own way, reasoning apart, retries, a time limit."""
+    inside = ReasoningApart(model, swallows_opening=found.provider.swallows_opening)
     # Reasoning innermost of these: a call that a model only thinks about must not become one.
-    return Limited(Retrying(_with_tools(ReasoningApart(model), found)))
+    return Limited(Retrying(_with_tools(inside, found)))
 
 
 def wire_of(name: Format) -> WireFormat:

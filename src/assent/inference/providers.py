@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from ipaddress import ip_address
-from typing import Literal
+from typing import Any, Literal
 from urllib.parse import urlsplit, urlunsplit
 
 import msgspec
@@ -36,6 +36,8 @@ class Provider(msgspec.Struct, frozen=True, kw_only=True):
     tool_mode: ToolMode = "native"
     dialect: Dialect = Dialect()
     needs_key: bool = True
+    swallows_opening: bool = False
+    """Whether an answer may begin inside of its reasoning, as chat templates of one's own servers make it."""
 
 
 PROVIDERS: Mapping[str, Provider] = {
@@ -68,6 +70,7 @@ PROVIDERS: Mapping[str, Provider] = {
             format="openai",
             url="https://openrouter.ai/api/v1",
             keys=("OPENROUTER_API_KEY",),
+            dialect=Dialect(tells_cost=True),
         ),
         Provider(
             name="deepseek", format="openai", url="https://api.deepseek.com", keys=("DEEPSEEK_API_KEY",)
@@ -79,6 +82,7 @@ PROVIDERS: Mapping[str, Provider] = {
             url_variable="OLLAMA_HOST",
             tool_mode="native_then_lenient",
             needs_key=False,
+            swallows_opening=True,
         ),
         Provider(
             name="vllm",
@@ -87,6 +91,7 @@ PROVIDERS: Mapping[str, Provider] = {
             keys=("VLLM_API_KEY",),
             tool_mode="native_then_lenient",
             needs_key=False,
+            swallows_opening=True,
         ),
         Provider(
             name="llamacpp",
@@ -95,6 +100,7 @@ PROVIDERS: Mapping[str, Provider] = {
             keys=("LLAMA_API_KEY",),
             tool_mode="native_then_lenient",
             needs_key=False,
+            swallows_opening=True,
         ),
     )
 }
@@ -122,6 +128,10 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
     def __repr__(self) -> str:
         """Without the key: a repr ends up in logs."""
         return f"Endpoint({self.name!r}, {self.place!r}, key={'***' if self.key else None})"
+
+    def __rich_repr__(self) -> list[tuple[str, Any]]:
+        """The same for tracebacks that are printed with their variables."""
+        return [("name", self.name), ("place", self.place)]
 
 
 def split_name(name: str, known: Sequence[str]) -> tuple[str, str]:
@@ -158,7 +168,7 @@ def endpoint(
     if key is None and provider.needs_key and provider.keys:
         raise KeyMissing(
             f"{which} wants a key, and {' and '.join(provider.keys)} "
-            f"{'is' if len(provider.keys) == 1 else 'are'} not set. Set it: export {provider.keys[0]}=..."
+            f"{'is' if len(provider.keys) == 1 else 'are'} not set. Export it as {provider.keys[0]}."
         )
     if key is not None and not (key.isascii() and key.isprintable()):
         raise KeyRefused(
@@ -180,7 +190,8 @@ def url_of(provider: Provider, environment: Mapping[str, str]) -> str:
     """Where a provider is asked.
 
     Raises:
-        UnknownModel: what the environment or the settings say is no URL.
+        UnknownModel: what the environment or the settings say is no URL, or more than one: a user name, a
+            password, a query or a fragment would end up in logs, or in the middle of every address.
     """
     given = environment.get(provider.url_variable, "").strip() if provider.url_variable else ""
     if given and provider.name == "ollama":
@@ -191,10 +202,16 @@ def url_of(provider: Provider, environment: Mapping[str, str]) -> str:
         is_url = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
     except ValueError:
         is_url = False
-    if not is_url or not url.isascii() or not url.isprintable() or " " in url:
-        source = f"the variable {provider.url_variable}" if given else "its settings"
+    source = f"the variable {provider.url_variable}" if given else "its settings"
+    if not is_url or not url.isascii() or not url.isprintable() or " " in url or "\\" in url:
         raise UnknownModel(
             f"The URL of {provider.name}, from {source}, is none. Write it like {PROVIDERS['openai'].url}."
+        )
+    # A mark without anything behind it counts: what is appended to the URL would stand behind it.
+    if "@" in parts.netloc or "?" in url or "#" in url:
+        raise UnknownModel(
+            f"The URL of {provider.name}, from {source}, holds a user name, a password, a query or a "
+            f"fragment. Write it without, like {PROVIDERS['openai'].url}."
         )
     return url
 

@@ -123,7 +123,7 @@ class Models:
         refused: list[str] = []
         for name in picked.names:
             try:
-                result = await self._model(name).generate(request)
+                result = await self._model(name).generate(_unnamed(request))
             except ModelError as error:
                 self._passes_on(error, name, picked, refused)
             else:
@@ -137,7 +137,7 @@ class Models:
         for name in picked.names:
             has_begun = False
             try:
-                async with aclosing(stream(self._model(name), request)) as pieces:
+                async with aclosing(stream(self._model(name), _unnamed(request))) as pieces:
                     async for piece in pieces:
                         has_begun = True
                         is_last = isinstance(piece, Result)
@@ -211,6 +211,11 @@ class Models:
         if error.is_about_request or name == picked.names[-1]:
             raise error
         refused.append(f"{name} gave no answer ({error.code})")
+
+
+def _unnamed(request: Request) -> Request:
+    """What a model is asked that was chosen already."""
+    return request if request.model is None else msgspec.structs.replace(request, model=None)
 
 
 def _told(result: Result, name: str, picked: Picked, refused: Sequence[str]) -> Result:

@@ -10,8 +10,9 @@ Keep true:
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from hashlib import sha256
+from itertools import count
 
 import msgspec
 
@@ -36,12 +37,23 @@ def sent_names(request: Request) -> dict[str, str]:
     for name in odd:
         plain = _OTHER.sub("_", name)
         plain = plain if _FINE.match(plain) else f"_{plain}"
-        if len(plain) > 64 or plain in taken:
-            # The same name in every request, so that a provider's cache of the beginning stays good.
-            plain = f"{plain[:51]}_{sha256(name.encode(errors='replace')).hexdigest()[:12]}"
-        taken.add(plain)
-        found[name] = plain
+        taken.add(sent := _free(plain, name, taken))
+        found[name] = sent
     return found
+
+
+def _free(plain: str, name: str, taken: Set[str]) -> str:
+    """The plain name where nobody has it, else one made of the real name: the same in every request, so that
+    a provider's cache of the beginning stays good."""
+    if len(plain) <= 64 and plain not in taken:
+        return plain
+    for attempt in count():
+        # Somebody may have called a tool just so.
+        text = f"{name}\0{attempt}" if attempt else name
+        sent = f"{plain[:51]}_{sha256(text.encode(errors='replace')).hexdigest()[:12]}"
+        if sent not in taken:
+            return sent
+    raise AssertionError("counting never ends")
 
 
 def with_sent_names(request: Request, names: Mapping[str, str]) -> Request:

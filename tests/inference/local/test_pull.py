@@ -19,7 +19,7 @@ import msgspec
 import pytest
 
 from assent.errors import InputError, ModelMissing, ModelUnavailable
-from assent.inference.local.pull import pull, remove
+from assent.inference.local.pull import bytes_here, pull, remove
 from assent.inference.local.weights import Part, Weights, WeightsFile, is_there, path_of
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -237,6 +237,53 @@ def test_several_files_are_taken_from_a_folder(environment: dict[str, str], tmp_
         pull(weights, {**environment, "ASSENT_MODELS": str(tmp_path / "m")}, given=str(tmp_path / FILE.name))
 
 
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ("~nosuch/x", "lies in nobody's home"),
+        ("ftp://me:hunter2@example.com/y", "ftp://example.com/y is no URL that can be fetched"),
+        ("http://[bad/", "is no URL"),
+        ("http:///x", "is no URL"),
+        ("https://h/\udcff", "is no URL"),
+        ("/nowhere/\udcff", "Cannot read /nowhere/"),
+        ("/nowhere/\0", "Cannot read /nowhere/"),
+        (os.devnull, "is no file"),
+    ],
+)
+def test_a_source_that_is_none_is_the_persons_mistake(
+    environment: dict[str, str], given: str, words: str
+) -> None:
+    with pytest.raises(InputError) as caught:
+        pull(WEIGHTS, environment, given=given)
+
+    assert words in str(caught.value)
+    assert "hunter2" not in str(caught.value)
+
+
+def test_a_pipe_is_not_waited_for(environment: dict[str, str], tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+
+    with pytest.raises(InputError, match="is no file"):
+        pull(WEIGHTS, environment, given=str(tmp_path / "pipe"))
+
+
+def test_a_copy_that_failed_leaves_nothing_and_says_nothing_else(
+    environment: dict[str, str], tmp_path: Path
+) -> None:
+    given = tmp_path / "given"
+    given.write_bytes(CONTENT)
+    # As on a full disk, in a process of its own.
+    limit = "import resource\nresource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))\n"
+
+    process = start_pull(environment, str(given), before=limit)
+    out, _ = process.communicate(timeout=60)
+
+    folder = environment["ASSENT_MODELS"]
+    assert process.returncode == 0
+    assert out.startswith(f"ModelMissing Cannot write to {folder}: File too large. Make room")
+    assert files_in(environment) == []
+
+
 # --- From a URL ---
 
 
@@ -245,6 +292,12 @@ class Web:
 
     def __init__(self) -> None:
         self.ranges: list[str | None] = []
+        self.conditions: list[str | None] = []
+        self.etag: str | None = None
+        self.resumes = True
+        self.page: bytes | None = None
+        """Something else that stands between us and the file, as in a hotel."""
+        self.says_length = True
         self.stop_after: int | None = None
         self.hangs = False
         self.finishes = False
@@ -273,10 +326,23 @@ class Web:
             return
         wanted = asked.headers.get("Range")
         self.ranges.append(wanted)
+        self.conditions.append(asked.headers.get("If-Range"))
+        if self.page is not None:
+            asked.send_response(200)
+            if self.says_length:
+                asked.send_header("Content-Length", str(len(self.page)))
+            asked.end_headers()
+            asked.wfile.write(self.page)
+            asked.close_connection = True
+            return
+        if not self.resumes or asked.headers.get("If-Range") not in (None, self.etag):
+            wanted = None
         start = int(wanted.removeprefix("bytes=").rstrip("-")) if wanted else 0
         asked.send_response(206 if wanted else 200)
         if wanted:
             asked.send_header("Content-Range", f"bytes {start}-{len(self.content) - 1}/{len(self.content)}")
+        if self.etag is not None:
+            asked.send_header("ETag", self.etag)
         asked.send_header("Content-Length", str(len(self.content) - start))
         asked.end_headers()
         end = self.stop_after if self.stop_after is not None else len(self.content)
@@ -303,7 +369,7 @@ def web() -> Iterator[Web]:
 
 def test_a_download_that_broke_off_goes_on_where_it_was(environment: dict[str, str], web: Web) -> None:
     web.stop_after = 50_000
-    with pytest.raises(ModelUnavailable, match="run it again to go on"):
+    with pytest.raises(ModelUnavailable, match="Run it again to go on"):
         pull(WEIGHTS, environment, given=f"{web.url}/file")
     assert not is_there(WEIGHTS, environment)
 
@@ -313,6 +379,90 @@ def test_a_download_that_broke_off_goes_on_where_it_was(environment: dict[str, s
     assert path_of(FILE, environment).read_bytes() == CONTENT
     assert web.ranges == [None, "bytes=50000-"]
     assert files_in(environment) == ["small.bin"]
+
+
+def cut_off(environment: dict[str, str], web: Web, *, after: int = 50_000) -> None:
+    """Leave an unfinished file behind."""
+    web.stop_after = after
+    with pytest.raises(ModelUnavailable):
+        pull(WEIGHTS, environment, given=f"{web.url}/file")
+    web.stop_after = None
+
+
+@pytest.mark.parametrize("says_length", [True, False])
+@pytest.mark.parametrize("has_begun", [True, False])
+def test_a_page_in_between_neither_destroys_nor_poisons_what_came(
+    environment: dict[str, str], web: Web, says_length: bool, has_begun: bool
+) -> None:
+    if has_begun:
+        cut_off(environment, web)
+    web.page, web.says_length = b"please log in", says_length
+    with pytest.raises((InputError, ModelUnavailable)):
+        pull(WEIGHTS, environment, given=f"{web.url}/file")
+
+    web.page = None
+    pull(WEIGHTS, environment, given=f"{web.url}/file")
+
+    assert path_of(FILE, environment).read_bytes() == CONTENT
+    assert web.ranges[-1] == ("bytes=50000-" if has_begun else None)
+    assert files_in(environment) == ["small.bin"]
+
+
+def test_a_server_that_cannot_go_on_in_the_middle_sends_it_anew(
+    environment: dict[str, str], web: Web
+) -> None:
+    cut_off(environment, web)
+    web.resumes = False
+    cut_off(environment, web, after=20_000)
+    said: list[str] = []
+
+    # What came first was more than what came then.
+    assert draft_size(environment) == 50_000
+    pull(WEIGHTS, environment, given=f"{web.url}/file", say=said.append)
+
+    assert path_of(FILE, environment).read_bytes() == CONTENT
+    assert "The server cannot go on in the middle: from the beginning." in said
+    assert files_in(environment) == ["small.bin"]
+
+
+def test_a_file_that_has_changed_meanwhile_is_not_glued_to_what_came(
+    environment: dict[str, str], web: Web
+) -> None:
+    web.etag, web.content = '"old"', bytes(len(CONTENT))
+    cut_off(environment, web)
+
+    web.etag, web.content = '"new"', CONTENT
+    pull(WEIGHTS, environment, given=f"{web.url}/file")
+
+    assert path_of(FILE, environment).read_bytes() == CONTENT
+    assert web.conditions == [None, '"old"']
+
+
+def test_another_query_of_the_same_url_goes_on(environment: dict[str, str], web: Web) -> None:
+    cut_off(environment, web)
+    said: list[str] = []
+
+    pull(WEIGHTS, environment, given=f"{web.url}/file?token=2", say=said.append)
+
+    assert web.ranges == [None, "bytes=50000-"]
+    assert said[0] == "Going on at 0.1 MB: 0.1 MB are still to fetch."
+
+
+def test_the_scheme_of_a_url_may_be_written_in_capitals(environment: dict[str, str], web: Web) -> None:
+    pull(WEIGHTS, environment, given=f"{web.url}/file".replace("http", "HTTP"))
+
+    assert is_there(WEIGHTS, environment)
+
+
+def test_a_proxy_that_means_nothing_is_told(
+    environment: dict[str, str], web: Web, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ALL_PROXY", "gopher://me:hunter2@127.0.0.1:1")
+
+    with pytest.raises(InputError, match="Check HTTP_PROXY") as caught:
+        pull(WEIGHTS, environment, given=f"{web.url}/file")
+
+    assert "hunter2" not in str(caught.value)
 
 
 def test_a_redirect_is_followed(environment: dict[str, str], web: Web) -> None:
@@ -347,18 +497,23 @@ def test_an_error_repeats_no_password(environment: dict[str, str], web: Web) -> 
 PULL = """
 import json, os, sys
 import msgspec
+from assent.errors import ModelMissing
 from assent.inference.local.pull import pull
 from assent.inference.local.weights import Weights
 asked = json.load(sys.stdin)
 weights = msgspec.convert(asked["weights"], Weights)
-pulled = pull(weights, os.environ, given=asked["url"], say=lambda words: print(words, flush=True))
-print(pulled.was_there)
+try:
+    pulled = pull(weights, os.environ, given=asked["url"], say=lambda words: print(words, flush=True))
+except ModelMissing as error:
+    print("ModelMissing", error)
+else:
+    print(pulled.was_there)
 """
 
 
-def start_pull(environment: dict[str, str], url: str) -> subprocess.Popen[str]:
+def start_pull(environment: dict[str, str], url: str, *, before: str = "") -> subprocess.Popen[str]:
     process = subprocess.Popen(
-        [sys.executable, "-c", PULL],
+        [sys.executable, "-c", before + PULL],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
@@ -427,6 +582,67 @@ def test_of_two_at_once_one_waits_and_then_finds_it_there_or_goes_on(
     # Nobody fetches again what the other one has fetched.
     assert len(web.ranges) == (1 if finishes else 2)
     assert path_of(FILE, environment).read_bytes() == CONTENT
+
+
+def test_what_another_pull_is_at_work_on_is_left_alone(environment: dict[str, str], index: Path) -> None:
+    folder = Path(environment["ASSENT_MODELS"])
+    for name in (".fetch-small-old", ".fetch-other-x", ".fetch-smaller-x"):
+        (folder / name).mkdir(parents=True)
+
+    pull(ONE_PART, environment)
+
+    assert files_in(environment) == [".fetch-other-x", ".fetch-smaller-x", "last.bin"]
+
+
+def test_a_damaged_file_is_fetched_again(environment: dict[str, str], tmp_path: Path) -> None:
+    given = tmp_path / "given"
+    given.write_bytes(CONTENT)
+    pull(WEIGHTS, environment, given=str(given))
+    path_of(FILE, environment).write_bytes(bytes(len(CONTENT)))
+    said: list[str] = []
+    checked: list[tuple[int, int]] = []
+
+    pulled = pull(
+        WEIGHTS,
+        environment,
+        given=str(given),
+        say=said.append,
+        checking=lambda done, total: checked.append((done, total)),
+    )
+
+    assert not pulled.was_there
+    assert path_of(FILE, environment).read_bytes() == CONTENT
+    assert said[1] == "small.bin is damaged: its hash is not what it should be. It is fetched again."
+    assert checked == [(len(CONTENT), len(CONTENT))] * 2
+
+
+def test_what_is_here_is_what_the_next_pull_goes_on_with(environment: dict[str, str], web: Web) -> None:
+    folder = Path(environment["ASSENT_MODELS"])
+    folder.mkdir()
+    assert bytes_here(WEIGHTS, environment) == 0
+    (folder / ".small.bin.file.part").write_bytes(CONTENT[:140_000])
+    (folder / ".small.bin.packages.part").write_bytes(CONTENT[:80_000])
+    assert bytes_here(WEIGHTS, environment) == SIZES[0]
+
+    cut_off(environment, web, after=90_000)
+
+    assert bytes_here(WEIGHTS, environment) == 90_000
+    (folder / "small.bin").write_bytes(CONTENT)
+    assert bytes_here(WEIGHTS, environment) == len(CONTENT)
+
+
+def test_removing_takes_what_an_unfinished_pull_left(environment: dict[str, str], web: Web) -> None:
+    web.etag = '"x"'
+    cut_off(environment, web)
+    folder = Path(environment["ASSENT_MODELS"])
+    for name in (".fetch-small-x", ".fetch-other-x"):
+        (folder / name).mkdir()
+        (folder / name / "package.whl").write_bytes(bytes(1000))
+
+    freed = remove(WEIGHTS, environment)
+
+    assert freed == 50_000 + len(web.etag) + 1000
+    assert files_in(environment) == [".fetch-other-x"]
 
 
 def test_what_is_removed_is_counted(environment: dict[str, str], tmp_path: Path) -> None:

@@ -21,11 +21,12 @@ from urllib.parse import urlsplit
 import msgspec
 import pytest
 
-from assent.errors import ModelMissing, ModelUnavailable
+from assent.errors import ContextTooLong, ModelMissing, ModelTimeout, ModelUnavailable, RequestRefused
+from assent.inference.local.lock_file import LockFile
 from assent.inference.local.model import LocalModel
 from assent.inference.local.server_folder import server_folder
-from assent.inference.local.shared import Lease, Served, is_serving, lease
-from assent.inference.messages import User
+from assent.inference.local.shared import Lease, Served, is_serving, lease, serving
+from assent.inference.messages import Image, Text, User
 from assent.inference.model import Piece, Request, Result, Words
 from tests.inference.local.tiny_gguf import write_tiny_model
 
@@ -256,7 +257,7 @@ async def test_a_folder_of_somebody_else_is_not_trusted(served: Served, environm
     folder.mkdir(parents=True)
     os.chown(folder, 12345, 12345)
 
-    with pytest.raises(ModelUnavailable, match="belongs to somebody else"):
+    with pytest.raises(ModelMissing, match="belongs to somebody else"):
         await lease(served, environment)
 
 
@@ -272,7 +273,143 @@ def test_a_runtime_folder_that_is_not_there_is_not_used(
     assert gone == server_folder(served, mine) == tmp_path / "data" / "assent" / "run" / "tiny-tiny"
 
 
+async def test_what_a_link_leads_to_is_left_alone(
+    served: Served, environment: dict[str, str], tmp_path: Path
+) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir(mode=0o755)
+    (Path(environment["XDG_RUNTIME_DIR"]) / "assent").symlink_to(elsewhere)
+
+    with pytest.raises(ModelMissing, match="is no folder, or a link"):
+        await lease(served, environment)
+
+    assert elsewhere.stat().st_mode & 0o777 == 0o755
+    assert list(elsewhere.iterdir()) == []
+
+
+def open_to_others(run: Path) -> None:
+    run.chmod(0o755)
+
+
+def no_folder(run: Path) -> None:
+    run.rmdir()
+    run.write_text("")
+
+
+@pytest.mark.parametrize("spoil", [open_to_others, no_folder])
+def test_a_runtime_folder_that_is_none_or_open_to_others_is_not_used(
+    served: Served, environment: dict[str, str], tmp_path: Path, spoil: Callable[[Path], None]
+) -> None:
+    spoil(Path(environment["XDG_RUNTIME_DIR"]))
+
+    found = server_folder(served, {**environment, "XDG_DATA_HOME": str(tmp_path / "data")})
+
+    assert found == tmp_path / "data" / "assent" / "run" / "tiny-tiny"
+
+
+async def test_who_uses_it_and_which_file_can_be_told(
+    start: Callable[[], subprocess.Popen[str]], served: Served, environment: dict[str, str]
+) -> None:
+    assert serving(served, environment) is None
+    process = start()
+    pid = server_of(process)
+
+    found = serving(served, environment)
+
+    assert found is not None
+    assert (found.pid, found.path, found.users) == (pid, served.path, (process.pid,))
+
+
+# --- What others do meanwhile ---
+
+FORKS = """
+import asyncio, os, sys
+from pathlib import Path
+from assent.inference.local.lock_file import LockFile
+from assent.inference.local.shared import Served, is_serving, lease
+served = Served(name="tiny", path=Path(sys.argv[1]), id="tiny", memory=0)
+lock = LockFile(Path(sys.argv[2]))
+assert lock.try_lock()
+held = asyncio.run(lease(served, os.environ))
+parent_reads, child_writes = os.pipe()
+child = os.fork()
+if child == 0:
+    held.close()
+    lock.close()
+    os.write(child_writes, b"closed")
+    sys.stdin.read()
+    os._exit(0)
+os.read(parent_reads, 10)
+other = LockFile(Path(sys.argv[2]))
+print(held.is_held, other.try_lock(), is_serving(served, os.environ), held.pid, flush=True)
+os._exit(0)
+"""
+
+
+def test_a_forked_child_neither_keeps_a_lock_nor_lets_it_go(
+    served: Served, environment: dict[str, str], tmp_path: Path
+) -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-c", FORKS, str(served.path), str(tmp_path / "lock")],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env=environment,
+    )
+    assert process.stdout is not None
+    *found, pid = process.stdout.readline().split()
+    process.wait()
+
+    # The child still lives: it waits for the end of what it can read.
+    until(lambda: is_gone(int(pid)))
+
+    assert found == ["True", "False", "True"]
+    lock = LockFile(tmp_path / "lock")
+    assert lock.try_lock()
+    lock.close()
+    process.communicate()
+
+
+async def test_one_that_hangs_while_it_starts_is_named(served: Served, environment: dict[str, str]) -> None:
+    folder = server_folder(served, environment)
+    folder.mkdir(mode=0o700, parents=True)
+    starting = LockFile(folder / "starting.lock")
+    assert starting.try_lock()
+    starting.sign()
+
+    with pytest.raises(ModelTimeout, match=f"by process {os.getpid()}, .*kill {os.getpid()}"):
+        await lease(served, environment, start_s=0.2)
+
+    starting.close()
+
+
+async def test_one_that_hangs_after_it_has_started_holds_up_nobody(
+    served: Served, environment: dict[str, str]
+) -> None:
+    held = await lease(served, environment)
+    starting = LockFile(server_folder(served, environment) / "starting.lock")
+    assert starting.try_lock()
+
+    again = await lease(served, environment)
+
+    assert again.pid == held.pid
+    for each in (starting, held, again):
+        each.close()
+
+
 # --- What stops it ---
+
+
+async def test_a_server_that_cannot_say_where_it_is_does_not_blame_the_model(
+    served: Served, environment: dict[str, str]
+) -> None:
+    """As where the folder has no space left."""
+    (server_folder(served, environment) / "server.part").mkdir(mode=0o700, parents=True)
+
+    with pytest.raises(ModelMissing, match="cannot write to its folder") as caught:
+        await lease(served, environment)
+
+    assert "model pull" not in str(caught.value)
 
 
 async def test_a_file_that_is_no_model_is_told_with_the_servers_own_words(
@@ -345,6 +482,31 @@ async def test_a_server_that_was_killed_is_replaced_at_the_next_question(
     assert again.text == first.text
     assert isinstance(pieces[-1], Result)
     watching.close()
+    await model.close()
+
+
+async def test_an_image_is_refused_before_anything_is_started(
+    served: Served, environment: dict[str, str]
+) -> None:
+    model = LocalModel(environment, served=served)
+    image = Image(data=b"\x89PNG")
+
+    with pytest.raises(RequestRefused, match="'local' reads no images"):
+        await model.generate(Request(messages=[User([Text("What is this?"), image])]))
+    with pytest.raises(RequestRefused, match="'local' reads no images"):
+        _ = [piece async for piece in model.stream(Request(messages=[User([image])]))]
+
+    assert not is_serving(served, environment)
+
+
+async def test_it_is_called_by_its_one_name(served: Served, environment: dict[str, str]) -> None:
+    model = LocalModel(environment, served=served)
+
+    with pytest.raises(ContextTooLong) as caught:
+        await model.generate(Request(messages=[User("hello " * 3_000)]))
+
+    assert "tiny" in str(caught.value)
+    assert "local:" not in str(caught.value)
     await model.close()
 
 

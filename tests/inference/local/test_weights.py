@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from assent.errors import UnknownModel
+from assent.errors import InputError, UnknownModel
 from assent.inference.local.weights import (
     CATALOGUE,
     LOCAL,
@@ -39,6 +39,11 @@ def test_the_folder_is_the_persons_own_unless_another_is_named(tmp_path: Path) -
 
     assert models_folder(mine) == tmp_path / "assent" / "models"
     assert models_folder({**mine, "ASSENT_MODELS": "/srv/models"}) == Path("/srv/models")
+
+
+def test_a_folder_in_nobodys_home_is_the_persons_mistake() -> None:
+    with pytest.raises(InputError, match="ASSENT_MODELS is '~nosuch/x', which lies in nobody's home"):
+        models_folder({"ASSENT_MODELS": "~nosuch/x"})
 
 
 def test_a_file_of_another_size_is_not_there(tmp_path: Path) -> None:

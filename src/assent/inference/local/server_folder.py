@@ -13,7 +13,7 @@ from errno import ENOSPC, ENOTDIR, EPERM
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from assent.errors import ModelUnavailable
+from assent.errors import ModelMissing
 from assent.safe_text import clean
 from assent.storage.location import user_folder
 
@@ -64,10 +64,10 @@ def make_private(folder: Path) -> None:
             os.close(opened)
 
 
-def unusable(folder: Path, error: OSError) -> ModelUnavailable:
+def unusable(folder: Path, error: OSError) -> ModelMissing:
     """Words for a folder in which nothing can be done."""
     fix = "Make room there" if error.errno == ENOSPC else "Mend its rights"
-    return ModelUnavailable(
+    return ModelMissing(
         f"The server's folder {clean(folder)} cannot be used: {error.strerror or error}. {fix}, or set "
         "XDG_RUNTIME_DIR to a private folder of yours."
     )

@@ -153,7 +153,8 @@ async def lease(
     answer no more, and `available` says how many bytes of memory there are.
 
     Raises:
-        ModelMissing: the weights are not there, or there is too little memory.
+        ModelMissing: the weights are not there, there is too little memory, or the folder in which processes
+            meet cannot be used.
         ModelUnavailable: it did not start; says what is in its log.
         ModelTimeout: it did not start within `start_s`, or somebody else who starts it did not come to an
             end; says who.
@@ -322,9 +323,9 @@ def _check_possible(served: Served, available: Callable[[], int | None]) -> None
         )
 
 
-def _did_not_start(served: Served, folder: Path, code: int) -> ModelUnavailable:
+def _did_not_start(served: Served, folder: Path, code: int) -> ModelMissing | ModelUnavailable:
     if code == CANNOT_TELL:
-        return ModelUnavailable(
+        return ModelMissing(
             f"The server of '{served.name}' has loaded, and cannot write to its folder {clean(folder)}: "
             "there is no space, or the rights are wrong. Make room there, or set XDG_RUNTIME_DIR to another "
             "private folder of yours."

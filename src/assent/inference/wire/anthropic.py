@@ -19,7 +19,7 @@ from assent.inference.messages import Assistant, System, Text, ToolResult, User
 from assent.inference.model import Request, Result
 from assent.inference.wire.anthropic_answer import FORMAT, AnthropicReader, refusal_of, result_of
 from assent.inference.wire.anthropic_schema import accepted
-from assent.inference.wire.call_ids import with_ids
+from assent.inference.wire.call_ids import PLAIN, with_ids
 from assent.inference.wire.format import Dialect, HttpCall, Refusal, Refused, Unreadable
 from assent.inference.wire.shapes import an_object, fields, objects, version, words
 from assent.ir.codec import encode
@@ -99,7 +99,7 @@ class AnthropicMessages:
 
 def _messages(request: Request) -> list[JsonValue]:
     messages: list[dict[str, Any]] = []
-    for message in with_ids(request.messages):
+    for message in with_ids(request.messages, PLAIN):
         match message:
             case User():
                 role, blocks = "user", [block for part in message.parts for block in _part(part)]

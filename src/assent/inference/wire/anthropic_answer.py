@@ -7,6 +7,7 @@ Keep true:
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -14,8 +15,17 @@ from assent.inference.messages import Carried, ToolCall
 from assent.inference.model import Result, Stop, Thought, Words
 from assent.inference.sse import Event
 from assent.inference.usage import Usage
+from assent.inference.wire.envelopes import whole_result
 from assent.inference.wire.format import Kind, Refusal, Refused, Unreadable
-from assent.inference.wire.shapes import count, event_data, fields, tool_call, tool_call_of_text, words
+from assent.inference.wire.shapes import (
+    count,
+    event_data,
+    fields,
+    tool_call,
+    tool_call_of_text,
+    without_cut,
+    words,
+)
 from assent.ir.json_value import JsonValue
 
 FORMAT = "anthropic"
@@ -52,7 +62,32 @@ _STATUSES: dict[int, Kind] = {
 }
 _TOO_LONG = ("prompt is too long", "exceed context limit", "exceeds the context", "context window")
 _SPENT = ("credit balance", "usage limit", "spend limit")
-_PARAMETERS = ("temperature", "stop_sequences", "thinking", "output_config", "tool_choice")
+_IN_PLACE = re.compile(r"(?:messages|tools|system)\b")
+"""A message that begins so is about something in the conversation or in a tool, whatever it names."""
+_NAMES = (
+    r"(?P<name>temperature|stop_sequences|thinking|output_config\.effort|output_config|tool_choice|effort)"
+)
+_NOT_TAKEN = (
+    # `temperature` is deprecated; thinking.type.enabled is not supported; effort: extra inputs are not ...
+    re.compile(
+        rf"(?<![\w.]){_NAMES}(?:\.[a-z_.]+)?[`'\"]?:?\s+(?:parameter\s+)?(?:(?:is|are)\s+)?"
+        r"(?:deprecated|unsupported|(?:not|no longer)\s+(?:supported|permitted|allowed|available)"
+        r"|extra inputs are not permitted)"
+    ),
+    # does not support the effort parameter; unsupported parameter: temperature
+    re.compile(
+        rf"(?:(?:does\s+not|doesn't)\s+support|un(?:supported|known)\s+parameter):?\s+(?:the\s+)?"
+        rf"(?:parameter\s+)?[`'\"]?(?:adaptive\s+)?(?<![\w.]){_NAMES}\b(?!\s+blocks?)"
+    ),
+)
+"""Only what means that a parameter is not taken at all. A wrong value of it is the fault of one request, and
+no reason to leave the parameter out of all that follow."""
+_SENT_WITH = {"effort": "thinking", "output_config.effort": "thinking"}
+"""Left out together."""
+_NO_TOOLS = re.compile(
+    r"(?:does\s+not|doesn't)\s+support\s+(?:tools?\b(?!\s+choice)|function\s+calling)"
+    r"|\b(?:tools?|tool\s+(?:use|calling)|function\s+calling)\s+(?:is|are)\s+not\s+supported"
+)
 
 
 def refusal_of(status: int, body: JsonValue) -> Refusal:
@@ -67,12 +102,17 @@ def refusal_of(status: int, body: JsonValue) -> Refusal:
         kind = "context"
     if kind is None and status >= 500:
         kind = "unavailable"
-    if kind is None and "tool" in said and ("does not support" in said or "not supported" in said):
-        kind = "tools"
-    if kind is None:
-        named = next((each for each in _PARAMETERS if each in said), "")
-        return Refusal(kind="parameter" if named else "request", message=message, parameter=named)
-    return Refusal(kind=kind, message=message)
+    if kind is not None:
+        return Refusal(kind=kind, message=message)
+    if not _IN_PLACE.match(said):
+        if _NO_TOOLS.search(said):
+            return Refusal(kind="tools", message=message)
+        for pattern in _NOT_TAKEN:
+            if match := pattern.search(said):
+                return Refusal(
+                    kind="parameter", message=message, parameter=_SENT_WITH.get(match["name"], match["name"])
+                )
+    return Refusal(kind="request", message=message)
 
 
 class _Written(str):
@@ -207,21 +247,23 @@ def result_of(message: dict[str, Any], blocks: list[dict[str, Any]]) -> Result:
             case _:
                 pass
     stop = _STOPS.get(words(message.get("stop_reason")), "other")
-    return Result(
-        text="".join(texts),
-        calls=tuple(calls),
-        reasoning="\n\n".join(each for each in thoughts if each),
-        usage=_usage(message.get("usage")),
-        model=words(message.get("model")),
-        stop="calls" if calls and stop == "end" else stop,
-        carried=_carried(carried),
+    return whole_result(
+        Result(
+            text="".join(texts),
+            calls=without_cut(calls, stop),
+            reasoning="\n\n".join(each for each in thoughts if each),
+            usage=_usage(message.get("usage")),
+            model=words(message.get("model")),
+            stop="calls" if calls and stop == "end" else stop,
+            carried=_carried(carried),
+        )
     )
 
 
 def _called(block: dict[str, Any]) -> ToolCall:
     id, name, given = words(block.get("id")), words(block.get("name")), block.get("input", {})
     if isinstance(given, _Written):
-        return tool_call_of_text(name, given, id=id)
+        return tool_call_of_text(name, str(given), id=id)
     return tool_call(name, given, id=id)
 
 

@@ -4,12 +4,13 @@ Keep true:
 1. A format only translates: no clock, network, disk or retry.
 2. What a server sends is somebody else's text: whatever shape it has, it ends in a `Result` or one of the two
    exceptions below, never in a KeyError.
+3. A repr holds neither a key nor a server's words, which may repeat one: reprs end up in logs and tracebacks.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 import msgspec
 
@@ -33,6 +34,14 @@ class Refusal(msgspec.Struct, frozen=True, kw_only=True):
     retry_after_s: float | None = None
     """How long it wants to be left alone, where the body says so."""
 
+    def __repr__(self) -> str:
+        """Without the message: some servers repeat the key in it."""
+        return f"Refusal({self.kind!r}, parameter={self.parameter!r})"
+
+    def __rich_repr__(self) -> list[tuple[str, Any]]:
+        """The same for tracebacks that are printed with their variables."""
+        return [("kind", self.kind), ("parameter", self.parameter)]
+
 
 class Refused(Exception):
     """Raised by a reader: the server changed its mind in the middle of a stream."""
@@ -40,6 +49,9 @@ class Refused(Exception):
     def __init__(self, refusal: Refusal) -> None:
         self.refusal = refusal
         super().__init__(refusal.message)
+
+    def __repr__(self) -> str:
+        return f"Refused({self.refusal!r})"
 
 
 class Unreadable(Exception):
@@ -54,6 +66,9 @@ class Dialect(msgspec.Struct, frozen=True, kw_only=True):
     headers: Mapping[str, str] = {}
     without: frozenset[str] = frozenset()
     """Parameters that this server was found not to take."""
+    tells_cost: bool = False
+    """Whether what it says an answer cost is what is paid. Of anybody else the price counts: a server that
+    says 0 would get around every budget."""
 
 
 class HttpCall(msgspec.Struct, frozen=True, kw_only=True):
@@ -64,6 +79,14 @@ class HttpCall(msgspec.Struct, frozen=True, kw_only=True):
     headers: Mapping[str, str] = {}
     body: dict[str, JsonValue]
 
+    def __repr__(self) -> str:
+        """Without the headers: the key is in them."""
+        return f"HttpCall({self.path!r})"
+
+    def __rich_repr__(self) -> list[tuple[str, Any]]:
+        """The same for tracebacks that are printed with their variables."""
+        return [("path", self.path)]
+
 
 class StreamReader(Protocol):
     """One answer as it comes in."""
@@ -72,7 +95,8 @@ class StreamReader(Protocol):
     """Whether its last event has come, as far as the format has one."""
 
     def feed(self, event: Event) -> Iterable[Words | Thought]:
-        """What one event brings for whoever watches.
+        """What one event brings for whoever watches. A piece may end in half of a character, and the next one
+        of its kind begin with the other half; see `envelopes.WholeCharacters`.
 
         Raises:
             Refused: the server says that it failed.

@@ -18,6 +18,8 @@ from assent.inference.messages import Assistant, Carried, System, Text, ToolCall
 from assent.inference.model import Request, Result, Stop, Thought, Words
 from assent.inference.sse import Event
 from assent.inference.usage import Usage
+from assent.inference.wire.call_ids import with_ids
+from assent.inference.wire.envelopes import whole_result
 from assent.inference.wire.format import Dialect, HttpCall, Kind, Refusal, Refused, Unreadable
 from assent.inference.wire.shapes import (
     an_object,
@@ -27,6 +29,7 @@ from assent.inference.wire.shapes import (
     objects,
     tool_call,
     version,
+    without_cut,
     words,
 )
 from assent.ir.json_value import JsonValue
@@ -76,6 +79,9 @@ _STATUSES: dict[int, Kind] = {
     429: "rate",
 }
 _TOO_LONG = ("maximum number of tokens", "input token count", "token limit", "context length")
+_NO_TOOLS = re.compile(
+    r"(?:function calling|tool use) is (?:not (?:enabled|supported|available)|unsupported)"
+)
 _SPENT = ("credits are depleted", "billing account", "enable billing", "limit: 0")
 
 
@@ -99,9 +105,8 @@ class GeminiContent:
                 body["toolConfig"] = {"functionCallingConfig": {"mode": mode}}
         if config := _config(request, model, dialect):
             body["generationConfig"] = config
-        where = quote(model if "/" in model else f"models/{model}", safe="/")
         return HttpCall(
-            path=f"/v1beta/{where}:{'streamGenerateContent' if stream else 'generateContent'}",
+            path=f"/v1beta/{_path(model)}:{'streamGenerateContent' if stream else 'generateContent'}",
             query={"alt": "sse"} if stream else {},
             headers={"x-goog-api-key": key} if key else {},
             body=body,
@@ -143,6 +148,7 @@ class GeminiReader:
         if event.data == "[DONE]":
             self.is_done = True
             return ()
+        # A reason to stop is no end: some models give one with every piece.
         return self._answer.add(event_data(event.data))
 
     def result(self) -> Result:
@@ -195,14 +201,16 @@ class _Answer:
     def result(self) -> Result:
         if self._stop is None:
             raise Unreadable("it ends without saying why")
-        return Result(
-            text="".join(self._texts),
-            calls=tuple(self._calls),
-            reasoning="".join(self._thoughts),
-            usage=_usage(self._usage),
-            model=self._model,
-            stop="calls" if self._calls and self._stop in ("end", "other") else self._stop,
-            carried=Carried(format=FORMAT, data=self._signature) if self._signature else None,
+        return whole_result(
+            Result(
+                text="".join(self._texts),
+                calls=without_cut(self._calls, self._stop),
+                reasoning="".join(self._thoughts),
+                usage=_usage(self._usage),
+                model=self._model,
+                stop="calls" if self._calls and self._stop in ("end", "other") else self._stop,
+                carried=Carried(format=FORMAT, data=self._signature) if self._signature else None,
+            )
         )
 
 
@@ -216,11 +224,19 @@ def _retry_delay(error: Mapping[str, Any]) -> float | None:
     return None
 
 
+def _path(model: str) -> str:
+    """The model in the address. `tunedModels/mine` is two steps of it; what would lead away is one name."""
+    steps = model.split("/")
+    if len(steps) > 1 and all(each.strip(".") for each in steps):
+        return quote(model, safe="/")
+    return f"models/{quote(model, safe='')}"
+
+
 def _contents(request: Request, model: str) -> list[JsonValue]:
     contents: list[dict[str, Any]] = []
     before: Any = None
     order: dict[str, int] = {}
-    for message in request.messages:
+    for message in with_ids(request.messages, fills=False):
         match message:
             case User():
                 role, parts = "user", [part for each in message.parts for part in _part(each)]
@@ -354,7 +370,7 @@ def _kind(status: int, error: dict[str, Any], said: str) -> Kind:
         return kind
     if status >= 500:
         return "unavailable"
-    if "function calling" in said or "tool use" in said:
+    if _NO_TOOLS.search(said):
         return "tools"
     return "request"
 

@@ -14,7 +14,8 @@ from math import isfinite, sqrt
 from typing import assert_never
 
 from assent.inference.messages import Assistant, Image, Message, System, Text, ToolCall, ToolResult, User
-from assent.inference.model import Request, Result
+from assent.inference.model import Request, Result, Vectors
+from assent.inference.usage import Usage
 from assent.inference.wire.call_ids import with_ids
 from assent.inference.wire.format import Dialect, HttpCall, Refusal, Unreadable
 from assent.inference.wire.openai_answer import FORMAT, OpenAiStream, openai_result, raise_error
@@ -83,7 +84,7 @@ class OpenAiChat:
             path="/embeddings", headers=_authorization(key), body={"model": model, "input": list(texts)}
         )
 
-    def vectors(self, body: JsonValue, wanted: int) -> list[list[float]]:
+    def vectors(self, body: JsonValue, wanted: int) -> Vectors:
         """The vectors of an answer, in the order of the texts, each of length 1.
 
         Raises:
@@ -98,7 +99,9 @@ class OpenAiChat:
         }
         if sorted(found) != list(range(wanted)) or len({len(each) for each in found.values()}) > 1:
             raise Unreadable(f"it does not hold {wanted} vectors of one length")
-        return [found[place] for place in range(wanted)]
+        read = count(fields(answer.get("usage")).get("prompt_tokens"))
+        usage = Usage(input=read, output=0) if read is not None else None
+        return Vectors([found[place] for place in range(wanted)], usage=usage)
 
 
 def is_strict(schema: JsonValue, *, is_root: bool = True) -> bool:
@@ -185,7 +188,8 @@ def _assistant(message: Assistant, without: frozenset[str]) -> JsonValue:
 
 
 def _arguments(call: ToolCall) -> str:
-    return call.raw if call.problem else encode(call.arguments).decode()
+    # No text at all is what was cut off; servers that read the text refuse it.
+    return (call.raw or "{}") if call.problem else encode(call.arguments).decode()
 
 
 def _function(tool: ToolSchema) -> JsonValue:

@@ -15,6 +15,7 @@ from assent.inference.messages import Carried, ToolCall
 from assent.inference.model import Result, Stop, Thought, Words
 from assent.inference.sse import Event
 from assent.inference.usage import Usage
+from assent.inference.wire.envelopes import mended, whole_result
 from assent.inference.wire.format import Refusal, Refused, Unreadable
 from assent.inference.wire.openai_refusals import openai_refusal
 from assent.inference.wire.shapes import (
@@ -25,6 +26,7 @@ from assent.inference.wire.shapes import (
     objects,
     tool_call,
     tool_call_of_text,
+    without_cut,
     words,
 )
 from assent.ir.json_value import JsonValue
@@ -92,14 +94,36 @@ class _Call:
     def take(self, given: dict[str, Any]) -> None:
         function = fields(given.get("function"))
         id, name, arguments = words(given.get("id")), words(function.get("name")), function.get("arguments")
-        # With the id again, the name is said again; without, it goes on.
-        if not (id and id == self.id and name == self.name):
+        # Some say the name again with every piece, a few cut it into pieces.
+        if name != self.name:
             self.name += name
         self.id = self.id or id
         if isinstance(arguments, str):
             self.arguments.append(arguments)
         elif arguments is not None:
             self.whole = arguments
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether any of the arguments are there: the name is complete then."""
+        return self.whole is not None or any(self.arguments)
+
+    def goes_on_with(self, given: dict[str, Any], name: str) -> bool:
+        """Whether a piece that has the same id and no index belongs to this call."""
+        if not name or not self.name:
+            return True
+        more = fields(given.get("function")).get("arguments")
+        if name != self.name:
+            return False
+        # The same tool: another call where this one came in one piece, and so does the other.
+        return not more or not self._is_one_piece()
+
+    def _is_one_piece(self) -> bool:
+        if self.whole is not None:
+            return True
+        return (
+            len(self.arguments) == 1 and not tool_call_of_text(self.name, self.arguments[0] or "[]").problem
+        )
 
     def made(self) -> ToolCall:
         if not self.name:
@@ -175,13 +199,17 @@ class _Answer:
         index = count(given.get("index"))
         if index is not None:
             found = self._at.get(index)
-            # Some number every call 0: another id with a name is another call.
-            is_other = found is not None and bool(id and name and found.name and id != found.id)
+            # Some number every call 0: with a name, another id is another call, and so is another name
+            # behind arguments.
+            is_other = found is not None and bool(
+                name and found.name and ((id and id != found.id) or (name != found.name and found.has_begun))
+            )
+        elif id:
+            found = next((each for each in reversed(self._calls) if each.id == id), None)
+            is_other = found is not None and not found.goes_on_with(given, name)
         else:
-            found = next((each for each in self._calls if id and each.id == id), None)
-            if found is None and not id and self._calls:
-                found = self._calls[-1]
-            is_other = found is not None and not id and bool(name)
+            found = self._calls[-1] if self._calls else None
+            is_other = bool(name)
         if found is None or is_other:
             found = self._new_call()
         if index is not None:
@@ -198,7 +226,7 @@ class _Answer:
         if self._echoes_text:
             data["reasoning_content"] = "".join(self._reasoning)
         if self._details:
-            data["reasoning_details"] = self._details
+            data["reasoning_details"] = mended(self._details)
         return Carried(format=FORMAT, data=data) if data and self._calls else None
 
     def result(self) -> Result:
@@ -207,23 +235,25 @@ class _Answer:
             raise Refused(Refusal(kind="unavailable", message=said))
         if not self._finish:
             raise Unreadable("it broke off before its end")
-        calls = tuple(each.made() for each in self._calls)
         stop = _STOPS.get(self._finish, "other")
+        calls = without_cut([each.made() for each in self._calls], stop)
         if self._is_refused:
             stop = "refused"
         elif stop == "calls" and not calls:
             stop = "end"
         elif calls and stop in ("end", "other"):
             stop = "calls"
-        return Result(
-            text="".join(self._text),
-            calls=calls,
-            reasoning="".join(self._reasoning),
-            usage=self._usage,
-            cost=self._cost,
-            model=self._model,
-            stop=stop,
-            carried=self._carried(),
+        return whole_result(
+            Result(
+                text="".join(self._text),
+                calls=calls,
+                reasoning="".join(self._reasoning),
+                usage=self._usage,
+                cost=self._cost,
+                model=self._model,
+                stop=stop,
+                carried=self._carried(),
+            )
         )
 
 

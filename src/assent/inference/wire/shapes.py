@@ -7,10 +7,15 @@ Keep true:
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Any
+
+import msgspec
 
 from assent.errors import DecodeError
 from assent.inference.messages import Carried, ToolCall
+from assent.inference.model import Stop
+from assent.inference.wire.envelopes import flaw, joined, mended, read_envelope
 from assent.inference.wire.format import Unreadable
 from assent.ir.codec import decode_json
 from assent.ir.json_value import JsonValue, show_json
@@ -60,21 +65,28 @@ def event_data(data: str) -> dict[str, Any]:
         Unreadable: it carries none.
     """
     try:
-        return an_object(decode_json(data, source="the event"), "an event of the stream")
+        return an_object(read_envelope(data, "the event"), "an event of the stream")
     except DecodeError as error:
         raise Unreadable(f"an event of the stream is no JSON: {error.problem}, at {error.place}") from None
 
 
 def tool_call(name: str, arguments: JsonValue, *, id: str = "", carried: Carried | None = None) -> ToolCall:
-    """A call whose arguments came as JSON. What is no object is kept as `raw`, with the problem."""
-    if isinstance(arguments, dict):
-        return ToolCall(id=id, name=name, arguments=arguments, carried=carried)
+    """A call whose arguments came as JSON. What is no object, or not strict, is kept as `raw`, with the
+    problem."""
     problem = "the arguments are no object"
-    return ToolCall(id=id, name=name, problem=problem, raw=show_json(arguments), carried=carried)
+    if isinstance(arguments, dict):
+        if not (found := flaw(arguments)):
+            return ToolCall(id=id, name=name, arguments=arguments, carried=carried)
+        problem = f"the arguments cannot be trusted: {found}"
+    return ToolCall(id=id, name=name, problem=problem, raw=show_json(mended(arguments)), carried=carried)
 
 
 def tool_call_of_text(name: str, text: str, *, id: str = "", carried: Carried | None = None) -> ToolCall:
     """A call whose arguments came as the text of a JSON object; no text at all means no arguments."""
+    if found := flaw(whole := _with_pairs(text)):
+        problem = f"the arguments cannot be trusted: {found}"
+        return ToolCall(id=id, name=name, problem=problem, raw=joined(text), carried=carried)
+    text = whole
     try:
         arguments = decode_json(text, source="the arguments") if text.strip() else {}
     except DecodeError as error:
@@ -83,6 +95,22 @@ def tool_call_of_text(name: str, text: str, *, id: str = "", carried: Carried | 
     if not isinstance(arguments, dict):
         return ToolCall(id=id, name=name, problem="the arguments are no object", raw=text, carried=carried)
     return ToolCall(id=id, name=name, arguments=arguments, carried=carried)
+
+
+def _with_pairs(text: str) -> str:
+    """The text with the halves of characters joined that came in two pieces; single ones stay."""
+    if text.isascii():
+        return text
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
+
+
+def without_cut(calls: Sequence[ToolCall], stop: Stop) -> tuple[ToolCall, ...]:
+    """The calls of an answer. Where it ran out of tokens the last one may have lost its arguments, and many a
+    tool does more without any than it was asked for: that is its problem."""
+    if stop != "length" or not calls or calls[-1].arguments or calls[-1].problem:
+        return tuple(calls)
+    last = msgspec.structs.replace(calls[-1], problem="the answer was cut off before or in the arguments")
+    return (*calls[:-1], last)
 
 
 def version(model: str) -> tuple[int, int] | None:

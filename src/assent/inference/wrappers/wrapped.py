@@ -20,6 +20,11 @@ class Wrapped:
         return getattr(self.model, "name", "") or type(self.model).__name__
 
     @property
+    def names(self) -> Sequence[str] | None:
+        """What the models are called that stand behind the one inside; None where it is just one."""
+        return getattr(self.model, "names", None)
+
+    @property
     def makes_vectors(self) -> bool:
         """Whether the model inside does."""
         return makes_vectors(self.model)
