@@ -215,6 +215,18 @@ async def test_a_server_that_is_known_to_be_dead_is_not_handed_out_again(
     again.close()
 
 
+async def test_a_server_that_only_hung_up_is_handed_out_again(
+    served: Served, environment: dict[str, str]
+) -> None:
+    held = await lease(served, environment)
+
+    again = await lease(served, environment, dead=held.key, start_s=30)
+
+    assert again.pid == held.pid
+    held.close()
+    again.close()
+
+
 # --- What others see of it ---
 
 

@@ -97,7 +97,8 @@ class LocalModel:
             held.close()
 
     async def _ready(self, *, dead: str | None = None) -> tuple[Model, str]:
-        """The model on a server that lives, and that server's key; not the one with the key `dead`."""
+        """The model on a server that lives, and that server's key. The one with the key `dead` is
+        asked first whether it does."""
         with self._lock:
             held = self._lease
             if held is not None and held.is_held and self._model is not None and held.key != dead:

@@ -42,6 +42,7 @@ CONTEXT = 8192
 MOST_THREADS = 4
 START_S = 300.0
 _POLL_S = 0.05
+_HEALTH_S = 5.0
 _LOG_LINES = 6
 _PASSED_ON = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
 """Of the environment. Other people's keys are not the server's business."""
@@ -149,8 +150,10 @@ async def lease(
     available: Callable[[], int | None] | None = None,
     start_s: float = START_S,
 ) -> Lease:
-    """The server of a model; it is started where none is. `dead` is the key of one that was found to
-    answer no more, and `available` says how many bytes of memory there are.
+    """The server of a model; it is started where none is.
+
+    `dead` is the key of one that was lost: it is handed out again only if it says that it is well.
+    `available` says how many bytes of memory there are.
 
     Raises:
         ModelMissing: the weights are not there, there is too little memory, or the folder in which processes
@@ -194,7 +197,7 @@ async def _found_or_started(
     try:
         while not starting.try_lock():
             note = _read_note(folder)
-            if note is not None and note.key != dead and _is_living(folder):
+            if note is not None and _is_living(folder) and await _is_well(note, dead):
                 return note
             await _wait(deadline, served, start_s, starting)
         starting.sign()
@@ -216,6 +219,26 @@ async def _wait(deadline: float, served: Served, start_s: float, starting: LockF
     await asyncio.sleep(_POLL_S)
 
 
+async def _is_well(note: _Note, dead: str | None) -> bool:
+    """Whether a server can be handed out. One that somebody has lost may only have hung up once: it is asked
+    how it is."""
+    if note.key != dead:
+        return True
+    from urllib.parse import urlsplit
+
+    parts = urlsplit(note.url)
+    try:
+        async with asyncio.timeout(_HEALTH_S):
+            reader, writer = await asyncio.open_connection(parts.hostname, parts.port)
+            try:
+                writer.write(b"GET /health HTTP/1.0\r\n\r\n")
+                return b" 200 " in await reader.readline()
+            finally:
+                writer.close()
+    except (OSError, ValueError):
+        return False
+
+
 async def _started(
     served: Served,
     folder: Path,
@@ -232,7 +255,7 @@ async def _started(
             note = _read_note(folder)
             if not server.try_lock():
                 # It lives; without a note it is starting, or going.
-                if note is not None and note.key != dead and _is_living(folder):
+                if note is not None and _is_living(folder) and await _is_well(note, dead):
                     return note
             elif process is not None:
                 raise _did_not_start(served, folder, process.wait())
