@@ -246,7 +246,7 @@ def test_a_model_that_cannot_be_asked_is_told_with_what_to_do(tmp_path: Path) ->
 
     assert done.returncode == 2
     assert done.stderr == (
-        "Error: openai wants a key, and OPENAI_API_KEY is not set. Set it: export OPENAI_API_KEY=...\n"
+        "Error: openai wants a key, and OPENAI_API_KEY is not set. Export it as OPENAI_API_KEY.\n"
     )
 
 

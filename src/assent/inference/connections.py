@@ -22,6 +22,11 @@ if TYPE_CHECKING:
 _Keeper: TypeAlias = AsyncGenerator[None, None]
 
 
+KEPT_S = 5.0
+KEPT_HERE_S = 1.0
+"""llama.cpp hangs up after 5 s. Whoever keeps a connection as long asks, now and then, just as it does so."""
+
+
 class Connections:
     """To be asked for a client by whoever wants to send something; safe to ask from several threads."""
 
@@ -65,10 +70,15 @@ class Connections:
         import httpx2
 
         # No end of the pool: how much is asked at once is for others to limit, and waiting is not failing.
-        limits = httpx2.Limits(max_connections=None, max_keepalive_connections=20)
         cookies = CookieJar(DefaultCookiePolicy(allowed_domains=()))
         url = self._endpoint.url
-        if is_loopback(url):
+        is_here = is_loopback(url)
+        limits = httpx2.Limits(
+            max_connections=None,
+            max_keepalive_connections=20,
+            keepalive_expiry=KEPT_HERE_S if is_here else KEPT_S,
+        )
+        if is_here:
             # What listens on this machine is not asked through a proxy; without TLS no certificates are read.
             is_plain = url.startswith("http://")
             return httpx2.AsyncClient(trust_env=False, verify=not is_plain, limits=limits, cookies=cookies)
