@@ -23,12 +23,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any, get_args
-from urllib.parse import urlsplit
 
 import msgspec
 
+from assent.errors import UnknownModel
 from assent.inference.opening import BUILT_IN
-from assent.inference.providers import PROVIDERS, Format, Provider, ToolMode
+from assent.inference.providers import PROVIDERS, Format, Provider, ToolMode, url_of
 from assent.inference.roles import ROLES, Role
 from assent.inference.usage import Price
 from assent.policy.toml_file import TomlFile, listing
@@ -92,7 +92,9 @@ def _provider(file: TomlFile, name: str, value: object) -> Provider:
         if key not in _PROVIDER:
             file.unknown(key, _PROVIDER, f"{place}.{key}", f"[{place}]")
     url = file.text(table.get("url"), f"{place}.url", 'Write url = "http://127.0.0.1:9000/v1".')
-    if not _is_plain(url):
+    try:
+        url = url_of(Provider(name=name, format="openai", url=url), {})
+    except UnknownModel:
         file.fail(
             "it is no http or https URL, without user name, query and fragment",
             f"{place}.url",
@@ -106,24 +108,12 @@ def _provider(file: TomlFile, name: str, value: object) -> Provider:
         file.fail("it is no name of a variable", f"{place}.key", fix)
     return Provider(
         name=name,
-        url=url.rstrip("/"),
+        url=url,
         format=_choice(file, table, "format", _FORMATS, "openai", place),
         keys=(variable,) if variable else (),
         needs_key=variable is not None,
         tool_mode=_choice(file, table, "tool_mode", _TOOL_MODES, "native_then_lenient", place),
         swallows_opening=True,
-    )
-
-
-def _is_plain(url: str) -> bool:
-    try:
-        parts = urlsplit(url)
-        port = parts.port
-    except ValueError:
-        return False
-    beside = parts.username or parts.password or parts.query or parts.fragment or port == 0
-    return (
-        parts.scheme in ("http", "https") and bool(parts.hostname) and not beside and "@" not in parts.netloc
     )
 
 

@@ -20,8 +20,8 @@ import msgspec
 from assent.errors import DecodeError, InputError, RequestRefused, UsageError
 from assent.inference.messages import ToolCall
 from assent.inference.model import Piece, Request, Result, Stop, Thought, Words
+from assent.inference.regular_file import open_regular
 from assent.inference.usage import Usage
-from assent.inference.wrappers.regular_file import open_regular
 from assent.ir.codec import decode_json
 from assent.ir.json_value import JsonValue
 from assent.safe_text import clean

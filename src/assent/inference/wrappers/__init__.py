@@ -10,7 +10,6 @@
     replaying    answers out of such a file, and no model
     digests      what tells one request from another, without reading the conversation anew each time
     record_file  the file of a recording: whole lines, for its owner alone
-    regular_file a file that somebody named, and not a pipe or a device
     divergence   in what a request differs from all that were recorded
 
 Keep true:

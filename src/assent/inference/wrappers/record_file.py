@@ -27,8 +27,8 @@ import msgspec
 from assent import errors
 from assent.errors import InputError, ModelError
 from assent.inference.model import Result
+from assent.inference.regular_file import check_size, open_regular
 from assent.inference.wrappers.digests import plain
-from assent.inference.wrappers.regular_file import check_size, open_regular
 from assent.safe_text import clean
 
 VERSION = 1
