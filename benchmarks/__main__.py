@@ -19,6 +19,7 @@ from benchmarks import (
     policies,
     startup,
     tools,
+    turns,
     verify,
     workflows,
 )
@@ -39,6 +40,7 @@ SECTIONS = (
     "tools",
     "isolation",
     "inference",
+    "turns",
 )
 
 
@@ -79,6 +81,8 @@ async def measure(options: argparse.Namespace) -> list[Section]:
         sections.append(await isolation.run(say, quick=options.quick))
     if "inference" in wanted:
         sections += await inference.run(clock, say, quick=options.quick)
+    if "turns" in wanted:
+        sections.append(await turns.run(clock, say, quick=options.quick))
     return sections
 
 

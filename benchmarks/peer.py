@@ -1,4 +1,4 @@
-"""Another runtime for plans as data, compiled, in an environment of its own: same plans, same turns."""
+"""Other runtimes at the same work, in an environment of their own: same jobs, same turns."""
 
 from __future__ import annotations
 
@@ -17,20 +17,25 @@ from benchmarks.report import Floor, Section
 HERE = Path(__file__).resolve().parent
 ENVIRONMENT = HERE / ".peer-venv"
 REQUIREMENTS = HERE / "peer-requirements.txt"
-NAME = REQUIREMENTS.read_text().strip()
+PINNED = REQUIREMENTS.read_text().split()
+NAMES = {pinned.partition("==")[0]: pinned for pinned in PINNED}
+"""Each package with its version."""
+COMPILED = "car-runtime"
+"""The one for plans as data."""
 
 
 class PeerUnavailable(Exception):
-    """The peer cannot be installed or run here."""
+    """A peer cannot be installed or run here."""
 
 
 def environment(say: Callable[[str], None]) -> Path:
-    """The interpreter of the peer's environment, made if it is not there or holds another version."""
+    """The interpreter of the peers' environment, made if it is not there or holds other versions."""
     python = ENVIRONMENT / "bin" / "python"
     stamp = ENVIRONMENT / ".installed"
-    if stamp.exists() and stamp.read_text() == NAME and python.exists():
+    wanted = " ".join(PINNED)
+    if stamp.exists() and stamp.read_text() == wanted and python.exists():
         return python
-    say(f"setting up {ENVIRONMENT.relative_to(HERE.parent)} with {NAME} (once)")
+    say(f"setting up {ENVIRONMENT.relative_to(HERE.parent)} with {wanted} (once)")
     venv.create(ENVIRONMENT, with_pip=True, clear=True)
     done = subprocess.run(
         [python, "-m", "pip", "install", "-qq", "--disable-pip-version-check", "-r", REQUIREMENTS],
@@ -39,21 +44,22 @@ def environment(say: Callable[[str], None]) -> Path:
         check=False,
     )
     if done.returncode:
-        raise PeerUnavailable(f"cannot install {NAME}: {done.stderr.strip()[-300:]}")
-    stamp.write_text(NAME)
+        raise PeerUnavailable(f"cannot install {wanted}: {done.stderr.strip()[-300:]}")
+    stamp.write_text(wanted)
     return python
 
 
 class Peer:
-    """The peer at work in its own process, asked for one execution at a time."""
+    """A peer at work in its own process, asked for one run at a time."""
 
-    def __init__(self, say: Callable[[str], None]) -> None:
+    def __init__(self, say: Callable[[str], None], name: str = COMPILED, worker: str = "peer_worker") -> None:
+        self._name = NAMES[name]
         python = environment(say)
         # -I keeps the peer's interpreter free of our paths; this folder is the one thing it needs.
-        start = f"import sys; sys.path.insert(0, {str(HERE)!r}); import peer_worker; peer_worker.main()"
+        start = f"import sys; sys.path.insert(0, {str(HERE)!r}); import {worker}; {worker}.main()"
         self._complaints = tempfile.TemporaryFile("w+")  # noqa: SIM115 - closed in __exit__
         self._child = subprocess.Popen(
-            [str(python), "-I", "-c", start],
+            [str(python), "-I", "-c", start, name],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._complaints,
@@ -71,17 +77,23 @@ class Peer:
             self._child.stdin.close()
 
     def execute(self, shape: str, size: int) -> Elsewhere:
+        """One execution of a plan, by the peer that knows plans."""
+        return self.run(shape=shape, size=size)
+
+    def run(self, **job: str | int) -> Elsewhere:
+        """One run of this job; the worker says which keys it knows."""
+
         def ask() -> float:
             assert self._child.stdin is not None
             assert self._child.stdout is not None
             try:
-                print(json.dumps({"shape": shape, "size": size}), file=self._child.stdin, flush=True)
+                print(json.dumps(job), file=self._child.stdin, flush=True)
                 answer = self._child.stdout.readline()
             except BrokenPipeError:
                 answer = ""
             if not answer:
                 self._complaints.seek(0)
-                raise PeerUnavailable(f"{NAME} failed: {self._complaints.read().strip()[-300:]}")
+                raise PeerUnavailable(f"{self._name} failed: {self._complaints.read().strip()[-300:]}")
             return float(answer)
 
         return Elsewhere(ask)
@@ -90,7 +102,7 @@ class Peer:
 def compare(timings: dict[tuple[str, int], Timing]) -> Section:
     """Both per action, and how many times faster we are; the peer is the last side of each timing."""
     section = Section(
-        f"Against {NAME} (compiled), CPU per action, JSON in and out",
+        f"Against {NAMES[COMPILED]} (compiled), CPU per action, JSON in and out",
         ("shape", "actions", "assent us", "peer us", "times faster", "machine"),
     )
     for (shape, size), timing in timings.items():

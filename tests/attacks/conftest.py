@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections import defaultdict
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
@@ -24,21 +25,30 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def outcome_of(request: pytest.FixtureRequest, shared: Path) -> OutcomeOf:
-    """What came of a case on a machine. Those of its kind that were also asked for are run with it."""
-    wanted = {
-        item.callspec.params["name"]
-        for item in request.session.items
-        if isinstance(item, pytest.Function) and hasattr(item, "callspec") and "name" in item.callspec.params
-    }
+def wanted(request: pytest.FixtureRequest) -> Mapping[str, set[str]]:
+    """The cases that each test, by its name, is going to ask for."""
+    found: defaultdict[str, set[str]] = defaultdict(set)
+    for item in request.session.items:
+        if isinstance(item, pytest.Function) and hasattr(item, "callspec") and "name" in item.callspec.params:
+            found[item.originalname].add(item.callspec.params["name"])
+    return found
+
+
+@pytest.fixture
+def outcome_of(request: pytest.FixtureRequest, wanted: Mapping[str, set[str]], shared: Path) -> OutcomeOf:
+    """What came of a case on a machine. Those of its kind that the same test asks for are run with it.
+
+    Those of other tests are not: where a few attacks are looked at, only those few are run.
+    """
+    together = wanted[request.node.originalname]
 
     def find(host: Host, name: str, by: By) -> Outcome:
         can_be(host)
         if name in CASES:
             (batch,) = (batch for batch in BATCHES if CASES[name] in batch.cases)
-            names, what = [case.name for case in batch.cases if case.name in wanted], "attacks"
+            names, what = [case.name for case in batch.cases if case.name in together], "attacks"
         else:
-            names, what = [each for each in ORDINARY if each in wanted], "ordinary"
+            names, what = [each for each in ORDINARY if each in together], "ordinary"
         asked = Asked(what=what, names=names, by=by)  # type: ignore[arg-type]
         outcome = ask_once(host, asked, shared)[name]
         if outcome.missing:

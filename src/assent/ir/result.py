@@ -58,7 +58,7 @@ class CompensationResult(msgspec.Struct, frozen=True, kw_only=True):
 class Waiting(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Something a person has to decide."""
 
-    kind: Literal["approval", "unknown_outcome"]
+    kind: Literal["approval", "unknown_outcome", "message"]
     action_id: str
     reason: str
     needs_output: bool = False
@@ -82,6 +82,8 @@ class ProposalResult(msgspec.Struct, frozen=True, kw_only=True):
     """Ids that ran in an aborted plan and cannot be taken back."""
     compensations: Sequence[CompensationResult] = ()
     replans: int = 0
+    loop: dict[str, JsonValue] | msgspec.UnsetType = msgspec.UNSET
+    """Of a run that a loop of turns led: its status, summary, turns and usage."""
 
     @property
     def succeeded(self) -> bool:

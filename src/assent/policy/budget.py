@@ -35,7 +35,16 @@ class CostBudget(msgspec.Struct, frozen=True, kw_only=True):
 class Allowance:
     """What a run has used of its budget so far."""
 
-    __slots__ = ("actions", "budget", "cost", "tokens", "tool_calls", "waited_ms")
+    __slots__ = (
+        "_patient",
+        "_patient_since",
+        "actions",
+        "budget",
+        "cost",
+        "tokens",
+        "tool_calls",
+        "waited_ms",
+    )
 
     def __init__(self, budget: CostBudget | None) -> None:
         self.budget = budget
@@ -45,6 +54,25 @@ class Allowance:
         self.cost = 0.0
         self.waited_ms = 0.0
         """Of the time that has passed, what went by waiting for people."""
+        self._patient = 0
+        """How many actions wait for people right now."""
+        self._patient_since = 0.0
+
+    def wait_begins(self, now: float) -> None:
+        """An action waits for a person from now on, by a clock in seconds."""
+        if not self._patient:
+            self._patient_since = now
+        self._patient += 1
+
+    def wait_ends(self, now: float) -> None:
+        """It waits no longer."""
+        self._patient -= 1
+        if not self._patient:
+            self.waited_ms += (now - self._patient_since) * 1000
+
+    def waited_until(self, now: float) -> float:
+        """The milliseconds that went by waiting for people, also if somebody is waited for right now."""
+        return self.waited_ms + ((now - self._patient_since) * 1000 if self._patient else 0.0)
 
     def may_run_out(self, actions: int, tool_calls: int) -> bool:
         """Whether so many more could meet a count limit: then who gets a share depends on the order."""
@@ -60,14 +88,23 @@ class Allowance:
         if b is not None and (
             (b.max_actions is not None and self.actions >= b.max_actions)
             or (is_tool_call and b.max_tool_calls is not None and self.tool_calls >= b.max_tool_calls)
-            or (b.max_duration_ms is not None and elapsed_ms >= b.max_duration_ms)
-            or (b.max_tokens is not None and self.tokens >= b.max_tokens)
-            or (b.max_cost is not None and self.cost >= b.max_cost)
+            or self.used_up(elapsed_ms)
         ):
             return False
         self.actions += 1
         self.tool_calls += is_tool_call
         return True
+
+    def used_up(self, elapsed_ms: float) -> str | None:
+        """Which limit leaves nothing to go on with, whatever is wanted next; None if there is none."""
+        b = self.budget
+        if b is None:
+            return None
+        if b.max_duration_ms is not None and elapsed_ms >= b.max_duration_ms:
+            return "max_duration_ms"
+        if b.max_tokens is not None and self.tokens >= b.max_tokens:
+            return "max_tokens"
+        return "max_cost" if b.max_cost is not None and self.cost >= b.max_cost else None
 
     def spend(self, tokens: int | None, cost: float | None) -> None:
         """Count what a tool says it used. What it cannot tell (None) uses up all that is left of that limit:

@@ -18,14 +18,14 @@ from typing import Literal, NamedTuple
 from assent.errors import unknown_session
 from assent.ir.action import Action
 from assent.ir.graph import Footprint
-from assent.ir.json_value import canonical_bytes
+from assent.ir.json_value import JsonValue, canonical_bytes
 from assent.ir.tool_spec import Mark
 from assent.policy.capabilities import CapabilitySet
 from assent.policy.case import LATER, NOTHING, Case, Foreseen
 from assent.policy.engine import Policy, PolicySet
 from assent.policy.flow import FlowRule, MarkOutput
 from assent.policy.marks import UNMARKED, Inflow, MarkedState, Marks, Trail
-from assent.policy.permission import TIERS, Answer, Posture, Tier, points_somewhere, tier_of
+from assent.policy.permission import TIERS, Answer, CallByCall, Posture, Tier, points_somewhere, tier_of
 from assent.policy.trace import Trace
 from assent.validator import (
     Blanks,
@@ -71,6 +71,7 @@ class Gate:
 
     __slots__ = (
         "_all_policies",
+        "_by_call",
         "_capabilities",
         "_folder",
         "_has_marks",
@@ -103,19 +104,23 @@ class Gate:
         folder: str | None = None,
         can_ask: bool = False,
         state_marks: MarkedState | None = None,
+        by_call: CallByCall | None = None,
     ) -> None:
         """`policies` are asked in turn: the global ones, then the session's. `is_open` is asked about
         `session` each time, because a session may be closed while a plan runs under it. `trace` is what has
-        run so far; `posture` is what the caller is answered by tier, in `folder`. `state_marks` is what is
-        marked in the state; None if nothing can be, anywhere."""
+        run so far; `posture` is what the caller is answered by tier, in `folder`; `by_call` is asked before
+        that. `state_marks` is what is marked in the state; None if nothing can be, anywhere."""
         self._tools = tools
         self._capabilities = capabilities
         self._all_policies = policies
         self._session = session
         self._is_open = is_open
+        if by_call is not None and (posture is None or by_call.overrules):
+            posture = by_call.otherwise
         self._posture = posture
+        self._by_call = by_call
         self._folder = folder
-        self._is_plain = capabilities is None and session is None and posture is None
+        self._is_plain = capabilities is None and session is None and posture is None and by_call is None
         self.trace = trace if trace is not None else Trace()
         self._is_rehearsal = False
         self._version: tuple[list[int], str] | None = None
@@ -158,6 +163,7 @@ class Gate:
             folder=self._folder,
             can_ask=self.can_ask,
             state_marks=self.state_marks,
+            by_call=self._by_call,
         )
         copy.listen = self.listen
         copy._is_rehearsal = True
@@ -249,7 +255,7 @@ class Gate:
         asks: list[Objection] = []
         if self._policies and (ahead or not found):
             found += self._ask_policies(case, undecided, blanks, ahead, asks)
-        if self._posture is not None and (ahead or not found):
+        if self.has_posture and (ahead or not found):
             found += self._ask_posture(action, tool, asks)
             if blanks and self._may_rise(case, blanks):
                 undecided.append("which tier it needs depends on what is filled in")
@@ -258,7 +264,8 @@ class Gate:
         if not asks:
             return found
         if not self.can_ask:
-            found += [o._replace(kind="denied", reason=f"{o.reason}; {NOBODY}") for o in asks]
+            nobody = NOBODY if self._by_call is None else self._by_call.nobody or NOBODY
+            found += [o._replace(kind="denied", reason=f"{o.reason}; {nobody}") for o in asks]
         elif ahead:
             undecided += [f"it needs an approval: {o.reason}" for o in asks]
         elif not found:
@@ -359,22 +366,32 @@ class Gate:
 
     def permission(self, action: Action, tool: ToolFacts | None) -> tuple[Tier, Answer] | None:
         """The tier of a call, and what the caller is answered to it; None where nothing is asked of it."""
-        if self._posture is None or tool is None or action.type != "tool_call":
+        found = self._stance(action, tool)
+        return None if found is None else found[:2]
+
+    def _stance(self, action: Action, tool: ToolFacts | None) -> tuple[Tier, Answer, str] | None:
+        """The same with the reason, where it is not the tier."""
+        if not self.has_posture or tool is None or action.type != "tool_call":
             return None
         tier = tier_of(tool.schema, action.parameters, self._folder)
-        return tier, self._posture.to(tier)
+        if self._by_call is not None:
+            stance = self._by_call.answer(action.tool or "", action.parameters)
+            if stance is not None:
+                return tier, stance.answer, stance.reason or "the approval policy says so"
+        return (tier, self._posture.to(tier), "") if self._posture is not None else None
 
     def _ask_posture(self, action: Action, tool: ToolFacts | None, asks: list[Objection]) -> list[Objection]:
-        found = self.permission(action, tool)
+        found = self._stance(action, tool)
         if found is None:
             return []
-        tier, answer = found
+        tier, answer, why = found
         if answer == "allow":
             if self.listen is not None:
                 self.listen(action, Opinion("permission", "allows", tier, tier))
             return []
         words = f"permission: tool '{action.tool}' needs {tier}, which is "
         words += "denied here" if answer == "deny" else "not granted without asking"
+        words = f"permission: {why}" if why else words
         if self.listen is not None:
             self.listen(action, Opinion("permission", "denies" if answer == "deny" else "asks", words, tier))
         if answer == "deny":
@@ -409,7 +426,7 @@ class Gate:
     def names(self) -> list[str]:
         """What holds here: rules by name, `permission` for a posture, and `capabilities`."""
         rules = [name for policies in self._policies for name in policies.names()]
-        rules += ["permission"] if self._posture is not None else []
+        rules += ["permission"] if self.has_posture else []
         return [*rules, "capabilities"] if self._capabilities is not None else rules
 
     @property
@@ -418,7 +435,11 @@ class Gate:
         revisions = [policies.revision for policies in self._policies]
         if self._version is None or self._version[0] != revisions:
             parts = [policies.spelled_out() for policies in self._policies]
-            posture = [] if self._posture is None else [self._posture.to(tier) for tier in TIERS]
+            posture: list[JsonValue] = []
+            if self._posture is not None:
+                posture += [self._posture.to(tier) for tier in TIERS]
+            if self._by_call is not None:
+                posture.append(self._by_call.spelled_out())
             self._version = revisions, hashlib.sha256(canonical_bytes([parts, posture])).hexdigest()[:16]
         return self._version[1]
 
@@ -477,7 +498,7 @@ class Gate:
     @property
     def has_posture(self) -> bool:
         """Whether it depends on the tier of a call who must be asked."""
-        return self._posture is not None
+        return self._posture is not None or self._by_call is not None
 
     @property
     def has_marks(self) -> bool:

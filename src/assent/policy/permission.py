@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Literal, get_args
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Literal, NamedTuple, get_args
 
 import msgspec
 
@@ -87,6 +87,61 @@ class Permissions(msgspec.Struct, frozen=True, kw_only=True):
     def posture(self, caller: str | None) -> Posture:
         """What holds for a caller."""
         return self.agents.get(caller, self.standing) if caller is not None else self.standing
+
+
+class Stance(NamedTuple):
+    """What is answered to one call, and why."""
+
+    answer: Answer
+    reason: str = ""
+
+
+StanceOf = Callable[[str, Mapping[str, JsonValue]], "Stance | Answer | None"]
+"""Says of a tool and its parameters what is answered; None leaves it to others."""
+
+
+class CallByCall:
+    """What is answered to single calls, before anybody looks at tiers: by a function, else by a list of tools
+    that a person must always be asked about."""
+
+    __slots__ = ("_gated", "_of", "nobody", "otherwise", "overrules")
+
+    def __init__(
+        self,
+        of: StanceOf | None = None,
+        gated: Iterable[str] = (),
+        *,
+        otherwise: Posture | None = None,
+        overrules: bool = False,
+        nobody: str = "",
+    ) -> None:
+        """`otherwise` is what is answered by tier where nothing else is set up, or in any case if it
+        `overrules`; `nobody` is what is said to calls that need an approval where there is nobody to ask."""
+        self._of = of
+        self._gated = frozenset(gated)
+        self.otherwise = otherwise
+        self.overrules = overrules
+        self.nobody = nobody
+
+    def answer(self, tool: str, parameters: Mapping[str, JsonValue]) -> Stance | None:
+        """What is answered to a call; None where its tier decides. A function that raises, or answers what is
+        no answer, denies."""
+        if self._of is not None:
+            try:
+                found = self._of(tool, parameters)
+            except Exception as error:
+                return Stance("deny", f"the approval policy failed: {type(error).__name__}: {error}")
+            if found is not None:
+                stance = found if isinstance(found, Stance) else Stance(found)
+                if stance.answer in ANSWERS:
+                    return stance
+                return Stance("deny", f"the approval policy answered {found!r:.80}, which is no answer")
+        return Stance("ask", f"'{tool}' is a gated tool") if tool in self._gated else None
+
+    def spelled_out(self) -> JsonValue:
+        """By which approvals under other answers are told apart, as far as that can be seen."""
+        name = getattr(self._of, "__qualname__", type(self._of).__qualname__) if self._of else None
+        return [name, sorted(self._gated)]
 
 
 def permissions_of(given: Permissions | Posture | str | None) -> Permissions | None:

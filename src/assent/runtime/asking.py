@@ -11,12 +11,12 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import time
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
-from assent.approvals.approval import Approval, fingerprint
+from assent.approvals.approval import Approval, Decision, fingerprint
 from assent.approvals.ledger import ApprovalLedger
-from assent.errors import AssentError, StorageError, UsageError
+from assent.errors import ApprovalDecided, AssentError, StorageError, UsageError
 from assent.ir.action import Action
 from assent.ir.json_value import JsonValue
 from assent.policy.gate import Objection
@@ -34,16 +34,38 @@ _MOST_AGAIN = 1_000
 """So often an action may have been asked about in vain, before the ledger itself is doubted."""
 
 
+class Reply(NamedTuple):
+    """What a person answers who is asked right here."""
+
+    decision: Decision
+    reason: str | None = None
+    by: str = "the person who was asked"
+
+
+Person = Callable[[Approval], Awaitable["Reply | None"]]
+"""Somebody who can be asked right here. None is no answer: the question stays open, for others to answer."""
+
+
 class Desk:
     """Where the runs of one runtime ask."""
 
     def __init__(
-        self, ledger: ApprovalLedger, *, patience_s: float | None, expires_s: float | None, folder: str | None
+        self,
+        ledger: ApprovalLedger,
+        *,
+        patience_s: float | None,
+        expires_s: float | None,
+        folder: str | None,
+        person: Person | None = None,
     ) -> None:
-        """`patience_s` is how long a run waits for an answer before it lets go: None is for ever."""
+        """`patience_s` is how long a run waits for an answer before it lets go: None is for ever. A `person`
+        is asked first, one question at a time; meanwhile anybody else may answer, too."""
         self._ledger = ledger
         self._patience_s = patience_s
         self._expires_s = expires_s
+        self._person = person
+        self._in_turn: tuple[asyncio.AbstractEventLoop, asyncio.Lock] | None = None
+        """A person hears one question at a time; a lock is of one event loop."""
         self.folder = folder
         self._waited_for: dict[str, list[asyncio.Future[Approval]]] = {}
         self._looking: asyncio.Task[None] | None = None
@@ -94,15 +116,60 @@ class Desk:
         """The answer, once there is one, or the question's time is up; None if patience ran out before."""
         if not asked.open_at(time.time()):
             return asked
+        if self._person is not None:
+            answered = await self._in_person(asked)
+            if answered is not None:
+                return answered
         if self._patience_s == 0:
             return None
+        return await self._from_ledger(asked, self._patience_s)
+
+    async def _in_person(self, asked: Approval) -> Approval | None:
+        """What the person says, or somebody else in the meantime; None if nobody does."""
+        asking = asyncio.ensure_future(self._ask_person(asked))
+        elsewhere = asyncio.ensure_future(self._from_ledger(asked, None))
+        try:
+            await asyncio.wait((asking, elsewhere), return_when=asyncio.FIRST_COMPLETED)
+            if not asking.done():
+                return elsewhere.result()
+            return asking.result()
+        finally:
+            for task in (asking, elsewhere):
+                task.cancel()
+            await asyncio.gather(asking, elsewhere, return_exceptions=True)
+
+    async def _ask_person(self, asked: Approval) -> Approval | None:
+        assert self._person is not None
+        loop = asyncio.get_running_loop()
+        if self._in_turn is None or self._in_turn[0] is not loop:
+            self._in_turn = loop, asyncio.Lock()
+        async with self._in_turn[1]:
+            reply = await self._person(asked)
+        if reply is None:
+            return None
+
+        def decide() -> Approval | None:
+            try:
+                return self._ledger.decide(
+                    asked.id,
+                    reply.decision,
+                    by=reply.by,
+                    reason=reply.reason,
+                    fingerprint=asked.fingerprint,
+                )
+            except ApprovalDecided:
+                return self._ledger.get(asked.id)  # Somebody was quicker, and theirs is the answer.
+
+        return await asyncio.to_thread(decide)
+
+    async def _from_ledger(self, asked: Approval, patience_s: float | None) -> Approval | None:
         future: asyncio.Future[Approval] = asyncio.get_running_loop().create_future()
         waiting = self._waited_for.setdefault(asked.id, [])
         waiting.append(future)
         if self._looking is None or self._looking.done():
             self._looking = asyncio.get_running_loop().create_task(self._look())
         try:
-            return await asyncio.wait_for(future, self._patience_s)
+            return await asyncio.wait_for(future, patience_s)
         except TimeoutError:
             return None
         finally:

@@ -80,7 +80,7 @@ class Execution(Gated):
 
     def start(self, i: int) -> Coroutine[Any, Any, None] | None:
         """Begin an action. What is returned, if anything, must be awaited for it to end."""
-        if self._notes is not None and self.results[i] is not None:
+        if self.notes is not None and self.results[i] is not None:
             return None  # It ended before the run was broken off.
         action = self.actions[i]
         cancel = self._cancel
@@ -105,11 +105,11 @@ class Execution(Gated):
         self.results.append(None)
         self.tools.append(None)
         self._owners[i] = owner
-        if self._notes is not None and self._notes.recall_undo(self, i, owner):
+        if self.notes is not None and self.notes.recall_undo(self, i, owner):
             waiting = None
         else:
-            if self._notes is not None:
-                await self._notes.about_to_take_back()
+            if self.notes is not None:
+                await self.notes.about_to_take_back()
             waiting = self._proceed(i, action)
         if waiting is not None:
             await self._until_hard_cancel(i, waiting)
@@ -119,7 +119,7 @@ class Execution(Gated):
 
     def was_undone(self, owner: int) -> bool:
         """Whether its compensation had ended before the run was broken off."""
-        return self._notes is not None and self._notes.knows_undo(self.plan, owner)
+        return self.notes is not None and self.notes.knows_undo(self.plan, owner)
 
     async def _until_hard_cancel(self, i: int, waiting: Coroutine[Any, Any, None]) -> None:
         if self._cancel is None:
@@ -198,7 +198,7 @@ class Execution(Gated):
         if tool is None or (
             tool.is_direct
             and action.timeout_ms is None
-            and (self._notes is None or (tool.schema.repeatable and not self._notes.attempts_made(i)))
+            and (self.notes is None or (tool.schema.repeatable and not self.notes.attempts_made(i)))
         ):
             return self._attempt_now(i, action, tool, key, now, span_id)
         return self._attempts(i, action, tool, key)
@@ -315,7 +315,7 @@ class Execution(Gated):
     ) -> None:
         """Attempts, until one succeeds or none is left; `failure` is that of a first one already made."""
         first = self.now()
-        notes = self._notes
+        notes = self.notes
         is_unsafe = tool is not None and not tool.schema.repeatable
         number = (notes.attempts_made(i) if notes is not None else 0) if failure is None else 1
         called = failure is not None

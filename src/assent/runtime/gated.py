@@ -52,15 +52,14 @@ class Gated(WithoutCalls):
         "_flow",
         "_gate",
         "_judge",
-        "_notes",
         "_owners",
-        "_patient",
-        "_patient_since",
         "_references",
         "_succeeded",
         "_view",
         "approved",
         "asked_before",
+        "given",
+        "notes",
         "plan",
     )
 
@@ -85,7 +84,7 @@ class Gated(WithoutCalls):
         self._cancel = run.cancel
         self._allowance = allowance
         self.plan = attempt
-        self._notes = notes
+        self.notes = notes
         self._owners: dict[int, int] = {}
         """What ran aside, and the action that it takes back."""
         self.approved: dict[str, Sequence[str]] = {}
@@ -96,9 +95,8 @@ class Gated(WithoutCalls):
         """What policies that look back have counted, to be taken off again if it is taken back."""
         self.asked_before: Mapping[str, Sequence[Approval]] = {}
         """What the run asked before it was broken off, by the key of the action."""
-        self._patient = 0
-        """How many actions wait for people right now."""
-        self._patient_since = 0.0
+        self.given: Inflow = UNMARKED
+        """The marks on what the plan says outright, where whoever wrote it had read something marked."""
         self._flow: Flow | None = None
         if gate.state_marks is not None:
             self._follow_marks()
@@ -127,6 +125,8 @@ class Gated(WithoutCalls):
 
     def inflow(self, i: int) -> Inflow:
         """Which marks come with the parameters of an action."""
+        if self.given is not UNMARKED:
+            return self.given
         return self._flow.inflow(self.actions[i]) if self._flow is not None else UNMARKED
 
     def lookup(self, reference: Reference) -> JsonValue:
@@ -238,9 +238,7 @@ class Gated(WithoutCalls):
 
     async def patiently(self, answer: Awaitable[Approval | None]) -> Approval | None:
         """Wait for a person; that time is nobody's budget."""
-        if not self._patient:
-            self._patient_since = perf_counter()
-        self._patient += 1
+        self._allowance.wait_begins(perf_counter())
         waiting = asyncio.ensure_future(answer)
         loop = asyncio.get_running_loop()
         unsubscribe = None
@@ -257,15 +255,13 @@ class Gated(WithoutCalls):
             waiting.cancel()
             if unsubscribe is not None:
                 unsubscribe()
-            self._patient -= 1
-            if not self._patient:
-                self._allowance.waited_ms += (perf_counter() - self._patient_since) * 1000
+            self._allowance.wait_ends(perf_counter())
 
     def approve(self, i: int, approval: Approval) -> None:
         """A person has approved the action."""
         self.approved[self.key(i)] = approval.reasons
-        if self._notes is not None:
-            self._notes.approved(i, approval.id, approval.reasons)
+        if self.notes is not None:
+            self.notes.approved(i, approval.id, approval.reasons)
 
     def stop_unasked(self, i: int, error: str) -> None:
         """Nobody can be asked now. That is no fault of the action: the run can be resumed."""
@@ -313,7 +309,8 @@ class Gated(WithoutCalls):
         if self._flow is not None:
             key = action.parameters.get("key") if action.type != "tool_call" else None
             key = key if isinstance(key, str) else None
-            self._flow.ended(self.actions[i], action, tool, key=key, but=but, recalled=recalled)
+            also = self.given.at(None)
+            self._flow.ended(self.actions[i], action, tool, key=key, also=also, but=but, recalled=recalled)
             if tool is not None and "secret" in self._gate.marks(action, tool):
                 self.services.events.redactor.add_secrets_in(output)
         if self._gate.counts:

@@ -70,6 +70,15 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The folder that it is bound to."""
 
 
+LED_BY = "led_by"
+"""In the context of the plan that an open run begins with: who brings its plans."""
+
+
+def is_led(record: RunRecord) -> bool:
+    """Whether somebody must bring the plans of this run, so that it cannot go on by itself."""
+    return LED_BY in record.proposal.context
+
+
 class _Note(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="note"):
     pass
 
@@ -170,7 +179,13 @@ class Restored(_Note, frozen=True, tag="restored"):
     problems: Sequence[str] = ()
 
 
-Note = Started | Tried | Ended | Asked | Replaced | Aborted | Decided | Approved | Bound | Restored
+class Told(_Note, frozen=True, tag="told"):
+    """What whoever leads an open run wants to know again when it goes on, in its own words."""
+
+    said: msgspec.Raw
+
+
+Note = Started | Tried | Ended | Asked | Replaced | Aborted | Decided | Approved | Bound | Restored | Told
 
 
 class RunJournal(Protocol):
@@ -250,6 +265,9 @@ class Replay:
     def __init__(self, notes: Iterable[Note] = ()) -> None:
         self.ended: dict[str, Ended] = {}
         """By key, in the order of ending."""
+        self.of_plan: dict[int, dict[str, Ended]] = {}
+        """The same by the number of the plan."""
+        self.told: list[msgspec.Raw] = []
         self.in_flight: dict[str, int] = {}
         """Keys of calls that had begun and of which no end is noted, with the number of the attempt."""
         self.attempts: dict[str, int] = {}
@@ -290,8 +308,10 @@ class Replay:
             case Ended():
                 self.in_flight.pop(note.key, None)
                 self.decided.pop(note.key, None)
+                plan = parse_key(note.key)[0]
                 self.ended[note.key] = note
-                self.tally = self.tallies[parse_key(note.key)[0]] = note.tally
+                self.of_plan.setdefault(plan, {})[note.key] = note
+                self.tally = self.tallies[plan] = note.tally
             case Asked():
                 self.asked = note.asked
                 self.rejections.append(note.rejection)
@@ -301,6 +321,8 @@ class Replay:
                 self.approved[note.key] = note.reasons
             case Aborted():
                 self.aborted[note.plan] = note.error
+            case Told():
+                self.told.append(note.said)
             case Bound():
                 self.bound[note.plan] = note.snapshot
             case Restored():

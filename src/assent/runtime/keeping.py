@@ -27,7 +27,6 @@ from assent.runtime.journal import (
     RunJournal,
     RunRecord,
     Taken,
-    parse_key,
 )
 from assent.runtime.ledger import RunInfo
 from assent.runtime.notes import Notes
@@ -124,6 +123,21 @@ class Keeping:
         if self._journal is not None:
             self._journal.note(note)
 
+    async def settle(self) -> None:
+        """Wait until every note so far is on disk.
+
+        Raises:
+            StorageError: some are not, and will not be.
+            RunHeld: the run is another's by now.
+        """
+        if self._journal is not None:
+            await self._journal.settle()
+
+    def flush(self) -> None:
+        """Hand over what was noted so far."""
+        if self._journal is not None:
+            self._journal.flush()
+
     def next_plan(self, number: int) -> Replaced | None:
         """The plan that was brought in before the run was broken off, if there was one of that number."""
         known = self.replay.plans.get(number)
@@ -179,7 +193,7 @@ class Keeping:
 
     def has_begun(self, number: int) -> bool:
         """Whether something of that plan had ended before the run was broken off."""
-        return any(parse_key(key)[0] == number for key in self.replay.ended)
+        return number in self.replay.of_plan
 
     async def end(self, result: ProposalResult) -> None:
         """Keep how it ended; and without the secrets that only this process knows, for whoever shows it.

@@ -211,15 +211,16 @@ class Notes:
     def _recall(self) -> None:
         x = self._x
         x.approved.update(self._replay.approved)
-        for key, ended in self._replay.ended.items():
-            plan, i, is_undo = parse_key(key)
-            if plan == x.plan and not is_undo:
+        for key, ended in self._replay.of_plan.get(x.plan, {}).items():
+            _, i, is_undo = parse_key(key)
+            if not is_undo:
                 self._recall_ending(i, ended)
         tally = self._replay.tallies.get(x.plan)
         if tally is not None:
             x.tool_calls, x.retries = tally.tool_calls, tally.retries
-        self._allowance.tokens = self._replay.tally.tokens
-        self._allowance.cost = self._replay.tally.cost
+            # Plans that ran at the same time may be recalled in another order than they ended in.
+            self._allowance.tokens = max(self._allowance.tokens, tally.tokens)
+            self._allowance.cost = max(self._allowance.cost, tally.cost)
 
     def _recall_ending(self, i: int, ended: Ended) -> None:
         x = self._x

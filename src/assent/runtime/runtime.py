@@ -8,15 +8,15 @@ Keep true:
 
 from __future__ import annotations
 
-import asyncio
 import os
 import threading
 import time
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from assent.approvals.ledger import ApprovalLedger
+from assent.approvals.memory import MemoryApprovals
 from assent.errors import UnknownSession, UsageError
 from assent.events.log import EventLog
 from assent.ir.codec import decode_proposal
@@ -30,21 +30,23 @@ from assent.policy.capabilities import CapabilitySet
 from assent.policy.case import Rule
 from assent.policy.engine import PolicyCallable, PolicySet
 from assent.policy.gate import Gate, Opinion
-from assent.policy.permission import Permissions, Posture, permissions_of
+from assent.policy.permission import CallByCall, Permissions, Posture, permissions_of
 from assent.policy.trace import Trace
 from assent.runtime import checkpoint as checkpoints
-from assent.runtime.asking import Desk
+from assent.runtime.asking import Desk, Person
 from assent.runtime.binding import binding_of
 from assent.runtime.checkpoint import Checkpoint
 from assent.runtime.guards.idempotency import AnswerBook
 from assent.runtime.guards.rate_limit import RateLimiter
 from assent.runtime.guards.result_cache import ResultCache
-from assent.runtime.journal import Choice, Decision, Journal, Replay
+from assent.runtime.journal import Choice, Decision, Journal, Replay, Taken, is_led
 from assent.runtime.keeping import Request
 from assent.runtime.ledger import RunInfo
 from assent.runtime.marks import marks_of
+from assent.runtime.open_run import OpenRun
+from assent.runtime.plans import Settings, passing_on_cancellation
 from assent.runtime.replan import MAX_ACTIONS, ReplanCallback, ReplanConfig
-from assent.runtime.run import Run, Settings
+from assent.runtime.run import Run
 from assent.runtime.schedule import Schedule
 from assent.runtime.scope import Scope, scope_data
 from assent.runtime.services import Services
@@ -111,6 +113,7 @@ class Runtime:
         patience_s: float | None = None,
         approvals_expire_s: float | None = None,
         folder: str | None = None,
+        person: Person | None = None,
         builtin: Iterable[Tool] = (),
         workspace: Workspace | os.PathLike[str] | str | None = None,
         snapshots: Snapshots | os.PathLike[str] | str | None = None,
@@ -126,7 +129,8 @@ class Runtime:
         are asked through `approvals`; without it, what needs asking is denied. A run waits `patience_s` for
         an answer, then it ends as `waiting`, to be resumed; None is as long as it takes. A question that
         nobody answers within `approvals_expire_s` is denied. `folder` is where the work is done: an approval
-        is good for no other.
+        is good for no other. A `person` can be asked right here: an async function that takes an Approval and
+        returns a Reply, or None to leave the question to others.
 
         `builtin` are tools such as `basic_tools` makes: one of `tools` with the same name hides them.
 
@@ -154,6 +158,8 @@ class Runtime:
         if self._binding is not None and folder is None:
             folder = self._binding.folder
         folder = os.path.abspath(folder) if folder is not None else None
+        if approvals is None and person is not None:
+            approvals = MemoryApprovals()
         if approvals_expire_s is not None and approvals_expire_s <= 0:
             raise UsageError("approvals_expire_s must be above 0; leave it out for questions that stay open.")
         self.capabilities = capabilities
@@ -176,7 +182,13 @@ class Runtime:
             marks=marks_of(self.state),
             desk=None
             if approvals is None
-            else Desk(approvals, patience_s=patience_s, expires_s=approvals_expire_s, folder=folder),
+            else Desk(
+                approvals,
+                patience_s=patience_s,
+                expires_s=approvals_expire_s,
+                folder=folder,
+                person=person,
+            ),
         )
         self._folder = folder
         self._settings = Settings(
@@ -280,7 +292,7 @@ class Runtime:
             raise UnknownSession(session)
         return found
 
-    def _gate(self, session: str | None, scope: Scope | None) -> Gate:
+    def _gate(self, session: str | None, scope: Scope | None, by_call: CallByCall | None = None) -> Gate:
         policies = [self.policies]
         found = self._sessions.get(session) if session is not None else None
         if found is not None:
@@ -298,6 +310,7 @@ class Runtime:
             posture=posture,
             folder=self._folder,
             can_ask=self._services.desk is not None,
+            by_call=by_call,
         )
         marks = self._services.marks
         if self.tools.has_marks or gate.has_marks or not marks.is_empty:
@@ -382,7 +395,7 @@ class Runtime:
         with self._at_work():
             await self._check_isolation()
             run = self._run(session, scope, cancel, run_id, budget)
-            return await _passing_on_cancellation(Run.execute(run, decoded))
+            return await passing_on_cancellation(Run.execute(run, decoded))
 
     def execute_sync(
         self,
@@ -429,26 +442,14 @@ class Runtime:
             UsageError: there is no journal, or nothing to decide about what `decide` names, or a session is
                 needed, or another run is at work in the workspace.
         """
-        journal = self._settings.journal
-        if journal is None:
-            raise UsageError(
-                "This Runtime has no journal, so no run can be resumed. Give it one: journal=..."
-            )
         with self._at_work():
             await self._check_isolation()
-            taken = await journal.take(run_id)
+            taken = await self._take(run_id, session)
             if isinstance(taken, ProposalResult):
                 if decide:
                     raise UsageError(f"Run '{run_id}' has ended ({taken.outcome}); nothing is to be decided.")
                 return taken
             record = taken.record
-            waits = taken.waited.waiting if taken.waited is not None else ()
-            if self._services.desk is None and any(w.kind == "approval" for w in waits):
-                taken.journal.release()
-                raise UsageError(
-                    f"Run '{run_id}' waits for approvals, and this Runtime has none. Give it the "
-                    "ledger in which the run has asked: approvals=..."
-                )
             here = self._binding.folder if self._binding is not None else None
             if record.workspace != here:
                 taken.journal.release()
@@ -460,11 +461,11 @@ class Runtime:
                     f"Run '{run_id}' began {began}, and must go on so. Nothing has changed. Resume it with a "
                     f"Runtime that has {so}."
                 )
-            if record.had_session and session is None:
+            if is_led(record):
                 taken.journal.release()
                 raise UsageError(
-                    f"Run '{run_id}' began under a session, and such rules must hold when it goes on. Give "
-                    "one: resume(..., session=open_session()), with its policies."
+                    f"Run '{run_id}' is led by a loop of turns ({record.proposal.source}). Go on with it "
+                    f"there: assent resume {run_id}; in programs Assistant.resume."
                 )
             run = self._run(
                 session,
@@ -475,7 +476,34 @@ class Runtime:
                 trace_id=record.trace_id,
                 elapsed_ms=Replay(taken.notes).tally.elapsed_ms,
             )
-            return await _passing_on_cancellation(run.resume(taken, decide or {}))
+            return await passing_on_cancellation(run.resume(taken, decide or {}))
+
+    async def _take(self, run_id: str, session: str | None) -> Taken | ProposalResult:
+        """Hold a run that was broken off; or how it ended, if it has."""
+        journal = self._settings.journal
+        if journal is None:
+            raise UsageError(
+                "This Runtime has no journal, so no run can be resumed. Give it one: journal=..."
+            )
+        taken = await journal.take(run_id)
+        if isinstance(taken, ProposalResult):
+            return taken
+        waits = taken.waited.waiting if taken.waited is not None else ()
+        problem = None
+        if self._services.desk is None and any(w.kind == "approval" for w in waits):
+            problem = (
+                f"Run '{run_id}' waits for approvals, and this Runtime has none. Give it the "
+                "ledger in which the run has asked: approvals=..."
+            )
+        elif taken.record.had_session and session is None:
+            problem = (
+                f"Run '{run_id}' began under a session, and such rules must hold when it goes on. Give "
+                "one: resume(..., session=open_session()), with its policies."
+            )
+        if problem is not None:
+            taken.journal.release()
+            raise UsageError(problem)
+        return taken
 
     def resume_sync(
         self,
@@ -488,6 +516,96 @@ class Runtime:
         """`resume` for people without an event loop; raises what `execute_sync` raises, too."""
         return self._turns.run(
             "resume", lambda: self.resume(run_id, decide=decide, session=session, cancel=cancel)
+        )
+
+    @asynccontextmanager
+    async def open_run(
+        self,
+        about: Proposal,
+        *,
+        session: str | None = None,
+        scope: Scope | None = None,
+        cancel: Cancel | None = None,
+        run_id: str | None = None,
+        budget: CostBudget | None = None,
+        by_call: CallByCall | None = None,
+    ) -> AsyncIterator[OpenRun]:
+        """A run that takes its plans one after the other, for whoever leads a loop; `about` says what it is
+        for. If it is left without being ended, it can be resumed. Its plans are not bound to a workspace.
+
+        Raises: what `execute` raises.
+        """
+        with self._at_work():
+            await self._check_isolation()
+            run = self._open(session, scope, cancel, run_id or new_id(), budget, by_call)
+            await run.begin(about)
+            try:
+                yield run
+            finally:
+                run.release()
+
+    @asynccontextmanager
+    async def reopen_run(
+        self,
+        run_id: str,
+        *,
+        decide: Mapping[str, Decision | Choice] | None = None,
+        session: str | None = None,
+        cancel: Cancel | None = None,
+        by_call: CallByCall | None = None,
+    ) -> AsyncIterator[OpenRun]:
+        """An open run again, that was broken off or waits. Whoever leads it brings the plans again that it
+        had brought before; `ended` says that it has ended, or what it still waits for.
+
+        Raises: what `resume` raises.
+        """
+        with self._at_work():
+            await self._check_isolation()
+            taken = await self._take(run_id, session)
+            if isinstance(taken, ProposalResult):
+                if decide:
+                    raise UsageError(f"Run '{run_id}' has ended ({taken.outcome}); nothing is to be decided.")
+                run = self._open(session, None, cancel, run_id, None, by_call)
+                run.ended = taken
+                yield run
+                return
+            record = taken.record
+            run = self._open(
+                session,
+                record.scope,
+                cancel,
+                run_id,
+                record.budget,
+                by_call,
+                trace_id=record.trace_id,
+                elapsed_ms=Replay(taken.notes).tally.elapsed_ms,
+            )
+            try:
+                await run.take_up(taken, decide or {})
+                yield run
+            finally:
+                run.release()
+
+    def _open(
+        self,
+        session: str | None,
+        scope: Scope | None,
+        cancel: Cancel | None,
+        run_id: str,
+        budget: CostBudget | None,
+        by_call: CallByCall | None,
+        *,
+        trace_id: str | None = None,
+        elapsed_ms: float = 0.0,
+    ) -> OpenRun:
+        gate = self._gate(session, scope, by_call)
+        return OpenRun(
+            self._services,
+            self._settings._replace(replan=None, binding=None),
+            gate,
+            self._info(scope, cancel, run_id, trace_id, elapsed_ms),
+            Allowance(self._budget(budget)),
+            self._request(gate, session, scope, budget)._replace(workspace=None),
         )
 
     async def plan_and_execute(
@@ -524,7 +642,7 @@ class Runtime:
             with self._at_work():
                 await self._check_isolation()
                 run = self._run(session, scope, cancel, None, None, replans=False)
-                result = await _passing_on_cancellation(Run.execute(run, proposal, must_succeed=True))
+                result = await passing_on_cancellation(Run.execute(run, proposal, must_succeed=True))
             if feedback is not None:
                 feedback.record(result, proposal)
             if result.succeeded or result.outcome == "waiting":
@@ -553,34 +671,49 @@ class Runtime:
         trace_id: str | None = None,
         elapsed_ms: float = 0.0,
     ) -> Run:
-        if run_id is not None and (type(run_id) is not str or not run_id):
-            raise UsageError(f"run_id is {run_id!r}; name the run with a text, or leave it out.")
         settings = self._settings if replans else self._settings._replace(replan=None)
         gate = self._gate(session, scope)
         return Run(
             self._services,
             settings,
             gate,
-            RunInfo(
-                run_id or new_id(),
-                trace_id or os.urandom(16).hex(),
-                _tenant(scope),
-                cancel,
-                time.perf_counter() - elapsed_ms / 1000,
-                scope.caller_id if scope is not None else None,
-            ),
+            self._info(scope, cancel, run_id, trace_id, elapsed_ms),
             Allowance(self._budget(budget)),
             # By the run's own gate, which knows what has run so far.
             lambda p: self._verify(p, gate, scope, budget, MAX_ACTIONS),
-            Request(
-                scope,
-                budget,
-                scope_data(scope),
-                gate.names,
-                session is not None,
-                self._binding.folder if self._binding is not None else None,
-                self._isolation.lowered() if self._isolation is not None else {},
-            ),
+            self._request(gate, session, scope, budget),
+        )
+
+    def _info(
+        self,
+        scope: Scope | None,
+        cancel: Cancel | None,
+        run_id: str | None,
+        trace_id: str | None,
+        elapsed_ms: float,
+    ) -> RunInfo:
+        if run_id is not None and (type(run_id) is not str or not run_id):
+            raise UsageError(f"run_id is {run_id!r}; name the run with a text, or leave it out.")
+        return RunInfo(
+            run_id or new_id(),
+            trace_id or os.urandom(16).hex(),
+            _tenant(scope),
+            cancel,
+            time.perf_counter() - elapsed_ms / 1000,
+            scope.caller_id if scope is not None else None,
+        )
+
+    def _request(
+        self, gate: Gate, session: str | None, scope: Scope | None, budget: CostBudget | None
+    ) -> Request:
+        return Request(
+            scope,
+            budget,
+            scope_data(scope),
+            gate.names,
+            session is not None,
+            self._binding.folder if self._binding is not None else None,
+            self._isolation.lowered() if self._isolation is not None else {},
         )
 
     @contextmanager
@@ -650,16 +783,6 @@ def _not_run(proposal_id: str, outcome: Outcome, error: str) -> ProposalResult:
 
 def _tenant(scope: Scope | None) -> str | None:
     return scope.tenant if scope is not None else None
-
-
-async def _passing_on_cancellation(run: Coroutine[Any, Any, ProposalResult]) -> ProposalResult:
-    """Await a run that puts everything in order when it is cancelled, and then let the cancellation pass."""
-    task = asyncio.current_task()
-    before = task.cancelling() if task is not None else 0
-    result = await run
-    if task is not None and task.cancelling() > before:
-        raise asyncio.CancelledError
-    return result
 
 
 def _isolation_of(given: Isolation) -> Isolation | None:

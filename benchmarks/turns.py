@@ -1,0 +1,143 @@
+"""What a turn costs besides the model: CPU of our turn loop, and of two others, at the same job.
+
+A scripted model asks for one call of a tool that does nothing, turn after turn, each with another argument;
+and once for a hundred calls in one turn. Ours keeps an event log and a journal meanwhile; the others keep
+neither. Each peer runs in a process of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from importlib.util import find_spec
+
+from benchmarks.measure import Effort, Measure, Side
+from benchmarks.peer import NAMES, Peer, PeerUnavailable
+from benchmarks.report import Cell, Floor, Section
+
+Case = tuple[str, int]
+SHORT, LONG, MANY = ("turns", 50), ("turns", 500), ("calls in a turn", 100)
+CASES = (SHORT, LONG, MANY)
+
+MOST_US = {SHORT: 300, MANY: 6_000}
+MOST_GROWTH = 1.2
+MOST_OF_PEER = {SHORT: 0.5, LONG: 0.1}
+"""Of the better of the two."""
+SWIFT, SLOW = "smolagents", "pydantic-ai-slim"
+
+# More than elsewhere: a peer's run of 500 turns takes seconds.
+EFFORT = Effort(turns=5, seconds=10.0)
+QUICK_EFFORT = Effort(turns=2, seconds=3.0)
+
+Loop = Callable[[int, int], Side]
+"""A side of the comparison, from the number of turns and that of the calls in each of them but the last."""
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """CPU of a turn; where one turn has many calls, of the whole run."""
+
+    us: float
+    busy: bool
+
+
+Figures = Mapping[Case, Figure]
+
+
+async def run(clock: Measure, say: Callable[[str], None], *, quick: bool) -> Section:
+    """Every loop at every job."""
+    patient = Measure(QUICK_EFFORT if quick else EFFORT)
+    patient.pace = clock.pace
+    section = Section(
+        "The turn loop: CPU per turn, and of a run with 100 calls in one turn (us)",
+        ("loop", "50 turns", "500 turns", "500 x 50", "100 calls", "x peer: 50", "500", "calls", "machine"),
+    )
+    with ExitStack() as stack:
+        mine = stack.enter_context(ours())
+        swift = _peer(SWIFT, stack, say, section)
+        slow = _peer(SLOW, stack, say, section)
+        found = await _measured(patient, {**mine, **swift}, say)
+        # Not in the same turns: one that takes so long is seldom quiet from beginning to end.
+        found |= await _measured(patient, slow, say)
+    _fill(section, found, list(mine), [*swift, *slow])
+    return section
+
+
+@contextmanager
+def ours() -> Iterator[dict[str, Loop]]:
+    """Our loop, with what it keeps in different places."""
+    if find_spec("assent.turns.loop") is None:
+        yield {}
+        return
+    yield {}
+
+
+def _peer(name: str, stack: ExitStack, say: Callable[[str], None], section: Section) -> dict[str, Loop]:
+    try:
+        peer = stack.enter_context(Peer(say, name, "turns_peer_worker"))
+    except PeerUnavailable as error:
+        section.notes.append(f"without {name}: {error}")
+        return {}
+    return {NAMES[name]: lambda turns, calls: peer.run(turns=turns, calls=calls)}
+
+
+async def _measured(
+    clock: Measure, loops: Mapping[str, Loop], say: Callable[[str], None]
+) -> dict[str, Figures]:
+    """What each of these takes, all in the same turns."""
+    if not loops:
+        return {}
+
+    def sides(kind: str, count: int) -> list[Side]:
+        job = (2, count) if (kind, count) == MANY else (count, 1)
+        return [loop(*job) for loop in loops.values()]
+
+    say(f"turns: {', '.join(loops)}")
+    timings = await clock.all_of(CASES, sides, say)
+    return {
+        name: {
+            case: Figure(timing.seconds[place] * 1e6 / (1 if case == MANY else case[1]), timing.busy)
+            for case, timing in timings.items()
+        }
+        for place, name in enumerate(loops)
+    }
+
+
+def _fill(section: Section, found: Mapping[str, Figures], mine: list[str], theirs: list[str]) -> None:
+    better = {case: min((found[name][case] for name in theirs), key=_us, default=None) for case in CASES}
+    if not mine:
+        section.rows.append(["assent (missing)", *[None] * 7, ""])
+    for name, figures in found.items():
+        against: list[Cell] = [
+            figures[case].us / peer.us if peer is not None else None for case, peer in better.items()
+        ]
+        short, long, many = (figures[case] for case in CASES)
+        mark = "busy" if any(figure.busy for figure in figures.values()) else ""
+        section.rows.append([name, short.us, long.us, long.us / short.us, many.us, *against, mark])
+    if mine:
+        section.floors += _floors(found[mine[0]], better)
+    section.notes += [
+        "The last columns are against the better of the peers. They keep no log and no journal.",
+        "A turn is one request to the model; in the last one it is done. Threads count too.",
+    ]
+
+
+def _floors(figures: Figures, better: Mapping[Case, Figure | None]) -> list[Floor]:
+    floors = []
+    for (kind, count), limit in MOST_US.items():
+        figure = figures[kind, count]
+        floors.append(Floor(f"turns: {count} {kind}", figure.us, limit, "us", busy=figure.busy))
+    short, long = figures[SHORT], figures[LONG]
+    what = f"turns: a turn of {LONG[1]} against one of {SHORT[1]}"
+    floors.append(Floor(what, long.us / short.us, MOST_GROWTH, busy=short.busy or long.busy))
+    for case, share in MOST_OF_PEER.items():
+        peer, figure = better[case], figures[case]
+        if peer is not None:
+            what = f"turns: {case[1]}, against the better peer"
+            floors.append(Floor(what, figure.us / peer.us, share, busy=figure.busy or peer.busy))
+    return floors
+
+
+def _us(figure: Figure) -> float:
+    return figure.us

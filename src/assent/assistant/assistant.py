@@ -1,0 +1,445 @@
+"""An assistant: a person's task, a model, and a runtime that asks before it goes far.
+
+Keep true:
+1. What the model may do without asking is decided here, before it runs: by an approval policy, else by the
+   list of gated tools, else by the tier of the call. A policy of the runtime that denies beats all of them.
+2. A run that was broken off goes on as it began: with the same words, tools and limits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from assent.assistant.chat import Chat
+from assent.assistant.prompt import SYSTEM
+from assent.errors import UsageError
+from assent.inference.messages import Image, Text, User
+from assent.inference.model import Intent, Model
+from assent.ir.proposal import Proposal, new_id
+from assent.ir.result import ProposalResult
+from assent.policy.permission import CallByCall, Posture, StanceOf
+from assent.runtime.journal import LED_BY, Choice, Decision
+from assent.runtime.sync import run_sync
+from assent.tools.context import Cancel
+from assent.turns.calls import Offer
+from assent.turns.ending import OUTCOMES, Ending, Event, Watch
+from assent.turns.limits import Limits
+from assent.turns.loop import TurnLoop
+from assent.turns.output import OutputType
+from assent.turns.watching import watched
+
+if TYPE_CHECKING:
+    from assent.ir.json_value import JsonValue
+    from assent.runtime.open_run import OpenRun
+    from assent.runtime.runtime import Runtime
+    from assent.runtime.scope import Scope
+    from assent.runtime.spill import Spill
+
+LEADER = "assistant"
+_MODEL_LABEL = "model"
+"""Of tools that ask a model: an assistant is one already."""
+NOBODY = (
+    "it needs an approval, and there is nobody to ask. To allow it, give the Assistant a posture such as "
+    "posture='sandbox_edit' or 'full_access', or give its Runtime a person to ask"
+)
+_NOT_OFFERED = "tool '{tool}' is not offered to you"
+
+
+class Kept(msgspec.Struct, frozen=True, kw_only=True):
+    """What a run needs to go on as it began."""
+
+    led_by: str = LEADER
+    is_chat: bool = False
+    system: str
+    tools: Sequence[str]
+    limits: Limits
+    model: str = ""
+
+
+class Assistant:
+    """Does tasks with a model and the tools of a runtime.
+
+    >>> from assent import Assistant, Runtime
+    >>> from assent.inference import Scripted
+    >>> assistant = Assistant(Runtime(), Scripted(["Hello."]))
+    >>> assistant.run_sync("Say hello.").summary
+    'Hello.'
+    """
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        model: Model,
+        *,
+        system: str = SYSTEM,
+        tools: Iterable[str] | None = None,
+        limits: Limits | None = None,
+        posture: Posture | str | None = None,
+        gated_tools: Iterable[str] = (),
+        approval_policy: StanceOf | None = None,
+        name: str = LEADER,
+        failures: int = 1,
+        spill: Spill | None = None,
+        nobody: str = NOBODY,
+    ) -> None:
+        """`tools` are those that the model is offered, by name: without it, all of the runtime's that do not
+        ask a model themselves.
+
+        What needs asking: `approval_policy` is asked first, with the tool and its parameters, and answers
+        "allow", "ask", "deny", a Stance with a reason, or None; `gated_tools` are always asked about; what is
+        left is decided by its tier, as `posture` says, or the runtime's permissions. Without either, all that
+        is more than reading is asked about. People are asked through the runtime.
+
+        `name` stands in the log and in `assent log costs`. `failures` is how often in a row the model may
+        give no answer. Long results are kept in `spill`.
+
+        Raises:
+            UsageError: a tool that the runtime does not have, or something that is no model or posture.
+        """
+        if isinstance(model, type) or not callable(getattr(model, "generate", None)):
+            raise UsageError(
+                f"Assistant(model=...) got {model!r:.80}. A model is an object with an async method "
+                "`generate(request)`: open one with assent.inference.open_model, or bring your own."
+            )
+        self.runtime = runtime
+        self.model = model
+        self.name = name
+        self.limits = limits or Limits()
+        self._system = system
+        self._tools = None if tools is None else list(tools)
+        for tool in self._tools or ():
+            if tool not in runtime.tools:
+                raise UsageError(f"Assistant(tools=...): {runtime.tools.missing(tool)}")
+        if failures < 1:
+            raise UsageError("Assistant(failures=...) must be at least 1.")
+        self._failures = failures
+        self._spill = spill
+        otherwise = Posture.named(posture) if isinstance(posture, str) else posture
+        self._by_call = CallByCall(
+            approval_policy,
+            gated_tools,
+            otherwise=otherwise or Posture.named("read_only"),
+            overrules=otherwise is not None,
+            nobody=nobody,
+        )
+
+    # One task
+
+    async def run(
+        self,
+        task: str,
+        *,
+        images: Sequence[Image] = (),
+        output_type: Any = None,
+        run_id: str | None = None,
+        scope: Scope | None = None,
+        session: str | None = None,
+        cancel: Cancel | None = None,
+        watch: Watch | None = None,
+    ) -> Ending:
+        """Do a task, and say how it ended.
+
+        With an `output_type` (a Struct, a dataclass, a pydantic model ...) `output` is the answer as that;
+        one that does not fit is asked for once more. `watch` is told what happens as it does.
+
+        Raises:
+            UsageError: there is no task, or the runtime is at work in another thread.
+            RunExists: there is a run with this id.
+            StorageError: the run cannot be kept; nothing has run.
+        """
+        message = _message(task, images)
+        output = OutputType.of(output_type) if output_type is not None else None
+        kept = self._kept(is_chat=False)
+        if output is not None:
+            kept = msgspec.structs.replace(kept, system=f"{kept.system}\n\n{output.request()}")
+        inner = _linked(cancel, kept.limits)
+        async with self.runtime.open_run(
+            self._about(run_id or new_id(), kept),
+            scope=scope,
+            session=session,
+            cancel=inner,
+            run_id=run_id,
+            budget=kept.limits.budget,
+            by_call=self._by_call,
+        ) as run:
+            self._say_started(run, kept, task)
+            loop = self._loop(run, kept, inner, watch, output)
+            return await _ended(run, await loop.say(message))
+
+    def run_sync(
+        self,
+        task: str,
+        *,
+        images: Sequence[Image] = (),
+        output_type: Any = None,
+        run_id: str | None = None,
+        scope: Scope | None = None,
+        session: str | None = None,
+        cancel: Cancel | None = None,
+        watch: Watch | None = None,
+    ) -> Ending:
+        """`run` for people without an event loop."""
+        return run_sync(
+            self.run(
+                task,
+                images=images,
+                output_type=output_type,
+                run_id=run_id,
+                scope=scope,
+                session=session,
+                cancel=cancel,
+                watch=watch,
+            )
+        )
+
+    async def stream(
+        self,
+        task: str,
+        *,
+        images: Sequence[Image] = (),
+        output_type: Any = None,
+        run_id: str | None = None,
+        scope: Scope | None = None,
+        session: str | None = None,
+        cancel: Cancel | None = None,
+    ) -> AsyncGenerator[Event, None]:
+        """What happens, as it does; the last event is `Done`. Closing it stops the run, which can be resumed.
+
+        Raises: what `run` raises.
+        """
+        async for event in watched(
+            lambda watch: self.run(
+                task,
+                images=images,
+                output_type=output_type,
+                run_id=run_id,
+                scope=scope,
+                session=session,
+                cancel=cancel,
+                watch=watch,
+            )
+        ):
+            yield event
+
+    async def resume(
+        self,
+        run_id: str,
+        *,
+        decide: Mapping[str, Decision | Choice] | None = None,
+        output_type: Any = None,
+        session: str | None = None,
+        cancel: Cancel | None = None,
+        watch: Watch | None = None,
+    ) -> Ending:
+        """Go on with a run that was broken off, or waits, from where it stood; how it ended, if it has.
+
+        No answered turn is asked again, and no call that has ended is made again. `decide` says what became
+        of a call whose outcome is not known: see `Runtime.resume`.
+
+        Raises:
+            UnknownRun: no such run is kept.
+            RunHeld: another process is at work on it.
+            UsageError: it is no run of an assistant, or is a chat.
+        """
+        output = OutputType.of(output_type) if output_type is not None else None
+        async with self._reopened(run_id, decide, session, cancel) as (run, kept, inner):
+            if run.ended is not None:
+                return ending_of(run.ended)
+            loop = self._loop(run, kept, inner, watch, output)
+            ending = await loop.go_on()
+            if ending is None:
+                raise UsageError(f"Run '{run_id}' broke off before its task was kept. Start it again.")
+            return await _ended(run, ending)
+
+    @asynccontextmanager
+    async def _reopened(
+        self,
+        run_id: str,
+        decide: Mapping[str, Decision | Choice] | None,
+        session: str | None,
+        cancel: Cancel | None,
+    ) -> AsyncIterator[tuple[OpenRun, Kept, Cancel | None]]:
+        inner = _linked(cancel, None)
+        async with self.runtime.reopen_run(
+            run_id, decide=decide, session=session, cancel=inner, by_call=self._by_call
+        ) as run:
+            kept = kept_of(run.about) if run.ended is None else self._kept(is_chat=False)
+            yield run, kept, inner
+
+    # Several messages
+
+    @asynccontextmanager
+    async def chat(
+        self,
+        run_id: str | None = None,
+        *,
+        decide: Mapping[str, Decision | Choice] | None = None,
+        resume: bool = False,
+        scope: Scope | None = None,
+        session: str | None = None,
+        cancel: Cancel | None = None,
+        watch: Watch | None = None,
+    ) -> AsyncIterator[Chat]:
+        """A conversation. It is kept when it is left, and goes on with `resume=True` under the same id.
+
+        Raises: what `run` and `resume` raise.
+        """
+        if resume:
+            if run_id is None:
+                raise UsageError("chat(resume=True) needs the run_id of the conversation.")
+            async with self._reopened(run_id, decide, session, cancel) as (run, kept, inner):
+                chat = Chat(run, self._loop(run, kept, inner, watch, None))
+                if run.ended is None:
+                    await chat.go_on()
+                yield chat
+                await chat.leave()
+            return
+        kept = self._kept(is_chat=True)
+        inner = _linked(cancel, kept.limits)
+        async with self.runtime.open_run(
+            self._about(run_id or new_id(), kept),
+            scope=scope,
+            session=session,
+            cancel=inner,
+            run_id=run_id,
+            budget=kept.limits.budget,
+            by_call=self._by_call,
+        ) as run:
+            self._say_started(run, kept, "")
+            chat = Chat(run, self._loop(run, kept, inner, watch, None))
+            yield chat
+            await chat.leave()
+
+    # Parts
+
+    def offered(self) -> list[str]:
+        """The tools that the model is offered."""
+        if self._tools is not None:
+            return self._tools
+        return [each.name for each in self.runtime.tools if _MODEL_LABEL not in each.schema.labels]
+
+    def _kept(self, *, is_chat: bool) -> Kept:
+        return Kept(
+            is_chat=is_chat,
+            system=self._system,
+            tools=self.offered(),
+            limits=self.limits,
+            model=str(getattr(self.model, "name", "")),
+        )
+
+    def _about(self, run_id: str, kept: Kept) -> Proposal:
+        context: dict[str, JsonValue] = msgspec.to_builtins(kept)
+        assert LED_BY in context
+        return Proposal(id=run_id, source=self.name, actions=(), context=context)
+
+    def _say_started(self, run: OpenRun, kept: Kept, task: str) -> None:
+        run.emit(
+            "turn_loop_started",
+            run.about.id,
+            {
+                "source": self.name,
+                "task": task[:2_000],
+                "model": kept.model,
+                "tools": list(kept.tools),
+                "limits": msgspec.to_builtins(kept.limits),
+            },
+        )
+
+    def _loop(
+        self,
+        run: OpenRun,
+        kept: Kept,
+        cancel: Cancel | None,
+        watch: Watch | None,
+        output: OutputType[Any] | None,
+    ) -> TurnLoop:
+        tools = self.runtime.tools
+        call_s = kept.limits.call_s
+        offer = Offer(
+            tools=tools,
+            offered=frozenset(kept.tools),
+            not_offered=_NOT_OFFERED,
+            source=run.about.source,
+            timeout_ms=max(1, int(call_s * 1000)) if call_s is not None else None,
+        )
+        found = (tools.get(name) for name in kept.tools)
+        return TurnLoop(
+            run,
+            self.model,
+            offer,
+            system=kept.system,
+            schemas=[each.schema for each in found if each is not None],
+            limits=kept.limits,
+            failures=self._failures,
+            output=output,
+            intent=Intent(task="chat", requires=("tools",)),
+            cancel=cancel,
+            spill=self._spill,
+            watch=watch,
+        )
+
+
+def kept_of(about: Proposal) -> Kept:
+    """What a run was begun with.
+
+    Raises:
+        UsageError: it is no run of an assistant.
+    """
+    try:
+        kept = msgspec.convert(about.context, Kept)
+    except msgspec.ValidationError:
+        kept = None
+    if kept is None or kept.led_by != LEADER:
+        raise UsageError(f"Run '{about.id}' is not one of an assistant.")
+    return kept
+
+
+def ending_of(result: ProposalResult) -> Ending:
+    """How a run of an assistant ended, as it was kept.
+
+    Raises:
+        UsageError: it is no run of a loop.
+    """
+    if result.loop is msgspec.UNSET:
+        if result.outcome == "waiting":
+            return Ending(
+                status="waiting",
+                summary=result.error or "it waits for a person",
+                run_id=result.run_id,
+                error=result.error,
+                waiting=tuple(result.waiting),
+            )
+        raise UsageError(f"Run '{result.run_id}' is not one of an assistant.")
+    return msgspec.convert(result.loop, Ending)
+
+
+async def _ended(run: OpenRun, ending: Ending) -> Ending:
+    await run.end(
+        OUTCOMES[ending.status],
+        None if ending.succeeded else ending.error,
+        loop=ending.as_json(),
+        waiting=ending.waiting or None,
+    )
+    return ending
+
+
+def _message(task: str, images: Sequence[Image]) -> User:
+    if not task.strip():
+        raise UsageError("There is no task. Say in a sentence what is to be done.")
+    return User((Text(task), *images)) if images else User(task)
+
+
+def _linked(cancel: Cancel | None, limits: Limits | None) -> Cancel | None:
+    """A cancel of the run's own, where there is something to stop it: time that runs out is nobody else's."""
+    if cancel is None and (limits is not None and limits.time_s is None):
+        return None
+    inner = Cancel()
+    if cancel is not None:
+        outer = cancel
+        outer.on_request(lambda: inner.cancel(outer.reason))
+        outer.on_hard(lambda: inner.cancel(outer.reason, hard=True))
+    return inner

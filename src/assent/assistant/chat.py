@@ -1,0 +1,85 @@
+"""A conversation with an assistant: one run, however many messages, kept when it is left.
+
+Keep true:
+1. What was said and done is read back, never done again, when the conversation goes on.
+2. A message that came to nothing is over: the next one does not take it up again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from assent.errors import UsageError
+from assent.inference.messages import Image, Text, User
+from assent.ir.result import ProposalResult, Waiting
+from assent.turns.ending import Ending
+from assent.turns.loop import TurnLoop
+
+if TYPE_CHECKING:
+    from assent.inference.messages import Message
+    from assent.runtime.open_run import OpenRun
+
+
+class Chat:
+    """A conversation that is under way."""
+
+    def __init__(self, run: OpenRun, loop: TurnLoop) -> None:
+        self._run = run
+        self._loop = loop
+        self._is_waiting = False
+        self.last: Ending | None = None
+        """What came of the newest message."""
+
+    @property
+    def run_id(self) -> str:
+        """By which it goes on later."""
+        return self._run.run_id
+
+    @property
+    def waits(self) -> ProposalResult | None:
+        """What a person has to decide before it can go on, if anything."""
+        return self._run.ended
+
+    @property
+    def messages(self) -> Sequence[Message]:
+        """All that was said, as the model sees it."""
+        return self._loop.conversation.messages
+
+    async def say(self, text: str, *, images: Sequence[Image] = ()) -> Ending:
+        """Say something; what came of it. If it then waits for a decision, the conversation must be left, and
+        goes on when that is made.
+
+        Raises:
+            UsageError: there is nothing to say, or something waits for a decision.
+        """
+        if not text.strip():
+            raise UsageError("There is nothing to say.")
+        if self._is_waiting or self._run.ended is not None:
+            raise UsageError(f"Something has to be decided first: assent resume {self.run_id}")
+        return self._came(await self._loop.say(User((Text(text), *images)) if images else User(text)))
+
+    async def go_on(self) -> Ending | None:
+        """Take up what was left, from before this process."""
+        ending = await self._loop.go_on()
+        return self._came(ending) if ending is not None else None
+
+    def _came(self, ending: Ending) -> Ending:
+        self.last = ending
+        self._is_waiting = ending.status == "waiting"
+        if ending.status in ("cancelled", "error"):
+            self._loop.leave(ending)
+        return ending
+
+    async def leave(self) -> None:
+        """Keep it as it is."""
+        if self._run.ended is not None:
+            return
+        waiting: Sequence[Waiting] = (
+            Waiting(kind="message", action_id="", reason="waits for the next message"),
+        )
+        error = "waits for the next message"
+        if self._is_waiting and self.last is not None:
+            waiting, error = self.last.waiting, self.last.error or error
+        loop = self.last.as_json() if self.last is not None else None
+        await self._run.end("waiting", error, loop=loop, waiting=waiting)

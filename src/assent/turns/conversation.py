@@ -1,0 +1,69 @@
+"""The conversation of a loop: it only grows, and is made shorter before it no longer fits.
+
+Keep true:
+1. Adding a message costs what that message costs; nobody copies or walks the whole.
+2. Between two shortenings the beginning stays as it is: providers keep it, and charge less for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from assent.inference.messages import Message
+from assent.inference.usage import Usage
+from assent.turns.compaction import Compacted, compacted, size_of
+
+_FULL = 0.85
+"""How much of what a model can read may be filled: the sizes are estimates."""
+_ANSWER_TOKENS = 1024
+"""Room for an answer whose length is not limited."""
+_WILD = 4.0
+"""No provider counts more, or less, than so many times our estimate."""
+
+
+class Conversation:
+    """Messages, and how long they are."""
+
+    def __init__(self, context_tokens: int | None, answer_tokens: int | None) -> None:
+        self.messages: list[Message] = []
+        self._sizes: list[int] = []
+        self._total = 0
+        self._scale = 1.0
+        """How many tokens the provider counts for one of ours."""
+        self._room: float | None = None
+        if context_tokens is not None:
+            self._room = max(context_tokens * _FULL - (answer_tokens or _ANSWER_TOKENS), context_tokens / 4)
+
+    def add(self, message: Message) -> None:
+        """One more."""
+        size = size_of(message)
+        self.messages.append(message)
+        self._sizes.append(size)
+        self._total += size
+
+    def counted(self, usage: Usage | None) -> None:
+        """What the provider says of how long it was when it answered, before that answer was added."""
+        if usage is not None and usage.input and self._total:
+            self._scale = min(max(usage.input / self._total, 1 / _WILD), _WILD)
+
+    def make_room(self) -> Compacted | None:
+        """Make it shorter if it will not fit; what was left out, or None if nothing was."""
+        if self._room is None or self._total * self._scale <= self._room:
+            return None
+        return self._shorten(int(self._room / self._scale))
+
+    def make_much_room(self) -> Compacted | None:
+        """Make it shorter because it did not fit, whatever we thought."""
+        return self._shorten(self._total // 2)
+
+    def _shorten(self, room: int) -> Compacted | None:
+        made = compacted(self.messages, self._sizes, room)
+        if made is not None:
+            self.messages, self._sizes = list(made.messages), list(made.sizes)
+            self._total = sum(self._sizes)
+        return made
+
+    @property
+    def newest(self) -> Sequence[Message]:
+        """The last message, if there is one."""
+        return self.messages[-1:]
