@@ -8,13 +8,20 @@ neither. Each peer runs in a process of its own.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
-from importlib.util import find_spec
+from tempfile import TemporaryDirectory
 
-from benchmarks.measure import Effort, Measure, Side
+from assent import EventLog, Runtime, SqlEvents, SqlJournal, open_database, tool
+from assent.assistant.assistant import Assistant
+from assent.inference import Request, Result, ToolCall
+from assent.inference.usage import Usage
+from assent.ir.tool_spec import Risk
+from assent.turns import TurnLimits
+from benchmarks.measure import Contender, Effort, Measure, Prepared, Side
 from benchmarks.peer import NAMES, Peer, PeerUnavailable
 from benchmarks.report import Cell, Floor, Section
+from benchmarks.turns_job import DONE, PROMPT, READ, TASK, WRITTEN, Job
 
 Case = tuple[str, int]
 SHORT, LONG, MANY = ("turns", 50), ("turns", 500), ("calls in a turn", 100)
@@ -66,11 +73,66 @@ async def run(clock: Measure, say: Callable[[str], None], *, quick: bool) -> Sec
 
 @contextmanager
 def ours() -> Iterator[dict[str, Loop]]:
-    """Our loop, with what it keeps in different places."""
-    if find_spec("assent.turns.loop") is None:
-        yield {}
-        return
-    yield {}
+    """An assistant of ours; first the one that has floors to hold."""
+    with (
+        TemporaryDirectory(prefix="assent-bench-") as folder,
+        open_database(f"sqlite:///{folder}/bench.db", create=True) as database,
+        closing(SqlJournal(database)) as journal,
+    ):
+
+        def loop(*, risk: Risk = "read_only", log_on_disk: bool = False) -> Loop:
+            def side(turns: int, calls: int) -> Side:
+                async def prepare() -> Prepared:
+                    sinks = [SqlEvents(database)] if log_on_disk else []
+                    return _ready(Job(turns, calls), risk, EventLog(sinks=sinks), journal)
+
+                return Contender(prepare)
+
+            return side
+
+        yield {
+            "assent, journal in SQLite": loop(),
+            "assent, log in SQLite too": loop(log_on_disk=True),
+            "assent, tool not to be repeated": loop(risk="destructive"),
+        }
+
+
+def _ready(job: Job, risk: Risk, log: EventLog, journal: SqlJournal) -> Prepared:
+    """An assistant that does the job once, with everything on disk in the end."""
+
+    @tool(risk=risk, cheap=True)
+    def noop(x: int) -> int:
+        """Do nothing."""
+        job.seen.append(x)
+        return x
+
+    runtime = Runtime(tools=[noop], events=log, journal=journal)
+    assistant = Assistant(
+        runtime, _Scripted(job), system=PROMPT, limits=TurnLimits(turns=job.turns), posture="full_access"
+    )
+
+    async def run() -> None:
+        ending = await assistant.run(TASK)
+        await log.settle()
+        job.check(ending.summary)
+
+    return run
+
+
+class _Scripted:
+    """The model of the job."""
+
+    name = "scripted"
+
+    def __init__(self, job: Job) -> None:
+        self.job = job
+
+    async def generate(self, request: Request) -> Result:
+        calls = [ToolCall(id=f"c{x}", name="noop", arguments={"x": x}) for x in self.job.next_calls()]
+        usage = Usage(input=READ, output=WRITTEN)
+        if not calls:
+            return Result(text=DONE, model="scripted", usage=usage)
+        return Result(calls=calls, model="scripted", usage=usage, stop="calls")
 
 
 def _peer(name: str, stack: ExitStack, say: Callable[[str], None], section: Section) -> dict[str, Loop]:
@@ -106,8 +168,6 @@ async def _measured(
 
 def _fill(section: Section, found: Mapping[str, Figures], mine: list[str], theirs: list[str]) -> None:
     better = {case: min((found[name][case] for name in theirs), key=_us, default=None) for case in CASES}
-    if not mine:
-        section.rows.append(["assent (missing)", *[None] * 7, ""])
     for name, figures in found.items():
         against: list[Cell] = [
             figures[case].us / peer.us if peer is not None else None for case, peer in better.items()
@@ -115,8 +175,7 @@ def _fill(section: Section, found: Mapping[str, Figures], mine: list[str], their
         short, long, many = (figures[case] for case in CASES)
         mark = "busy" if any(figure.busy for figure in figures.values()) else ""
         section.rows.append([name, short.us, long.us, long.us / short.us, many.us, *against, mark])
-    if mine:
-        section.floors += _floors(found[mine[0]], better)
+    section.floors += _floors(found[mine[0]], better)
     section.notes += [
         "The last columns are against the better of the peers. They keep no log and no journal.",
         "A turn is one request to the model; in the last one it is done. Threads count too.",

@@ -14,6 +14,11 @@ from pathlib import Path
 import pytest
 
 ASSENT = [
+    "Assistant",
+    "Ending",
+    "Reply",
+    "Stance",
+    "TurnLimits",
     "Action",
     "ActionResult",
     "AllowToolParam",

@@ -65,11 +65,17 @@ _HOME = {
     "tool": "assent.tools.tool",
     "transaction_check": "assent.verify.transaction",
     "verify": "assent.verify.verify",
+    "Assistant": "assent.assistant.assistant",
+    "Ending": "assent.turns.ending",
+    "Reply": "assent.runtime.asking",
+    "Stance": "assent.policy.permission",
+    "TurnLimits": "assent.turns.limits",
 }
 
 if TYPE_CHECKING:
     from assent.approvals.memory import MemoryApprovals
     from assent.approvals.sql import SqlApprovals
+    from assent.assistant.assistant import Assistant
     from assent.durable.sql import SqlJournal
     from assent.errors import AssentError, ToolError
     from assent.events.jsonl import JsonlSink
@@ -83,7 +89,7 @@ if TYPE_CHECKING:
     from assent.policy.calls import Calls
     from assent.policy.capabilities import CapabilitySet
     from assent.policy.flow import DenyIrreversible, FlowRule, MarkOutput
-    from assent.policy.permission import Permissions, Posture
+    from assent.policy.permission import Permissions, Posture, Stance
     from assent.policy.rule import (
         AllowToolParam,
         DenyKeyword,
@@ -95,6 +101,7 @@ if TYPE_CHECKING:
     )
     from assent.policy.trace import TraceRule
     from assent.redaction import Redactor
+    from assent.runtime.asking import Reply
     from assent.runtime.journal import Decision
     from assent.runtime.replan import ReplanConfig
     from assent.runtime.runtime import Runtime
@@ -108,6 +115,8 @@ if TYPE_CHECKING:
     from assent.tools.builtin import basic_tools
     from assent.tools.context import Cancel, ToolContext
     from assent.tools.tool import tool
+    from assent.turns.ending import Ending
+    from assent.turns.limits import TurnLimits
     from assent.verify.equivalent import equivalent
     from assent.verify.optimize import optimize
     from assent.verify.simulate import simulate
@@ -115,6 +124,11 @@ if TYPE_CHECKING:
     from assent.verify.verify import verify
 
 __all__ = [
+    "Assistant",
+    "Ending",
+    "Reply",
+    "Stance",
+    "TurnLimits",
     "Action",
     "ActionResult",
     "AllowToolParam",

@@ -8,7 +8,7 @@ Keep true:
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -27,7 +27,7 @@ from assent.runtime.sync import run_sync
 from assent.tools.context import Cancel
 from assent.turns.calls import Offer
 from assent.turns.ending import OUTCOMES, Ending, Event, Watch
-from assent.turns.limits import Limits
+from assent.turns.limits import TurnLimits
 from assent.turns.loop import TurnLoop
 from assent.turns.output import OutputType
 from assent.turns.watching import watched
@@ -56,7 +56,7 @@ class Kept(msgspec.Struct, frozen=True, kw_only=True):
     is_chat: bool = False
     system: str
     tools: Sequence[str]
-    limits: Limits
+    limits: TurnLimits
     model: str = ""
 
 
@@ -77,7 +77,7 @@ class Assistant:
         *,
         system: str = SYSTEM,
         tools: Iterable[str] | None = None,
-        limits: Limits | None = None,
+        limits: TurnLimits | None = None,
         posture: Posture | str | None = None,
         gated_tools: Iterable[str] = (),
         approval_policy: StanceOf | None = None,
@@ -108,7 +108,7 @@ class Assistant:
         self.runtime = runtime
         self.model = model
         self.name = name
-        self.limits = limits or Limits()
+        self.limits = limits or TurnLimits()
         self._system = system
         self._tools = None if tools is None else list(tools)
         for tool in self._tools or ():
@@ -283,8 +283,10 @@ class Assistant:
         session: str | None = None,
         cancel: Cancel | None = None,
         watch: Watch | None = None,
+        before_effect: Callable[[], Awaitable[None]] | None = None,
     ) -> AsyncIterator[Chat]:
         """A conversation. It is kept when it is left, and goes on with `resume=True` under the same id.
+        `before_effect` is awaited before each call that may change something.
 
         Raises: what `run` and `resume` raise.
         """
@@ -292,7 +294,7 @@ class Assistant:
             if run_id is None:
                 raise UsageError("chat(resume=True) needs the run_id of the conversation.")
             async with self._reopened(run_id, decide, session, cancel) as (run, kept, inner):
-                chat = Chat(run, self._loop(run, kept, inner, watch, None))
+                chat = Chat(run, self._loop(run, kept, inner, watch, None, before_effect))
                 if run.ended is None:
                     await chat.go_on()
                 yield chat
@@ -310,7 +312,7 @@ class Assistant:
             by_call=self._by_call,
         ) as run:
             self._say_started(run, kept, "")
-            chat = Chat(run, self._loop(run, kept, inner, watch, None))
+            chat = Chat(run, self._loop(run, kept, inner, watch, None, before_effect))
             yield chat
             await chat.leave()
 
@@ -356,6 +358,7 @@ class Assistant:
         cancel: Cancel | None,
         watch: Watch | None,
         output: OutputType[Any] | None,
+        before_effect: Callable[[], Awaitable[None]] | None = None,
     ) -> TurnLoop:
         tools = self.runtime.tools
         call_s = kept.limits.call_s
@@ -380,6 +383,7 @@ class Assistant:
             cancel=cancel,
             spill=self._spill,
             watch=watch,
+            before_effect=before_effect,
         )
 
 
@@ -433,7 +437,7 @@ def _message(task: str, images: Sequence[Image]) -> User:
     return User((Text(task), *images)) if images else User(task)
 
 
-def _linked(cancel: Cancel | None, limits: Limits | None) -> Cancel | None:
+def _linked(cancel: Cancel | None, limits: TurnLimits | None) -> Cancel | None:
     """A cancel of the run's own, where there is something to stop it: time that runs out is nobody else's."""
     if cancel is None and (limits is not None and limits.time_s is None):
         return None

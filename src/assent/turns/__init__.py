@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from assent.turns.ending import Ending, Event
-from assent.turns.limits import Limits
+from assent.turns.limits import TurnLimits
 from assent.turns.loop import TurnLoop
 
-__all__ = ["Ending", "Event", "Limits", "TurnLoop"]
+__all__ = ["Ending", "Event", "TurnLimits", "TurnLoop"]

@@ -44,13 +44,13 @@ _LONGEST_NAME = 64
 _OTHERS = "(others)"
 
 _STUB = re.compile(
-    r"\[The result of .{0,80}, [0-9,]+ characters, was left out to make room(?:; .{1,400})?\.\]"
+    r"\[The result of .{0,80}, [0-9,]+ characters, was left out to make room(?:; .{1,1000})?\.\]"
 )
 _NOTE = re.compile(
     r"\[To make room, (?P<turns>[0-9]{1,12}) earlier turns? (?:was|were) left out here\. "
     r"Tools called in (?:it|them): (?P<tools>\{.{0,4000}\})\.\]"
 )
-_WHERE = re.compile(r"^\[… [0-9,]+ bytes in all, the middle is left out; (.{1,400}) …\]$", re.MULTILINE)
+_WHERE = re.compile(r"^\[… [0-9,]+ bytes in all, the middle is left out; (.{1,1000}) …\]$", re.MULTILINE)
 """What `shortened` has put where it cut: it says where the rest is."""
 _NO_ROOM = "there was no room for it"
 

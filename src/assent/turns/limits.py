@@ -14,8 +14,8 @@ _NAMES = {
 }
 
 
-class Limits(msgspec.Struct, frozen=True, kw_only=True):
-    """Limits on one run of a loop. None means no limit."""
+class TurnLimits(msgspec.Struct, frozen=True, kw_only=True):
+    """TurnLimits on one run of a loop. None means no limit."""
 
     turns: int = 50
     """How often the model is asked; in a chat, for each message."""
@@ -38,7 +38,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
             if value is None and name != "turns":
                 continue
             if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
-                raise UsageError(f"Limits({name}={value!r:.40}): it must be above 0.")
+                raise UsageError(f"TurnLimits({name}={value!r:.40}): it must be above 0.")
 
     @property
     def budget(self) -> CostBudget | None:

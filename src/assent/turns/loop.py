@@ -12,7 +12,7 @@ Keep true:
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import aclosing, contextmanager
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -45,7 +45,7 @@ from assent.turns.ending import (
     Trouble,
     Watch,
 )
-from assent.turns.limits import Limits, used_up_words
+from assent.turns.limits import TurnLimits, used_up_words
 from assent.turns.output import OutputType, OutputUnfit
 from assent.turns.reading import Reading
 from assent.turns.repetition import WARNING, Repetition
@@ -107,27 +107,30 @@ class TurnLoop:
         *,
         system: str = "",
         schemas: Sequence[ToolSchema] = (),
-        limits: Limits | None = None,
+        limits: TurnLimits | None = None,
         failures: int = 1,
         output: OutputType[Any] | None = None,
         intent: Intent | None = None,
         cancel: Cancel | None = None,
         spill: Spill | None = None,
         watch: Watch | None = None,
+        before_effect: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
         """`cancel` is that of the run. `failures` is how often in a row the model may give no answer. Of a
-        run that was taken up again, `go_on` brings the loop to where it stood."""
+        run that was taken up again, `go_on` brings the loop to where it stood. `before_effect` is awaited
+        before each call that may change something."""
         self._run = run
         self._model = model
         self._offer = offer
         self._schemas = tuple(schemas)
-        self._limits = limits or Limits()
+        self._limits = limits or TurnLimits()
         self._failures = failures
         self._output = output
         self._intent = intent
         self._cancel = cancel
         self._spill = spill
         self._watch = watch
+        self._before_effect = before_effect
         self._conversation = Conversation(self._limits.context_tokens, self._limits.answer_tokens)
         if system:
             self._conversation.add(System(system))
@@ -495,6 +498,8 @@ class TurnLoop:
             # More came after it, so it was left where it stood; it is not made up for now.
             came = _Came(asked, f"skipped: {NOT_RUN}", "skipped")
         else:
+            if self._before_effect is not None and not self._offer.is_read_only(asked):
+                await self._before_effect()
             came = await self._carry_out(asked)
         self._tell_watch(
             CallResult(
