@@ -16,6 +16,7 @@ from assent.app.tool_file import load_with_reach
 if TYPE_CHECKING:
     from assent.app.governance import Question
     from assent.app.isolation import Required
+    from assent.app.models import Attached
     from assent.app.reach import Reach
     from assent.approvals.approval import Approval
     from assent.approvals.ledger import ApprovalLedger
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from assent.inference.choice import Chosen
     from assent.ir.json_value import JsonValue
     from assent.redaction import Redactor
+    from assent.runtime.asking import Person
     from assent.runtime.journal import RunRecord
     from assent.runtime.runtime import Runtime
     from assent.runtime.schedule import Schedule
@@ -202,8 +204,11 @@ class App:
         sources: Mapping[str, str],
         reach: Mapping[str, Reach],
         required: Required,
+        workspace: Workspace,
+        attached: Attached,
+        attach: Callable[[str], Attached],
+        sealed: Sequence[str] = (),
         trusted: Iterable[str] = (),
-        chosen: Chosen | None = None,
     ) -> None:
         self.runtime = runtime
         self.sink = sink
@@ -216,8 +221,14 @@ class App:
         """Where each tool runs that has to be asked about; the others come with Assent."""
         self.required = required
         """The isolation that commands must have."""
-        self.chosen = chosen
-        """The model that answers where a plan names none; None where no model is set up."""
+        self.workspace = workspace
+        """Where tools work."""
+        self.attached = attached
+        """The models that are set up."""
+        self.attach = attach
+        """The models as they are if the person names one; raises what `attach` of `app.models` raises."""
+        self.sealed = sealed
+        """Files that the run was started with, which no snapshot touches."""
         self.unknown_trusted = sorted(name for name in trusted if name not in runtime.tools)
         """Names that the person trusts, and that no tool has here."""
 
@@ -225,6 +236,11 @@ class App:
     def redactor(self) -> Redactor:
         """What keeps secrets out of everything that is shown."""
         return self.runtime.events.redactor
+
+    @property
+    def chosen(self) -> Chosen | None:
+        """The model that answers where a plan names none; None where no model is set up."""
+        return self.attached.chosen
 
     def source_of(self, tool: str) -> str:
         """Where a tool is from."""
@@ -279,7 +295,10 @@ def open_app(
     isolation: Level | None = None,
     began_with: Level | None = None,
     workspace: str | None = None,
+    binds: bool = True,
     model: str | None = None,
+    person: Person | None = None,
+    kept: Mapping[str, JsonValue] | None = None,
 ) -> Iterator[App]:
     """A runtime made from files, closed afterwards; with a database, one whose runs can be resumed.
 
@@ -288,10 +307,11 @@ def open_app(
     trust what the folder brings. File tools write none of these files, nor `plan`.
 
     `isolation` is what the person asks for besides what settings require, and `began_with` what a run had to
-    have that is resumed. With `workspace` tools work in that folder and plans are bound to it; rules,
-    settings and records stay those of `start`.
+    have that is resumed. With `workspace` tools work in that folder and plans are bound to it, unless it does
+    not bind: loops of turns keep what they have done. Rules, settings and records stay those of `start`.
 
-    `model` is who answers, whatever the settings say.
+    `model` is who answers, whatever the settings say. A `person` can be asked right here. `kept` is kept with
+    each run besides what it takes to set up the same again.
 
     Raises:
         InputError: one of the files cannot be used, or the folder is not trusted and wants to be.
@@ -356,7 +376,9 @@ def open_app(
                 state=state,
                 plan=plan,
                 model=model,
+                workspace=workspace if not binds else None,
             )
+            context |= kept or {}
             records = stack.enter_context(
                 open_records(db, create=create, writes=True, context=context, redactor=redactor)
             )
@@ -378,11 +400,13 @@ def open_app(
             patience_s=asking.patience_s if records is not None else None,
             approvals_expire_s=asking.expires_s,
             folder=str(rules.folder if workspace is None else place.folder),
+            # Without a ledger that is kept, what is asked here is known to this process alone.
+            person=person,
             builtin=[*basic_tools(place, hosts=hosts_of_http(needed, rules), isolation=confined), *served],
             # Where nothing can be missing nobody has to wait for the self-test.
             isolation=confined if needed.is_checked or needed.lowering is not None else None,
-            workspace=place if workspace is not None else None,
-            snapshots=_snapshots(sealed) if workspace is not None else None,
+            workspace=place if workspace is not None and binds else None,
+            snapshots=snapshots_but(sealed) if workspace is not None and binds else None,
             model=attached.models,
         )
         runtime.tools.hints.update(attached.hints)
@@ -397,8 +421,11 @@ def open_app(
             sources=sources,
             reach=reach,
             required=needed,
+            workspace=place,
+            attached=attached,
+            attach=lambda name: attach(name, rules.models, os.environ),
+            sealed=sealed,
             trusted=rules.trusted_tools,
-            chosen=attached.chosen,
         )
         stack.callback(app.close)
         if log is not None:
@@ -424,7 +451,7 @@ def _workspace(
     return Workspace(named or project, readable=[spill.folder], closed=closed, sealed=sealed)
 
 
-def _snapshots(sealed: Iterable[str]) -> Snapshots:
+def snapshots_but(sealed: Iterable[str]) -> Snapshots:
     """Where snapshots of bound workspaces are kept. What a run was started with is not put back by it."""
     from assent.sandbox.snapshot.store import Snapshots
     from assent.storage.location import user_folder
@@ -478,10 +505,12 @@ def set_up_of(
     state: str | None = None,
     plan: str | None = None,
     model: str | None = None,
+    workspace: str | None = None,
 ) -> dict[str, JsonValue]:
     """What it takes to set up the same runtime again, from anywhere on this machine. What the folder brings
     is not in it: that is found and judged anew each time. `asked`, `state` and `plan` are for whoever wants
-    to start the same once more: a run that is resumed has them already."""
+    to start the same once more: a run that is resumed has them already. `workspace` is for runs that are not
+    bound to it; the others know it themselves."""
     made: dict[str, JsonValue] = {"schedule": schedule, "folder": str(folder.absolute())}
     if isolation is not None:
         made["isolation"] = isolation
@@ -493,6 +522,8 @@ def set_up_of(
         made["plan"] = str(Path(plan).absolute())
     if model is not None:
         made["model"] = from_anywhere(model)
+    if workspace is not None:
+        made["workspace"] = str(Path(workspace).absolute())
     if permissions is not None:
         made["permissions"] = permissions
     if expires_s is not None:

@@ -328,6 +328,7 @@ class _SqlRun:
         self._number = noted
         self._kept = noted
         """Up to which number the notes are on disk."""
+        self._handed_over = noted
         self._new: deque[tuple[int, str]] = deque()
         """Those that are not. What could not be written is tried again with the next, before it."""
         self._over = False
@@ -340,7 +341,9 @@ class _SqlRun:
 
     def flush(self) -> None:
         """Hand over what was noted."""
-        if self._new and not self._over:
+        if self._number > self._handed_over and not self._over:
+            # Once each: many ask for it, and the next is written with whatever could not be before.
+            self._handed_over = self._number
             self._submit(partial(self._write_notes, self._number))
 
     def _submit(self, work: Callable[[Transaction], None]) -> Future[None]:

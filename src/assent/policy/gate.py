@@ -86,6 +86,7 @@ class Gate:
         "_version",
         "can_ask",
         "counts",
+        "has_posture",
         "listen",
         "state_marks",
         "trace",
@@ -118,9 +119,11 @@ class Gate:
         if by_call is not None and (posture is None or by_call.overrules):
             posture = by_call.otherwise
         self._posture = posture
+        self.has_posture = posture is not None or by_call is not None
+        """Whether it depends on the tier of a call who must be asked."""
         self._by_call = by_call
         self._folder = folder
-        self._is_plain = capabilities is None and session is None and posture is None and by_call is None
+        self._is_plain = capabilities is None and session is None
         self.trace = trace if trace is not None else Trace()
         self._is_rehearsal = False
         self._version: tuple[list[int], str] | None = None
@@ -222,6 +225,7 @@ class Gate:
         """
         if (
             (self._is_bare or (self._is_plain and not self._about(action, tool)))
+            and (not self.has_posture or self._lets_pass(action, tool))
             and not blanks
             and not (
                 # Spelled out, not called: this is asked of every action.
@@ -380,6 +384,11 @@ class Gate:
                 return tier, stance.answer, stance.reason or "the approval policy says so"
         return (tier, self._posture.to(tier), "") if self._posture is not None else None
 
+    def _lets_pass(self, action: Action, tool: ToolFacts | None) -> bool:
+        """Whether the posture has nothing to say of an action, and nobody wants to hear that."""
+        stance = self._stance(action, tool)
+        return (stance is None or stance[1] == "allow") and self.listen is None
+
     def _ask_posture(self, action: Action, tool: ToolFacts | None, asks: list[Objection]) -> list[Objection]:
         found = self._stance(action, tool)
         if found is None:
@@ -494,11 +503,6 @@ class Gate:
         """What rules put on the output of an action if what is still to be filled in fits them."""
         rules = [p.rule for p in self._about(action, tool) if isinstance(p.rule, MarkOutput)]
         return {mark: Trail((), sure=False) for rule in rules for mark in rule.marks}
-
-    @property
-    def has_posture(self) -> bool:
-        """Whether it depends on the tier of a call who must be asked."""
-        return self._posture is not None or self._by_call is not None
 
     @property
     def has_marks(self) -> bool:

@@ -203,8 +203,10 @@ class Gated(WithoutCalls):
         return (a for found in self.asked_before.values() for a in found if a.decision == "deny")
 
     def say_permission(self, i: int, action: Action, tool: Tool | None) -> None:
+        if tool is not None and tool.schema.risk == "read_only":
+            return  # Its tier is never raised.
         found = self._gate.permission(action, tool)
-        if found is not None and found[0] != "read_only":
+        if found is not None:
             self.note("permission_decision", i, {"tier": found[0], "decision": found[1], "tool": action.tool})
 
     def object(

@@ -29,7 +29,7 @@ from assent.runtime.journal import (
     Taken,
 )
 from assent.runtime.ledger import RunInfo
-from assent.runtime.notes import Notes
+from assent.runtime.notes import Flushing, Notes
 from assent.runtime.resume import (
     beginning_of,
     check_tools,
@@ -71,7 +71,9 @@ class Keeping:
         self._marks = services.marks
         self._tools = services.tools
         self._redactor = services.events.redactor if store is not None else None
+        self._events = services.events
         self._journal: RunJournal | None = None
+        self._flushing: Flushing | None = None
         self.replay = Replay()
         """What is known of the time before the run was taken up again."""
         self.beginning = Beginning()
@@ -181,7 +183,11 @@ class Keeping:
 
     def notes(self, allowance: Allowance) -> Notes | None:
         """What a plan notes as it goes."""
-        return None if self._journal is None else Notes(self._journal, self.replay, allowance)
+        if self._journal is None:
+            return None
+        if self._flushing is None:
+            self._flushing = Flushing(self._journal, self._events)
+        return Notes(self._journal, self.replay, allowance, self._flushing)
 
     @property
     def has_marks(self) -> bool:

@@ -46,6 +46,7 @@ from assent.runtime.ledger import Stop
 from assent.validator import deduplicates
 
 if TYPE_CHECKING:
+    from assent.events.log import EventLog
     from assent.policy.budget import Allowance
     from assent.runtime.execution import Execution
 
@@ -62,14 +63,38 @@ class NotNoted(Exception):
     """The journal cannot be written, so what was to be noted beforehand must not be done."""
 
 
+class Flushing:
+    """Hands over what all plans of a run have noted, as soon as the event loop is free."""
+
+    __slots__ = ("_events", "_is_planned", "_journal")
+
+    def __init__(self, journal: RunJournal, events: EventLog) -> None:
+        self._journal = journal
+        self._events = events
+        self._is_planned = False
+
+    def plan(self) -> None:
+        """Something was noted."""
+        if not self._is_planned:
+            self._is_planned = True
+            asyncio.get_running_loop().call_soon(self.now)
+
+    def now(self) -> None:
+        """Hand it over."""
+        self._is_planned = False
+        # First what was recorded: no note is on disk before the events that tell of the same.
+        self._events.flush()
+        self._journal.flush()
+
+
 class Notes:
     """The journal as one plan uses it."""
 
-    def __init__(self, journal: RunJournal, replay: Replay, allowance: Allowance) -> None:
+    def __init__(self, journal: RunJournal, replay: Replay, allowance: Allowance, flushing: Flushing) -> None:
         self._journal = journal
         self._replay = replay
         self._allowance = allowance
-        self._flush_planned = False
+        self._flushing = flushing
         self._x: Execution
 
     def attach(self, x: Execution) -> None:
@@ -192,21 +217,14 @@ class Notes:
 
     def _note(self, note: Note) -> None:
         self._journal.note(note)
-        if not self._flush_planned:
-            self._flush_planned = True
-            asyncio.get_running_loop().call_soon(self._flush)
-
-    def _flush(self) -> None:
-        self._flush_planned = False
-        # First what was recorded: no note is on disk before the events that tell of the same.
-        self._x.services.events.flush()
-        self._journal.flush()
+        self._flushing.plan()
 
     # After a restart
 
     def attempts_made(self, i: int) -> int:
         """How many attempts were over when the run was broken off."""
-        return self._replay.attempts.get(self._x.key(i), 0)
+        attempts = self._replay.attempts
+        return attempts.get(self._x.key(i), 0) if attempts else 0
 
     def _recall(self) -> None:
         x = self._x

@@ -58,13 +58,20 @@ class Scheduler:
         """
         x = self._x
         cancel = x.run.cancel
+        alone: Coroutine[Any, Any, None] | None = None
+        if x.size == 1:
+            alone = x.start(0)
+            if alone is None:
+                return  # As most calls of a loop of turns: nothing to wait for, and nothing to be stopped.
         loop = asyncio.get_running_loop()
         unsubscribe = None
         if cancel is not None:
             # May come from any thread.
             unsubscribe = cancel.on_hard(lambda: loop.call_soon_threadsafe(self._hard_cancel))
         try:
-            if one_by_one:
+            if alone is not None:
+                await self._see_alone(alone)
+            elif one_by_one:
                 await self._serially(x.graph.order)
             elif schedule == "levels":
                 await self._by_layers()
@@ -97,21 +104,23 @@ class Scheduler:
         tool = self._x.services.tools.get(name)
         return tool is not None and tool.schema.risk == "read_only"
 
+    async def _see_alone(self, waiting: Coroutine[Any, Any, None], i: int = 0) -> None:
+        if self._x.run.cancel is not None:
+            # In a task of its own, so that a hard cancel can leave it behind.
+            self._launch(i, waiting)
+            await self._until_ended(all_of_them=True)
+            return
+        await waiting
+        self._notice_cancellation()
+
     async def _serially(self, positions: Iterable[int]) -> None:
         start = self._x.start
-        supervised = self._x.run.cancel is not None
         for i in positions:
             waiting = start(i)
             if waiting is not None:
-                if supervised:
-                    # In a task of its own, so that a hard cancel can leave it behind.
-                    self._launch(i, waiting)
-                    await self._until_ended(all_of_them=True)
-                    if self._broken is not None:
-                        return
-                    continue
-                await waiting
-                self._notice_cancellation()
+                await self._see_alone(waiting, i)
+                if self._broken is not None:
+                    return
             self._since_breath += 1
             if self._since_breath >= _BREATHE_EVERY:
                 await self._breathe()
