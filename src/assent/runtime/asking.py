@@ -57,13 +57,16 @@ class Desk:
         expires_s: float | None,
         folder: str | None,
         person: Person | None = None,
+        nobody_else: bool = False,
     ) -> None:
         """`patience_s` is how long a run waits for an answer before it lets go: None is for ever. A `person`
-        is asked first, one question at a time; meanwhile anybody else may answer, too."""
+        is asked first, one question at a time; meanwhile anybody else may answer, too, unless there is
+        `nobody_else`."""
         self._ledger = ledger
         self._patience_s = patience_s
         self._expires_s = expires_s
         self._person = person
+        self._nobody_else = nobody_else
         self._in_turn: tuple[asyncio.AbstractEventLoop, asyncio.Lock] | None = None
         """A person hears one question at a time; a lock is of one event loop."""
         self.folder = folder
@@ -144,7 +147,14 @@ class Desk:
         if self._in_turn is None or self._in_turn[0] is not loop:
             self._in_turn = loop, asyncio.Lock()
         async with self._in_turn[1]:
-            reply = await self._person(asked)
+            try:
+                reply = await self._person(asked)
+            except Exception as error:
+                raise AssentError(
+                    f"whoever is asked right here failed: {type(error).__name__}: {error}"
+                ) from error
+        if reply is None and self._nobody_else:
+            reply = Reply("deny", "nobody answered, and nobody else can be asked")
         if reply is None:
             return None
 

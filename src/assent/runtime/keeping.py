@@ -135,10 +135,16 @@ class Keeping:
         if self._journal is not None:
             await self._journal.settle()
 
-    def flush(self) -> None:
-        """Hand over what was noted so far."""
+    def tell(self, note: Note) -> None:
+        """Note something, to be handed over when the event loop is free."""
         if self._journal is not None:
-            self._journal.flush()
+            self._journal.note(note)
+            self._flusher(self._journal).plan()
+
+    def _flusher(self, journal: RunJournal) -> Flushing:
+        if self._flushing is None:
+            self._flushing = Flushing(journal, self._events)
+        return self._flushing
 
     def next_plan(self, number: int) -> Replaced | None:
         """The plan that was brought in before the run was broken off, if there was one of that number."""
@@ -185,9 +191,7 @@ class Keeping:
         """What a plan notes as it goes."""
         if self._journal is None:
             return None
-        if self._flushing is None:
-            self._flushing = Flushing(self._journal, self._events)
-        return Notes(self._journal, self.replay, allowance, self._flushing)
+        return Notes(self._journal, self.replay, allowance, self._flusher(self._journal))
 
     @property
     def has_marks(self) -> bool:

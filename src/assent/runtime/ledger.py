@@ -35,6 +35,7 @@ _DID_NOT_SUCCEED: dict[str, str] = {
     "unknown": "has an unknown outcome",
 }
 _ABORTS: dict[str, str] = {**_DID_NOT_SUCCEED, "unknown": "ended with an unknown outcome"}
+_NEVER = datetime.fromtimestamp(0, UTC)
 _SUFFIXES: list[str] = []
 """Positions in hexadecimal, made once: spelling a number costs more than the rest of an event."""
 
@@ -135,8 +136,8 @@ class Ledger:
         self._epoch = time() - perf_counter()
         self._span_prefix = f"{int(run.trace_id[:8], 16) + attempt & 0xFFFFFFFF:08x}"
         self.span_id = self._span_prefix + "ffffffff"
-        self._stamp = datetime.now(UTC)
-        self._stamped = self.now()
+        self._stamp = _NEVER
+        self._stamped = 0.0
 
     def mute(self) -> None:
         """Record nothing more: the run is another's."""

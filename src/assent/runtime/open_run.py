@@ -31,6 +31,7 @@ from assent.runtime.ledger import RunInfo
 from assent.runtime.notes import HoldLost
 from assent.runtime.plans import Plans, Settings, passing_on_cancellation
 from assent.runtime.services import Services
+from assent.tools.context import Cancel
 
 
 class Acted(NamedTuple):
@@ -99,6 +100,10 @@ class OpenRun(Plans):
         if in_flight:
             self.ended = await self._end(self._wait(taken.record, called))
 
+    def stop_by(self, cancel: Cancel) -> None:
+        """Let this stop the plans that come next, instead of what could before."""
+        self._info = self._info._replace(cancel=cancel)
+
     # Acting
 
     async def act(self, proposal: Proposal, number: int, *, keep: bool, given: Inflow | None = None) -> Acted:
@@ -129,11 +134,9 @@ class OpenRun(Plans):
     # Keeping
 
     def tell(self, said: bytes) -> None:
-        """Have the journal keep this, JSON in the leader's own words; handed over at once, on disk soon."""
-        # First what was recorded: no note is on disk before the events that tell of the same.
-        self._services.events.flush()
-        self._kept.note(Told(msgspec.Raw(said)))
-        self._kept.flush()
+        """Have the journal keep this, JSON in the leader's own words: handed over as soon as the event loop
+        is free, and before anything that must not be repeated."""
+        self._kept.tell(Told(msgspec.Raw(said)))
 
     async def settle(self) -> None:
         """Wait until everything that was told is on disk.

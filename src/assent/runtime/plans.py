@@ -221,12 +221,8 @@ class Plans:
                     return self._refuse(x, [problem], "the workspace is not kept, so nothing was started")
                 # It has come too far to be refused; when there is room again it can be resumed.
                 x.stop_canceled(problem)
-            # What has ended before the run was broken off has its share already.
-            to_come = [i for i in graph.order if x.results[i] is None]
-            calls = sum(proposal.actions[i].type == "tool_call" for i in to_come)
             await Scheduler(x, max_concurrency=self._settings.max_concurrency).run(
-                self._settings.schedule,
-                one_by_one=self._allowance.may_run_out(len(to_come), calls),
+                self._settings.schedule, one_by_one=self._may_run_out(x)
             )
             if x.waiting and x.stop is not None and x.stop.kind != "waiting":
                 x.resettle()
@@ -274,6 +270,14 @@ class Plans:
         if outcome == "canceled" and notes is not None and self._gate.counts:
             self._gate.trace.unfinished[self._info.run_id] = x.forget_all
         return self._close(x, outcome, x.stop.error if x.stop is not None else None)
+
+    def _may_run_out(self, x: Execution) -> bool:
+        if x.size == 1 or self._allowance.budget is None:
+            return False
+        # What has ended before the run was broken off has its share already.
+        to_come = [i for i in x.graph.order if x.results[i] is None]
+        calls = sum(x.actions[i].type == "tool_call" for i in to_come)
+        return self._allowance.may_run_out(len(to_come), calls)
 
     def _say_request(self, proposal_id: str) -> None:
         """On whose behalf the run is made, and what a person has lowered for it."""

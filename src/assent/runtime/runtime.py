@@ -158,6 +158,7 @@ class Runtime:
         if self._binding is not None and folder is None:
             folder = self._binding.folder
         folder = os.path.abspath(folder) if folder is not None else None
+        nobody_else = approvals is None
         if approvals is None and person is not None:
             approvals = MemoryApprovals()
         if approvals_expire_s is not None and approvals_expire_s <= 0:
@@ -188,6 +189,7 @@ class Runtime:
                 expires_s=approvals_expire_s,
                 folder=folder,
                 person=person,
+                nobody_else=nobody_else,
             ),
         )
         self._folder = folder
