@@ -9,7 +9,7 @@ BENCH_ARGS ?=
 EVAL_ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test fmt bench eval-turns mutants soak clean
+.PHONY: help demo test fmt bench eval-calls eval-turns mutants soak clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s  %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -46,7 +46,11 @@ fmt: $(STAMP) ## format the code and mend what the linter can mend
 bench: $(STAMP) ## measure: ratios against bare asyncio and a peer, in one run (BENCH_ARGS=--json)
 	@$(BIN)/python -m benchmarks $(BENCH_ARGS)
 
-eval-turns: $(STAMP) ## ten fixed tool jobs with the real model on this machine, with the score
+eval-calls: $(STAMP) ## ten single tool calls with the real model on this machine, with the score
+	@$(BIN)/python -m tests.servers.local_model
+	@$(BIN)/python -m evals calls $(EVAL_ARGS)
+
+eval-turns: $(STAMP) ## ten small jobs of two to five steps with the same model, solved or not
 	@$(BIN)/python -m tests.servers.local_model
 	@$(BIN)/python -m evals turns $(EVAL_ARGS)
 

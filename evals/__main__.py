@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import sys
 
-from evals import turns
+from evals import calls, turns
 
-EVALS = {"turns": turns.main}
+EVALS = {"calls": calls.main, "turns": turns.main}
 
 
 def main(arguments: list[str]) -> int:

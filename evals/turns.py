@@ -1,247 +1,267 @@
-"""Ten fixed jobs, each of which takes one tool call: how many does a model get exactly right?
+"""Ten small jobs of two to five steps in a folder: how many does a model really do?
 
-A call is right if it names the tool and every argument that is expected, and no other. The questions, tools
-and their order never change, so that two scores can be compared.
+A job is solved if the folder, or the answer, is what was asked for, and nothing else there has changed. The
+jobs, files and tools never change, so that two scores can be compared.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
-import json
 import sys
+import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Literal, NamedTuple, get_args
+from typing import NamedTuple
 
 import msgspec
 
+from assent import Assistant, Ending, Runtime, TurnLimits, basic_tools
 from assent.errors import AssentError
-from assent.inference.local.model import served_local
-from assent.inference.local.server_folder import server_folder
-from assent.inference.local.shared import Served, is_serving
-from assent.inference.messages import System, User
-from assent.inference.model import Model, Request, Result
+from assent.inference.model import Model
 from assent.inference.opening import open_model
-from assent.ir.json_value import JsonValue
-from assent.ir.tool_spec import ToolSchema
 from tests.servers.local_model import model_environment, model_files
 
-Choice = Literal["auto", "required"]
-SYSTEM = "You control tools. Answer each request with the one tool call that does it."
-
-
-def tool(name: str, description: str, **parameters: JsonValue) -> ToolSchema:
-    """A tool all of whose parameters are required."""
-    return ToolSchema(
-        name=name,
-        description=description,
-        parameters={
-            "type": "object",
-            "properties": parameters,
-            "required": [*parameters],
-            "additionalProperties": False,
-        },
-    )
-
-
-TEXT: JsonValue = {"type": "string"}
-WHOLE: JsonValue = {"type": "integer"}
-NUMBER: JsonValue = {"type": "number"}
-
-FILES = (
-    tool("read_file", "Read a file.", path=TEXT),
-    tool("write_file", "Write a text into a file.", path=TEXT, text=TEXT),
-    tool("list_folder", "List what is in a folder.", path=TEXT),
-    tool("delete_file", "Delete a file.", path=TEXT),
-)
-WORLD = (
-    tool("get_weather", "The weather in a city now.", city=TEXT),
-    tool("add", "Add two numbers.", a=NUMBER, b=NUMBER),
-    tool("set_timer", "Ring after some minutes.", minutes=WHOLE),
-    tool(
-        "translate",
-        "Translate a text.",
-        text=TEXT,
-        language={"enum": ["English", "French", "German"]},
-    ),
-    tool(
-        "set_light",
-        "Switch the light of a room.",
-        room={"enum": ["kitchen", "bedroom", "hall"]},
-        state={"enum": ["on", "off"]},
-    ),
-    tool("send_mail", "Send a mail.", to=TEXT, subject=TEXT),
-)
+LIMITS = TurnLimits(turns=8, answer_tokens=300, context_tokens=8_192)
+READING = ("read_file", "list_dir", "grep")
 
 
 class Job(NamedTuple):
-    """A question, and the one right answer to it."""
+    """A task in a folder, and how to see that it was done."""
 
     name: str
-    tools: tuple[ToolSchema, ...]
-    question: str
-    call: str
-    arguments: Mapping[str, JsonValue]
+    task: str
+    files: Mapping[str, str]
+    tools: tuple[str, ...]
+    is_done: Callable[[Path, str], bool]
+    """Of the folder, and what the model said at the end."""
+    changes: tuple[str, ...] = ()
+    """Files that may be made or changed; all others must be as they were."""
+
+
+def holds(name: str, *texts: str) -> Callable[[Path, str], bool]:
+    """Whether a file holds these texts."""
+
+    def check(folder: Path, _: str) -> bool:
+        path = folder / name
+        return path.is_file() and all(text in path.read_text(errors="replace") for text in texts)
+
+    return check
+
+
+def says(*texts: str) -> Callable[[Path, str], bool]:
+    """Whether the answer holds these texts."""
+    return lambda _, answer: all(text.lower() in answer.lower() for text in texts)
 
 
 JOBS = (
-    Job("read", FILES, "Show me what is in the file notes.txt.", "read_file", {"path": "notes.txt"}),
     Job(
-        "write",
-        FILES,
-        "Write the text 'hello world' into the file greeting.txt.",
-        "write_file",
-        {"path": "greeting.txt", "text": "hello world"},
-    ),
-    Job("list", FILES, "Which files are in the folder /srv/data?", "list_folder", {"path": "/srv/data"}),
-    Job("delete", FILES, "Delete the file old/report.csv.", "delete_file", {"path": "old/report.csv"}),
-    Job("weather", WORLD, "What is the weather like in Lisbon?", "get_weather", {"city": "Lisbon"}),
-    Job("sum", WORLD, "What is 17.5 plus 24?", "add", {"a": 17.5, "b": 24}),
-    Job("timer", WORLD, "Set a timer for 25 minutes.", "set_timer", {"minutes": 25}),
-    Job(
-        "translation",
-        WORLD,
-        "Translate the text 'good morning' to French.",
-        "translate",
-        {"text": "good morning", "language": "French"},
+        "look up",
+        "What is the capital of Norland? It is in the file facts.txt.",
+        {"facts.txt": "Norland: capital Vinterby, population 81,000\nSudland: capital Solby\n"},
+        READING,
+        says("Vinterby"),
     ),
     Job(
-        "light",
-        WORLD,
-        "Turn off the light in the bedroom.",
-        "set_light",
-        {"room": "bedroom", "state": "off"},
+        "copy",
+        "Read the file first.txt and write the same text into the file second.txt.",
+        {"first.txt": "the quick brown fox\n"},
+        ("read_file", "write_file"),
+        holds("second.txt", "the quick brown fox"),
+        ("second.txt",),
     ),
     Job(
-        "mail",
-        WORLD,
-        "Send a mail to ann@example.com with the subject 'Lunch'.",
-        "send_mail",
-        {"to": "ann@example.com", "subject": "Lunch"},
+        "multiply",
+        "Calculate 127*49 and write the result into the file result.txt.",
+        {},
+        ("calculate", "write_file"),
+        holds("result.txt", "6223"),
+        ("result.txt",),
+    ),
+    Job(
+        "find",
+        "One file here contains the word zebra. Find out which, and write its name into the file found.txt.",
+        {"one.txt": "a lion\n", "two.txt": "a zebra\n", "three.txt": "a bear\n"},
+        ("grep", "write_file"),
+        holds("found.txt", "two.txt"),
+        ("found.txt",),
+    ),
+    Job(
+        "greet",
+        "The file name.txt holds a name. Write the text Hello, NAME! with that name into the file hello.txt.",
+        {"name.txt": "Mirela\n"},
+        ("read_file", "write_file"),
+        holds("hello.txt", "Hello, Mirela!"),
+        ("hello.txt",),
+    ),
+    Job(
+        "change a port",
+        "In the file server.conf change the port from 8080 to 9090.",
+        {"server.conf": "host = example\nport = 8080\nlog = on\n"},
+        ("read_file", "edit_file"),
+        holds("server.conf", "host = example", "port = 9090", "log = on"),
+        ("server.conf",),
+    ),
+    Job(
+        "mend",
+        "The function add in the file sums.py subtracts. Mend it so that it adds.",
+        {"sums.py": "def add(a, b):\n    return a - b\n"},
+        ("read_file", "edit_file"),
+        holds("sums.py", "return a + b"),
+        ("sums.py",),
+    ),
+    Job(
+        "count",
+        "How many lines with the word TODO are in the file work.txt?",
+        {"work.txt": "TODO: paint\nbuy milk\nTODO: call Ann\nTODO: sleep\nwash up\n"},
+        READING,
+        says("3"),
+    ),
+    Job(
+        "list",
+        "Write the names of all files in the folder docs into the file index.txt.",
+        {"docs/alpha.md": "a\n", "docs/beta.md": "b\n", "docs/gamma.md": "c\n"},
+        ("list_dir", "write_file"),
+        holds("index.txt", "alpha.md", "beta.md", "gamma.md"),
+        ("index.txt",),
+    ),
+    Job(
+        "add up",
+        "The files rent.txt and food.txt each hold one number. Add them with calculate, and write the sum "
+        "into the file total.txt.",
+        {"rent.txt": "640\n", "food.txt": "275\n"},
+        ("read_file", "calculate", "write_file"),
+        holds("total.txt", "915"),
+        ("total.txt",),
     ),
 )
 
 
-class Answered(msgspec.Struct, frozen=True, kw_only=True):
+class Worked(msgspec.Struct, frozen=True, kw_only=True):
     """How one job went."""
 
     job: str
-    is_right: bool
-    came: str
+    is_solved: bool
+    status: str
+    turns: int
+    tools: list[str]
     seconds: float
     read: int | None
-    cached: int | None
     written: int | None
+    said: str
 
 
 class Score(msgspec.Struct, frozen=True, kw_only=True):
     """How all of them went."""
 
     model: str
-    right: int
+    solved: int
     of: int
-    load_s: float | None
-    """From the first question to a server that answers; None where one ran already, or runs elsewhere."""
-    memory_mb: int | None
-    """Of the server, at the end."""
-    decode_tok_s: float | None
-    """Tokens written per second, reading the prompt included."""
+    turns: int
+    read: int
+    written: int
     seconds: float
-    jobs: list[Answered]
+    jobs: list[Worked]
 
 
-async def measure(name: str, environment: Mapping[str, str], choice: Choice = "auto") -> Score:
-    """Ask everything, one after the other. With the choice `auto` the model may also answer in words."""
+async def measure(name: str, environment: Mapping[str, str], only: str | None = None) -> Score:
+    """Do everything, one after the other."""
     model = open_model(name, environment)
-    served = served_local(environment) if name == "local" else None
-    began = time.monotonic()
-    load_s: float | None = None
-    if served is not None and not is_serving(served, environment):
-        await model.generate(Request(messages=[User("Say yes.")], max_tokens=1))
-        load_s = round(time.monotonic() - began, 1)
-    jobs: list[Answered] = []
+    jobs: list[Worked] = []
     try:
         for job in JOBS:
-            jobs.append(await answer(model, job, choice))
-        memory = _memory_mb(served, environment) if served is not None else None
+            if only is None or job.name == only:
+                jobs.append(await work(model, job))
+                tell(jobs[-1])
     finally:
         close = getattr(model, "close", None)
         if close is not None:
             await close()
-    written = sum(job.written or 0 for job in jobs)
-    seconds = sum(job.seconds for job in jobs)
     return Score(
         model=name,
-        right=sum(job.is_right for job in jobs),
+        solved=sum(job.is_solved for job in jobs),
         of=len(jobs),
-        load_s=load_s,
-        memory_mb=memory,
-        decode_tok_s=round(written / seconds, 1) if written and seconds else None,
-        seconds=round(seconds, 1),
+        turns=sum(job.turns for job in jobs),
+        read=sum(job.read or 0 for job in jobs),
+        written=sum(job.written or 0 for job in jobs),
+        seconds=round(sum(job.seconds for job in jobs), 1),
         jobs=jobs,
     )
 
 
-async def answer(model: Model, job: Job, choice: Choice) -> Answered:
-    """Ask one question. An error is an answer, and a wrong one."""
-    began = time.monotonic()
-    request = Request(
-        messages=[System(SYSTEM), User(job.question)],
-        tools=job.tools,
-        tool_choice=choice,
-        max_tokens=200,
-    )
-    try:
-        result = await model.generate(request)
-    except AssentError as error:
-        result = Result(text=f"{type(error).__name__}: {error}")
-    calls = [(call.name, dict(call.arguments)) for call in result.calls]
-    shown = json.dumps(calls, ensure_ascii=False) if calls else result.text
-    usage = result.usage
-    return Answered(
+async def work(model: Model, job: Job) -> Worked:
+    """Do one job in a folder of its own."""
+    with tempfile.TemporaryDirectory() as made:
+        folder = Path(made)
+        for name, text in job.files.items():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            (folder / name).write_text(text)
+        runtime = Runtime(builtin=basic_tools(folder, only=job.tools))
+        assistant = Assistant(runtime, model, posture="full_access", limits=LIMITS)
+        began = time.monotonic()
+        ending = await assistant.run(job.task)
+        seconds = time.monotonic() - began
+        is_solved = ending.succeeded and job.is_done(folder, ending.summary) and is_untouched(folder, job)
+    return worked(job, ending, seconds, is_solved=is_solved)
+
+
+def is_untouched(folder: Path, job: Job) -> bool:
+    """Whether nothing has changed that was not to."""
+    found = {str(path.relative_to(folder)): path for path in folder.rglob("*") if path.is_file()}
+    kept = {name: text for name, text in job.files.items() if name not in job.changes}
+    return all(name in found and found[name].read_text() == text for name, text in kept.items()) and set(
+        found
+    ) <= {*job.files, *job.changes}
+
+
+def worked(job: Job, ending: Ending, seconds: float, *, is_solved: bool) -> Worked:
+    """What is kept of a job."""
+    usage = ending.usage
+    return Worked(
         job=job.name,
-        is_right=calls == [(job.call, dict(job.arguments))],
-        came=shown[:200],
-        seconds=round(time.monotonic() - began, 2),
-        read=usage.input if usage else None,
-        cached=usage.cached if usage else None,
-        written=usage.output if usage else None,
+        is_solved=is_solved,
+        status=ending.status,
+        turns=ending.turns,
+        tools=list(ending.tools),
+        seconds=round(seconds, 1),
+        read=usage.input if usage is not None else None,
+        written=usage.output if usage is not None else None,
+        said=" ".join(ending.summary.split())[:160],
     )
 
 
-def _memory_mb(served: Served, environment: Mapping[str, str]) -> int | None:
-    try:
-        note = json.loads((server_folder(served, environment) / "server.json").read_text())
-        status = Path(f"/proc/{note['pid']}/status").read_text()
-        return next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmHWM")) // 1000
-    except (OSError, ValueError, LookupError, StopIteration):
-        return None
+def tell(job: Worked) -> None:
+    """One line, as soon as it is known: ten jobs take a while."""
+    mark = "solved" if job.is_solved else "MISSED"
+    tokens = f"{job.read} read, {job.written} written"
+    calls = " ".join(job.tools) or "no calls"
+    print(
+        f"{mark}  {job.job:<14}{job.seconds:>7.1f} s  {job.turns} turns  {tokens}  [{calls}]  {job.status}: "
+        f"{job.said}",
+        file=sys.stderr,
+        flush=True,
+    )
 
 
 def main(arguments: list[str]) -> int:
-    """Measure, and print a table or JSON. Fails only where nothing could be measured."""
+    """Measure, and print the score. Fails only where nothing could be measured."""
     parser = argparse.ArgumentParser(prog="python -m evals turns", description=__doc__)
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--model", default="local", metavar="NAME")
-    parser.add_argument("--choice", default="auto", choices=get_args(Choice))
+    parser.add_argument("--only", metavar="JOB", help="one of them, by its name")
     given = parser.parse_args(arguments)
     try:
         environment = model_files("local") if given.model == "local" else model_environment()
-        score = asyncio.run(measure(given.model, environment, given.choice))
+        score = asyncio.run(measure(given.model, environment, given.only))
     except AssentError as error:
         print(f"Error: {error}", file=sys.stderr)
         return 2
     if given.json:
         print(msgspec.json.encode(score).decode())
         return 0
-    for job in score.jobs:
-        mark = "right" if job.is_right else "WRONG"
-        tokens = f"{job.read} read ({job.cached or 0} cached), {job.written} written"
-        print(f"{mark}  {job.job:<12}{job.seconds:>6.2f} s  {tokens}  {job.came}")
-    figures = [f"{score.right} of {score.of} right", f"{score.seconds:g} s", f"{score.decode_tok_s} tok/s"]
-    figures += [f"load {score.load_s} s"] if score.load_s is not None else []
-    figures += [f"memory {score.memory_mb} MB"] if score.memory_mb is not None else []
-    print(f"\n{score.model}: {', '.join(figures)}")
+    print(
+        f"\n{score.model}: {score.solved} of {score.of} solved, {score.turns} turns, "
+        f"{score.read:,} tokens read, {score.written:,} written, {score.seconds:g} s"
+    )
     return 0
