@@ -9,13 +9,16 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.cli.conftest import environment
+from tests.command import ASSENT
 from tests.server.serving import COMMAND, Place
+from tests.warm import Warm
 
 HELLO: dict[str, Any] = {
     "jsonrpc": "2.0",
@@ -39,10 +42,10 @@ def call(number: int, tool: str, **arguments: Any) -> dict[str, Any]:
 class Talk:
     """A server, and what is said to it line by line."""
 
-    def __init__(self, place: Place, *options: str) -> None:
+    def __init__(self, place: Place, command: list[str]) -> None:
         self.place = place
         self.process = subprocess.Popen(
-            place.command(*options),
+            command,
             cwd=place.folder,
             env=environment(),
             stdin=subprocess.PIPE,
@@ -78,7 +81,21 @@ class Talk:
 @pytest.fixture
 def talk(tmp_path: Path) -> Iterator[Talk]:
     """A server that has been greeted."""
-    talk = Talk(Place(tmp_path))
+    place = Place(tmp_path)
+    with _greeted(Talk(place, place.command())) as talk:
+        yield talk
+
+
+@pytest.fixture
+def warm_talk(tmp_path: Path, warm: Warm) -> Iterator[Talk]:
+    """As `talk`, for tests to which neither the process nor its end matters: only what is said."""
+    place = Place(tmp_path)
+    with _greeted(Talk(place, [*warm.command, *place.command()[len(ASSENT) :]])) as talk:
+        yield talk
+
+
+@contextmanager
+def _greeted(talk: Talk) -> Iterator[Talk]:
     talk.say(HELLO, READY)
     assert talk.hear()["result"]["serverInfo"]["name"] == "assent"
     yield talk
@@ -189,16 +206,16 @@ LISTING = {"jsonrpc": "2.0", "method": "tools/list"}
     ids=["half a character", "half a character in the name", "deep", "deep and cut off", "no JSON"],
 )
 def test_a_call_that_cannot_be_read_is_answered_as_the_call_it_is(
-    talk: Talk, name: str, arguments: str
+    warm_talk: Talk, name: str, arguments: str
 ) -> None:
     call_of = '{"jsonrpc": "2.0", "method": "tools/call", "id": %s, "params": {"name": %s, "arguments": %s}}'
-    talk.say((call_of % (7, name, arguments)).encode(), (call_of % ('"x"', name, arguments)).encode())
-    first, second = talk.hear(), talk.hear()
-    talk.say(LISTING | {"id": 8})
+    warm_talk.say((call_of % (7, name, arguments)).encode(), (call_of % ('"x"', name, arguments)).encode())
+    first, second = warm_talk.hear(), warm_talk.hear()
+    warm_talk.say(LISTING | {"id": 8})
 
     assert (first["id"], first["error"]["code"]) == (7, -32700)
     assert (second["id"], second["error"]["code"]) == ("x", -32700)
-    assert talk.hear()["id"] == 8
+    assert warm_talk.hear()["id"] == 8
 
 
 def test_a_client_that_asks_and_never_reads_is_kept_in_bounds(talk: Talk) -> None:
@@ -228,27 +245,27 @@ def test_a_client_that_asks_and_never_reads_is_kept_in_bounds(talk: Talk) -> Non
     assert sum("result" in message for message in heard) >= 64
 
 
-def test_many_calls_at_once_are_all_answered(talk: Talk) -> None:
-    talk.say(*[call(number, "look", what=str(number)) for number in range(1, 301)])
-    answers = [talk.hear() for _ in range(300)]
+def test_many_calls_at_once_are_all_answered(warm_talk: Talk) -> None:
+    warm_talk.say(*[call(number, "look", what=str(number)) for number in range(1, 301)])
+    answers = [warm_talk.hear() for _ in range(300)]
 
     assert sorted(answer["id"] for answer in answers) == list(range(1, 301))
     for answer in answers:
         assert answer["result"]["content"][0]["text"] == f"found {answer['id']}"
 
 
-def test_what_waits_and_what_runs_can_be_taken_back_while_much_is_under_way(talk: Talk) -> None:
+def test_what_waits_and_what_runs_can_be_taken_back_while_much_is_under_way(warm_talk: Talk) -> None:
     def take_back(number: int) -> dict[str, Any]:
         return {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": number}}
 
-    talk.say(*[call(number, "hold", name="a") for number in range(1, 65)])
-    talk.say(call(65, "mark", file="taken-back"), call(66, "mark", file="done"))
-    talk.until("a.begun")
-    talk.say(take_back(65), *[take_back(number) for number in range(1, 65)])
-    answer = talk.hear()
-    talk.leave()
+    warm_talk.say(*[call(number, "hold", name="a") for number in range(1, 65)])
+    warm_talk.say(call(65, "mark", file="taken-back"), call(66, "mark", file="done"))
+    warm_talk.until("a.begun")
+    warm_talk.say(take_back(65), *[take_back(number) for number in range(1, 65)])
+    answer = warm_talk.hear()
+    warm_talk.leave()
 
     # Only the one that nobody took back is answered, and it had its turn.
     assert answer["id"] == 66
-    assert (talk.place.folder / "done").exists()
-    assert not (talk.place.folder / "taken-back").exists()
+    assert (warm_talk.place.folder / "done").exists()
+    assert not (warm_talk.place.folder / "taken-back").exists()

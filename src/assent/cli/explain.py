@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from assent.events.event import Event
-    from assent.render.history import History, Repeat
+    from assent.render.history import History
 
 
 @click.command(short_help="Tell a run as a story.")
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 @click.pass_obj
 def explain(output: Output, run: str, run_id: str | None, db: str | None, as_json: bool) -> int:
     """Tell what happened in a run: in which order, which rule decided, what was undone, what to do next.
+    Of a run that a model led: what it was asked, what it asked for in each turn, and what it was let do.
 
     RUN is the id of a run, of which the start is enough; or a file of JSON lines, as `assent run --log FILE`
     and `assent log export` write them. Lines that cannot be read are passed over and counted.
@@ -38,15 +39,12 @@ def explain(output: Output, run: str, run_id: str | None, db: str | None, as_jso
     from assent.app.files import is_file
     from assent.render.history import History
 
-    is_programs, repeat = False, None
     if is_file(run) or run_id is not None:
         chosen, runs, damaged = _from_file(output, run, run_id)
-        file = run
+        history, file = History.of(chosen), run
     else:
-        (chosen, is_programs, repeat), runs, damaged = _from_store(run, db), [], []
+        history, runs, damaged = _from_store(run, db), [], []
         file = ""
-    history = History.of(chosen)
-    history.is_a_programs, history.repeat = is_programs, repeat
     if as_json:
         output.show_json(_as_data(history, file, db, runs or [history.run_id or ""], damaged))
     else:
@@ -56,14 +54,17 @@ def explain(output: Output, run: str, run_id: str | None, db: str | None, as_jso
     return 0
 
 
-def _from_store(run: str, db: str | None) -> tuple[list[Event], bool, Repeat | None]:
-    """The events of a run, whether only a program can go on with it, and how it was started."""
+def _from_store(run: str, db: str | None) -> History:
+    """A run as it is recorded, with what is kept of it besides: whether only a program can go on with it, and
+    how it was started."""
     from contextlib import suppress
 
     from assent.app.app import is_a_programs, open_records
     from assent.cli.repeat import repeat_of
     from assent.cli.wording import no_events
     from assent.errors import StorageUnavailable, UnknownRun
+    from assent.render.history import History
+    from assent.runtime.journal import is_led
 
     with open_records(db) as records:
         try:
@@ -71,13 +72,19 @@ def _from_store(run: str, db: str | None) -> tuple[list[Event], bool, Repeat | N
         except UnknownRun as error:
             raise UnknownRun(f"No file is called '{run}'. {error}") from None
         found = records.events.query(run=name)
-        is_programs, repeat = False, None
+        if not found:
+            raise no_events(name, db)
+        history = History.of(found)
         with suppress(UnknownRun, StorageUnavailable):  # The log may know runs that are not kept.
             summary, record = records.journal.find(name), records.journal.record(name)
-            is_programs, repeat = is_a_programs(summary, record), repeat_of(summary, record)
-    if not found:
-        raise no_events(name, db)
-    return found, is_programs, repeat
+            history.repeat = repeat_of(summary, record)
+            history.is_a_programs = is_a_programs(summary, record)
+            if is_led(record):
+                # Whoever leads it brings its model and its tools: only who began it knows them.
+                history.is_a_programs = "folder" not in summary.context
+                if summary.status == "interrupted":
+                    history.break_off()
+    return history
 
 
 def _from_file(
@@ -142,6 +149,7 @@ def _as_data(
             }
             for part in history.parts.values()
         ],
+        "loop": asdict(history.led) if history.led is not None else None,
         "story": [line.plain for line in tell_history(history, log=file, db=db)],
         "next": [advice._asdict() for advice in advise(history, file, db)],
         "runs": list(runs),

@@ -75,6 +75,27 @@ model_option = single(
 )
 
 
+permissions_option = single(
+    "--permissions",
+    metavar="POSTURE",
+    type=click.Choice(_POSTURES),
+    help="What needs asking, whatever the settings say: cautious, balanced, trusting, or a tier.",
+)
+
+policies_option = single(
+    "--policies",
+    metavar="PATH",
+    help="More rules: a TOML file, or a folder of them. The project's and your own always hold.",
+)
+
+tools_option = single(
+    "--tools",
+    metavar="FILE",
+    help="More tools: a Python file with @tool functions, or a TOML file of programs."
+    " Default: that of a trusted project.",
+)
+
+
 def runtime_options(command: Command) -> Command:
     """What a runtime is made from: state, tools, policies, permissions, model, isolation, schedule."""
     for option in (
@@ -87,23 +108,9 @@ def runtime_options(command: Command) -> Command:
         ),
         isolation_option,
         model_option,
-        single(
-            "--permissions",
-            metavar="POSTURE",
-            type=click.Choice(_POSTURES),
-            help="What needs asking, whatever the settings say: cautious, balanced, trusting, or a tier.",
-        ),
-        single(
-            "--policies",
-            metavar="PATH",
-            help="More rules: a TOML file, or a folder of them. The project's and your own always hold.",
-        ),
-        single(
-            "--tools",
-            metavar="FILE",
-            help="More tools: a Python file with @tool functions, or a TOML file of programs."
-            " Default: that of a trusted project.",
-        ),
+        permissions_option,
+        policies_option,
+        tools_option,
         single(
             "--state",
             metavar="FILE.json",
@@ -172,6 +179,52 @@ wait_option = click.option(
     metavar="[DURATION]",
     help="Wait for approvals, so long or for as long as it takes. Without it: exit code 4, to be resumed.",
 )
+
+
+def assistant_options(command: Command) -> Command:
+    """What an assistant is made from: model, folder, what it may do without asking, tools and rules, limits,
+    and where its run is kept."""
+    for option in (
+        single("--log", metavar="FILE.jsonl", help="Append every event to this file too."),
+        db_option,
+        wait_option,
+        single("--record", metavar="FILE", help="Keep every answer of the model in this file."),
+        click.option(
+            "--time", "time_s", type=Span(), metavar="DURATION", help="How long it may take, such as 10m."
+        ),
+        click.option(
+            "--max-cost", type=click.FloatRange(min=0, min_open=True), metavar="USD", help="What it may cost."
+        ),
+        click.option(
+            "--max-tokens", type=click.IntRange(min=1), metavar="N", help="Tokens it may read and write."
+        ),
+        click.option(
+            "--turns", type=click.IntRange(min=1), metavar="N", help="How often it is asked. Default: 50."
+        ),
+        single("--run-id", metavar="ID", help="What to call the run. Default: one is made up and shown."),
+        isolation_option,
+        permissions_option,
+        policies_option,
+        tools_option,
+        click.option(
+            "--image",
+            "images",
+            multiple=True,
+            metavar="FILE",
+            help="A picture that goes with the message: PNG, JPEG, GIF or WebP. May be given several times.",
+        ),
+        single(
+            "--yes-to",
+            metavar="TIER",
+            type=click.Choice(["none", "read_only", "sandbox_edit", "full_access"]),
+            help="What is done without asking: none, read_only, sandbox_edit or full_access. Default: what"
+            " your settings allow, else read_only.",
+        ),
+        single("--workspace", metavar="DIR", help="Where tools work. Default: the project's folder."),
+        model_option,
+    ):
+        command = option(command)
+    return command
 
 
 class Subject(click.Group):

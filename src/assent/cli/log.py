@@ -87,7 +87,8 @@ def show(output: Output, run: str | None, db: str | None, as_json: bool) -> int:
 
     with open_records(db) as records:
         if run is None:
-            newest = records.events.query(limit=1, newest=True, kind="proposal_received")
+            begins = ("proposal_received", "turn_loop_started")
+            newest = records.events.query(limit=1, newest=True, kind=begins)
             if not newest or newest[0].run_id is None:
                 raise UnknownRun(
                     f"Nothing is recorded in {records.database.name} yet. Run a plan: assent run PLAN"
@@ -307,7 +308,8 @@ def prune(output: Output, before: float, db: str | None, as_json: bool) -> int:
 @json_option
 @click.pass_obj
 def costs(output: Output, db: str | None, as_json: bool) -> int:
-    """Add up by source what runs came to: how many, tool calls, actions, retries, time.
+    """Add up by source what runs came to: how many, tool calls, actions, retries, time; and what the models
+    took that they asked: tokens and money. What a model did not tell is said to be unknown, not taken for 0.
 
     Exit codes: 0 shown, 2 bad input.
     """
@@ -315,6 +317,7 @@ def costs(output: Output, db: str | None, as_json: bool) -> int:
 
     from assent.app.app import open_records
     from assent.render.text import count, duration
+    from assent.render.turns import spent_words
     from assent.safe_text import clean
 
     with open_records(db) as records:
@@ -329,6 +332,9 @@ def costs(output: Output, db: str | None, as_json: bool) -> int:
             count(int(total.get("retries", 0)), "retry", "retries"),
             f"{duration(total.get('total_duration_ms', 0.0)) or '0 ms'} of work",
         ]
+        if "model_answers" in total:
+            answers = count(int(total["model_answers"]), "answer")
+            facts.append(f"{answers} of models: {spent_words(total)}")
         output.show(Text(f"{clean(name, 40):24}  {', '.join(facts)}"))
     return 0
 

@@ -16,6 +16,8 @@ import click
 
 from assent import __version__
 from assent.cli.approvals import approvals
+from assent.cli.chat import chat
+from assent.cli.do import do
 from assent.cli.doctor import doctor
 from assent.cli.explain import explain
 from assent.cli.graph import graph
@@ -26,6 +28,7 @@ from assent.cli.mcp_serve import serve
 from assent.cli.model import model
 from assent.cli.output import Output, OutputLost, open_standard_streams
 from assent.cli.policy import policy
+from assent.cli.replay import replay
 from assent.cli.resume import resume
 from assent.cli.run import run
 from assent.cli.runs import runs
@@ -47,8 +50,8 @@ _INTERRUPTED = 130
 def cli(context: click.Context) -> None:
     """Models propose; Assent verifies, gates, executes, records and undoes.
 
-    A plan is a JSON file of actions; see what it would do with `verify`, do it with `run`, hear what happened
-    with `explain`.
+    Give a model a job with `do`, or talk with it in `chat`. A plan is a JSON file of actions; see what it
+    would do with `verify`, do it with `run`, hear what happened with `explain`.
 
     Exit codes: 0 done as asked, 1 it ran and did not succeed, 2 bad input or usage, 3 the plan is invalid or
     refused, 4 waiting for a person, 130 after Ctrl-C.
@@ -59,8 +62,8 @@ def cli(context: click.Context) -> None:
 
 mcp.add_command(serve)
 for _command in (
-    *(run, resume, runs, approvals, verify, policy, graph, explain, log, tools, model, mcp, trust),
-    *(isolation, doctor),
+    *(do, chat, run, resume, runs, approvals, verify, policy, graph, explain, log, tools, model, mcp, trust),
+    *(isolation, doctor, replay),
 ):
     cli.add_command(_command)
 

@@ -18,10 +18,8 @@ from assent.cli.inputs import (
 from assent.cli.output import Output
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from pathlib import Path
+    from collections.abc import Sequence
 
-    from assent.ir.json_value import JsonValue
     from assent.ir.result import ProposalResult
     from assent.runtime.journal import Decision
     from assent.runtime.schedule import Schedule
@@ -70,12 +68,14 @@ def resume(
     4 waiting for a decision, 130 after Ctrl-C.
     """
     output.claim()
-    from assent.app.app import Asking, digest_of, is_a_programs, open_app, open_records
+    from assent.app.app import Asking, is_a_programs, open_app, open_records
+    from assent.cli.beginning import beginning_of
     from assent.cli.execution import Told, carry_out, patience
     from assent.cli.isolation import tell_lowering
+    from assent.cli.led import go_on
     from assent.cli.trust import terminal_question
     from assent.errors import UsageError
-    from assent.render.advice import db_words, name_words
+    from assent.runtime.journal import is_led
     from assent.runtime.resume import state_after
 
     decisions = _decisions(decide)
@@ -84,15 +84,21 @@ def resume(
         record = records.journal.record(summary.run_id)
     context = summary.context
     expire = context.get("expire")
-    began_with = _text(context.get("tools")) if tools is None else None
-    if began_with is not None and digest_of(began_with) not in (None, context.get("tools_sha256")):
-        # Loading it runs it, and whoever changed it may have been the run itself.
-        raise UsageError(
-            f"{began_with} is not what it was when the run began. Look at it, then name it: "
-            f"assent resume {name_words(summary.run_id)} --tools {name_words(began_with)}{db_words(db)}"
+    if is_led(record):
+        return go_on(
+            output,
+            summary,
+            record,
+            decide=decisions,
+            tools=tools,
+            policies=policies,
+            isolation=isolation,
+            model=model,
+            wait=wait,
+            db=db,
+            as_json=as_json,
         )
-    tools = tools or began_with
-    policies = policies or _text(context.get("policies"))
+    began = beginning_of(output, summary, tools=tools, policies=policies, model=model, db=db)
     schedule: Schedule = "dataflow" if context.get("schedule") == "dataflow" else "levels"
     if is_a_programs(summary, record):
         raise UsageError(
@@ -100,17 +106,17 @@ def resume(
             f"({', '.join(record.policies[:10])}). Go on with it there: runtime.resume('{summary.run_id}')."
         )
     with open_app(
-        tools=tools,
-        policies=policies,
-        permissions=_text(context.get("permissions")),
+        tools=began.tools,
+        policies=began.policies,
+        permissions=began.permissions,
         isolation=isolation,
-        model=model or _text(context.get("model")),
-        began_with=_level(context),
+        model=began.model,
+        began_with=began.isolation,
         workspace=record.workspace,
         schedule=schedule,
         db=db,
         create=False,
-        start=_folder(output, context),
+        start=began.folder,
         confirm=terminal_question(output),
         asking=Asking(patience(wait), expire if isinstance(expire, int | float) else None),
     ) as app:
@@ -130,28 +136,6 @@ def resume(
 
         told = Told(f"run {summary.run_id}", as_json, has_tools=bool(app.sources), db=db)
         return carry_out(output, app, record.proposal, start, told)
-
-
-def _folder(output: Output, context: Mapping[str, JsonValue]) -> Path | None:
-    """Where the run began: the rules and settings of that folder hold."""
-    from pathlib import Path
-
-    began = _text(context.get("folder"))
-    if began is None or Path(began).is_dir():
-        return Path(began) if began is not None else None
-    output.talk(f"Note: the folder that the run began in is gone ({began}); the rules of this one hold.")
-    return None
-
-
-def _level(context: Mapping[str, JsonValue]) -> Level | None:
-    """The isolation that the run had to have when it began."""
-    from assent.sandbox.isolation import LEVELS
-
-    return next((level for level in LEVELS if level == context.get("isolation")), None)
-
-
-def _text(value: JsonValue) -> str | None:
-    return value if isinstance(value, str) else None
 
 
 def _decisions(given: Sequence[str]) -> dict[str, Decision]:

@@ -25,6 +25,7 @@ _STATES = (
 )
 
 
+_LONG = 500
 _ALL = 1_000_000
 """Runs: more than anybody keeps."""
 
@@ -74,7 +75,8 @@ def list_runs(output: Output, status: str | None, limit: int, db: str | None, as
             Text(f"{look.sign} {look.word}", style=look.style),
             Text(_moment(summary.begun)),
             Text(took),
-            Text(f"{summary.actions:,}"),
+            # Of a run that a model leads it is not known beforehand what it comes to.
+            Text(f"{summary.actions:,}" if summary.actions else "-"),
             Text(clean(summary.source, 30)),
         )
     output.show(table)
@@ -102,7 +104,8 @@ def show(output: Output, run: str, db: str | None, as_json: bool) -> int:
     from assent.render.advice import advise
     from assent.render.history import History
     from assent.render.text import count
-    from assent.render.tree import draw_tree
+    from assent.render.tree import draw_tree, draw_turns
+    from assent.runtime.journal import is_led
     from assent.runtime.shown import shown_proposal, shown_result
     from assent.safe_text import clean
 
@@ -116,11 +119,16 @@ def show(output: Output, run: str, db: str | None, as_json: bool) -> int:
         history.run_id = summary.run_id  # Also where no event is left that says so.
         history.is_a_programs = is_a_programs(summary, record)
         history.repeat = repeat_of(summary, record)
-        history.plan(proposal)
+        if is_led(record):
+            history.is_a_programs = "folder" not in summary.context
+            history.lead(proposal)
+        else:
+            history.plan(proposal)
         with suppress(StorageUnavailable):  # A program may keep runs and no events.
             for event in records.events.scan(run=summary.run_id):
                 history.take(event)
-    if result is not None and history.last is not None and summary.status not in ("running", "interrupted"):
+    is_known = history.last is not None or history.led is not None
+    if result is not None and is_known and summary.status not in ("running", "interrupted"):
         history.settle(result)
     if summary.status == "interrupted":
         history.break_off()
@@ -132,12 +140,18 @@ def show(output: Output, run: str, db: str | None, as_json: bool) -> int:
     graph = Graph(proposal.actions)
     layers = [graph.ids(layer) for layer in graph.layers]
     look = _look(summary.status)
-    facts = [f"begun {_moment(summary.begun)} UTC", count(summary.actions, "action")]
+    facts = [f"begun {_moment(summary.begun)} UTC"]
+    facts += [count(summary.actions, "action")] if history.led is None else []
     facts += [f"by {summary.holder}"] if summary.holder else []
     title = f"run {clean(summary.run_id)}"
     output.show(Text.assemble((f"{look.sign} {look.word}", look.style), f"  {', '.join(facts)}"))
     width = output.result_console().width
-    output.show(draw_tree(history, layers, title=title, max_lines=150, width=width))
+    if history.led is not None:
+        output.show(draw_turns(history, title=title, width=width))
+        said = history.led.end.summary if history.led.end is not None else ""
+        output.show(Text(f"It said last: {clean(said.strip(), _LONG)}")) if said else None
+    else:
+        output.show(draw_tree(history, layers, title=title, max_lines=150, width=width))
     for advice in advise(history, db=db):
         output.show(Text(advice.sentence))
         if advice.command:

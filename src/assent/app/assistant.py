@@ -1,0 +1,170 @@
+"""An assistant on the command line: made from an app, with what a person allows, limits and records.
+
+Keep true: what decides how a run goes on is kept with the run, so that it goes on the same from anywhere.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from assent.app.app import App
+    from assent.app.models import Attached
+    from assent.assistant.assistant import Assistant
+    from assent.durable.sql import RunSummary
+    from assent.inference.model import Model
+    from assent.ir.json_value import JsonValue
+    from assent.policy.permission import Posture
+    from assent.runtime.journal import RunRecord
+    from assent.turns.limits import TurnLimits
+
+YES_TO = ("none", "read_only", "sandbox_edit", "full_access")
+"""What may be done without asking."""
+
+NOBODY = (
+    "it needs an approval, and nobody can be asked, because nothing is kept (--db none). To be asked, leave "
+    "--db none out; to allow it without being asked: --yes-to sandbox_edit, or --yes-to full_access"
+)
+_YES_TO, _RECORD = "yes_to", "record"
+
+
+def set_up(yes_to: str | None, record: str | None) -> dict[str, JsonValue]:
+    """What is kept with a run, so that it goes on as it began."""
+    made: dict[str, JsonValue] = {}
+    if yes_to is not None:
+        made[_YES_TO] = yes_to
+    if record is not None:
+        made[_RECORD] = str(Path(record).absolute())
+    return made
+
+
+def kept_set_up(context: Mapping[str, JsonValue]) -> tuple[str | None, str | None]:
+    """What a run began with: what was to be done without asking, and where answers are recorded."""
+    yes_to, record = context.get(_YES_TO), context.get(_RECORD)
+    return (
+        yes_to if isinstance(yes_to, str) and yes_to in YES_TO else None,
+        record if isinstance(record, str) else None,
+    )
+
+
+def make_assistant(
+    app: App,
+    *,
+    yes_to: str | None = None,
+    limits: TurnLimits | None = None,
+    record: str | None = None,
+    nobody: str = NOBODY,
+) -> Assistant:
+    """An assistant with the tools and the model of an app. Without `yes_to` the settings say what needs
+    asking, and where they say nothing, all but reading does.
+
+    Raises:
+        ModelMissing: no model is set up.
+        InputError: the recording cannot be written.
+    """
+    from assent.assistant.assistant import Assistant
+
+    return Assistant(
+        app.runtime,
+        recorded(model_of(app.attached), record),
+        posture=posture_of(yes_to),
+        limits=limits,
+        spill=app.spill,
+        nobody=nobody,
+    )
+
+
+def model_of(attached: Attached) -> Model:
+    """Who answers.
+
+    Raises:
+        ModelMissing: no model is set up; says how to get one.
+    """
+    from assent.app.models import NO_MODEL
+    from assent.errors import ModelMissing
+
+    if attached.models is None or attached.chosen is None:
+        words = attached.missing or NO_MODEL
+        raise ModelMissing(f"{words[0].upper()}{words[1:]}.")
+    return attached.models
+
+
+def recorded(model: Model, path: str | None) -> Model:
+    """The model, with its answers kept in a file if one is named.
+
+    Raises:
+        InputError: the file cannot be written, or is no recording.
+    """
+    if path is None:
+        return model
+    from assent.inference.wrappers.recording import Recording
+
+    return Recording(model, path)
+
+
+def posture_of(yes_to: str | None) -> Posture | None:
+    """What is answered tier by tier, where a person has said what may be done without asking."""
+    from assent.policy.permission import Posture
+
+    if yes_to is None:
+        return None
+    return Posture(read_only="ask") if yes_to == "none" else Posture.named(yes_to)
+
+
+def limits_for(
+    app: App,
+    *,
+    turns: int | None,
+    tokens: int | None,
+    cost_usd: float | None,
+    time_s: float | None,
+) -> TurnLimits:
+    """How far it may go; how much the model can read is what is known of it."""
+    from assent.inference.prices import facts_of
+    from assent.turns.limits import TurnLimits
+
+    facts = facts_of(app.chosen.name) if app.chosen is not None else None
+    named = {"turns": turns} if turns is not None else {}
+    return TurnLimits(
+        **named,
+        tokens=tokens,
+        cost_usd=cost_usd,
+        time_s=time_s,
+        context_tokens=facts.context if facts is not None else None,
+    )
+
+
+def began_here(summary: RunSummary, record: RunRecord) -> None:
+    """Refuse a run that a program leads: its tools and rules are not known here.
+
+    Raises:
+        UsageError: it is one.
+    """
+    from assent.assistant.assistant import LEADER
+    from assent.errors import UsageError
+    from assent.runtime.journal import LED_BY
+
+    if "folder" not in summary.context or record.proposal.context.get(LED_BY) != LEADER:
+        raise UsageError(
+            f"Run '{summary.run_id}' was begun by a program, whose tools and rules are not known here. Go on "
+            f"with it there: assistant.resume({summary.run_id!r})."
+        )
+
+
+def workspace_kept(context: Mapping[str, JsonValue]) -> str | None:
+    """The folder that a run works in, where one was named.
+
+    Raises:
+        UsageError: it is gone.
+    """
+    from assent.errors import UsageError
+
+    folder = context.get("workspace")
+    if not isinstance(folder, str):
+        return None
+    if not os.path.isdir(folder):
+        raise UsageError(f"The folder that this run works in is gone: {folder}. Bring it back, then resume.")
+    return folder

@@ -1,0 +1,358 @@
+"""`assent chat`: a conversation with a model that works with tools, kept between messages."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from assent.cli.inputs import assistant_options
+from assent.cli.output import Output
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from assent.app.app import App
+    from assent.assistant.assistant import Assistant
+    from assent.assistant.chat import Chat
+    from assent.cli.conversing import View
+    from assent.durable.sql import RunSummary
+    from assent.inference.messages import Image
+    from assent.runtime.journal import Decision, RunRecord
+    from assent.sandbox.isolation import Level
+    from assent.tools.context import Cancel
+    from assent.turns.ending import Ending
+
+_NEWEST = "newest"
+_LOOKED_AT = 500
+"""Runs among which the newest conversation is looked for."""
+_LONGEST = 4 * 2**20
+"""Of a message."""
+_PROMPT = "> "
+
+
+@click.command(short_help="Talk with a model that works with tools.")
+@click.option(
+    "--resume",
+    "resume",
+    is_flag=False,
+    flag_value=_NEWEST,
+    default=None,
+    metavar="[RUN]",
+    help="Go on with this conversation; without RUN with the newest that waits for a message.",
+)
+@assistant_options
+@click.pass_obj
+def chat(
+    output: Output,
+    resume: str | None,
+    model: str | None,
+    workspace: str | None,
+    yes_to: str | None,
+    images: Sequence[str],
+    tools: str | None,
+    policies: str | None,
+    permissions: str | None,
+    isolation: Level | None,
+    run_id: str | None,
+    turns: int | None,
+    max_tokens: int | None,
+    max_cost: float | None,
+    time_s: float | None,
+    record: str | None,
+    wait: float | None,
+    db: str | None,
+    log: str | None,
+) -> int:
+    """Talk with a model that works with tools; it asks before it goes far, as in `assent do`.
+
+    Each line is a message; so is each line of a pipe. /help lists commands, such as /undo, which takes back
+    what the newest message changed in the folder. Ctrl-C stops an answer; at the prompt it leaves, as the end
+    of the input does. The conversation is kept, and goes on with --resume.
+
+    Exit codes: 0 left, 1 the last line of a pipe did not succeed, 2 bad input, 4 waiting for a person.
+    """
+    output.claim()
+    from assent.app.assistant import limits_for, make_assistant
+    from assent.app.pictures import load_pictures
+    from assent.cli.conversing import open_for
+    from assent.cli.led import go_on
+
+    pictures = load_pictures(images)
+    if resume is not None:
+        began = {
+            "--workspace": workspace,
+            "--yes-to": yes_to,
+            "--permissions": permissions,
+            "--run-id": run_id,
+            "--turns": turns,
+            "--max-tokens": max_tokens,
+            "--max-cost": max_cost,
+            "--time": time_s,
+            "--record": record,
+            "--image": images or None,
+        }
+        if given := [name for name, value in began.items() if value is not None]:
+            raise click.UsageError(f"{given[0]} is as it was when the conversation began. Leave it out.")
+        summary, found = _find(resume, db)
+        return go_on(
+            output,
+            summary,
+            found,
+            decide={},
+            tools=tools,
+            policies=policies,
+            isolation=isolation,
+            model=model,
+            wait=wait,
+            db=db,
+            log=log,
+        )
+    with open_for(
+        output,
+        tools=tools,
+        policies=policies,
+        permissions=permissions,
+        isolation=isolation,
+        model=model,
+        workspace=workspace,
+        yes_to=yes_to,
+        record=record,
+        log=log,
+        db=db,
+        wait=wait,
+    ) as (app, view):
+        limits = limits_for(app, turns=turns, tokens=max_tokens, cost_usd=max_cost, time_s=time_s)
+        assistant = make_assistant(app, yes_to=yes_to, limits=limits, record=record)
+        return converse(output, app, assistant, view, db=db, run_id=run_id, images=pictures, is_new=True)
+
+
+def _find(given: str, db: str | None) -> tuple[RunSummary, RunRecord]:
+    """The conversation that is meant.
+
+    Raises:
+        UnknownRun: there is none.
+        UsageError: it is another kind of run.
+    """
+    from assent.app.app import open_records
+    from assent.errors import UnknownRun, UsageError
+
+    with open_records(db) as records:
+        if given != _NEWEST:
+            summary = records.journal.find(given)
+            record = records.journal.record(summary.run_id)
+            if not _is_chat(record):
+                raise UsageError(f"Run '{summary.run_id}' is no conversation. See: assent runs")
+            return summary, record
+        for summary in records.journal.runs(limit=_LOOKED_AT):
+            if summary.status not in ("waiting", "interrupted") or "folder" not in summary.context:
+                continue
+            record = records.journal.record(summary.run_id)
+            if _is_chat(record) and _waits_for_message(records.journal.shown(summary.run_id)):
+                return summary, record
+        raise UnknownRun(f"No conversation in {records.database.name} waits for a message. See: assent runs")
+
+
+def _is_chat(record: RunRecord) -> bool:
+    from assent.assistant.assistant import kept_of
+    from assent.errors import UsageError
+
+    try:
+        return kept_of(record.proposal).is_chat
+    except UsageError:
+        return False
+
+
+def _waits_for_message(result: Any) -> bool:
+    """Whether something was said in it, and nothing has to be decided first."""
+    import msgspec
+
+    if result is None:
+        return True  # It broke off.
+    return result.loop is not msgspec.UNSET and all(each.kind == "message" for each in result.waiting)
+
+
+def converse(
+    output: Output,
+    app: App,
+    assistant: Assistant,
+    view: View,
+    *,
+    db: str | None,
+    run_id: str | None,
+    decide: Mapping[str, Decision] | None = None,
+    images: Sequence[Image] = (),
+    is_new: bool = False,
+) -> int:
+    """Talk until the person leaves; returns the exit code."""
+    from assent.runtime.sync import run_sync
+
+    session = Session(output, app, assistant, view, db)
+    return run_sync(session.hold(run_id, decide, images, is_new=is_new))
+
+
+class Session:
+    """One sitting of a conversation."""
+
+    def __init__(self, output: Output, app: App, assistant: Assistant, view: View, db: str | None) -> None:
+        from assent.app.app import snapshots_but
+        from assent.cli.asker import is_terminal
+
+        self.output = output
+        self.app = app
+        self.assistant = assistant
+        self.view = view
+        self.db = db
+        self.is_kept = app.records is not None
+        self.is_at_terminal = is_terminal()
+        self.endings: list[Ending] = []
+        self.notice = ""
+        """What the model is told with the next message."""
+        self._snapshots = snapshots_but(app.sealed)
+
+    async def hold(
+        self,
+        run_id: str | None,
+        decide: Mapping[str, Decision] | None,
+        images: Sequence[Image],
+        *,
+        is_new: bool,
+    ) -> int:
+        """Open the conversation, talk, and leave it as it is then."""
+        from contextlib import AsyncExitStack
+
+        from assent.app.undo import Undo
+        from assent.cli.conversing import closing
+        from assent.ir.proposal import new_id
+        from assent.tools.context import Cancel
+
+        name = run_id or new_id()
+        self.undo = Undo(self._snapshots, self.app.workspace, name, sealed=self.app.sealed)
+        self.app.runtime.events.add_sink(self.view)
+        cancel = Cancel()
+        try:
+            async with AsyncExitStack() as stack:
+                stack.callback(self.undo.close)
+                with self._heeding(cancel):
+                    opened = await stack.enter_async_context(
+                        self.assistant.chat(
+                            name,
+                            resume=not is_new,
+                            decide=decide,
+                            cancel=cancel,
+                            watch=self.view,
+                            before_effect=self.undo.before_effect,
+                        )
+                    )
+                self.chat = opened
+                self.undo.note = opened.note
+                code = await self._talk(opened, images)
+            self._say_how_to_go_on(name, code)
+            return code
+        finally:
+            self.view.rest()
+            self.app.runtime.events.remove_sink(self.view)
+            close = closing(self.assistant.model)
+            if close is not None:
+                await close()
+
+    async def _talk(self, chat: Chat, images: Sequence[Image]) -> int:
+        from assent.assistant.assistant import ending_of
+        from assent.cli.chat_commands import Commands
+
+        self.view.rest()
+        commands = Commands(self)
+        if chat.waits is not None:
+            return self._waits(ending_of(chat.waits))
+        if chat.last is not None and chat.last.status == "waiting":
+            return self._waits(chat.last)
+        if self.is_at_terminal:
+            self._greet(chat)
+        code = 0
+        while (line := self._read()) is not None:
+            text = line.strip()
+            if not text:
+                continue
+            if text.startswith("/"):
+                if await commands.do(text):
+                    break
+                continue
+            ending = await self._say(chat, text, images)
+            images = ()
+            if ending.status == "waiting":
+                return self._waits(ending)
+            code = 0 if ending.succeeded or self.is_at_terminal else 1
+        return code
+
+    async def _say(self, chat: Chat, text: str, images: Sequence[Image]) -> Ending:
+        from assent.tools.context import Cancel
+
+        if self.notice:
+            text, self.notice = f"({self.notice})\n\n{text}", ""
+        cancel = Cancel()
+        self.undo.begin()
+        with self._heeding(cancel):
+            ending = await chat.say(text, images=images, cancel=cancel)
+        self.undo.end()
+        self.view.rest()
+        self.endings.append(ending)
+        if not ending.succeeded and ending.status != "waiting":
+            self._show(ending, is_kept=False)
+        return ending
+
+    @contextmanager
+    def _heeding(self, cancel: Cancel) -> Iterator[None]:
+        """Ctrl-C stops what is at work, and nothing else."""
+        from assent.cli.signals import Stopping
+
+        def stop(name: str) -> None:
+            self.view.rest()
+            self.output.talk("Stopping. (Once more to leave at once.)")
+            cancel.cancel(f"stopped by {name}", hard=True)
+
+        with Stopping(stop):
+            yield
+
+    def _waits(self, ending: Ending) -> int:
+        self._show(ending, is_kept=self.is_kept)
+        return 4
+
+    def _show(self, ending: Ending, *, is_kept: bool) -> None:
+        from assent.cli.conversing import Told, show_ending
+
+        show_ending(self.output, ending, Told(False, self.db, is_kept, "assent chat --resume"))
+
+    def _greet(self, chat: Chat) -> None:
+        before = sum(type(message).__name__ == "User" for message in chat.messages)
+        words = (
+            f"Conversation {chat.run_id}" if self.is_kept else "A conversation that is not kept (--db none)"
+        )
+        more = f", {before} messages so far" if before else ""
+        name = getattr(self.assistant.model, "name", "")
+        self.output.talk(f"{words}{more}. Model: {name}. /help lists commands; Ctrl-D leaves.")
+
+    def _say_how_to_go_on(self, name: str, code: int) -> None:
+        from assent.render.advice import db_words, name_words
+
+        if self.view.isolation_words:
+            self.output.talk(self.view.isolation_words.strip())
+        if self.is_kept and code != 4:
+            self.output.talk(f"To go on: assent chat --resume {name_words(name)}{db_words(self.db)}")
+
+    def _read(self) -> str | None:
+        """The next line; None when the person leaves."""
+        if not self.is_at_terminal:
+            data = sys.stdin.buffer.readline(_LONGEST) if sys.stdin is not None else b""
+            return data.decode(errors="replace") if data else None
+        from contextlib import suppress
+
+        with suppress(ImportError):
+            import readline  # noqa: F401
+        try:
+            return input(_PROMPT).encode(errors="replace").decode()
+        except (EOFError, KeyboardInterrupt):
+            self.output.talk("")
+            return None

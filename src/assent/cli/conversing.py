@@ -1,0 +1,272 @@
+"""An assistant at work, as `do`, `chat` and `resume` show it: its words as they come, its calls beside them.
+
+Keep true:
+1. The words go to stdout, everything else to stderr; nothing that a model or a tool wrote steers a terminal.
+2. Watching changes nothing: a view only hears.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import click
+
+from assent.cli.output import Output, to_json
+from assent.cli.speech import Speech
+
+if TYPE_CHECKING:
+    from assent.app.app import App
+    from assent.events.event import Event
+    from assent.tools.context import Cancel
+    from assent.turns.ending import Call, CallResult, Ending, Watch
+    from assent.turns.ending import Event as Seen
+
+    Start = Callable[[Cancel, Watch], Awaitable[Ending]]
+
+_SHORT, _LONG = 160, 600
+"""Columns of what is said about a call or a result, and of what a person has to know."""
+_OVER = ("succeeded", "failed", "rejected", "skipped", "canceled", "unknown")
+"""What has another status waits for somebody, who is told so."""
+_PARAMETER = 60
+_DIM, _PLAIN = "\x1b[2m", "\x1b[0m"
+
+
+class Told(NamedTuple):
+    """What is shown beside the words."""
+
+    as_json: bool
+    db: str | None
+    """As the person named it."""
+    is_kept: bool
+    goes_on: str = "assent resume"
+
+
+class View:
+    """Shows what an assistant does; a watch of its loop, and a sink for what else happens in its run."""
+
+    def __init__(self, output: Output, *, with_words: bool, is_asked_here: bool = False) -> None:
+        """Where the person is asked right here, the question says it all."""
+        self._output = output
+        self._with_words = with_words
+        self._is_asked_here = is_asked_here
+        self._speech = Speech(output.write, lambda text: output.redactor.text(text))
+        self._is_dim = _has_colour()
+        self._isolation: str | None = None
+        """The least that a command had."""
+        self._held: list[str] | None = None
+        """What is said once a question is answered."""
+
+    def __call__(self, event: Seen) -> None:
+        """One thing that happened."""
+        from assent.turns import ending
+
+        match event:
+            case ending.Text():
+                if self._with_words:
+                    self._speech.say(event.text)
+            case ending.Call():
+                self.say(_call_words(event), _SHORT)
+            case ending.CallResult():
+                if event.status in _OVER:
+                    self.say(_result_words(event), _SHORT if event.ok else _LONG)
+            case ending.Note():
+                self.say(f"· {event.text}")
+            case ending.Trouble():
+                self.say(f"! {event.text}")
+            case _:
+                pass
+
+    def write(self, events: Sequence[Event]) -> None:
+        """What the log is told and the loop does not tell."""
+        from assent.render.history import weaker
+
+        for event in events:
+            name, data = event.action_id, event.data
+            if event.kind == "action_retrying":
+                self.say(f"↻ {name}: attempt {data.get('attempt')} follows: {data.get('error')}")
+            elif event.kind == "approval_requested" and not self._is_asked_here:
+                self.say(f"? {data.get('tool')} waits for approval {data.get('approval')}")
+            elif event.kind == "command_ran":
+                self._isolation = weaker(self._isolation, str(data.get("isolation")))
+            elif event.kind == "sink_failed":
+                self.say(f"! not everything could be recorded: {data.get('error')}")
+
+    @property
+    def isolation_words(self) -> str:
+        """What is to be said of commands that the kernel did not keep in; empty where there is nothing."""
+        from assent.cli.execution import _LESS
+
+        if self._isolation not in _LESS:
+            return ""
+        return f"  isolation: {self._isolation} for commands: {_LESS[self._isolation]}"
+
+    def rest(self) -> None:
+        """End what is being said, so that something else can be."""
+        self._speech.end()
+
+    def say(self, text: str, most: int = _LONG) -> None:
+        """One line beside the words, cut short; `text` may come from anywhere."""
+        from assent.safe_text import clean
+
+        line = clean(self._output.redactor.text(text[: most * 8]), most)
+        if self._held is not None:
+            self._held.append(line)
+            return
+        self.rest()
+        self._print(line)
+
+    def _print(self, line: str) -> None:
+        with suppress(OSError):
+            print(f"{_DIM}{line}{_PLAIN}" if self._is_dim else line, file=sys.stderr, flush=True)
+
+    @contextmanager
+    def silence(self) -> Iterator[None]:
+        """Let a question stand alone: what happens meanwhile is said afterwards."""
+        self.rest()
+        self._held = []
+        try:
+            yield
+        finally:
+            held, self._held = self._held, None
+            for line in held:
+                self._print(line)
+
+
+@contextmanager
+def open_for(
+    output: Output,
+    *,
+    db: str | None,
+    wait: float | None,
+    workspace: str | None,
+    yes_to: str | None,
+    record: str | None,
+    log: str | None = None,
+    as_json: bool = False,
+    **more: Any,
+) -> Iterator[tuple[App, View]]:
+    """An app for an assistant, with whoever sits at the terminal as the person who is asked; and its view.
+
+    Raises: what `open_app` raises.
+    """
+    from assent.app.app import NOWHERE, Asking, database_files, database_url, open_app
+    from assent.app.assistant import set_up
+    from assent.app.files import check_log, check_target
+    from assent.cli.asker import Asker, is_terminal
+    from assent.cli.execution import patience
+    from assent.cli.isolation import tell_lowering, tell_unknown_trusted
+    from assent.cli.trust import terminal_question
+
+    if yes_to is not None and more.get("permissions") is not None:
+        raise click.UsageError("--yes-to and --permissions both say what needs asking. Give one of them.")
+    inputs = {"the tools": more.get("tools"), "the policies": more.get("policies"), **database_files(db)}
+    if log is not None:
+        check_target(log, "--log", {**inputs, "the recording": record}, instead="run.jsonl")
+        check_log(log)
+    if record is not None:
+        check_target(record, "--record", inputs, instead="answers.jsonl")
+    view = View(output, with_words=not as_json, is_asked_here=is_terminal())
+    asker = None
+    if is_terminal():
+        asker = Asker(output, view.silence, db=db, is_kept=database_url(db) != NOWHERE)
+    with open_app(
+        db=db,
+        log=log,
+        workspace=workspace,
+        binds=False,
+        confirm=terminal_question(output),
+        asking=Asking(patience(wait)),
+        person=asker,
+        kept=set_up(yes_to, record),
+        **more,
+    ) as app:
+        output.redactor = app.redactor
+        tell_lowering(output, app)
+        tell_unknown_trusted(output, app)
+        yield app, view
+
+
+def lead(output: Output, app: App, start: Start, told: Told, view: View, close: Any) -> int:
+    """Let an assistant work, show how it goes and how it ended; returns the exit code."""
+    from assent.cli.ending import exit_code
+    from assent.runtime.sync import run_sync
+
+    ending, signal = run_sync(_watched(output, app, start, view, close))
+    show_ending(output, ending, told)
+    if view.isolation_words:
+        output.talk(view.isolation_words)
+    return exit_code(ending, signal)
+
+
+async def _watched(output: Output, app: App, start: Start, view: View, close: Any) -> tuple[Ending, int]:
+    """The second value is the signal that stopped it, or 0."""
+    from assent.cli.signals import Stopping
+    from assent.tools.context import Cancel
+
+    cancel = Cancel()
+
+    def stop(name: str) -> None:
+        view.rest()
+        output.talk("Stopping. (Once more to leave at once.)")
+        cancel.cancel(f"stopped by {name}", hard=True)
+
+    app.runtime.events.add_sink(view)
+    try:
+        with Stopping(stop) as stopping:
+            ending = await start(cancel, view)
+        return ending, stopping.by
+    finally:
+        view.rest()
+        app.runtime.events.remove_sink(view)
+        if close is not None:
+            await close()
+
+
+def show_ending(output: Output, ending: Ending, told: Told, *, with_summary: bool = False) -> None:
+    """How it ended: as one JSON object, or in words beside what was said."""
+    from assent.cli.ending import ending_lines
+
+    if told.as_json:
+        output.show_json(ending.as_json())
+        return
+    if with_summary:
+        speech = Speech(output.write, lambda text: output.redactor.text(text))
+        speech.say(ending.summary)
+        speech.end()
+    for line in ending_lines(ending, db=told.db, is_kept=told.is_kept, goes_on=told.goes_on):
+        output.talk(line)
+
+
+def closing(model: object) -> Callable[[], Awaitable[None]] | None:
+    """What lets go of a model's connections and files."""
+    return getattr(model, "close", None)
+
+
+def _call_words(event: Call) -> str:
+    given = ", ".join(f"{name}={_value(value)}" for name, value in event.parameters.items())
+    return f"→ {event.tool} {given}"
+
+
+def _value(value: Any) -> str:
+    from assent.safe_text import clean
+
+    return clean(value if isinstance(value, str) else to_json(value), _PARAMETER)
+
+
+def _result_words(event: CallResult) -> str:
+    from assent.render.marks import mark
+
+    first = event.text.strip().partition("\n")[0]
+    if event.ok:
+        return f"  ✓ {event.tool}: {first}" if first else f"  ✓ {event.tool}"
+    look = mark(event.status)
+    word = {"rejected": "refused"}.get(event.status, look.word)
+    return f"  {look.sign} {event.tool} {word}: {first.removeprefix(f'{event.status}: ')}"
+
+
+def _has_colour() -> bool:
+    return sys.stderr.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"

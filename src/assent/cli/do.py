@@ -1,0 +1,110 @@
+"""`assent do`: have a model do a job with tools, and ask before it goes far."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from assent.cli.inputs import assistant_options, json_option
+from assent.cli.output import Output
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from assent.sandbox.isolation import Level
+    from assent.tools.context import Cancel
+    from assent.turns.ending import Ending, Watch
+
+_MOST_BYTES = 4 * 2**20
+"""Of a task on standard input."""
+
+
+@click.command(short_help="Have a model do a job with tools.")
+@click.argument("task", metavar="TASK")
+@assistant_options
+@json_option
+@click.pass_obj
+def do(
+    output: Output,
+    task: str,
+    model: str | None,
+    workspace: str | None,
+    yes_to: str | None,
+    images: Sequence[str],
+    tools: str | None,
+    policies: str | None,
+    permissions: str | None,
+    isolation: Level | None,
+    run_id: str | None,
+    turns: int | None,
+    max_tokens: int | None,
+    max_cost: float | None,
+    time_s: float | None,
+    record: str | None,
+    wait: float | None,
+    db: str | None,
+    log: str | None,
+    as_json: bool,
+) -> int:
+    """Have the model do the job that TASK says in words ('-' reads standard input), with the tools there are.
+
+    What it says goes to stdout as it comes; what it does is shown on stderr. Reading is done without asking.
+    About all else you are asked in the terminal: once, always for exactly this, no with a reason, or later.
+    Where there is no terminal the run waits for `assent approvals`; --yes-to allows more without asking.
+
+    The run is kept: after Ctrl-C, or if this process dies, `assent resume ID` goes on where it stood.
+
+    Exit codes: 0 done, 1 ran and did not succeed, 2 bad input, 4 waiting for a person, 130 after Ctrl-C.
+    """
+    output.claim()
+    from assent.app.assistant import limits_for, make_assistant
+    from assent.app.pictures import load_pictures
+    from assent.cli.conversing import Told, closing, lead, open_for
+    from assent.ir.proposal import new_id
+
+    words = _read_task() if task == "-" else task.encode(errors="replace").decode()
+    if not words.strip():
+        raise click.UsageError("there is no task. Say in a sentence what is to be done.")
+    pictures = load_pictures(images)
+    name = run_id or new_id()
+    with open_for(
+        output,
+        tools=tools,
+        policies=policies,
+        permissions=permissions,
+        isolation=isolation,
+        model=model,
+        workspace=workspace,
+        yes_to=yes_to,
+        record=record,
+        log=log,
+        db=db,
+        wait=wait,
+        as_json=as_json,
+    ) as (app, view):
+        assistant = make_assistant(
+            app,
+            yes_to=yes_to,
+            limits=limits_for(app, turns=turns, tokens=max_tokens, cost_usd=max_cost, time_s=time_s),
+            record=record,
+        )
+        is_kept = app.records is not None
+        if is_kept and not run_id:
+            # Before anything runs: a process that is killed cannot say it any more.
+            output.talk(f"Run {name}")
+
+        async def start(cancel: Cancel, watch: Watch) -> Ending:
+            return await assistant.run(words, images=pictures, run_id=name, cancel=cancel, watch=watch)
+
+        return lead(output, app, start, Told(as_json, db, is_kept), view, closing(assistant.model))
+
+
+def _read_task() -> str:
+    from assent.errors import InputError
+
+    data = sys.stdin.buffer.read(_MOST_BYTES + 1)
+    if len(data) > _MOST_BYTES:
+        raise InputError(f"The task is longer than {_MOST_BYTES // 2**20} MB. Name a file in it instead.")
+    return data.decode(errors="replace")

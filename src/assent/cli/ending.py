@@ -1,0 +1,97 @@
+"""How an assistant's run ended, in words for the terminal, with what can be done next."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from assent.turns.ending import Ending
+
+_WORDS = {
+    "success": ("✓", "done"),
+    "max_turns": ("◐", "out of turns"),
+    "cancelled": ("■", "stopped"),
+    "error": ("✗", "failed"),
+    "stuck": ("✗", "stuck"),
+    "budget": ("■", "out of budget"),
+    "waiting": ("?", "waiting for a person"),
+}
+_MOST = 20
+"""Of more that is waited for, the rest is counted."""
+
+
+def exit_code(ending: Ending, signal: int = 0) -> int:
+    """The number that says how it ended; `signal` is what stopped it."""
+    if ending.status == "success":
+        return 0
+    if signal:
+        return 128 + signal
+    return 4 if ending.status == "waiting" else 1
+
+
+def spent_words(ending: Ending) -> str:
+    """How much it took.
+
+    >>> from assent.inference.usage import Usage
+    >>> from assent.turns.ending import Ending
+    >>> spent_words(Ending(status="success", summary="", turns=2, usage=Usage(input=1200, output=30)))
+    '2 turns, 1,200 tokens read, 30 written'
+    """
+    from assent.render.text import count
+
+    facts = [count(ending.turns, "turn")]
+    usage = ending.usage
+    if usage is not None and usage.input is not None:
+        facts.append(f"{count(usage.input, 'token')} read")
+    if usage is not None and usage.output is not None:
+        facts.append(f"{usage.output:,} written")
+    if ending.cost_usd:
+        facts.append(f"${ending.cost_usd:.4f}")
+    return ", ".join(facts)
+
+
+def ending_lines(ending: Ending, *, db: str | None, is_kept: bool, goes_on: str) -> Iterator[str]:
+    """How it ended and what to do next. `goes_on` is the command that goes on with it, without the id."""
+    from assent.render.advice import db_words, name_words
+    from assent.safe_text import clean
+
+    sign, word = _WORDS[ending.status]
+    why = f": {clean(ending.error, 1000)}" if ending.error else ""
+    yield f"{sign} {word}{why} ({spent_words(ending)})"
+    if ending.is_cut_off:
+        yield "  The answer ran into the limit on its length, and is cut off."
+    if not is_kept:
+        return
+    run, place = name_words(ending.run_id), db_words(db)
+    yield from waiting_lines(ending, run, place, goes_on)
+    if ending.status in ("cancelled", "error"):
+        yield f"  go on: {goes_on} {run}{place}"
+    yield f"  story: assent explain {run}{place}"
+
+
+def waiting_lines(ending: Ending, run: str, place: str, goes_on: str) -> Iterator[str]:
+    """What has to be decided, and how."""
+    import shlex
+
+    from assent.render.advice import name_words
+    from assent.safe_text import clean
+
+    unknown = [each.action_id for each in ending.waiting if each.kind == "unknown_outcome"]
+    asked = [each for each in ending.waiting if each.kind == "approval"]
+    for each in asked[:_MOST]:
+        name = name_words(each.approval or "ID")
+        yield f"  decide about {clean(each.action_id, 60)}: {clean(each.reason, 300)}"
+        yield f"    see it:   assent approvals show {name}{place}"
+        yield f"    allow it: assent approvals approve {name}{place}"
+        yield f"    deny it:  assent approvals deny {name}{place} --reason TEXT"
+    if len(asked) > _MOST:
+        yield f"  and {len(asked) - _MOST:,} more: assent approvals list --run {run}{place}"
+    if unknown:
+        names = ", ".join(clean(name, 60) for name in unknown[:_MOST])
+        yield f"  It is not known whether {names} took effect."
+        yield "  Look, then say: done (it did), retry (do it again) or fail (it did not, and shall not)."
+        given = " ".join(f"--decide {shlex.quote(f'{clean(name)}=CHOICE')}" for name in unknown[:_MOST])
+        yield f"  go on: assent resume {run}{place} {given}"
+    elif asked:
+        yield f"  then go on: {goes_on} {run}{place}"

@@ -1,0 +1,103 @@
+"""A run that an assistant leads, taken up again by `assent resume`: a job goes on, a conversation reopens."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from assent.cli.output import Output
+
+if TYPE_CHECKING:
+    from assent.durable.sql import RunSummary
+    from assent.runtime.journal import Decision, RunRecord
+    from assent.sandbox.isolation import Level
+    from assent.tools.context import Cancel
+    from assent.turns.ending import Ending, Watch
+
+
+def go_on(
+    output: Output,
+    summary: RunSummary,
+    record: RunRecord,
+    *,
+    decide: Mapping[str, Decision],
+    tools: str | None,
+    policies: str | None,
+    isolation: Level | None,
+    model: str | None,
+    wait: float | None,
+    db: str | None,
+    log: str | None = None,
+    as_json: bool = False,
+) -> int:
+    """Go on with a run where it stood, or show how it ended; returns the exit code.
+
+    Raises:
+        UsageError: a program leads it, or its folder is gone.
+    """
+    from assent.app.assistant import began_here, kept_set_up, make_assistant, workspace_kept
+    from assent.assistant.assistant import kept_of
+    from assent.cli.beginning import beginning_of
+    from assent.cli.conversing import Told, closing, lead, open_for
+
+    began_here(summary, record)
+    if not is_open(summary):
+        return _show_again(output, summary, decide, db, as_json=as_json)
+    began = beginning_of(output, summary, tools=tools, policies=policies, model=model, db=db)
+    yes_to, recording = kept_set_up(summary.context)
+    with open_for(
+        output,
+        tools=began.tools,
+        policies=began.policies,
+        permissions=began.permissions,
+        isolation=isolation,
+        began_with=began.isolation,
+        model=began.model,
+        workspace=workspace_kept(summary.context),
+        yes_to=yes_to,
+        record=recording,
+        start=began.folder,
+        create=False,
+        db=db,
+        log=log,
+        wait=wait,
+        as_json=as_json,
+    ) as (app, view):
+        assistant = make_assistant(app, yes_to=yes_to, record=recording)
+        if kept_of(record.proposal).is_chat:
+            from assent.cli.chat import converse
+
+            return converse(output, app, assistant, view, db=db, run_id=summary.run_id, decide=decide)
+
+        async def start_again(cancel: Cancel, watch: Watch) -> Ending:
+            return await assistant.resume(summary.run_id, decide=decide, cancel=cancel, watch=watch)
+
+        told = Told(as_json, db, is_kept=True)
+        return lead(output, app, start_again, told, view, closing(assistant.model))
+
+
+def is_open(summary: RunSummary) -> bool:
+    """Whether more can come of a run."""
+    from assent.durable.sql import RESUMABLE
+
+    return summary.status == "interrupted" or summary.status in RESUMABLE
+
+
+def _show_again(
+    output: Output, summary: RunSummary, decide: Mapping[str, Decision], db: str | None, *, as_json: bool
+) -> int:
+    from assent.app.app import open_records
+    from assent.assistant.assistant import ending_of
+    from assent.cli.conversing import Told, show_ending
+    from assent.cli.ending import exit_code
+    from assent.errors import UnknownRun, UsageError
+
+    if decide:
+        raise UsageError(f"Run '{summary.run_id}' has ended ({summary.status}); nothing is to be decided.")
+    with open_records(db) as records:
+        result = records.journal.shown(summary.run_id)
+    if result is None:
+        raise UnknownRun(f"How run '{summary.run_id}' ended is not kept.")
+    ending = ending_of(result)
+    show_ending(output, ending, Told(as_json, db, is_kept=True), with_summary=True)
+    return exit_code(ending)

@@ -1,0 +1,261 @@
+"""`assent chat`: several messages, its commands, what is taken back, and how it goes on another time."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from assent.sandbox.snapshot.store import Snapshots
+from assent.sandbox.workspace import Workspace
+from assent.storage.location import user_folder
+from tests.inference.wire_server import Seen, WireServer, events
+
+Assent = Callable[..., Any]
+Script = Callable[..., str]
+Start = Callable[..., subprocess.Popen[bytes]]
+
+LIMIT_S = 60
+BASE = ("--db", "kept.db", "--yes-to", "sandbox_edit")
+
+
+def write(path: str, text: str) -> dict[str, Any]:
+    return {"name": "write_file", "arguments": {"path": path, "text": text}}
+
+
+@pytest.fixture
+def script(tmp_path: Path) -> Script:
+    """A scripted model that answers with these turns."""
+
+    def make(*turns: Any, name: str = "script.json") -> str:
+        (tmp_path / name).write_text(json.dumps({"turns": turns}))
+        return f"scripted:{tmp_path / name}"
+
+    return make
+
+
+def lines(*words: str) -> str:
+    return "".join(f"{word}\n" for word in words)
+
+
+def test_each_line_of_a_pipe_is_a_message(assent: Assent, script: Script) -> None:
+    model = script("Good morning.", "Good night.")
+
+    done = assent("chat", "--model", model, *BASE, "--run-id", "c1", stdin=lines("hello", "", "bye"))
+
+    assert (done.code, done.out) == (0, "Good morning.\nGood night.\n")
+    assert "To go on: assent chat --resume c1 --db kept.db" in done.err
+
+
+def test_a_message_that_fails_does_not_end_it(assent: Assent, script: Script) -> None:
+    done = assent("chat", "--model", script("Yes."), "--db", "none", stdin=lines("one", "two", "/cost"))
+
+    assert (done.code, done.out) == (1, "Yes.\n")
+    assert "✗ failed" in done.err
+    assert "2 turns since it was opened" in done.err
+
+
+def test_it_goes_on_with_all_that_was_said(assent: Assent, tmp_path: Path) -> None:
+    def answer(asked: Seen) -> Any:
+        said = [each["content"] for each in asked.json["messages"] if each["role"] != "system"]
+        piece = {
+            "model": "m",
+            "choices": [{"index": 0, "delta": {"content": f"{said}"}, "finish_reason": "stop"}],
+        }
+        return events(f"data: {json.dumps(piece)}\n\ndata: [DONE]\n\n".encode())
+
+    with WireServer() as server:
+        server.answers(answer)
+        env = {"OPENAI_API_KEY": "sk-test-key-of-nobody", "OPENAI_BASE_URL": server.url}
+        base = ("--model", "openai:gpt-test", "--db", "kept.db")
+        assent("chat", *base, "--run-id", "c1", stdin=lines("first"), **env)
+        assent("chat", *base, "--run-id", "c2", stdin=lines("other"), **env)
+        assent("do", "a job", *base, "--run-id", "r1", **env)
+        newest = assent("chat", "--resume", "--db", "kept.db", stdin=lines("second"), **env)
+        named = assent("chat", "--resume", "c1", "--db", "kept.db", stdin=lines("third"), **env)
+        resumed = assent("resume", "c1", "--db", "kept.db", stdin=lines("fourth"), **env)
+
+    assert newest.out == "['other', \"['other']\", 'second']\n"
+    assert named.out.startswith("['first', \"['first']\", 'third'")
+    assert "third" in resumed.out
+    assert "fourth" in resumed.out
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["--resume"], "No conversation"),
+        (["--resume", "r1"], "is no conversation"),
+        (["--resume", "nothing"], "nothing"),
+        (["--resume", "r1", "--yes-to", "none"], "--yes-to is as it was"),
+    ],
+)
+def test_what_is_no_conversation_is_not_taken_up(
+    assent: Assent, script: Script, words: list[str], says: str
+) -> None:
+    assent("do", "a job", "--model", script("Done."), "--db", "kept.db", "--run-id", "r1")
+
+    done = assent("chat", *words, "--db", "kept.db")
+
+    assert done.code == 2
+    assert says in done.err
+
+
+def test_what_needs_asking_ends_it_as_waiting_and_it_goes_on(
+    assent: Assent, script: Script, tmp_path: Path
+) -> None:
+    model = script({"calls": [write("a.txt", "1")]}, "Not reached.")
+    waits = assent(
+        "chat", "--model", model, "--db", "kept.db", "--run-id", "c1", stdin=lines("write", "more")
+    )
+    [asked] = assent("approvals", "--db", "kept.db", "--json").json["approvals"]
+    assent("approvals", "approve", asked["id"], "--db", "kept.db")
+
+    more = script("Written.", "And more.", name="b.json")
+    done = assent("chat", "--resume", "c1", "--db", "kept.db", "--model", more, stdin=lines("go on"))
+
+    assert waits.code == 4
+    assert f"assent approvals approve {asked['id']} --db kept.db" in waits.err
+    assert "assent chat --resume c1 --db kept.db" in waits.err
+    assert (done.code, done.out) == (0, "Written.\nAnd more.\n")
+    assert (tmp_path / "a.txt").read_text() == "1"
+
+
+# Taking back
+
+
+def test_undo_takes_back_the_newest_message_and_nothing_else(
+    assent: Assent, script: Script, tmp_path: Path
+) -> None:
+    (tmp_path / "mine.txt").write_text("mine")
+    (tmp_path / "old.txt").write_text("old")
+    model = script(
+        {"calls": [write("first.txt", "1")]},
+        "One.",
+        {"calls": [write("old.txt", "new"), write("second.txt", "2")]},
+        "Two.",
+        "I know.",
+    )
+
+    done = assent(
+        *("chat", "--model", model, *BASE, "--run-id", "c1", "--log", "run.jsonl"),
+        stdin=lines("one", "two", "/undo", "/undo", "and?"),
+    )
+
+    assert done.code == 0
+    assert "Taken back: old.txt, second.txt." in done.err
+    assert "Nothing was changed." in done.err
+    assert (tmp_path / "old.txt").read_text() == "old"
+    assert (tmp_path / "mine.txt").read_text() == "mine"
+    assert (tmp_path / "first.txt").read_text() == "1"
+    assert not (tmp_path / "second.txt").exists()
+    told = [json.loads(line) for line in (tmp_path / "run.jsonl").read_text().splitlines()]
+    assert "workspace_restored" in [each["kind"] for each in told]
+    last = [each["data"]["text"] for each in told if each["kind"] == "turn_asked"][-1]
+    assert "has been taken back" in last
+    assert last.endswith("and?")
+
+
+def test_undo_says_so_where_nothing_was_changed(assent: Assent, script: Script) -> None:
+    done = assent("chat", "--model", script("Yes."), *BASE, stdin=lines("/undo", "hello", "/undo"))
+
+    assert done.err.count("Nothing was changed.") == 2
+
+
+def test_undo_leaves_what_others_changed_since(start: Start, script: Script, tmp_path: Path) -> None:
+    (tmp_path / "mine.txt").write_text("mine")
+    model = script({"calls": [write("a.txt", "1")]}, "One.")
+    process = start("chat", "--model", model, *BASE, stdin=subprocess.PIPE)
+    assert process.stdin is not None
+    assert process.stderr is not None
+    process.stdin.write(lines("write", "/cost").encode())
+    process.stdin.flush()
+    while b"tokens in this conversation" not in (line := process.stderr.readline()):
+        assert line, "it ended too early"
+
+    (tmp_path / "mine.txt").write_text("mine, edited")
+    _, said = process.communicate(lines("/undo", "/undo anyway").encode(), timeout=LIMIT_S)
+
+    told = said.decode()
+    assert "Nothing was taken back: mine.txt changed after the answer ended" in told
+    assert "Taken back: a.txt, mine.txt." in told
+    assert not (tmp_path / "a.txt").exists()
+    assert (tmp_path / "mine.txt").read_text() == "mine"
+
+
+def test_what_cannot_be_kept_is_told_and_stops_nothing(
+    assent: Assent, script: Script, tmp_path: Path
+) -> None:
+    snapshots = Snapshots(user_folder(os.environ) / "snapshots")
+    workspace = Workspace(tmp_path)
+    claim = snapshots.claim(workspace, "another")
+    try:
+        model = script({"calls": [write("a.txt", "1")]}, "One.")
+        done = assent("chat", "--model", model, *BASE, stdin=lines("write", "/undo"))
+    finally:
+        claim.release()
+        workspace.close()
+
+    assert done.out == "One.\n"
+    assert "It cannot be taken back" in done.err
+    assert "another" in done.err
+    assert (tmp_path / "a.txt").read_text() == "1"
+
+
+def test_a_refused_call_leaves_nothing_to_take_back(assent: Assent, script: Script, tmp_path: Path) -> None:
+    model = script({"calls": [write("/etc/nobody", "1")]}, "Then not.")
+
+    done = assent("chat", "--model", model, "--db", "none", stdin=lines("write", "/undo"))
+
+    assert "refused" in done.err
+    assert "Nothing was changed." in done.err
+
+
+# Commands
+
+
+def test_commands_say_what_there_is(assent: Assent, script: Script, tmp_path: Path) -> None:
+    other = script("From the other.", name="other.json")
+    usage = {"text": "From the first.", "usage": {"input": 100, "output": 20}, "cost": 0.25}
+
+    done = assent(
+        *("chat", "--model", script(usage), *BASE),
+        stdin=lines(
+            *("/help", "/tols", "/nonsense", "/tools", "/model", "one", "/cost"),
+            *(f"/model {other}", "two", "/model opnai:x", "/approvals", "/quit", "not said"),
+        ),
+    )
+
+    assert (done.code, done.out) == (0, "From the first.\nFrom the other.\n")
+    for words in (
+        "/undo [anyway]",
+        "Did you mean /tools?",
+        "There is no command /nonsense. See: /help",
+        "write_file",
+        "script.json answers (--model names it)",
+        "120 tokens in this conversation; $0.2500",
+        "other.json answers from now on",
+        "Did you mean 'openai:x'?",
+        "Nothing waits to be decided.",
+        "Nothing is approved for always.",
+    ):
+        assert words in done.err
+
+
+def test_approvals_are_listed_with_how_to_take_them_back(assent: Assent, script: Script) -> None:
+    for run, text in (("r1", "1"), ("r2", "2")):
+        model = script({"calls": [write("a.txt", text)]})
+        assent("do", "x", "--model", model, "--db", "kept.db", "--run-id", run)
+    first, second = assent("approvals", "--db", "kept.db", "--json").json["approvals"]
+    assent("approvals", "approve", first["id"], "--always", "--db", "kept.db")
+
+    done = assent("chat", "--model", script("Yes."), "--db", "kept.db", stdin=lines("/approvals"))
+
+    assert f"waits: {second['id']}  write_file" in done.err
+    assert f"always: {first['id']}  write_file" in done.err
+    assert "assent approvals revoke ID --db kept.db" in done.err

@@ -1,0 +1,252 @@
+"""The assistant in a real terminal: asked right there, stopped with Ctrl-C, taken up again."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pexpect
+import pytest
+
+from tests.cli.conftest import command, environment
+
+Assent = Callable[..., Any]
+Spawn = Callable[..., "pexpect.spawn[str]"]
+
+LIMIT_S = 60
+"""Far more than anything here takes."""
+ALLOW = r"Allow it\? .*: "
+
+HOLD = '''
+import asyncio
+from pathlib import Path
+
+from assent import tool
+
+
+@tool(risk="read_only")
+async def hold(until: str) -> str:
+    """Wait until a file is there."""
+    while not Path(until).exists():
+        await asyncio.sleep(0.02)
+    return "it is there"
+'''
+
+
+def write(path: str, text: str) -> dict[str, Any]:
+    return {"name": "write_file", "arguments": {"path": path, "text": text}}
+
+
+@pytest.fixture
+def script(tmp_path: Path) -> Callable[..., str]:
+    """A scripted model that answers with these turns."""
+
+    def make(*turns: Any, name: str = "script.json") -> str:
+        (tmp_path / name).write_text(json.dumps({"turns": turns}))
+        return f"scripted:{name}"
+
+    return make
+
+
+@pytest.fixture
+def spawn(tmp_path: Path) -> Iterator[Spawn]:
+    """Start a command on a terminal that obeys nothing, so that whatever steers one is seen."""
+    started: list[pexpect.spawn[str]] = []
+
+    def start(*arguments: str | Path) -> pexpect.spawn[str]:
+        words = command(*arguments)
+        child = pexpect.spawn(
+            words[0],
+            words[1:],
+            cwd=str(tmp_path),
+            env=environment(TERM="dumb"),
+            timeout=LIMIT_S,
+            encoding="utf-8",
+            echo=False,
+            dimensions=(60, 200),
+        )
+        child.seen = Seen()
+        child.logfile_read = child.seen
+        started.append(child)
+        return child
+
+    yield start
+    for child in started:
+        child.close(force=True)
+
+
+class Seen:
+    """All that came."""
+
+    def __init__(self) -> None:
+        self.text = ""
+
+    def write(self, text: str) -> None:
+        self.text += text
+
+    def flush(self) -> None:
+        pass
+
+
+def ended(child: pexpect.spawn[str]) -> int:
+    child.expect(pexpect.EOF)
+    child.wait()
+    assert child.exitstatus is not None
+    return int(child.exitstatus)
+
+
+def test_a_no_with_a_reason_is_told_and_an_always_is_not_asked_again(
+    spawn: Spawn, script: Callable[..., str], tmp_path: Path
+) -> None:
+    model = script(
+        {"text": "First \x1b]0;mine\x07\x1b[31mthis.", "calls": [write("no.txt", "\x1b[2Jno")]},
+        {"calls": [write("yes.txt", "yes")]},
+        {"text": "And again.", "calls": [write("yes.txt", "yes")]},
+        "Both are done.",
+    )
+    child = spawn("do", "write", "--model", model, "--db", "kept.db", "--run-id", "r1")
+
+    child.expect("write_file wants to run: it needs sandbox_edit")
+    child.expect("no.txt")
+    child.expect(ALLOW)
+    assert not (tmp_path / "no.txt").exists()
+    child.sendline("n")
+    child.expect("Why not")
+    child.sendline("not this file")
+    child.expect("refused: .*not this file")
+    child.expect(ALLOW)
+    child.sendline("what?")
+    child.expect("Write y, a, n or l: ")
+    child.sendline("a")
+    child.expect("And again.")
+    child.expect("Both are done.")
+    child.expect("done .*turns")
+
+    assert ended(child) == 0
+    assert not (tmp_path / "no.txt").exists()
+    assert (tmp_path / "yes.txt").read_text() == "yes"
+    assert child.seen.text.count("Allow it?") == 2
+    assert "\x1b" not in child.seen.text
+    assert "First \\e]0;mine\\x07\\e[31mthis." in child.seen.text
+
+
+def test_once_is_asked_again_and_later_leaves_it_open(
+    spawn: Spawn, script: Callable[..., str], assent: Assent, tmp_path: Path
+) -> None:
+    model = script({"calls": [write("a.txt", "1")]}, {"calls": [write("a.txt", "1")]}, "Not reached.")
+    child = spawn("do", "write", "--model", model, "--db", "kept.db", "--run-id", "r1")
+
+    child.expect(ALLOW)
+    child.sendline("y")
+    child.expect("✓ write_file")
+    child.expect(ALLOW)
+    child.sendline("l")
+    child.expect("assent approvals approve")
+
+    assert ended(child) == 4
+    assert "Not reached" not in child.seen.text
+    assert len(assent("approvals", "--db", "kept.db", "--json").json["approvals"]) == 1
+
+    child = spawn("resume", "r1", "--db", "kept.db", "--model", script("Now it is done.", name="more.json"))
+    child.expect(ALLOW)
+    child.sendline("y")
+    child.expect("Now it is done.")
+    assert ended(child) == 0
+
+
+def test_ctrl_c_stops_cleanly_and_the_run_goes_on_later(
+    spawn: Spawn, script: Callable[..., str], assent: Assent, tmp_path: Path
+) -> None:
+    (tmp_path / "hold.py").write_text(HOLD)
+    calls = [{"name": "hold", "arguments": {"until": "go"}}]
+    model = script({"text": "I wait for it.", "calls": calls}, "Not reached.")
+    child = spawn("do", "wait", "--model", model, "--tools", "hold.py", "--db", "kept.db", "--run-id", "r1")
+
+    child.expect("I wait for it.")  # Shown while the call still runs.
+    child.expect("→ hold until=go")
+    child.sendintr()
+    child.expect("Stopping")
+    child.expect("assent resume r1 --db kept.db")
+
+    assert ended(child) == 130
+    assert "Not reached" not in child.seen.text
+
+    (tmp_path / "go").touch()
+    more = script("It came.", name="more.json")
+    done = assent("resume", "r1", "--db", "kept.db", "--model", more, cwd=tmp_path)
+    assert (done.code, done.out) == (0, "It came.\n")
+    assert "it is there" in done.err
+
+
+def test_what_was_typed_before_answers_nothing_and_ctrl_c_at_a_question_stops_the_run(
+    spawn: Spawn, script: Callable[..., str], tmp_path: Path
+) -> None:
+    (tmp_path / "hold.py").write_text(HOLD)
+    waiting = {"calls": [{"name": "hold", "arguments": {"until": "go"}}]}
+    model = script(waiting, {"calls": [write("a.txt", "1")]}, "Not reached.")
+    child = spawn("do", "write", "--model", model, "--tools", "hold.py", "--db", "kept.db", "--run-id", "r1")
+
+    child.expect("→ hold")
+    child.sendline("y")
+    (tmp_path / "go").touch()
+    child.expect(ALLOW)
+    child.sendintr()
+    child.expect("assent resume r1")
+
+    assert ended(child) == 130
+    assert not (tmp_path / "a.txt").exists()
+
+
+def test_somebody_else_may_answer_meanwhile(
+    spawn: Spawn, script: Callable[..., str], assent: Assent, tmp_path: Path
+) -> None:
+    model = script({"calls": [write("a.txt", "1")]}, "It was allowed.")
+    child = spawn("do", "write", "--model", model, "--db", "kept.db", "--run-id", "r1")
+
+    child.expect(ALLOW)
+    [asked] = assent("approvals", "--db", "kept.db", "--json").json["approvals"]
+    assent("approvals", "approve", asked["id"], "--db", "kept.db")
+    child.expect("✓ write_file")
+    child.expect("It was allowed.")
+
+    assert ended(child) == 0
+    assert (tmp_path / "a.txt").read_text() == "1"
+
+
+def test_a_chat_goes_on_after_an_answer_was_stopped_and_takes_changes_back(
+    spawn: Spawn, script: Callable[..., str], tmp_path: Path
+) -> None:
+    (tmp_path / "hold.py").write_text(HOLD)
+    (tmp_path / "a.txt").write_text("as it was")
+    calls = [{"name": "hold", "arguments": {"until": "go"}}]
+    model = script(
+        {"text": "I wait.", "calls": calls}, {"calls": [write("a.txt", "changed")]}, "Changed.", "Last."
+    )
+    child = spawn("chat", "--model", model, "--tools", "hold.py", "--db", "kept.db", "--run-id", "c1")
+
+    child.expect("/help lists commands")
+    child.expect("> ")
+    child.sendline("wait for it")
+    child.expect("→ hold")
+    child.sendintr()
+    child.expect("Stopping")
+    child.expect("> ")
+    child.sendline("change it")
+    child.expect(ALLOW)
+    child.sendline("y")
+    child.expect("Changed.")
+    child.expect("> ")
+    assert (tmp_path / "a.txt").read_text() == "changed"
+    child.sendline("/undo")
+    child.expect("Taken back: a.txt")
+    assert (tmp_path / "a.txt").read_text() == "as it was"
+    child.sendline("/undo")
+    child.expect("Nothing was changed")
+    child.sendline("and now")
+    child.expect("Last.")
+    child.sendeof()
+    child.expect("assent chat --resume c1 --db kept.db")
+
+    assert ended(child) == 0

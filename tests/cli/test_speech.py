@@ -1,0 +1,75 @@
+"""A model's words in pieces: shown once, as they come, without what steers a terminal and without secrets."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from assent.cli.speech import Speech
+from assent.redaction import Redactor
+from assent.safe_text import clean
+from tests.properties.effort import examples
+
+SECRET = "tr0ub4dor-and-3"
+LETTERS = st.text(alphabet="ab \n\t\r\x1b\u202e\u2764\ufe0f字.:", max_size=40)
+
+
+def said(*pieces: str, secrets: tuple[str, ...] = ()) -> str:
+    shown: list[str] = []
+    speech = Speech(shown.append, Redactor(secrets).text)
+    for piece in pieces:
+        speech.say(piece)
+    speech.end()
+    return "".join(shown)
+
+
+@examples(100)
+@given(st.lists(LETTERS, max_size=8))
+def test_the_pieces_are_shown_as_the_whole_would_be(pieces: list[str]) -> None:
+    whole = "".join(pieces)
+
+    shown = said(*pieces)
+
+    expected = clean(whole, lines=True, tabs=True)
+    assert shown == (expected if not expected or expected.endswith("\n") else f"{expected}\n")
+
+
+@examples(50)
+@given(st.integers(1, 14), st.sampled_from(["", " ", "\n", "x: ", "字"]))
+def test_a_secret_in_two_pieces_is_not_shown(cut: int, before: str) -> None:
+    shown = said(f"{before}{SECRET[:cut]}", f"{SECRET[cut:]} it is", secrets=(SECRET,))
+
+    assert shown == f"{before}[redacted] it is\n"
+
+
+def test_a_secret_is_known_by_the_words_before_it() -> None:
+    assert said("The password: ", "hun", "ter2 and more") == "The password: [redacted] and more\n"
+
+
+def test_a_key_over_several_lines_is_not_shown() -> None:
+    key = "-----BEGIN PRIVATE KEY-----\nMIIEvQIBADANBgkqhkiG9w0BAQEFAASC\nAAAA\n-----END PRIVATE KEY-----"
+
+    shown = said("Here:\n", *(f"{line}\n" for line in key.split("\n")), "That was it.")
+
+    assert "MIIE" not in shown
+    assert shown.endswith("That was it.\n")
+
+
+def test_words_are_shown_before_the_line_is_over() -> None:
+    shown: list[str] = []
+    speech = Speech(shown.append)
+
+    speech.say("one two thr")
+
+    assert "".join(shown) == "one two "
+    assert speech.is_mid_line
+
+
+def test_a_line_without_end_is_not_kept_for_ever() -> None:
+    shown: list[str] = []
+    speech = Speech(shown.append)
+
+    for _ in range(100):
+        speech.say("a" * 100)
+
+    assert len("".join(shown)) > 4_000
