@@ -10,7 +10,7 @@ from io import StringIO
 from typing import Any
 from xml.etree import ElementTree
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
@@ -23,7 +23,8 @@ from assent.render.graph_svg import draw_graph
 from assent.render.history import History
 from assent.render.story import tell, tell_history
 from assent.render.timeline import draw_timeline
-from assent.render.tree import draw_tree
+from assent.render.tree import draw_tree, draw_turns
+from tests.properties.effort import examples
 
 FORBIDDEN = re.compile(
     "[\x00-\x09\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
@@ -103,6 +104,44 @@ WAITS = st.fixed_dictionaries(
     {"kind": st.sampled_from(["approval", "unknown_outcome"]) | TEXT, "action_id": IDS},
     optional={"reason": TEXT | JSON, "approval": st.sampled_from(["q1", "q2"]) | JSON},
 )
+TURN_DATA = st.fixed_dictionaries(
+    {"turn": st.integers(-1, 4) | JSON},
+    optional={
+        "calls": st.lists(TEXT, max_size=30) | JSON,
+        "text": TEXT | JSON,
+        "task": TEXT | JSON,
+        "source": TEXT | JSON,
+        "model": TEXT | JSON,
+        "tools": st.lists(TEXT, max_size=3) | JSON,
+        "limits": st.dictionaries(st.sampled_from(["turns", "cost_usd"]), st.integers() | JSON) | JSON,
+        "tool": TEXT | JSON,
+        "error": TEXT | JSON,
+        "status": st.sampled_from(["success", "waiting", "error", "stuck"]) | JSON,
+        "summary": TEXT | JSON,
+        "input_tokens": st.integers() | JSON,
+        "output_tokens": st.integers() | JSON,
+        "cached_tokens": st.integers() | JSON,
+        "cost": st.floats() | JSON,
+        "stop": st.sampled_from(["length", "refused"]) | JSON,
+        "results": st.integers() | JSON,
+        "turns": st.integers() | JSON,
+    },
+)
+TURNS = st.builds(
+    Event,
+    st.integers(0, 10),
+    st.sampled_from(
+        [
+            *("turn_loop_started", "turn_asked", "turn_answered", "turn_answered", "turn_failed"),
+            *("turn_warned", "turn_compacted", "turn_call_refused", "turn_loop_ended", "turn_odd"),
+        ]
+    ),
+    st.floats(allow_nan=True) | st.floats(0, 2e9),
+    st.just("r"),
+    st.just("r"),
+    st.none() | st.sampled_from(["t1c1", "t1c2", "t2c1"]) | IDS,
+    data=TURN_DATA,
+)
 COMMON = [
     *("proposal_received", "action_executing", "action_succeeded", "action_failed", "policy_violation"),
     *("compensation_started", "compensation_failed", "state_rollback", "proposal_ended"),
@@ -127,6 +166,16 @@ EVENTS = st.lists(
 )
 
 
+ASKED = st.builds(
+    Event,
+    st.integers(0, 10),
+    st.sampled_from(["approval_requested", "approval_recorded"]),
+    st.floats(0, 2e9),
+    st.just("r"),
+    st.just("p"),
+    IDS,
+    data=ASKING_DATA,
+)
 ENDS = st.builds(
     Event,
     st.just(99),
@@ -147,16 +196,31 @@ ENDS = st.builds(
         },
     ),
 )
-SETTINGS = settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+SETTINGS = examples(300)
 
 
 def test_any_events_can_be_told_and_drawn() -> None:
     seen: Counter[str] = Counter()
 
     @SETTINGS
-    @given(EVENTS, st.none() | ENDS, TEXT, st.booleans())
-    def draws(events: list[Event], end: Event | None, log: str, is_broken_off: bool) -> None:
-        events = events if end is None else [*events, end]
+    @given(
+        EVENTS,
+        st.lists(ASKED, max_size=2),
+        st.lists(TURNS, max_size=8),
+        st.none() | ENDS,
+        TEXT,
+        st.booleans(),
+    )
+    def draws(
+        events: list[Event],
+        asked: list[Event],
+        turns: list[Event],
+        end: Event | None,
+        log: str,
+        is_broken_off: bool,
+    ) -> None:
+        # Half in the middle of the others.
+        events = [*turns[::2], *events, *asked, *turns[1::2], *([end] if end is not None else [])]
         story = "\n".join(line.plain for line in tell(events, log=log, db=log))
         lines = [line.plain for line in draw_timeline(events, with_runs=True)]
         history = History.of(events)
@@ -167,6 +231,7 @@ def test_any_events_can_be_told_and_drawn() -> None:
         layers = [list(part.steps)] if part is not None else []
         console = Console(file=StringIO(), width=100, color_system=None, markup=False, highlight=False)
         console.print(draw_tree(history, layers, title=log, now=1e9))
+        console.print(draw_turns(history, title=log))
         assert isinstance(console.file, StringIO)
 
         seen.update(
@@ -174,6 +239,8 @@ def test_any_events_can_be_told_and_drawn() -> None:
                 "all": 1,
                 "with steps": bool(layers and layers[0]),
                 "ended": any(p.outcome for p in history.parts.values()),
+                "led": history.led is not None,
+                "with turns": history.led is not None and bool(history.led.turns()),
                 "asked": any(s.approvals for p in history.parts.values() for s in p.steps.values()),
             }
         )
@@ -187,6 +254,8 @@ def test_any_events_can_be_told_and_drawn() -> None:
     assert seen["with steps"] >= seen["all"] / 5
     assert seen["ended"] >= seen["all"] / 5
     assert seen["asked"] >= seen["all"] / 10
+    assert seen["all"] / 10 <= seen["led"] <= seen["all"] * 9 / 10
+    assert seen["with turns"] >= seen["all"] / 10
 
 
 TOOLS_ONLY = st.none() | st.builds(ToolCompensation, tool=TEXT)

@@ -23,7 +23,7 @@ from msgspec.structs import replace
 from assent.events.event import Event
 from assent.events.sink import EventSink, Outlet, Round
 from assent.events.span import Span, spans_of
-from assent.events.totals import cost_by_agent
+from assent.events.totals import COUNTED, cost_by_agent
 from assent.ir.json_value import JsonValue
 from assent.redaction import Redactor
 
@@ -286,8 +286,9 @@ class EventLog:
         return dict(Counter(e.kind for e in self._ring))
 
     def cost_by_agent(self) -> dict[str, dict[str, float]]:
-        """What the runs of each source came to, over the kept events: runs, calls, actions, retries, time."""
-        return cost_by_agent(self.query(kind="proposal_ended"))
+        """What the runs of each source came to, over the kept events: runs, calls, actions, retries, time;
+        and where a model was asked, answers, tokens and money, with how many answers did not tell theirs."""
+        return cost_by_agent(self.query(kind=COUNTED))
 
     def replace(self, events: Iterable[Event]) -> None:
         """Hold exactly `events`, and count on from the newest of them."""

@@ -32,7 +32,7 @@ from assent.events.chain import (
 )
 from assent.events.event import Event
 from assent.events.rows import PAGE, Encoded, Filter, encode_event, read_event
-from assent.events.totals import cost_by_agent
+from assent.events.totals import COUNTED, cost_by_agent
 from assent.storage.database import Database
 from assent.storage.migrate import Migrations, migrate
 from assent.storage.transaction import Transaction
@@ -317,7 +317,7 @@ class SqlEvents:
 
     def cost_by_agent(self) -> dict[str, dict[str, float]]:
         """What the runs of each source came to, over the stored events; see `EventLog.cost_by_agent`."""
-        return cost_by_agent(self.scan(kind="proposal_ended"))
+        return cost_by_agent(self.scan(kind=COUNTED))
 
     def last_position(self) -> int:
         """The position of the newest event; 0 if there was never one."""

@@ -4,9 +4,12 @@
     marks      one mark, word and colour per status
     questions  what a person was asked about an action, and the answer
     steps      the actions of a run, and how each stands
+    turns      what a model said and asked for, where one leads a run
     history    a run put together again from its events
-    tree       a run as a tree, live or finished
+    tree       a run as a tree, live or finished; a run of turns as a tree
     timeline   events as lines
+    step_story what became of one action, told in sentences
+    turn_story a run of turns told in sentences
     story      a run told in sentences
     advice     what to do next
     report     what verify found, and which tools there are

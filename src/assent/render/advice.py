@@ -18,11 +18,13 @@ from assent.render.history import History, Repeat
 from assent.render.questions import Question, answer_words, reason_words
 from assent.render.steps import INTERRUPTED, Part, Step
 from assent.render.text import count, listing, moment
+from assent.render.turns import Led
 from assent.safe_text import clean
 
 _UNKNOWN = Repeat("PLAN.json", "--tools TOOLS.py --policies POLICIES --state STATE.json")
 _NOBODY = "there is nobody to ask"
 """What a run says of an action that needs an approval where none can be asked for."""
+_IN_A_PROGRAM = "), in the program that began it"
 _NOWHERE = "none"
 """In the place of a database: nothing is kept."""
 _QUESTIONS = 20
@@ -53,7 +55,7 @@ def advise(
     place = db_words(db)
     if part is not None and db == _NOWHERE and any(map(_is_unasked, part.steps.values())):
         place = ""  # The same again without a database would end the same.
-    if part is None:
+    if part is None and history.led is None:
         return [
             Advice(
                 "There is nothing to go on from; run a plan with a log.",
@@ -62,8 +64,11 @@ def advise(
         ]
     run = name_words(history.run_id or "RUN")
     resume = f"assent resume {run}{place}"
+    if history.led is not None:
+        return _of_turns(history, history.led, run, place, every_event(history, log, db), now)
+    assert part is not None
     if history.is_a_programs:
-        resume = f"runtime.resume({clean(history.run_id)!r}), in the program that began it"
+        resume = f"runtime.resume({clean(history.run_id)!r}{_IN_A_PROGRAM}"
     again = f"{_again(history, part, log)}{place}"
     known = history.repeat or _UNKNOWN
     check = " ".join(filter(None, ["assent verify", known.plan, known.options]))
@@ -143,11 +148,15 @@ def _decide(part: Part, resume: str) -> Iterator[Advice]:
         return
     unknown = [wait.action_id for wait in part.waiting if wait.kind == "unknown_outcome"]
     if unknown:
-        given = " ".join(f"--decide {shlex.quote(f'{clean(name)}=CHOICE')}" for name in unknown[:20])
+        given = " " + " ".join(f"--decide {shlex.quote(f'{clean(name)}=CHOICE')}" for name in unknown[:20])
+        if resume.endswith(_IN_A_PROGRAM):
+            choices = ", ".join(f"{clean(name)!r}: CHOICE" for name in unknown[:20])
+            resume = resume.removesuffix(_IN_A_PROGRAM)
+            given = f", decide={{{choices}}}{_IN_A_PROGRAM}"
         yield Advice(
             f"Then say of {'each' if len(unknown) > 1 else 'it'} what became of it: done (it took effect), "
             "retry (do it again) or fail (it did not, and shall not):",
-            f"{resume} {given}",
+            f"{resume}{given}",
             is_urgent=True,
         )
     used = [name for name in unknown if name in part.needs_output]
@@ -319,6 +328,84 @@ def _answers(part: Part, now: float) -> Iterator[Advice]:
             yield Advice(f"'{name}' was not decided in time, which was until {until}: it will be rejected.")
     if len(closed) > _QUESTIONS:
         yield Advice(f"{len(closed) - _QUESTIONS:,} more have been decided, or can no longer be.")
+
+
+# A run of turns
+
+
+def every_event(history: History, log: str = "", db: str | None = None) -> str:
+    """The command that shows all that is recorded of a run."""
+    if log:
+        return f"assent explain {name_words(log)} --json"
+    return f"assent log show {name_words(history.run_id or 'RUN')}{db_words(db)}"
+
+
+def _of_turns(history: History, led: Led, run: str, place: str, everything: str, now: float) -> list[Advice]:
+    whole = history.whole()
+    whole.outcome = led.state(bool(whole.waiting))
+    resume = f"assent resume {run}{place}"
+    if history.is_a_programs:
+        of = "chat" if led.is_chat else "resume"
+        more = ", resume=True" if led.is_chat else ""
+        resume = f"assistant.{of}({clean(history.run_id)!r}{more}{_IN_A_PROGRAM}"
+    return [
+        *_by_hand(whole),
+        *_approve(whole, run, place, resume, now),
+        *_decide(whole, resume),
+        *_rejected(whole),
+        *_after_turns(led, whole, resume, everything, now),
+    ]
+
+
+def _rejected(whole: Part) -> Iterator[Advice]:
+    denied = [step for step in whole.steps.values() if step.status == "rejected" and step.denied]
+    unasked = [step for step in denied if _is_unasked(step)]
+    if unasked:
+        yield Advice(
+            f"Nobody could be asked about {_names(unasked)}, so the model went on without. Run it where a "
+            "person can be asked, or allow such calls beforehand."
+        )
+    others = [step for step in denied if not _is_unasked(step) and not _is_unapproved(step)]
+    if others:
+        yield Advice(
+            f"What {_names(others)} asked for was denied, and the model was told so. If it should have been "
+            "allowed, change the rule or the permission that is named above."
+        )
+
+
+def _after_turns(led: Led, whole: Part, resume: str, everything: str, now: float) -> Iterator[Advice]:
+    end = led.end
+    if whole.outcome in (None, INTERRUPTED):
+        running = [s.id for s in whole.steps.values() if s.status in ("executing", "retrying", "in_flight")]
+        if running:
+            first = "" if led.is_interrupted else "If it no longer runs: "
+            yield Advice(f"{first}{listing(running)} may or may not have taken effect.")
+        gone = "Its process is gone: go" if led.is_interrupted else "If its process is gone, go"
+        yield Advice(f"{gone} on where it stood. No turn that was answered is asked again.", resume)
+    elif whole.waiting or (end is not None and end.status == "waiting"):
+        if not _is_all_asked(whole, now) and all(w.kind != "unknown_outcome" for w in whole.waiting):
+            yield from _answers(whole, now)
+            first = "Nothing is left to decide. To" if whole.is_settled(now) else "When that is decided,"
+            yield Advice(f"{first} go on:", resume)
+    elif led.is_chat:
+        yield Advice("To go on with the conversation:", resume)
+    else:
+        match end.status if end is not None else "":
+            case "success":
+                yield Advice("Nothing is left to do.")
+            case "cancelled" | "error":
+                yield Advice("What was done stays. To go on where it stopped:", resume)
+            case "max_turns" | "budget":
+                yield Advice(
+                    "What was done stays. Look whether it is of use, and give the rest as a new task: a "
+                    "smaller one, or with higher limits."
+                )
+            case "stuck":
+                yield Advice(
+                    "What was done stays. It asked for the same again and again: say the task in other "
+                    "words, offer other tools, or take another model."
+                )
+    yield Advice("To see every event of the run:", everything)
 
 
 def _names(steps: list[Step]) -> str:

@@ -22,6 +22,7 @@ from assent.ir.result import CANCELED_PREFIX, ProposalResult
 from assent.render.questions import Question
 from assent.render.steps import INTERRUPTED, TERMINAL, Part, Retry, Step, Undoing, Wait
 from assent.render.text import progress
+from assent.render.turns import Led
 
 _LEVELS = ("none", "changes", "process")
 """Of isolation, from the weakest to the strongest."""
@@ -36,6 +37,8 @@ class Resumption:
     """It had ended to wait for a person, and was not broken off."""
     paused_ms: float | None = None
     """How long nobody was at work."""
+    was_left: bool = False
+    """It is a conversation, and nobody had more to say at the time."""
 
 
 class Repeat(NamedTuple):
@@ -66,6 +69,8 @@ class History:
         self.repeat: Repeat | None = None
         """How the run was started, where that is known."""
         self.resumptions: list[Resumption] = []
+        self.led: Led | None = None
+        """The turns, where a loop leads the run: then every proposal is one call of the model's."""
         self.events = 0
         self.last_time: float | None = None
 
@@ -86,8 +91,23 @@ class History:
             step = part.step(action.id)
             step.type, step.tool, step.depends_on = action.type, action.tool, tuple(action.dependencies)
 
+    def lead(self, about: Proposal) -> None:
+        """Know what a run is for that a loop of turns leads; `about` is the plan without actions that it
+        began with."""
+        context = about.context
+        self.led = self.led or Led()
+        self.led.source = about.source
+        self.led.is_chat = context.get("is_chat") is True
+        self.led.model = _text(context, "model")
+        self.led.tools = _texts(context.get("tools"))
+
     def settle(self, result: ProposalResult) -> None:
         """Take over what a result says, which is whole where a log may have gaps."""
+        if self.led is not None:
+            self.run_id = self.run_id or result.run_id
+            if isinstance(result.loop, dict):
+                self.led.settle(result.loop)
+            return
         part = self._part(result.proposal_id)
         # Of a run that had ended before, nothing may be heard but its result.
         self.run_id = self.run_id or result.run_id
@@ -114,7 +134,9 @@ class History:
 
     def break_off(self) -> None:
         """Know that nobody is at work on the run any more; no event says so, the dead cannot."""
-        if self.last is not None:
+        if self.led is not None:
+            self.led.is_interrupted = True
+        elif self.last is not None:
             # Also where it had waited before: that it was taken up again may be lost with the process.
             self.last.outcome, self.last.error, self.last.waiting = INTERRUPTED, None, []
         for part in self.parts.values():
@@ -128,6 +150,23 @@ class History:
     def last(self) -> Part | None:
         """The newest proposal of the run."""
         return next(reversed(self.parts.values()), None)
+
+    def whole(self) -> Part:
+        """All proposals as if they were one: of a run of turns, every call, with what it waits for."""
+        whole = Part(self.run_id or "")
+        for part in self.parts.values():
+            whole.source = whole.source or part.source
+            whole.steps.update(part.steps)
+            whole.order.update(part.order)
+            whole.irreversible += part.irreversible
+            whole.compensated += part.compensated
+            whole.waiting += part.waiting
+            whole.needs_output += part.needs_output
+            # Each tells the cost of the run so far.
+            whole.cost.update({n: max(whole.cost.get(n, 0), amount) for n, amount in part.cost.items()})
+            whole.started = whole.started if whole.started is not None else part.started
+            whole.ended = part.ended if part.ended is not None else whole.ended
+        return whole
 
     def step(self, event: Event) -> Step | None:
         """The step that an event is about."""
@@ -149,14 +188,19 @@ class History:
         self.tenant = self.tenant or event.tenant
         data: Mapping[str, JsonValue] = event.data
         kind = event.kind
-        if kind == "session_scope":
+        if kind.startswith("turn_"):
+            self.led = self.led or Led()
+            self.led.take(event)
+        elif kind == "session_scope":
             self.caller = _text(data, "caller_id") or self.caller
         elif kind == "sink_failed":
             self.sink_failures.append(_text(data, "error") or "no reason given")
         elif kind == "run_resumed":
             self.resumptions.append(self._resumption(event))
-            if self.last is not None and self.last.outcome == "canceled":
-                for step in self.last.steps.values():
+            if self.led is not None:
+                self.led.resume()
+            for part in self.parts.values() if self.led is not None else [self.last] if self.last else ():
+                for step in part.steps.values() if part.outcome == "canceled" else ():
                     if step.status == "canceled":
                         # It had not begun, and now it may.
                         step.status, step.error, step.ended, step.ended_at = "proposed", None, None, None
@@ -194,6 +238,13 @@ class History:
 
     def _resumption(self, event: Event) -> Resumption:
         last = self.last
+        if self.led is not None:
+            end, asking = self.led.end, [part for part in self.parts.values() if part.waiting]
+            # One that waits to be told what became of a call has not come to an end that the loop could tell.
+            since = end.at if end is not None else asking[-1].ended if asking else None
+            paused_ms = (event.time - since) * 1000 if since is not None else None
+            was_left = end is not None and self.led.is_chat and end.status != "waiting"
+            return Resumption(dict(event.data), bool(asking), paused_ms, was_left)
         if last is None or last.outcome != "waiting":
             return Resumption(dict(event.data))
         paused_ms = (event.time - last.ended) * 1000 if last.ended is not None else None

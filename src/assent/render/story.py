@@ -16,11 +16,12 @@ from rich.text import Text
 
 from assent.events.event import Event
 from assent.render.advice import advise
-from assent.render.history import History, Resumption
-from assent.render.marks import AWAITING, MARKS, mark, outcome_mark
-from assent.render.questions import Question, answer_words, reason_words, trail_words, without_trail
-from assent.render.steps import INTERRUPTED, TERMINAL, Part, Step
-from assent.render.text import count, duration, listing, moment, restored_words, value
+from assent.render.history import History
+from assent.render.marks import MARKS, mark, outcome_mark
+from assent.render.step_story import resumed_words, section, status_of, tell_restored, tell_step, waited_ms
+from assent.render.steps import INTERRUPTED, Part, Step
+from assent.render.text import count, duration, listing, moment, value
+from assent.render.turn_story import tell_turns
 from assent.safe_text import clean
 
 _FINE_SHOWN = 40
@@ -35,7 +36,6 @@ _ENDS = {
     "budget": "It ran out of budget",
     "waiting": "It waits for a person",
 }
-_QUESTIONS_SHOWN = 5
 _LONG = 300
 """Longest text that is quoted."""
 
@@ -59,25 +59,22 @@ def tell_history(
     """The same, from events that were put together before."""
     now = time.time() if now is None else now
     lines: list[Text] = []
-    if not history.events and not history.parts:
+    if not history.events and not history.parts and history.led is None:
         return [Text("Nothing happened: there are no events.")]
+    if history.led is not None:
+        return tell_turns(history, log=log, db=db, now=now)
     lines += _opening(history, now)
     several = len(history.parts) > 1
     for number, part in enumerate(history.parts.values(), start=1):
         if several:
             lines += [Text(), Text(f"Plan {number}: '{clean(part.proposal_id, 60)}'", style="bold")]
-        lines += _section("What happened", _happened(part, now))
-        lines += _section("What it changed", _changed(part))
-        lines += _section("What was undone", _undone(part))
-        lines += _section("What could not be undone", _stuck(part))
-    lines += _section("Replanning", _replans(history))
-    lines += _section("What to do next", _next(history, log, db, now))
+        lines += section("What happened", _happened(part, now))
+        lines += section("What it changed", _changed(part))
+        lines += section("What was undone", _undone(part))
+        lines += section("What could not be undone", _stuck(part))
+    lines += section("Replanning", _replans(history))
+    lines += section("What to do next", _next(history, log, db, now))
     return lines
-
-
-def _section(title: str, body: Iterable[Text]) -> list[Text]:
-    found = list(body)
-    return [Text(), Text(title, style="bold"), *found] if found else []
 
 
 def _opening(history: History, now: float) -> Iterator[Text]:
@@ -98,7 +95,7 @@ def _opening(history: History, now: float) -> Iterator[Text]:
         facts.append(f"Began {moment(first.started)}")
     if first.started is not None and part.ended is not None:
         took = f"took {duration((part.ended - first.started) * 1000) or 'an unknown time'}"
-        waited = duration(_waited_ms(history, part.ended))
+        waited = duration(waited_ms(history, part.ended))
         facts.append(f"{took} ({waited} of it waiting for people)" if waited else took)
     if part.action_count is not None:
         facts.append(part.size)
@@ -119,50 +116,12 @@ def _opening(history: History, now: float) -> Iterator[Text]:
         )
         yield Text(f"Whatever ran at once, it counts as run in this order: {order}{more}.")
     for resumption in history.resumptions:
-        yield Text(_resumed(resumption))
+        yield Text(resumed_words(resumption))
     yield _outcome(part, now)
     for failure in history.sink_failures[:3]:
         yield Text(
             f"Some events may be missing elsewhere: a sink failed ({clean(failure, _LONG)}).", style="yellow"
         )
-
-
-def _waited_ms(history: History, ended: float) -> float | None:
-    """How long answers to what was asked took, several at once counted once; None if none came by then."""
-    spans = sorted(
-        (question.asked, question.asked + took / 1000)
-        for part in history.parts.values()
-        for step in part.steps.values()
-        for question in step.approvals.values()
-        if question.asked is not None
-        and (took := question.took_ms) is not None
-        and 0 <= took <= (ended - question.asked) * 1000
-    )
-    waited, reached = 0.0, float("-inf")
-    for begin, end in spans:
-        waited += max(0.0, end - max(begin, reached))
-        reached = max(reached, end)
-    return waited * 1000 if spans else None
-
-
-def _resumed(resumption: Resumption) -> str:
-    """One sentence about a run that was taken up again."""
-    data = resumption.data
-    completed = data.get("completed")
-    done = f"{count(completed, 'action')} had ended" if isinstance(completed, int) else "some had ended"
-    words = f"It was broken off and taken up again when {done}"
-    if resumption.has_waited:
-        paused = duration(resumption.paused_ms)
-        after = f" {paused} later" if paused else ""
-        words = f"It let go to wait for a person, and was taken up again{after} when {done}"
-    decided = data.get("decided")
-    if isinstance(decided, dict) and decided:
-        said = ", ".join(f"'{clean(name, 60)}' {clean(str(what), 20)}" for name, what in decided.items())
-        words += f"; it was decided: {said}"
-    unknown = data.get("unknown")
-    if isinstance(unknown, list) and unknown:
-        words += f"; nobody knew what became of {listing([str(name) for name in unknown])}"
-    return words + "."
 
 
 def _outcome(part: Part, now: float) -> Text:
@@ -194,10 +153,10 @@ def _happened(part: Part, now: float) -> Iterator[Text]:
         if len(group) > 1:
             yield Text(f"  {len(group)} at once:", style="dim")
         for step in group:
-            yield from _step(step, "    " if len(group) > 1 else "  ", part.started, now)
+            yield from tell_step(step, "    " if len(group) > 1 else "  ", part.started, now)
     if len(shown) < len(steps):
-        rest = Counter(map(_status, steps))
-        rest.subtract(map(_status, shown))
+        rest = Counter(map(status_of, steps))
+        rest.subtract(map(status_of, shown))
         words = ", ".join(f"{n:,} {mark(status).word}" for status, n in rest.items() if n)
         yield Text(f"  … and {len(steps) - len(shown):,} more: {clean(words, _LONG)}", style="dim")
     # What is only there to take others back does not wait to begin.
@@ -236,109 +195,6 @@ def together(steps: Sequence[Step]) -> Iterator[list[Step]]:
         yield group
 
 
-def _status(step: Step) -> str:
-    return AWAITING if step.is_awaiting else step.status
-
-
-def _step(step: Step, indent: str, origin: float | None, now: float) -> Iterator[Text]:
-    look = mark(_status(step))
-    line = Text(indent)
-    line.append(f"{look.sign} ", style=look.style)
-    line.append(clean(step.id, 60), style="bold")
-    if step.does:
-        line.append(f" ({clean(step.does, 60)})")
-    line.append(f" {_verb(step, now)}", style=look.style)
-    took = duration(step.duration_ms)
-    if took and step.status in ("succeeded", "failed", "unknown") and not step.is_cached:
-        line.append(f" {'in' if step.status == 'succeeded' else 'after'} {took}")
-    if step.same_as is not None:
-        line.append(f", with the answer of '{clean(step.same_as, 60)}'; no second call was made")
-    elif step.is_cached:
-        line.append(", answered from the cache")
-    if step.attempts > 1:
-        line.append(f", at attempt {step.attempts}")
-    if step.error and step.status in TERMINAL:
-        line.append(f": {clean(_error(step), _LONG)}")
-    if step.permission == "allow" and step.tier is not None:
-        line.append(f", with {clean(step.tier, 40)}, which is granted")
-    if step.look == "stays_done":
-        line.append("; it ")
-        line.append(MARKS["stays_done"].word, style=MARKS["stays_done"].style)
-    elif step.look == "restored":
-        line.append("; what it did in the folder was taken back", style=MARKS["restored"].style)
-    began = step.started if step.started is not None else step.ended
-    if origin is not None and began is not None and 0 <= began - origin < 1e9:
-        line.append(f"  +{began - origin:.3f} s", style="dim")
-    yield line
-    yield from _asked(step, indent, now)
-    for retry in step.retries[:20]:
-        wait = duration(retry.delay_ms)
-        line = Text(f"{indent}  {MARKS['retrying'].sign} ", style="yellow")
-        line.append(f"attempt {retry.attempt - 1} failed ({clean(retry.error, _LONG)})")
-        line.append(f"; tried again after {wait}" if wait else "; tried again")
-        yield line
-    if step.left_behind:
-        yield Text(f"{indent}  ! {clean(step.left_behind, _LONG)}", style="yellow")
-
-
-def _error(step: Step) -> str:
-    """Why it ended so; the way that marked data came is told on a line of its own."""
-    return without_trail(step.error or "", step.trail)
-
-
-def _asked(step: Step, indent: str, now: float) -> Iterator[Text]:
-    """What a person was asked about a step, and answered; and which way marked data came to it."""
-    for question in list(step.approvals.values())[-_QUESTIONS_SHOWN:]:
-        yield from _question(step, question, indent, now)
-    if step.trail:
-        yield Text(f"{indent}  ! {trail_words(step.trail, step.marked)}", style="yellow")
-
-
-def _question(step: Step, question: Question, indent: str, now: float) -> Iterator[Text]:
-    look = MARKS[AWAITING]
-    name = f"approval {clean(question.id, 40)}" if question.id else "an approval"
-    if question.asked is not None or question.reasons:
-        words = f"{name} was asked for"
-        words += f" on {moment(question.asked)}" if question.asked is not None else ""
-        tier = step.tier if step.permission == "ask" else None
-        why = reason_words([without_trail(reason, step.trail) for reason in question.reasons], tier)
-        yield Text(f"{indent}  {look.sign} {words}{': ' + why if why else ''}", style=look.style)
-        name = "it"
-    if question.decision is not None:
-        given = MARKS["succeeded"] if question.is_given else MARKS["rejected"]
-        said = (step.error or "") if (step.error or "").startswith(f"approval '{question.id}'") else ""
-        words = answer_words(question, but=said)
-        yield Text(f"{indent}  {given.sign} {name} was {words}", style=given.style)
-    elif question.is_late(now) and question.expires is not None:
-        words = f"no answer is in the log, and since {moment(question.expires)} none can be given"
-        yield Text(f"{indent}  – {words}", style="dim")
-    elif step.question is question and step.is_awaiting:
-        until = f"; it can be given until {moment(question.expires)}" if question.expires is not None else ""
-        yield Text(f"{indent}  {look.sign} no answer so far{until}", style=look.style)
-    else:
-        yield Text(f"{indent}  – no answer to it is in the log", style="dim")
-
-
-def _verb(step: Step, now: float) -> str:
-    if step.is_awaiting and step.question is not None:
-        if step.question.is_late(now):
-            return f"was not approved in time ({clean(step.question.id, 40)})"
-        return f"waits for approval {clean(step.question.id, 40)}"
-    if step.answer is not None and step.status in ("proposed", "validated"):
-        return "has its answer, and had not begun"
-    if step.status == "rejected":
-        return "was rejected" if step.denied else "was rejected as it stands"
-    if step.status in ("skipped", "canceled"):
-        return f"was {step.status}"
-    return {
-        "unknown": "ended with an unknown outcome",
-        "executing": "was running",
-        "retrying": "was about to be tried again",
-        "validated": "was about to start",
-        "proposed": "was mentioned",
-    }.get(step.status, clean(step.status, 30))
-
-
 def _changed(part: Part) -> Iterator[Text]:
     undone = part.outcome == "aborted"
     changes = [
@@ -366,23 +222,12 @@ def _undone(part: Part) -> Iterator[Text]:
                 f"  ? {clean(name, 60)}: taking it back{how} began, and its end is not in the log",
                 style="yellow",
             )
-    yield from _restored(part)
+    yield from tell_restored(part)
     if part.rolled_back_keys:
         keys = listing(part.rolled_back_keys)
         yield Text(f"  {MARKS['rolled_back'].sign} the state was put back: {keys}", style="blue")
     elif part.rolled_back_keys is not None and part.restored is None:
         yield Text("  the state had not been changed, so nothing had to be put back", style="dim")
-
-
-def _restored(part: Part) -> Iterator[Text]:
-    if part.restored is None:
-        return
-    folder = clean(part.restored.get("folder"), 200)
-    did = restored_words(part.restored)
-    yield Text(f"  {MARKS['rolled_back'].sign} the folder {folder} was restored: {did}", style="blue")
-    problems = part.restored.get("problems")
-    for problem in problems[:_FINE_SHOWN] if isinstance(problems, list) else ():
-        yield Text(f"  ✗ {clean(problem, _LONG)}", style="bold red")
 
 
 def _stuck(part: Part) -> Iterator[Text]:

@@ -18,6 +18,7 @@ from assent.render.marks import AWAITING, MARKS, Mark, outcome_mark
 from assent.render.questions import GIVEN, Question, answer_words, reason_words
 from assent.render.steps import TERMINAL
 from assent.render.text import count, duration, moment, progress, restored_words, value
+from assent.render.turns import money, outcome_of
 from assent.safe_text import clean
 
 _MARKED: dict[str, str] = {
@@ -30,6 +31,8 @@ _MARKED: dict[str, str] = {
     "state_rollback": "rolled_back",
     "workspace_restored": "rolled_back",
     "sink_failed": "failed",
+    "turn_failed": "failed",
+    "turn_call_refused": "rejected",
 }
 _PLAIN = Mark("·", "", "", "", "")
 _LONG = 200
@@ -129,6 +132,8 @@ def _line(event: Event, clock: str, with_runs: bool, waits: _Waits) -> Text:
 def _look(event: Event) -> Mark:
     if event.kind == "proposal_ended":
         return outcome_mark(str(event.data.get("outcome")))
+    if event.kind == "turn_loop_ended":
+        return outcome_mark(outcome_of(str(event.data.get("status"))))
     if event.kind == "approval_recorded":
         return MARKS["succeeded" if str(event.data.get("decision")) in GIVEN else "rejected"]
     return MARKS.get(_MARKED.get(event.kind, ""), _PLAIN)
@@ -151,6 +156,8 @@ def _details(event: Event) -> Iterator[str]:
         yield f"{clean(data.get('program'), 80)}, isolation {clean(data.get('isolation'), 40)}{how}"
     elif event.kind == "model_answered":
         yield from _answered(data)
+    elif event.kind.startswith("turn_"):
+        yield from _of_turn(event.kind, data)
     elif event.kind == "workspace_restored":
         yield f"{clean(data.get('folder'), 200)}: {restored_words(data)}"
         yield from _some(data, "problems", "")
@@ -166,6 +173,8 @@ def _details(event: Event) -> Iterator[str]:
     elif event.kind == "action_progress":
         done, total = (data.get(name) for name in ("done", "total"))
         yield clean(progress(str(data.get("message") or ""), _real(done), _real(total)), 200)
+    if event.kind == "turn_loop_ended":
+        data = {name: told for name, told in data.items() if name != "status"}  # Said above.
     for name in ("status", "attempt", "delay_ms", "of", "completed", "unknown", "decided", "sink", "lost"):
         shown = data.get(name)
         if shown is not None and shown != [] and shown != {} and not (name == "attempt" and shown == 1):
@@ -200,11 +209,45 @@ def _real(found: JsonValue) -> float | None:
 
 def _answered(data: Mapping[str, JsonValue]) -> Iterator[str]:
     """Who answered, what it took, and why it was that one."""
-    took = [f"{count(data[key], 'token')} {word}" for key, word in _TOKENS if isinstance(data.get(key), int)]
-    cost = _real(data.get("cost"))
-    if cost is not None:
-        # Two digits of what is next to nothing: rounded off it would look like nothing.
-        took.append(f"${cost:.4f}" if cost >= 0.01 or cost == 0 else f"${cost:.2g}")
+    took = [*_took(data)]
     yield ", ".join([clean(data.get("model"), 80), *took])
     if data.get("because"):
         yield clean(data["because"], 200)
+
+
+def _took(data: Mapping[str, JsonValue]) -> Iterator[str]:
+    for key, word in _TOKENS:
+        if isinstance(data.get(key), int):
+            yield f"{count(data[key], 'token')} {word}"
+    cost = _real(data.get("cost"))
+    if cost is not None:
+        yield money(cost)
+
+
+def _of_turn(kind: str, data: Mapping[str, JsonValue]) -> Iterator[str]:
+    """What a loop of turns says of itself."""
+    match kind:
+        case "turn_loop_started":
+            yield f"'{clean(data.get('source'), 40)}' with {clean(data.get('model') or 'a model', 80)}"
+            yield clean(data.get("task") or "", _LONG)
+        case "turn_asked":
+            yield clean(data.get("text") or "", _LONG)
+        case "turn_answered":
+            yield f"turn {clean(data.get('turn'), 12)}"
+            calls = [clean(name, 40) for name in _items(data.get("calls"))]
+            more = f" and {len(calls) - 8} more" if len(calls) > 8 else ""
+            yield f"asks for {', '.join(calls[:8])}{more}" if calls else ""
+            yield clean(str(data.get("text") or "").strip(), _LONG)
+            yield from _answered(data)
+        case "turn_compacted":
+            results, turns = (clean(data.get(name), 12) for name in ("results", "turns"))
+            yield f"turn {clean(data.get('turn'), 12)}; {results} results shortened, {turns} turns left out"
+        case "turn_loop_ended":
+            number = data.get("turns")
+            after = f" after {count(number, 'turn')}" if isinstance(number, int) else ""
+            yield f"{clean(data.get('status'), 40)}{after}"
+            yield ", ".join(_took(data))
+            if data.get("summary") != data.get("error"):
+                yield clean(str(data.get("summary") or "").strip(), _LONG)
+        case _:
+            yield f"turn {clean(data.get('turn'), 12)}" if "turn" in data else ""

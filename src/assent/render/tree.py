@@ -20,6 +20,7 @@ from assent.render.marks import AWAITING, MARKS, mark, outcome_mark
 from assent.render.questions import reason_words
 from assent.render.steps import INTERRUPTED, Part, Step
 from assent.render.text import count, count_actions, duration, value, wrap
+from assent.render.turns import Gap, Led, Turn, is_notable, spent_words, worth_telling
 from assent.safe_text import clean, columns
 
 _URGENCY = {
@@ -43,6 +44,8 @@ _ID_WIDTH = 28
 _TOOL_WIDTH = 24
 _GUIDES = 8
 """Columns that the lines of the tree take before an action."""
+_CALLS_SHOWN = 10
+"""Of more calls in one turn, the rest are counted."""
 _LONG = 1000
 """Longest reason that is shown whole."""
 
@@ -98,6 +101,54 @@ def draw_tree(
             rest = Counter(step.undoing.status for step in undoing[len(told) :] if step.undoing is not None)
             branch.add(_tally(f"+{rest.total():,} more", rest))
     return tree
+
+
+def draw_turns(history: History, *, title: str = "", width: int = 100) -> Tree:
+    """A run that a loop of turns leads, turn by turn: what was asked for in each, and what became of it."""
+    led = history.led or Led()
+    whole = history.whole()
+    state = led.state(bool(whole.waiting))
+    look = outcome_mark(state) if state is not None else MARKS["executing"]
+    head = Text(no_wrap=True)
+    head.append(f"{look.sign} {clean(look.word, 30)}", style=look.style)
+    head.append(f"  {clean(title or history.run_id or '', 60)}", style="bold")
+    facts = [count(len(led.turns()), "turn"), *([spent_words(led.spent)] if led.spent else ())]
+    head.append(f"  {', '.join(facts)}", style="dim")
+    tree = Tree(head, guide_style="dim")
+    told = list(worth_telling(led.turns(), lambda turn: is_notable(turn, whole.steps)))
+    rows = {id(turn): _calls(turn, whole) for turn in told if isinstance(turn, Turn)}
+    names = _widths((step for steps in rows.values() for step in steps), ())
+    for item in told:
+        if isinstance(item, Gap):
+            tally = Counter(step.look for turn in item.turns for step in _calls(turn, whole))
+            tree.add(_tally(item.words, tally) if tally else Text(f"{item.words}: no calls", style="dim"))
+            continue
+        branch = tree.add(_turn_line(item, max(20, width - _GUIDES)))
+        for step in rows[id(item)][:_CALLS_SHOWN]:
+            branch.add(_line(step, names, None, width))
+        if rest := rows[id(item)][_CALLS_SHOWN:]:
+            branch.add(_tally(f"+{len(rest):,} more", Counter(step.look for step in rest)))
+    return tree
+
+
+def _turn_line(turn: Turn, width: int) -> Text:
+    said = turn.text.strip()
+    if not turn.is_answered:
+        said = f"no answer: {turn.failures[-1]}" if turn.failures else "no answer"
+    line = f"turn {turn.number:,}"
+    return Text(clean(f"{line}  {said}" if said else line, width), style="dim", no_wrap=True)
+
+
+def _calls(turn: Turn, whole: Part) -> list[Step]:
+    """What a turn asked for, also what did not become a plan or was not run."""
+    found = []
+    for n, name in enumerate(turn.all_ids()):
+        refusal = turn.refusals.get(name)
+        tool = turn.calls[n] if n < len(turn.calls) else refusal.tool if refusal is not None else None
+        other = Step(name, tool=tool, status="rejected" if refusal is not None else "skipped")
+        other.error = refusal.error if refusal is not None else "it was not run"
+        found.append(whole.steps.get(name, other) if refusal is None else other)
+    return found
 
 
 def fit(layers: Sequence[Sequence[Step]], room: int) -> list[Rows]:
