@@ -8,8 +8,19 @@ Keep true:
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
+from contextlib import aclosing, asynccontextmanager, contextmanager
+from functools import partial
+from os import PathLike
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -38,6 +49,7 @@ if TYPE_CHECKING:
     from assent.runtime.runtime import Runtime
     from assent.runtime.scope import Scope
     from assent.runtime.spill import Spill
+    from assent.turns.recording import RunRecording
 
 LEADER = "assistant"
 _MODEL_LABEL = "model"
@@ -58,6 +70,8 @@ class Kept(msgspec.Struct, frozen=True, kw_only=True):
     tools: Sequence[str]
     limits: TurnLimits
     model: str = ""
+    task: User | None = None
+    """Kept with the run itself: also one that breaks off right after its beginning knows what it is for."""
 
 
 class Assistant:
@@ -140,34 +154,31 @@ class Assistant:
         session: str | None = None,
         cancel: Cancel | None = None,
         watch: Watch | None = None,
+        record: str | PathLike[str] | None = None,
     ) -> Ending:
         """Do a task, and say how it ended.
 
         With an `output_type` (a Struct, a dataclass, a pydantic model ...) `output` is the answer as that;
-        one that does not fit is asked for once more. `watch` is told what happens as it does.
+        one that does not fit is asked for once more. `watch` is told what happens as it does. With `record`
+        the run is kept in that file, from which `assent replay` goes through it again.
 
         Raises:
+            InputError: it cannot be recorded there; nothing has run.
             UsageError: there is no task, or the runtime is at work in another thread.
             RunExists: there is a run with this id.
             StorageError: the run cannot be kept; nothing has run.
         """
         message = _message(task, images)
         output = OutputType.of(output_type) if output_type is not None else None
-        kept = self._kept(is_chat=False)
+        kept = msgspec.structs.replace(self._kept(is_chat=False), task=message)
         if output is not None:
             kept = msgspec.structs.replace(kept, system=f"{kept.system}\n\n{output.request()}")
-        inner = _linked(cancel, kept.limits)
-        async with self.runtime.open_run(
-            self._about(run_id or new_id(), kept),
-            scope=scope,
-            session=session,
-            cancel=inner,
-            run_id=run_id,
-            budget=kept.limits.budget,
-            by_call=self._by_call,
-        ) as run:
+        async with (
+            self._recording(record) as recording,
+            self._opened(kept, run_id, scope, session, cancel) as (run, inner),
+        ):
             self._say_started(run, kept, task)
-            loop = self._loop(run, kept, inner, watch, output)
+            loop = self._loop(run, kept, inner, watch, output, recording=recording)
             return await _ended(run, await loop.say(message))
 
     def run_sync(
@@ -181,6 +192,7 @@ class Assistant:
         session: str | None = None,
         cancel: Cancel | None = None,
         watch: Watch | None = None,
+        record: str | PathLike[str] | None = None,
     ) -> Ending:
         """`run` for people without an event loop."""
         return run_sync(
@@ -193,6 +205,7 @@ class Assistant:
                 session=session,
                 cancel=cancel,
                 watch=watch,
+                record=record,
             )
         )
 
@@ -206,12 +219,13 @@ class Assistant:
         scope: Scope | None = None,
         session: str | None = None,
         cancel: Cancel | None = None,
+        record: str | PathLike[str] | None = None,
     ) -> AsyncGenerator[Event, None]:
         """What happens, as it does; the last event is `Done`. Closing it stops the run, which can be resumed.
 
         Raises: what `run` raises.
         """
-        async for event in watched(
+        happens = watched(
             lambda watch: self.run(
                 task,
                 images=images,
@@ -221,9 +235,13 @@ class Assistant:
                 session=session,
                 cancel=cancel,
                 watch=watch,
+                record=record,
             )
-        ):
-            yield event
+        )
+        # Closed with this one: it has stopped by the time that this is closed.
+        async with aclosing(happens):
+            async for event in happens:
+                yield event
 
     async def resume(
         self,
@@ -234,26 +252,50 @@ class Assistant:
         session: str | None = None,
         cancel: Cancel | None = None,
         watch: Watch | None = None,
+        record: str | PathLike[str] | None = None,
     ) -> Ending:
         """Go on with a run that was broken off, or waits, from where it stood; how it ended, if it has.
 
         No answered turn is asked again, and no call that has ended is made again. `decide` says what became
-        of a call whose outcome is not known: see `Runtime.resume`.
+        of a call whose outcome is not known: see `Runtime.resume`. A run that was recorded goes on in the
+        same file with `record`.
 
         Raises:
+            InputError: the file holds another run, or none.
             UnknownRun: no such run is kept.
             RunHeld: another process is at work on it.
             UsageError: it is no run of an assistant, or is a chat.
         """
         output = OutputType.of(output_type) if output_type is not None else None
-        async with self._reopened(run_id, decide, session, cancel) as (run, kept, inner):
+        async with (
+            self._recording(record, resumed=run_id) as recording,
+            self._reopened(run_id, decide, session, cancel) as (run, kept, inner),
+        ):
             if run.ended is not None:
                 return ending_of(run.ended)
-            loop = self._loop(run, kept, inner, watch, output)
+            if kept.is_chat:
+                raise UsageError(f"Run '{run_id}' is a conversation. Go on with it there: assent chat.")
+            loop = self._loop(run, kept, inner, watch, output, recording=recording)
             ending = await loop.go_on()
             if ending is None:
-                raise UsageError(f"Run '{run_id}' broke off before its task was kept. Start it again.")
+                assert kept.task is not None
+                ending = await loop.say(kept.task)
             return await _ended(run, ending)
+
+    @asynccontextmanager
+    async def _recording(
+        self, record: str | PathLike[str] | None, *, resumed: str | None = None
+    ) -> AsyncIterator[RunRecording | None]:
+        if record is None:
+            yield None
+            return
+        from assent.turns.recording import RunRecording
+
+        recording = RunRecording(self.model, record, resumed=resumed)
+        try:
+            yield recording
+        finally:
+            await recording.close()
 
     @asynccontextmanager
     async def _reopened(
@@ -263,12 +305,37 @@ class Assistant:
         session: str | None,
         cancel: Cancel | None,
     ) -> AsyncIterator[tuple[OpenRun, Kept, Cancel | None]]:
-        inner = _linked(cancel, None)
-        async with self.runtime.reopen_run(
-            run_id, decide=decide, session=session, cancel=inner, by_call=self._by_call
-        ) as run:
-            kept = kept_of(run.about) if run.ended is None else self._kept(is_chat=False)
-            yield run, kept, inner
+        with _linked(cancel) as inner:
+            async with self.runtime.reopen_run(
+                run_id, decide=decide, session=session, cancel=inner, by_call=self._by_call
+            ) as run:
+                kept = kept_of(run.about) if run.ended is None else self._kept(is_chat=False)
+                yield run, kept, inner
+
+    @asynccontextmanager
+    async def _opened(
+        self,
+        kept: Kept,
+        run_id: str | None,
+        scope: Scope | None,
+        session: str | None,
+        cancel: Cancel | None,
+    ) -> AsyncIterator[tuple[OpenRun, Cancel | None]]:
+        standing = self.runtime.budget
+        is_timed = kept.limits.time_s is not None or (
+            standing is not None and standing.max_duration_ms is not None
+        )
+        with _linked(cancel, only_if=cancel is not None or is_timed) as inner:
+            async with self.runtime.open_run(
+                self._about(run_id or new_id(), kept),
+                scope=scope,
+                session=session,
+                cancel=inner,
+                run_id=run_id,
+                budget=kept.limits.budget,
+                by_call=self._by_call,
+            ) as run:
+                yield run, inner
 
     # Several messages
 
@@ -284,35 +351,34 @@ class Assistant:
         cancel: Cancel | None = None,
         watch: Watch | None = None,
         before_effect: Callable[[], Awaitable[None]] | None = None,
+        record: str | PathLike[str] | None = None,
     ) -> AsyncIterator[Chat]:
         """A conversation. It is kept when it is left, and goes on with `resume=True` under the same id.
-        `before_effect` is awaited before each call that may change something.
+        `before_effect` is awaited before each call that may change something. `record` is as in `run`, and
+        in `resume`.
 
         Raises: what `run` and `resume` raise.
         """
         if resume:
             if run_id is None:
                 raise UsageError("chat(resume=True) needs the run_id of the conversation.")
-            async with self._reopened(run_id, decide, session, cancel) as (run, kept, inner):
-                chat = Chat(run, self._loop(run, kept, inner, watch, None, before_effect))
+            async with (
+                self._recording(record, resumed=run_id) as recording,
+                self._reopened(run_id, decide, session, cancel) as (run, kept, inner),
+            ):
+                chat = Chat(run, self._loop(run, kept, inner, watch, None, before_effect, recording))
                 if run.ended is None:
                     await chat.go_on()
                 yield chat
                 await chat.leave()
             return
         kept = self._kept(is_chat=True)
-        inner = _linked(cancel, kept.limits)
-        async with self.runtime.open_run(
-            self._about(run_id or new_id(), kept),
-            scope=scope,
-            session=session,
-            cancel=inner,
-            run_id=run_id,
-            budget=kept.limits.budget,
-            by_call=self._by_call,
-        ) as run:
+        async with (
+            self._recording(record) as recording,
+            self._opened(kept, run_id, scope, session, cancel) as (run, inner),
+        ):
             self._say_started(run, kept, "")
-            chat = Chat(run, self._loop(run, kept, inner, watch, None, before_effect))
+            chat = Chat(run, self._loop(run, kept, inner, watch, None, before_effect, recording))
             yield chat
             await chat.leave()
 
@@ -359,6 +425,7 @@ class Assistant:
         watch: Watch | None,
         output: OutputType[Any] | None,
         before_effect: Callable[[], Awaitable[None]] | None = None,
+        recording: RunRecording | None = None,
     ) -> TurnLoop:
         tools = self.runtime.tools
         call_s = kept.limits.call_s
@@ -370,9 +437,8 @@ class Assistant:
             timeout_ms=max(1, int(call_s * 1000)) if call_s is not None else None,
         )
         found = (tools.get(name) for name in kept.tools)
-        return TurnLoop(
-            run,
-            self.model,
+        made = partial(TurnLoop, run, self.model) if recording is None else partial(recording.loop, run)
+        return made(
             offer,
             system=kept.system,
             schemas=[each.schema for each in found if each is not None],
@@ -437,13 +503,24 @@ def _message(task: str, images: Sequence[Image]) -> User:
     return User((Text(task), *images)) if images else User(task)
 
 
-def _linked(cancel: Cancel | None, limits: TurnLimits | None) -> Cancel | None:
-    """A cancel of the run's own, where there is something to stop it: time that runs out is nobody else's."""
-    if cancel is None and (limits is not None and limits.time_s is None):
-        return None
+@contextmanager
+def _linked(outer: Cancel | None, *, only_if: bool = True) -> Iterator[Cancel | None]:
+    """A cancel of the run's own, where something may stop it: time that runs out is nobody else's. Whoever
+    uses the outer one for many runs does not keep those that have ended."""
+    if not only_if:
+        yield None
+        return
     inner = Cancel()
-    if cancel is not None:
-        outer = cancel
-        outer.on_request(lambda: inner.cancel(outer.reason))
-        outer.on_hard(lambda: inner.cancel(outer.reason, hard=True))
-    return inner
+    if outer is None:
+        yield inner
+        return
+    reason_of = outer
+    links = (
+        outer.on_request(lambda: inner.cancel(reason_of.reason)),
+        outer.on_hard(lambda: inner.cancel(reason_of.reason, hard=True)),
+    )
+    try:
+        yield inner
+    finally:
+        for unlink in links:
+            unlink()

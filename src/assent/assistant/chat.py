@@ -7,8 +7,9 @@ Keep true:
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from assent.errors import UsageError
 from assent.inference.messages import Image, Text, User
@@ -18,7 +19,9 @@ from assent.turns.loop import TurnLoop
 
 if TYPE_CHECKING:
     from assent.inference.messages import Message
+    from assent.inference.model import Model
     from assent.runtime.open_run import OpenRun
+    from assent.tools.context import Cancel
 
 
 class Chat:
@@ -46,9 +49,23 @@ class Chat:
         """All that was said, as the model sees it."""
         return self._loop.conversation.messages
 
-    async def say(self, text: str, *, images: Sequence[Image] = ()) -> Ending:
+    @property
+    def tokens(self) -> int:
+        """How many were read and written so far, from the first message on."""
+        return self._run.tokens
+
+    def use(self, model: Model) -> None:
+        """Have another model answer from now on."""
+        self._loop.use(model)
+
+    def note(self, kind: str, data: dict[str, Any]) -> None:
+        """Record an event of this conversation."""
+        self._run.emit(kind, self._run.about.id, data)
+
+    async def say(self, text: str, *, images: Sequence[Image] = (), cancel: Cancel | None = None) -> Ending:
         """Say something; what came of it. If it then waits for a decision, the conversation must be left, and
-        goes on when that is made.
+        goes on when that is made. With a `cancel` of its own a message can be stopped, and another be said
+        after it.
 
         Raises:
             UsageError: there is nothing to say, or something waits for a decision.
@@ -57,7 +74,14 @@ class Chat:
             raise UsageError("There is nothing to say.")
         if self._is_waiting or self._run.ended is not None:
             raise UsageError(f"Something has to be decided first: assent resume {self.run_id}")
-        return self._came(await self._loop.say(User((Text(text), *images)) if images else User(text)))
+        if cancel is not None:
+            self._loop.stop_by(cancel)
+        try:
+            ending = await self._loop.say(User((Text(text), *images)) if images else User(text))
+        except asyncio.CancelledError:
+            self._loop.leave()
+            raise
+        return self._came(ending)
 
     async def go_on(self) -> Ending | None:
         """Take up what was left, from before this process."""

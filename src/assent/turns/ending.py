@@ -7,7 +7,7 @@ Keep true:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any, Literal, TypeAlias
 
 import msgspec
@@ -41,7 +41,7 @@ class Ending(msgspec.Struct, frozen=True, kw_only=True):
     """What the model said last; where it said nothing, a sentence about how it ended."""
     turns: int = 0
     """How often the model was asked, answered or not."""
-    tools: Sequence[str] = ()
+    tools: tuple[str, ...] = ()
     """The tools that succeeded, in order, as often as they did."""
     usage: Usage | None = None
     """What all answers took, as far as it is known."""
@@ -50,7 +50,7 @@ class Ending(msgspec.Struct, frozen=True, kw_only=True):
     run_id: str = ""
     error: str | None = None
     """Why it did not end in success."""
-    waiting: Sequence[Waiting] = ()
+    waiting: tuple[Waiting, ...] = ()
     is_cut_off: bool = False
     """The last answer ran into the limit on its length."""
     output: Any = None

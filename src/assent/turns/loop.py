@@ -19,7 +19,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from assent.errors import AssentError, BudgetSpent, ContextTooLong, ModelCancelled, ModelError, RunError
+from assent.errors import (
+    AssentError,
+    BudgetSpent,
+    ContextTooLong,
+    ModelCancelled,
+    ModelError,
+    RunError,
+    StorageError,
+)
 from assent.inference.messages import Assistant, System, ToolResult, User
 from assent.inference.messages import Text as TextPart
 from assent.inference.model import Intent, Model, Request, Result, Thought, Words, stream
@@ -28,7 +36,10 @@ from assent.inference.usage import Usage
 from assent.ir.result import Status, Waiting
 from assent.ir.tool_spec import ToolSchema
 from assent.policy.marks import NO_MARKS, Marks
+from assent.runtime.calls import words_of
 from assent.runtime.observation import observe, observe_text
+from assent.safe_text import clean
+from assent.turns.answer import checked
 from assent.turns.calls import Asked, Offer, groups
 from assent.turns.conversation import Conversation
 from assent.turns.ending import (
@@ -49,7 +60,7 @@ from assent.turns.limits import TurnLimits, used_up_words
 from assent.turns.output import OutputType, OutputUnfit
 from assent.turns.reading import Reading
 from assent.turns.repetition import WARNING, Repetition
-from assent.turns.told import Answered, Ended, Failed, Said, Told, encode, read
+from assent.turns.told import Answered, Ended, Failed, Overflowed, Said, Told, encode, read
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -135,8 +146,11 @@ class TurnLoop:
         if system:
             self._conversation.add(System(system))
         self._reading = Reading()
-        self._repetition = Repetition()
+        self._fresh: list[Marks] = []
+        """Of results that the model has not read yet: what it wrote in the same turn, it wrote before."""
         self._recalled = read(run.told)
+        self._is_recalled = False
+        """Whether the newest answer, or that there was none, is from before the run was taken up again."""
         self._turn = 0
         """Of the run."""
         self._calls = 0
@@ -145,6 +159,7 @@ class TurnLoop:
 
     def _begin(self) -> None:
         """Forget what belongs to one message."""
+        self._repetition = Repetition()
         self._turns = 0
         self._failed_in_a_row = 0
         self._was_empty = False
@@ -161,6 +176,15 @@ class TurnLoop:
     def conversation(self) -> Conversation:
         """All that was said."""
         return self._conversation
+
+    def use(self, model: Model) -> None:
+        """Ask another model from now on."""
+        self._model = model
+
+    def stop_by(self, cancel: Cancel) -> None:
+        """Let this stop what comes next, instead of what could before."""
+        self._cancel = cancel
+        self._run.stop_by(cancel)
 
     # One message, and all that comes of it
 
@@ -192,6 +216,8 @@ class TurnLoop:
                 if self._recalled and isinstance(known := self._recalled[0], Ended):
                     self._recalled.popleft()
                     return known.ending
+                if self._recalled and isinstance(self._recalled[0], Said):
+                    return self._ending(Halt("cancelled", "it was left for another message"))
                 halt = None if self._recalled else self._halt()
                 if halt is None and self._turns >= self._limits.turns:
                     halt = Halt("max_turns", f"stopped after {self._turns} turns without finishing")
@@ -211,22 +237,30 @@ class TurnLoop:
             made = self._conversation.make_much_room()
             if made is None:
                 return self._failed(error)
-            self._say_room(made.left_out, made.dropped)
+            if not self._is_recalled:
+                self._tell(Overflowed())
+                self._say_room(made.left_out, made.dropped)
             return None
         except BudgetSpent as error:
             return Halt("budget", str(error))
         except (_Stopped, ModelCancelled):
-            return self._halt() or Halt("cancelled", "the model was stopped")
+            return self._halt() or self._failed(
+                ModelError("the model stopped, and nobody had asked for that")
+            )
         except RunError:
             raise
+        except StorageError as error:
+            # The answer is not kept, so nothing may follow from it, and asking again would help nobody.
+            return Halt("error", f"the run cannot be kept: {error}")
         except AssentError as error:
             return self._failed(error)
         except Exception as error:
-            return self._failed(ModelError(f"the model failed: {type(error).__name__}: {error}"))
+            return self._failed(ModelError(f"the model failed: {type(error).__name__}: {words_of(error)}"))
         self._failed_in_a_row = 0
         if result.text.strip():
             self._last_text = result.text
         if result.calls:
+            self._was_empty = False
             return await self._act(result)
         return self._conclude(result)
 
@@ -252,6 +286,10 @@ class TurnLoop:
             ModelError: it gave none.
             StorageError: the answer cannot be kept, so nothing must follow from it.
         """
+        for marks in self._fresh:
+            self._reading.read(marks)
+        self._fresh.clear()
+        self._is_recalled = bool(self._recalled)
         while self._recalled:
             note = self._recalled.popleft()
             match note:
@@ -260,8 +298,11 @@ class TurnLoop:
                     return note.result
                 case Failed():
                     raise ModelError(note.error)
+                case Overflowed():
+                    raise ContextTooLong("the conversation was too long")
+        self._is_recalled = False
         began = perf_counter()
-        result = await self._ask()
+        result = checked(await self._ask())
         self._tell(Answered(result))
         self._take(result)
         self._emit(
@@ -286,19 +327,24 @@ class TurnLoop:
             intent=self._intent,
             cancel=self._cancel,
         )
-        if self._cancel is None:
-            return await self._generate(request)
-        loop = asyncio.get_running_loop()
-        asking = loop.create_task(self._generate(request))
-        # May come from any thread.
-        unsubscribe = self._cancel.on_request(lambda: loop.call_soon_threadsafe(asking.cancel))
         try:
-            return await asking
+            if self._cancel is None:
+                return await self._generate(request)
+            return await self._generate_until(request, self._cancel)
         except asyncio.CancelledError:
             task = asyncio.current_task()
             if task is not None and task.cancelling():
                 raise
+            # Not the loop is to end: only the model was stopped, or has stopped by itself.
             raise _Stopped from None
+
+    async def _generate_until(self, request: Request, cancel: Cancel) -> Result:
+        loop = asyncio.get_running_loop()
+        asking = loop.create_task(self._generate(request))
+        # May come from any thread.
+        unsubscribe = cancel.on_request(lambda: loop.call_soon_threadsafe(asking.cancel))
+        try:
+            return await asking
         finally:
             unsubscribe()
 
@@ -342,19 +388,20 @@ class TurnLoop:
 
     def _failed(self, error: AssentError) -> Halt | None:
         """The model gave no answer; whether that was once too often."""
-        words = str(error)
         self._failed_in_a_row += 1
+        if self._is_recalled:
+            return None  # It was not once too often, or nothing would have been told.
+        words = clean(words_of(error), _LOGGED)
         self._tell_watch(Trouble(text=words))
-        self._emit("turn_failed", {"turn": self._turn, "error": words[:_LOGGED], "code": error.code})
+        self._emit("turn_failed", {"turn": self._turn, "error": words, "code": error.code})
         if self._failed_in_a_row >= self._failures:
             return Halt("error", f"inference failed: {words}")
-        if not self._recalled:
-            self._tell(Failed(words))
+        self._tell(Failed(words))
         return None
 
     def _make_room(self) -> None:
         made = self._conversation.make_room()
-        if made is not None:
+        if made is not None and not self._recalled:
             self._say_room(made.left_out, made.dropped)
 
     def _say_room(self, left_out: int, dropped: int) -> None:
@@ -417,8 +464,11 @@ class TurnLoop:
         self._tell_watch(Done(ending=ending))
         return ending
 
-    def leave(self, ending: Ending) -> None:
-        """No more is to come of the message before, also after a restart."""
+    def leave(self, ending: Ending | None = None) -> None:
+        """No more is to come of the message before, also after a restart. Without an ending it was
+        interrupted."""
+        if ending is None:
+            ending = self._ending(Halt("cancelled", "it was interrupted"))
         self._tell(Ended(msgspec.structs.replace(ending, output=None)))
 
     def _ending(self, halt: Halt) -> Ending:
@@ -450,23 +500,41 @@ class TurnLoop:
             self._leave(asked, "the same calls came again and again")
             return Halt("stuck", "the model made the same calls again and again")
         halt: Halt | None = None
-        for group in groups(asked, self._offer.is_read_only):
-            if halt is None and not self._recalled:
-                halt = self._halt()
-            if halt is not None:
-                self._leave(group, halt.error)
-                continue
-            for came in await self._together(group):
-                if came.halt is not None and (halt is None or came.halt.status == "waiting"):
-                    halt = came.halt
-                self._reading.read(came.marks)
-                if came.ok:
-                    self._succeeded.append(came.asked.call.name)
-                self._add_result(came)
+        answered = 0
+        try:
+            for group in groups(asked, self._offer.is_read_only):
+                if halt is None and not self._recalled:
+                    halt = self._halt()
+                if halt is not None:
+                    self._leave(group, halt.error)
+                else:
+                    halt = self._heed(await self._together(group))
+                answered += len(group)
+        except BaseException:
+            # In a conversation that goes on all the same, no call may be without a result.
+            self._leave(
+                asked[answered:], "the work was interrupted", "unknown: it is not known what came of it"
+            )
+            raise
         if halt is None and verdict == "warn":
             self._conversation.add(User(WARNING))
-            self._tell_watch(Note(text="warned the model that it repeats itself"))
-            self._emit("turn_warned", {"turn": self._turn})
+            if not self._recalled:
+                self._tell_watch(Note(text="warned the model that it repeats itself"))
+                self._emit("turn_warned", {"turn": self._turn})
+        return halt
+
+    def _heed(self, group: Sequence[_Came]) -> Halt | None:
+        """Take in what came of calls; why nothing more may be done, if so."""
+        halts = [came.halt for came in group if came.halt is not None]
+        halt = next((each for each in halts if each.status == "waiting"), halts[0] if halts else None)
+        if halt is not None and halt.waiting:
+            # Calls that ran together may have asked together.
+            halt = _waits([waiting for each in halts for waiting in each.waiting])
+        for came in group:
+            self._fresh.append(came.marks)
+            if came.ok:
+                self._succeeded.append(came.asked.call.name)
+            self._add_result(came)
         return halt
 
     async def _together(self, group: Sequence[Asked]) -> Sequence[_Came]:
@@ -526,18 +594,18 @@ class TurnLoop:
         text = observe(action, run_id=self._run.run_id, spill=self._spill)
         halt: Halt | None = None
         if result.outcome == "waiting":
-            names = ", ".join(w.action_id for w in result.waiting)
-            halt = Halt("waiting", f"waits for a person to decide about {names}", result.waiting)
+            # Of what the run has asked before, nothing is in question any more.
+            halt = _waits([waiting for waiting in result.waiting if waiting.action_id == asked.action_id])
         elif result.outcome == "canceled":
             halt = self._halt() or Halt("error", result.error or "the call was stopped")
         elif result.outcome == "budget":
             halt = self._halt() or Halt("budget", "the limit on tool calls was reached")
         return _Came(asked, text, action.status, acted.marks, halt)
 
-    def _leave(self, group: Sequence[Asked], why: str) -> None:
+    def _leave(self, group: Sequence[Asked], why: str, words: str = f"skipped: {NOT_RUN}") -> None:
         """Answer calls that are not made."""
         for asked in group:
-            self._add_result(_Came(asked, f"skipped: {NOT_RUN}, because {why}", "skipped"))
+            self._add_result(_Came(asked, f"{words}, because {why}", "skipped"))
 
     def _add_result(self, came: _Came) -> None:
         call = came.asked.call
@@ -587,6 +655,11 @@ class TurnLoop:
         assert self._cancel is not None
         self._is_out_of_time = True
         self._cancel.cancel("the time is over", hard=True)
+
+
+def _waits(waiting: Sequence[Waiting]) -> Halt:
+    names = ", ".join(each.action_id for each in waiting)
+    return Halt("waiting", f"waits for a person to decide about {names}", waiting)
 
 
 def _plain(message: User) -> str:

@@ -40,13 +40,17 @@ class Failed(_Told, frozen=True, tag="failed"):
     error: str
 
 
+class Overflowed(_Told, frozen=True, tag="overflowed"):
+    """It did not fit into what the model can read, and was made shorter."""
+
+
 class Ended(_Told, frozen=True, tag="ended"):
     """No more comes of the message before."""
 
     ending: Ending
 
 
-Told: TypeAlias = Said | Answered | Failed | Ended
+Told: TypeAlias = Said | Answered | Failed | Overflowed | Ended
 
 encode = msgspec.json.Encoder(enc_hook=str).encode
 _decode = msgspec.json.Decoder(Told).decode

@@ -27,3 +27,5 @@ async def watched(start: Callable[[Watch], Awaitable[Ending]]) -> AsyncGenerator
         if not leading.done():
             leading.cancel()
             await asyncio.wait((leading,))
+            if not leading.cancelled():
+                leading.exception()  # Whoever left does not want to hear of it.

@@ -3,10 +3,13 @@
     {"kind": "recording", "version": 1}
     {"kind": "tools", "id": ..., "tools": [...]}
     {"kind": "settings", "id": ..., "settings": {...}}
-    {"kind": "answer", "after": ..., "messages": [...], "tools": ..., "settings": ..., "result": {...}}
+    {"kind": "answer", "after": ..., "messages": [...], "at": ..., "tools": ..., "settings": ...,
+     "result": {...}}
+    {"kind": "run", "data": {...}}
 
 An answer holds the messages that no line before it holds; `after` is the digest of the conversation that they
-continue, empty at its beginning. Where the model failed, there is an `error` in place of the `result`.
+continue, empty at its beginning, and `at` the digest of that with them. Where the model failed, there is an
+`error` in place of the `result`. What a whole run adds between the answers is told in its leader's own words.
 
 Keep true:
 1. Lines are whole: one write each, while no other recorder writes, behind a line break.
@@ -96,11 +99,18 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True, tag="answer", tag_field=
     messages: Sequence[msgspec.Raw]
     tools: str
     settings: str
+    at: str = ""
     result: Result | None = None
     error: Failure | None = None
 
 
-Line: TypeAlias = Header | Tools | Settings | Answer
+class Told(msgspec.Struct, frozen=True, tag="run", tag_field="kind"):
+    """What a run tells of itself: what no request holds."""
+
+    data: msgspec.Raw
+
+
+Line: TypeAlias = Header | Tools | Settings | Answer | Told
 
 _KINDS: dict[str, type[ModelError]] = {
     each.code: each

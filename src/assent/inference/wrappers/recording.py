@@ -46,6 +46,10 @@ class Recording(Wrapped):
         self.path = Path(path)
         self._file = RecordFile(self.path)
         self._digests = Digests()
+        self.answers = 0
+        """How many answers, and errors, were written so far."""
+        self.last_was_answer = False
+        """Whether the newest of them was no error."""
         self._written: set[str] = set()
         """Which lists of tools, and which settings."""
         self._lock = Lock()
@@ -114,6 +118,7 @@ class Recording(Wrapped):
                 Answer(
                     after=before.digest if before is not None else "",
                     messages=[msgspec.Raw(each.data or b"null") for each in new],
+                    at=asked.place.digest,
                     tools=asked.tools,
                     settings=asked.settings,
                     result=result,
@@ -121,6 +126,8 @@ class Recording(Wrapped):
                 )
             )
             self._file.append(lines)
+            self.answers += 1
+            self.last_was_answer = result is not None
             self._written.update((asked.tools, asked.settings))
             for each in new:
                 each.data = None

@@ -22,7 +22,7 @@ from assent.inference.model import Piece, Request, Result
 from assent.inference.scripted import in_pieces
 from assent.inference.wrappers.digests import Digests, digest_of, settings_today, tools_today
 from assent.inference.wrappers.divergence import Recorded, divergence
-from assent.inference.wrappers.record_file import Answer, Failure, Settings, Tools, read_lines
+from assent.inference.wrappers.record_file import Answer, Failure, Settings, Told, Tools, read_lines
 from assent.safe_text import clean
 
 
@@ -90,6 +90,8 @@ class Replaying:
                     problem = self._keep(line, tools, settings)
                     if problem:
                         self.notes.append(f"Line {number} is passed over: {problem}.")
+                case Told():
+                    pass  # A run is more than its answers, and here only those are wanted.
                 case None:
                     self.notes.append(f"Line {number} is passed over: it was not written to its end.")
                 case _:

@@ -1,0 +1,227 @@
+"""Limits are enforced while a run is at work, and what was done until then is kept."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from assent import CostBudget, Reply, ToolContext, tool
+from assent.approvals.approval import Approval
+from assent.errors import UsageError
+from assent.inference.model import Request, Result
+from assent.tools import Tool
+from assent.turns.ending import Ending
+from assent.turns.limits import TurnLimits
+from tests.turns.workroom import Workroom, asked_of, call, kept_in, orphans, results, spent, write
+
+PATIENCE_S = 20.0
+
+
+@pytest.fixture
+def room(tmp_path: Path) -> Workroom:
+    return Workroom(tmp_path)
+
+
+def hour(risk: Any = "destructive") -> Tool:
+    """A tool that takes much longer than anybody has."""
+
+    @tool(name="hour", risk=risk)
+    async def wait() -> str:
+        """Take an hour."""
+        await asyncio.sleep(3600)
+        return "an hour later"
+
+    return wait
+
+
+@pytest.mark.parametrize("name", ["turns", "tokens", "cost_usd", "time_s", "tool_calls", "call_s"])
+@pytest.mark.parametrize("value", [0, -1, float("nan"), True, "10"])
+def test_a_limit_is_above_zero(name: str, value: Any) -> None:
+    with pytest.raises(UsageError, match=name):
+        TurnLimits(**{name: value})
+
+
+def counting(**spent_by_each: Any) -> Any:
+    """A model that goes on for ever, and says what each answer took."""
+    turns = iter(range(10_000))
+    return lambda _: spent(write(f"{next(turns)}.txt", "x"), text="On it.", **spent_by_each)
+
+
+def _is_partial(ending: Ending, room: Workroom) -> None:
+    assert ending.status == "budget"
+    assert ending.summary == "On it."
+    assert list(ending.tools) == ["write_file"] * len(room.files())
+
+
+async def test_tokens(room: Workroom) -> None:
+    assistant = room.assistant(counting(tokens=30), limits=TurnLimits(tokens=100))
+
+    ending = await assistant.run("x")
+
+    _is_partial(ending, room)
+    assert ending.error == "the limit on tokens was reached (100 tokens)"
+    assert (ending.turns, len(room.files())) == (4, 3), "nothing is started with what is used up"
+    assert ending.usage is not None
+    assert ending.usage.total == 120
+    assert [request.max_tokens for request in asked_of(assistant)] == [100, 70, 40, 10], (
+        "no longer than is left"
+    )
+    assert orphans(asked_of(assistant)[-1].messages) == []
+
+
+async def test_the_length_of_one_answer(room: Workroom) -> None:
+    assistant = room.assistant(counting(tokens=30), limits=TurnLimits(tokens=100, answer_tokens=50))
+
+    await assistant.run("x")
+
+    assert [request.max_tokens for request in asked_of(assistant)] == [50, 50, 40, 10]
+
+
+async def test_money(room: Workroom) -> None:
+    ending = await room.assistant(counting(cost=0.25), limits=TurnLimits(cost_usd=1)).run("x")
+
+    _is_partial(ending, room)
+    assert ending.error == "the limit on money was reached ($1)"
+    assert (ending.turns, ending.cost_usd) == (4, 1.0)
+
+
+@pytest.mark.parametrize("limits", [TurnLimits(tokens=10**6), TurnLimits(cost_usd=1000)])
+async def test_an_answer_that_does_not_say_what_it_took_uses_its_limit_up(
+    room: Workroom, limits: TurnLimits
+) -> None:
+    ending = await room.assistant(counting(tokens=None), limits=limits).run("x")
+
+    _is_partial(ending, room)
+    assert (ending.turns, room.files()) == (1, {})
+
+
+async def test_what_tools_use_counts_too(room: Workroom) -> None:
+    @tool(risk="read_only")
+    async def dear(context: ToolContext) -> str:
+        """Costs tokens."""
+        context.spend(tokens=60)
+        return "x"
+
+    assistant = room.assistant(lambda _: spent(call("dear"), tokens=1), [dear], limits=TurnLimits(tokens=100))
+
+    ending = await assistant.run("x")
+
+    assert (ending.status, ending.turns, list(ending.tools)) == ("budget", 2, ["dear", "dear"])
+
+
+async def test_calls_of_tools(room: Workroom) -> None:
+    turn = [write(f"{n}.txt", "x") for n in range(5)]
+    assistant = room.assistant([turn, turn, "Done."], limits=TurnLimits(tool_calls=7))
+
+    ending = await assistant.run("x")
+
+    assert (ending.status, ending.turns, len(ending.tools)) == ("budget", 2, 7)
+    assert ending.error == "the limit on tool calls was reached"
+    assert orphans(asked_of(assistant)[-1].messages) == []
+
+
+async def test_calls_that_run_together_share_what_is_left(room: Workroom) -> None:
+    @tool(risk="read_only")
+    async def look() -> str:
+        """Look."""
+        await asyncio.sleep(0)
+        return "x"
+
+    assistant = room.assistant(
+        [[call("look") for _ in range(5)], "x"], [look], limits=TurnLimits(tool_calls=3)
+    )
+
+    ending = await assistant.run("x")
+
+    assert (ending.status, len(ending.tools)) == ("budget", 3)
+
+
+@pytest.mark.parametrize("risk", ["destructive", "read_only"])
+async def test_time_stops_a_tool(room: Workroom, risk: Any) -> None:
+    turn = [write("a.txt", "kept"), call("hour"), write("b.txt", "never")]
+    assistant = room.assistant(
+        [Result(text="On it.", calls=turn), "Done."], [hour(risk)], limits=TurnLimits(time_s=0.2)
+    )
+
+    ending = await asyncio.wait_for(assistant.run("x"), PATIENCE_S)
+
+    assert (ending.status, ending.error) == ("budget", "the limit on time was reached (0.2 s)")
+    assert (ending.summary, list(ending.tools)) == ("On it.", ["write_file"])
+    assert room.files() == {"a.txt": "kept"}
+    messages = asked_of(assistant)[-1].messages
+    assert orphans(messages) == []
+    _, stopped, skipped = results(messages)
+    assert stopped.text.startswith("unknown: " if risk == "destructive" else "skipped: ")
+    assert skipped.text.startswith("skipped: this call was not run, because the limit on time")
+
+
+@pytest.mark.parametrize("where", ["limits", "the runtime's budget"])
+async def test_time_stops_a_model(room: Workroom, where: str) -> None:
+    stopped = []
+
+    async def never(request: Request) -> str:
+        try:
+            await asyncio.sleep(3600)
+        except asyncio.CancelledError:
+            stopped.append(1)
+            raise
+        return "too late"
+
+    if where == "limits":
+        assistant = room.assistant(never, limits=TurnLimits(time_s=0.1))
+    else:
+        assistant = room.assistant(never, runtime=room.runtime(budget=CostBudget(max_duration_ms=100)))
+
+    ending = await asyncio.wait_for(assistant.run("x"), PATIENCE_S)
+
+    assert (ending.status, ending.turns, stopped) == ("budget", 1, [1])
+
+
+async def test_waiting_for_a_person_takes_no_time(room: Workroom) -> None:
+    async def person(approval: Approval) -> Reply:
+        await asyncio.sleep(0.4)
+        return Reply("once")
+
+    assistant = room.assistant(
+        [write("a.txt", "1"), "Done."],
+        runtime=room.runtime(person=person),
+        posture="read_only",
+        limits=TurnLimits(time_s=0.3),
+    )
+
+    ending = await assistant.run("x")
+
+    # On a machine that is busy the rest may take longer than its time; what was approved has run in any case.
+    assert ending.status == "success" or room.files() == {"a.txt": "1"}
+
+
+async def test_one_call_has_a_limit_of_its_own(room: Workroom) -> None:
+    assistant = room.assistant(
+        [[call("hour"), write("a.txt", "1")], "Done."], [hour("read_only")], limits=TurnLimits(call_s=0.05)
+    )
+
+    ending = await asyncio.wait_for(assistant.run("x"), PATIENCE_S)
+
+    assert (ending.status, list(ending.tools)) == ("success", ["write_file"])
+    slow, _ = results(asked_of(assistant)[-1].messages)
+    assert slow.is_error
+    assert "timed out" in slow.text or "time" in slow.text
+
+
+async def test_how_a_limit_ended_a_run_is_kept(room: Workroom, tmp_path: Path) -> None:
+    with kept_in(tmp_path) as kept:
+        assistant = room.assistant(
+            counting(tokens=30), runtime=room.runtime(**kept.parts()), limits=TurnLimits(tokens=100)
+        )
+        ending = await assistant.run("x", run_id="r")
+        asked = len(asked_of(assistant))
+
+        again = await assistant.resume("r")
+
+        assert again == ending
+        assert len(asked_of(assistant)) == asked
+        (row,) = kept.journal.runs()
+        assert row.status == "budget"

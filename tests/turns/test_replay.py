@@ -1,0 +1,483 @@
+"""A recorded run replays from its file alone; where it goes another way, the first place is told."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pydantic
+import pytest
+
+from assent import Cancel, tool
+from assent.errors import InputError
+from assent.inference import Replaying
+from assent.inference.messages import Image
+from assent.inference.model import Request, Result
+from assent.turns import loop as loop_module
+from assent.turns.limits import TurnLimits
+from assent.turns.recording import RecordedLoop, RunRecording
+from assent.turns.replay import Replayed, replay
+from tests.turns.workroom import Workroom, call, kept_in, spent, write
+
+
+@pytest.fixture
+def room(tmp_path: Path) -> Workroom:
+    return Workroom(tmp_path)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "run.jsonl"
+
+
+def same(found: Replayed) -> Replayed:
+    assert found.divergence is None, found.divergence.words
+    assert not found.is_cut_short
+    return found
+
+
+def change(path: Path, edit: Callable[[list[Any]], object]) -> None:
+    """Change the lines of a file."""
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    edit(lines)
+    path.write_bytes(b"".join(msgspec.json.encode(line) + b"\n" for line in lines))
+
+
+def content(path: Path) -> bytes:
+    return path.read_bytes()
+
+
+def put(path: Path, data: bytes) -> None:
+    path.write_bytes(data)
+
+
+def answers(lines: list[Any]) -> list[Any]:
+    return [line for line in lines if line["kind"] == "answer"]
+
+
+async def record_three_turns(room: Workroom, path: Path) -> None:
+    (room.folder / "a.txt").write_text("alpha\nbeta\n")
+    assistant = room.assistant(
+        [
+            [call("read_file", "one", path="a.txt"), call("list_dir", "two", path=".")],
+            write("b.txt", "gamma", "three"),
+            "Done.",
+        ]
+    )
+    ending = await assistant.run("Copy it.", record=path)
+    assert ending.status == "success"
+
+
+# The same
+
+
+async def test_a_run_replays_without_its_folder_its_tools_and_its_model(room: Workroom, path: Path) -> None:
+    await record_three_turns(room, path)
+    for file in room.folder.iterdir():
+        file.unlink()
+
+    found = same(await replay(path))
+
+    assert (found.requests, found.results, found.tools_run) == (3, 3, 0)
+    assert found.ending is not None
+    assert (found.ending.status, list(found.ending.tools)) == (
+        "success",
+        ["read_file", "list_dir", "write_file"],
+    )
+    assert room.files() == {}, "nothing was written again"
+
+
+async def test_the_file_is_still_a_recording_of_its_model(room: Workroom, path: Path) -> None:
+    await record_three_turns(room, path)
+
+    replaying = Replaying(path)
+
+    assert (replaying.unused, replaying.notes) == (3, [])
+
+
+async def test_long_results_that_were_kept_elsewhere_and_shortened_again_replay(
+    room: Workroom, path: Path, tmp_path: Path
+) -> None:
+    from assent.runtime.spill import Spill
+
+    @tool(risk="read_only")
+    def much(n: int) -> str:
+        return f"[… line {n}\n" * 3_000
+
+    turns = [[call("much", n=each), call("much", n=-each)] for each in range(1, 4)]
+    assistant = room.assistant(
+        [*turns, "Done."], [much], limits=TurnLimits(context_tokens=6_000), spill=Spill(tmp_path / "spill")
+    )
+
+    await assistant.run("Read.", record=path)
+
+    assert b'"between"' in content(path)
+    assert same(await replay(path)).results == 6
+
+
+async def test_an_answer_that_did_not_fit_its_type_is_repaired_again(room: Workroom, path: Path) -> None:
+    class Even(pydantic.BaseModel):
+        n: int
+
+        @pydantic.field_validator("n")
+        @classmethod
+        def check(cls, n: int) -> int:
+            if n % 2:
+                raise ValueError("it is odd")
+            return n
+
+    # The second is wrong by a rule that no schema tells.
+    for turns in (["no JSON", '{"n": 2}'], ['{"n": 3}', '{"n": 4}'], ['{"n": 3}', '{"n": 5}']):
+        path = path.with_suffix(f".{turns[1]}")
+
+        ending = await room.assistant(turns).run("Count.", output_type=Even, record=path)
+
+        found = same(await replay(path))
+        assert found.requests == 2
+        assert found.ending is not None
+        assert found.ending.status == ending.status
+
+
+async def test_what_tools_spend_counts_again(room: Workroom, path: Path) -> None:
+    from assent.tools.context import ToolContext
+
+    @tool(risk="read_only")
+    def think(context: ToolContext) -> str:
+        context.spend(tokens=50)
+        return "thought"
+
+    assistant = room.assistant(
+        [spent(call("think")), spent(call("think")), spent(call("think")), spent(text="Done.")],
+        [think],
+        limits=TurnLimits(tokens=150),
+    )
+
+    ending = await assistant.run("Think.", record=path)
+
+    assert ending.status == "budget"
+    assert same(await replay(path)).requests == 3
+
+
+async def test_a_conversation_with_a_picture_and_an_interruption_replays(room: Workroom, path: Path) -> None:
+    started = asyncio.Event()
+
+    @tool(risk="read_only")
+    async def hang() -> str:
+        started.set()
+        await asyncio.sleep(60)
+        return "never"
+
+    @tool(risk="read_only")
+    def look() -> str:
+        return "seen"
+
+    assistant = room.assistant(
+        ["Hello.", [call("write_file", path="a.txt", text="1"), call("look"), call("hang")], "Well."],
+        [hang, look],
+    )
+    async with assistant.chat(record=path) as chat:
+        await chat.say("Look.", images=[Image(data=b"x")])
+        saying = asyncio.create_task(chat.say("Go."))
+        await started.wait()
+        saying.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await saying
+        await chat.say("And?")
+
+    found = same(await replay(path))
+
+    assert (found.requests, found.ending.summary if found.ending else "") == (3, "Well.")
+    assert found.results == 3
+
+
+async def test_a_model_that_is_interrupted_and_one_that_is_stopped_replay(room: Workroom, path: Path) -> None:
+    asked = asyncio.Event()
+
+    class Slow:
+        def __init__(self) -> None:
+            self.count = 0
+
+        async def generate(self, request: Request) -> Result:
+            self.count += 1
+            if self.count < 3:
+                asked.set()
+                await asyncio.sleep(60)
+            return Result(text="At last.")
+
+    async with room.assistant(Slow()).chat(record=path) as chat:
+        saying = asyncio.create_task(chat.say("One."))
+        await asked.wait()
+        saying.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await saying
+        asked.clear()
+        cancel = Cancel()
+        saying = asyncio.create_task(chat.say("Two.", cancel=cancel))
+        await asked.wait()
+        cancel.cancel("enough")
+        assert (await saying).status == "cancelled"
+        assert (await chat.say("Three.", cancel=Cancel())).status == "success"
+
+    assert same(await replay(path)).requests == 1
+
+
+# Taken up again
+
+
+async def test_a_run_that_waited_for_an_approval_replays_as_one_run(
+    room: Workroom, path: Path, tmp_path: Path
+) -> None:
+    with kept_in(tmp_path) as kept:
+        runtime = room.runtime(**kept.parts(), approvals=kept.approvals, patience_s=0)
+        turns = [[call("list_dir", path="."), write("a.txt", "1")], "Written."]
+        waiting = await room.assistant(turns, runtime=runtime, posture=None).run(
+            "Write.", run_id="r", record=path
+        )
+        assert waiting.status == "waiting"
+        assert same(await replay(path)).requests == 1
+        (approval,) = kept.approvals.pending()
+        kept.approvals.decide(approval.id, "once", by="me")
+
+        runtime = room.runtime(**kept.parts(), approvals=kept.approvals, patience_s=0)
+        ending = await room.assistant(["Written."], runtime=runtime, posture=None).resume("r", record=path)
+        assert ending.status == "success"
+
+    found = same(await replay(path))
+    assert (found.taken_up, found.requests) == (1, 2)
+    assert found.ending is not None
+    assert list(found.ending.tools) == ["list_dir", "write_file"]
+
+
+async def test_a_conversation_that_was_left_and_taken_up_replays_as_one_run(
+    room: Workroom, path: Path, tmp_path: Path
+) -> None:
+    @tool(risk="destructive")
+    def stop() -> str:
+        cancel.cancel("enough")
+        return "stopping"
+
+    cancel = Cancel()
+    with kept_in(tmp_path) as kept:
+        first = room.assistant(
+            ["Hello.", [call("stop"), write("a.txt", "1")]], runtime=room.runtime([stop], **kept.parts())
+        )
+        async with first.chat("c", record=path) as chat:
+            await chat.say("Hello?")
+            assert (await chat.say("Stop.", cancel=cancel)).status == "cancelled"
+        second = room.assistant([write("b.txt", "2"), "Done."], runtime=room.runtime([stop], **kept.parts()))
+        async with second.chat("c", resume=True, record=path) as chat:
+            await chat.say("Go on.")
+        third = room.assistant(["Bye."], runtime=room.runtime([stop], **kept.parts()))
+        async with third.chat("c", resume=True, record=path) as chat:
+            await chat.say("Bye.")
+        async with third.chat("c", resume=True, record=path) as chat:
+            pass
+
+    found = same(await replay(path))
+    assert (found.taken_up, found.requests) == (3, 5)
+
+
+async def test_a_file_holds_one_run_and_its_run_no_other_file(
+    room: Workroom, path: Path, tmp_path: Path
+) -> None:
+    await record_three_turns(room, path)
+    before = content(path)
+
+    with pytest.raises(InputError, match="holds a recording already"):
+        await room.assistant(["x"]).run("x", record=path)
+    with pytest.raises(InputError, match="not 'another'"):
+        await room.assistant(["x"]).resume("another", record=path)
+    with pytest.raises(InputError, match="holds no run"):
+        await room.assistant(["x"]).resume("another", record=tmp_path / "new.jsonl")
+    with pytest.raises(InputError, match="no recording"):
+        (tmp_path / "notes.txt").write_text("mine")
+        await room.assistant(["x"]).run("x", record=tmp_path / "notes.txt")
+    assert content(path) == before
+
+
+# Another way
+
+
+async def test_another_word_of_the_loop_is_found(
+    room: Workroom, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await room.assistant(["", "Hello."]).run("Say hello.", record=path)
+    monkeypatch.setattr(loop_module, "_EMPTY", "Say something.\x1b[31m")
+
+    found = (await replay(path)).divergence
+
+    assert found is not None
+    assert (found.kind, found.turn, found.where) == ("request", 2, "the request, message 3 (user)")
+    assert "Your answer was empty" in found.recorded
+    assert "Say something" in found.now
+    assert "\x1b" not in found.words + "\n".join(found.diff())
+    assert any(line.startswith("+Say something") for line in found.diff())
+
+
+async def test_a_refusal_in_other_words_is_another_tool_result(room: Workroom, path: Path) -> None:
+    await room.assistant([[call("reed_file", path="a")], "Hm."]).run("Read.", record=path)
+
+    def rename(lines: list[Any]) -> None:
+        for each in lines[1]["data"]["tools"]:
+            each["name"] = each["name"].replace("read_file", "open_file")
+
+    change(path, rename)
+    found = (await replay(path)).divergence
+
+    assert found is not None
+    assert (found.kind, found.turn, found.where) == ("tool result", 1, "call t1c1 (reed_file)")
+    assert "read_file" in found.recorded
+    assert "read_file" not in found.now
+
+
+async def test_each_kind_of_change_is_told_as_what_it_is(room: Workroom, path: Path) -> None:
+    await record_three_turns(room, path)
+    whole = content(path)
+
+    def other_answer(lines: list[Any]) -> None:
+        answers(lines)[0]["result"]["text"] = "Let me see."
+
+    def other_result(lines: list[Any]) -> None:
+        answers(lines)[1]["messages"][1]["text"] = "omega"
+
+    def other_order_of_results(lines: list[Any]) -> None:
+        messages = answers(lines)[1]["messages"]
+        messages[1], messages[2] = messages[2], messages[1]
+
+    def other_order(lines: list[Any]) -> None:
+        a, b = (lines.index(each) for each in answers(lines)[1:])
+        lines[a], lines[b] = lines[b], lines[a]
+
+    def without_a_turn(lines: list[Any]) -> None:
+        lines.remove(answers(lines)[1])
+
+    def other_last_words(lines: list[Any]) -> None:
+        answers(lines)[2]["result"]["text"] = "Not done."
+
+    def other_calls(lines: list[Any]) -> None:
+        answers(lines)[2]["result"]["calls"] = [{"id": "x", "name": "list_dir", "arguments": {}}]
+
+    for edit, kind, turn in (
+        (other_answer, "request", 2),
+        (other_result, "request", 2),
+        (other_order_of_results, "order", 1),
+        (other_order, "order", 1),
+        (without_a_turn, "missing", 1),
+        (other_last_words, "ending", 3),
+        (other_calls, "missing", 3),
+    ):
+        put(path, whole)
+        change(path, edit)
+
+        found = (await replay(path)).divergence
+
+        assert found is not None, edit
+        assert (found.kind, found.turn) == (kind, turn), (edit, found.words)
+
+
+async def test_a_turn_more_than_was_recorded_is_told(room: Workroom, path: Path) -> None:
+    await room.assistant(["", "Hello."]).run("Say hello.", record=path)
+    change(path, lambda lines: lines.remove(answers(lines)[1]))
+
+    found = (await replay(path)).divergence
+
+    assert found is not None
+    assert (found.kind, found.turn, found.where) == ("extra", 2, "the request")
+
+
+async def test_a_file_that_breaks_off_replays_as_far_as_it_goes(room: Workroom, path: Path) -> None:
+    await record_three_turns(room, path)
+    lines = content(path).splitlines(keepends=True)
+
+    for kept, requests in ((lines[:3], 0), (lines[:7], 2), ([*lines[:7], lines[7][:30]], 2), (lines[:8], 3)):
+        put(path, b"".join(kept))
+
+        found = await replay(path)
+
+        assert found.same
+        assert found.is_cut_short
+        assert found.requests == requests
+
+
+async def test_what_holds_no_run_is_bad_input(room: Workroom, path: Path, tmp_path: Path) -> None:
+    from assent.inference import Recording, Scripted
+    from assent.inference.messages import User
+
+    recording = Recording(Scripted(["Hello."]), path)
+    await recording.generate(Request(messages=[User("Hello?")]))
+    await recording.close()
+
+    for file, words in ((path, "holds no run"), (tmp_path / "none", "No such file"), (tmp_path, "recording")):
+        with pytest.raises(InputError, match=words):
+            await replay(file)
+
+
+# Tools that are really called
+
+
+async def test_tools_that_only_read_are_called_once_more_if_wanted(room: Workroom, path: Path) -> None:
+    await record_three_turns(room, path)
+    (room.folder / "b.txt").unlink()
+
+    found = same(await replay(path, run_tools=room.runtime()))
+
+    assert found.tools_run == 2
+    assert set(room.files()) == {"a.txt"}, "what writes is not called"
+
+    (room.folder / "a.txt").write_text("alpha\ndelta\n")
+    other = (await replay(path, run_tools=room.runtime())).divergence
+
+    assert other is not None
+    assert (other.kind, other.turn, other.where) == ("tool result", 1, "call t1c1 (read_file)")
+    assert [line for line in other.diff() if line[:1] in "+-"][2:] == ["-beta", "+delta"]
+
+
+async def test_a_long_result_is_compared_without_being_kept(
+    room: Workroom, path: Path, tmp_path: Path
+) -> None:
+    from assent.runtime.spill import Spill
+
+    (room.folder / "a.txt").write_text("x" * 40_000)
+    spill = Spill(tmp_path / "spill")
+    await room.assistant([[call("read_file", path="a.txt")], "Done."], spill=spill).run("Read.", record=path)
+    kept = [each for each in spill.folder.rglob("*") if each.is_file()]
+    for file in kept:
+        file.unlink()
+
+    assert same(await replay(path, run_tools=room.runtime())).tools_run == 1
+
+    assert [each for each in spill.folder.rglob("*") if each.is_file()] == []
+
+
+# What it costs
+
+
+async def test_what_is_recorded_of_a_turn_is_what_is_new_in_it(
+    room: Workroom, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[RunRecording] = []
+    sizes: list[int] = []
+
+    class Watched(RecordedLoop):
+        async def _ask(self) -> Result:
+            if self._record not in made:
+                made.append(self._record)
+            sizes.append(len(content(path)))
+            return await super()._ask()
+
+    monkeypatch.setattr("assent.turns.recording.RecordedLoop", Watched)
+    turns = [[call("calculate", expression=f"{1000 + at} + 1")] for at in range(200)]
+
+    await room.assistant([*turns, "Done."], limits=TurnLimits(turns=300)).run("Count.", record=path)
+
+    grown = [after - before for before, after in pairwise(sizes[1:])]
+    assert len(grown) == 199
+    assert max(grown) - min(grown) < 20, "a number may have a digit more"
+    # The system's and the person's message, then a call and its result for each turn, and the last words.
+    assert made[0].encoded == 2 + 2 * 200 + 1
+    assert same(await replay(path)).requests == 201

@@ -1,0 +1,349 @@
+"""A run that broke off goes on by the same code with the same answers, and nothing is told twice."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from assent import Assistant, Proposal, tool
+from assent.durable.memory import MemoryJournal, MemoryRun
+from assent.errors import ContextTooLong, RunHeld, StorageFull, UnknownRun, UsageError
+from assent.inference.messages import Assistant as Said
+from assent.inference.messages import Message
+from assent.inference.model import Request, Result
+from assent.runtime.journal import RunRecord
+from assent.turns.compaction import size_of
+from assent.turns.ending import Call, CallResult, Done, Text
+from assent.turns.limits import TurnLimits
+from tests.turns.workroom import Kept, Workroom, always, call, kept_in, of, orphans, results, spent, write
+
+
+@pytest.fixture
+def room(tmp_path: Path) -> Workroom:
+    return Workroom(tmp_path)
+
+
+@pytest.fixture
+def kept(tmp_path: Path) -> Iterator[Kept]:
+    with kept_in(tmp_path) as made:
+        yield made
+
+
+class Killed(BaseException):
+    """As if the process were gone."""
+
+
+class Mortal:
+    """A model that answers by how often it was asked before; the process ends with some of the requests."""
+
+    def __init__(self, turns: Any, *, dies_at: Any = (), most: int | None = None) -> None:
+        self._turns = turns
+        self._dies_at = list(dies_at)
+        self._most = most
+        self.asked = 0
+        self.refused = 0
+        self.sent: list[bytes] = []
+        self.last: list[Message] = []
+
+    async def generate(self, request: Request) -> Result:
+        self.asked += 1
+        self.last = list(request.messages)
+        if self.asked in self._dies_at:
+            raise Killed
+        if self._most is not None and sum(map(size_of, request.messages)) > self._most:
+            self.refused += 1
+            raise ContextTooLong("too long")
+        turn = len(self.sent)
+        self.sent.append(msgspec.json.encode(request.messages))
+        made = self._turns(turn)
+        if isinstance(made, Exception):
+            raise made
+        return made if isinstance(made, Result) else Result(text=made)
+
+
+def reading(files: int) -> Any:
+    """Reads file after file."""
+    return lambda turn: (
+        Result(calls=[call("read_file", path=f"{turn + 1}.txt")]) if turn < files else "Read them all."
+    )
+
+
+async def until_done(make: Any, run_id: str) -> tuple[Any, int]:
+    """Begin, and take up again whenever the process ends; how often that was."""
+    deaths = 0
+    while True:
+        try:
+            ending = await (make().run("x", run_id=run_id) if not deaths else make().resume(run_id))
+        except Killed:
+            deaths += 1
+        else:
+            return ending, deaths
+
+
+@pytest.mark.parametrize("most", [None, 3_500], ids=["made room by itself", "was told it is too long"])
+async def test_the_conversation_is_made_shorter_at_the_same_places(
+    tmp_path: Path, kept: Kept, most: int | None
+) -> None:
+    """A run that is broken off again and again is sent what an unbroken one is sent, to the byte."""
+    sent, told = [], []
+    limits = TurnLimits(turns=100, context_tokens=5_000 if most is None else None)
+    for name, dies_at in (("whole", ()), ("broken", range(3, 60, 4))):
+        folder = tmp_path / name
+        folder.mkdir()
+        room = Workroom(folder)
+        for n in range(1, 21):
+            (room.folder / f"{n}.txt").write_text(f"file {n} " + "words " * 300)
+        model = Mortal(reading(20), dies_at=dies_at, most=most)
+
+        def make(room: Workroom = room, model: Mortal = model) -> Assistant:
+            return room.assistant(model, runtime=room.runtime(**kept.parts()), limits=limits)
+
+        ending, deaths = await until_done(make, name)
+
+        assert (ending.status, len(ending.tools)) == ("success", 20)
+        assert bool(deaths) is bool(dies_at)
+        assert orphans(model.last) == []
+        sent.append(model.sent)
+        events = kept.records.query(run=name, kind="turn_compacted")
+        told.append({(e.data["turn"], e.data["results"], e.data["turns"]) for e in events})
+        assert len(events) <= len(told[-1]) + deaths, "what was told is not told again with each restart"
+        assert model.refused > 1 or most is None
+        numbers = [e.action_id for e in kept.records.query(run=name, kind="action_succeeded")]
+        assert len(set(numbers)) == 20
+    assert sent[0] == sent[1]
+    assert len(told[0]) > 1
+    assert told[0] == told[1]
+    assert kept.records.verify().valid
+
+
+async def test_failures_are_not_counted_again(room: Workroom, kept: Kept) -> None:
+    down = ConnectionError("down")
+    turns = [down, Result(calls=[write("a.txt", "1")]), down, "Done."]
+    model = Mortal(lambda turn: turns[turn], dies_at=(2, 4, 5, 6))
+    # Two in a row are one too many; only one of them is real.
+    ending, deaths = await until_done(
+        lambda: room.assistant(model, runtime=room.runtime(**kept.parts()), failures=2), "r"
+    )
+
+    assert (ending.status, deaths) == ("success", 4)
+    assert len(kept.records.query(run="r", kind="turn_failed")) == 2
+
+
+async def test_an_assistant_that_tolerates_less_takes_up_what_was_tolerated(
+    room: Workroom, kept: Kept
+) -> None:
+    turns = [ConnectionError("down"), Result(calls=[write("a.txt", "1")]), "Done."]
+    model = Mortal(lambda turn: turns[turn], dies_at=(3,))
+    patience = iter((3, 1))
+
+    ending, deaths = await until_done(
+        lambda: room.assistant(model, runtime=room.runtime(**kept.parts()), failures=next(patience)), "r"
+    )
+
+    assert (ending.status, ending.summary, deaths) == ("success", "Done.", 1)
+
+
+async def test_a_run_in_circles_is_stuck_after_a_restart_too(room: Workroom, kept: Kept) -> None:
+    same = Result(calls=[call("calculate", expression="1")])
+    model = Mortal(always(same), dies_at=(2, 5, 7))
+
+    ending, deaths = await until_done(
+        lambda: room.assistant(model, runtime=room.runtime(**kept.parts())), "r"
+    )
+
+    assert (ending.status, ending.turns, deaths) == ("stuck", 6, 3)
+    warned = kept.records.query(run="r", kind="turn_warned")
+    assert {event.data["turn"] for event in warned} == {3}
+    assert len(warned) <= 2, "twice only if it broke off right after it"
+
+
+async def test_limits_and_words_are_those_that_it_began_with(room: Workroom, kept: Kept) -> None:
+    step = spent(call("calculate", expression="1"), tokens=30)
+    numbers = iter(range(100))
+    model = Mortal(
+        lambda _: spent(call("calculate", expression=f"{next(numbers)}"), tokens=30), dies_at=(2, 3)
+    )
+    assert step.usage is not None
+    system = iter(["Be brief.", "Be long.", "Be odd."])
+    limits = iter([TurnLimits(tokens=100), TurnLimits(), TurnLimits(tokens=1)])
+
+    ending, _ = await until_done(
+        lambda: room.assistant(
+            model, runtime=room.runtime(**kept.parts()), system=next(system), limits=next(limits)
+        ),
+        "r",
+    )
+
+    assert (ending.status, ending.turns) == ("budget", 4)
+    assert ending.usage is not None
+    assert ending.usage.total == 120, "what was spent before counts, once"
+    assert "Be brief." in str(model.last[0])
+
+
+async def test_whoever_watches_is_told_what_is_new(room: Workroom, kept: Kept) -> None:
+    turns = [
+        Result(text="One.", calls=[write("a.txt", "1")]),
+        Result(text="Two.", calls=[write("b.txt", "2")]),
+        "Done.",
+    ]
+    model = Mortal(lambda turn: turns[turn], dies_at=(3,))
+    assistant = room.assistant(model, runtime=room.runtime(**kept.parts()))
+    with pytest.raises(Killed):
+        await assistant.run("x", run_id="r")
+
+    await assistant.resume("r", watch=room.seen.append)
+
+    assert [event.tool for event in of(Call, room.seen)] == ["write_file"], "where it stood"
+    assert [event.action_id for event in of(CallResult, room.seen)] == ["t2c1"]
+    assert "".join(event.text for event in of(Text, room.seen)) == "Done."
+    assert len(of(Done, room.seen)) == 1
+    assert of(Done, room.seen)[0].ending.tools == ("write_file", "write_file")
+
+
+# Whose run it is
+
+
+async def test_only_one_at_a_time(room: Workroom, kept: Kept) -> None:
+    began, go_on = asyncio.Event(), asyncio.Event()
+
+    @tool(risk="read_only")
+    async def wait() -> str:
+        """Wait."""
+        began.set()
+        await go_on.wait()
+        return "x"
+
+    assistant = room.assistant([[call("wait")], "Done."], runtime=room.runtime([wait], **kept.parts()))
+    running = asyncio.create_task(assistant.run("x", run_id="r"))
+    await began.wait()
+
+    with pytest.raises(RunHeld):
+        await assistant.resume("r")
+    go_on.set()
+    assert (await running).summary == "Done."
+
+
+async def test_a_run_that_was_taken_over_does_nothing_more(room: Workroom) -> None:
+    journal = MemoryJournal()
+    ran: list[int] = []
+
+    @tool
+    async def pay(n: int) -> int:
+        """Must not happen twice."""
+        ran.append(n)
+        return n
+
+    class Overtaken:
+        async def generate(self, request: Request) -> Result:
+            turn = sum(isinstance(message, Said) for message in request.messages)
+            if turn == 1:
+                journal.lose_holders()
+                await journal.take("r")
+            return Result(calls=[call("pay", n=turn)])
+
+    assistant = room.assistant(Overtaken(), runtime=room.runtime([pay], journal=journal))
+
+    with pytest.raises(RunHeld):
+        await assistant.run("x", run_id="r")
+    assert ran == [0]
+
+
+async def test_what_is_no_run_of_an_assistant(room: Workroom, kept: Kept) -> None:
+    runtime = room.runtime(**kept.parts())
+    assistant = room.assistant(["x"], runtime=runtime)
+    with pytest.raises(UnknownRun):
+        await assistant.resume("nobody")
+
+    await runtime.execute({"actions": []}, run_id="plan")
+    with pytest.raises(UsageError, match="not one of an assistant"):
+        await assistant.resume("plan")
+
+    async with runtime.open_run(Proposal(id="o", source="x", context={"led_by": "others"}), run_id="o"):
+        pass
+    with pytest.raises(UsageError, match="not one of an assistant"):
+        await assistant.resume("o")
+
+    about = assistant._about("odd", assistant._kept(is_chat=False))
+    async with runtime.open_run(about, run_id="odd") as run:
+        run.tell(b'{"told": "in other words"}')
+        await run.settle()
+    with pytest.raises(UsageError, match="cannot be read here"):
+        await assistant.resume("odd")
+
+    with pytest.raises(UsageError, match="no journal"):
+        await room.assistant(["x"]).resume("r")
+
+
+async def test_decisions_are_about_what_is_in_flight(room: Workroom, kept: Kept) -> None:
+    assistant = room.assistant(["Done."], runtime=room.runtime(**kept.parts()))
+    await assistant.run("x", run_id="r")
+
+    with pytest.raises(UsageError, match="nothing is to be decided"):
+        await assistant.resume("r", decide={"t1c1": "done"})
+
+
+@pytest.mark.parametrize("choice", ["done", "retry", "fail"])
+async def test_what_became_of_a_call_in_flight_is_decided(room: Workroom, kept: Kept, choice: Any) -> None:
+    ran: list[int] = []
+    began = asyncio.Event()
+
+    @tool
+    async def pay(n: int) -> int:
+        """Must not happen twice."""
+        ran.append(n)
+        if len(ran) == 1:
+            began.set()
+            await asyncio.sleep(3600)
+        return n
+
+    model = Mortal(
+        lambda turn: Result(calls=[call("pay", n=1), write("a.txt", "1")]) if not turn else "Done."
+    )
+    assistant = room.assistant(model, runtime=room.runtime([pay], **kept.parts()))
+    running = asyncio.create_task(assistant.run("x", run_id="r"))
+    await began.wait()
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+
+    ending = await assistant.resume("r")
+    assert (ending.status, [w.action_id for w in ending.waiting]) == ("waiting", ["t1c1"])
+    assert room.files() == {}
+    ending = await assistant.resume("r", decide={"t1c1": choice})
+
+    assert ending.status == "success"
+    assert len(ran) == (2 if choice == "retry" else 1)
+    told, _ = results(model.last)
+    assert told.is_error is (choice == "fail")
+    assert room.files() == {"a.txt": "1"}
+    assert kept.records.verify().valid
+
+
+async def test_nothing_follows_from_an_answer_that_cannot_be_kept(room: Workroom) -> None:
+    class Full(MemoryRun):
+        async def settle(self) -> None:
+            raise StorageFull("the disk is full")
+
+    class FullJournal(MemoryJournal):
+        async def begin(self, record: RunRecord) -> MemoryRun:
+            await super().begin(record)
+            return Full(self._runs[record.run_id])
+
+    asked = []
+
+    async def slow(request: Request) -> Any:
+        asked.append(request)
+        await asyncio.sleep(0.03)  # Longer than an answer that is not waited for.
+        return [write("a.txt", "1")]
+
+    runtime = room.runtime(journal=FullJournal())
+    ending = await room.assistant(slow, runtime=runtime, failures=3).run("x")
+
+    assert (ending.status, ending.error) == ("error", "the run cannot be kept: the disk is full")
+    assert len(asked) == 1
+    assert room.files() == {}
