@@ -8,6 +8,7 @@ import sys
 import tempfile
 import venv
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 
@@ -74,7 +75,9 @@ class Peer:
     ) -> None:
         with self._complaints, self._child:
             assert self._child.stdin is not None
-            self._child.stdin.close()
+            # One that died has not read what it was asked last.
+            with suppress(BrokenPipeError):
+                self._child.stdin.close()
 
     def execute(self, shape: str, size: int) -> Elsewhere:
         """One execution of a plan, by the peer that knows plans."""

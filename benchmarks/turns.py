@@ -7,8 +7,8 @@ neither. Each peer runs in a process of its own.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, closing, contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from tempfile import TemporaryDirectory
 
@@ -34,8 +34,8 @@ MOST_OF_PEER = {SHORT: 0.5, LONG: 0.1}
 SWIFT, SLOW = "smolagents", "pydantic-ai-slim"
 
 # More than elsewhere: a peer's run of 500 turns takes seconds.
-EFFORT = Effort(turns=5, seconds=10.0)
-QUICK_EFFORT = Effort(turns=2, seconds=3.0)
+EFFORT = Effort(turns=10, seconds=10.0)
+QUICK_EFFORT = Effort(turns=4, seconds=3.0)
 
 Loop = Callable[[int, int], Side]
 """A side of the comparison, from the number of turns and that of the calls in each of them but the last."""
@@ -60,15 +60,28 @@ async def run(clock: Measure, say: Callable[[str], None], *, quick: bool) -> Sec
         "The turn loop: CPU per turn, and of a run with 100 calls in one turn (us)",
         ("loop", "50 turns", "500 turns", "500 x 50", "100 calls", "x peer: 50", "500", "calls", "machine"),
     )
-    with ExitStack() as stack:
-        mine = stack.enter_context(ours())
-        swift = _peer(SWIFT, stack, say, section)
-        slow = _peer(SLOW, stack, say, section)
-        found = await _measured(patient, {**mine, **swift}, say)
+    with ours() as mine:
+        found = await _with_peer(SWIFT, mine, patient, say, section)
         # Not in the same turns: one that takes so long is seldom quiet from beginning to end.
-        found |= await _measured(patient, slow, say)
-    _fill(section, found, list(mine), [*swift, *slow])
+        found |= await _with_peer(SLOW, {}, patient, say, section)
+        _fill(section, found, list(mine))
     return section
+
+
+async def _with_peer(
+    name: str, loops: dict[str, Loop], clock: Measure, say: Callable[[str], None], section: Section
+) -> dict[str, Figures]:
+    """What these take and what a peer takes, all in the same turns; where it cannot be had, without it."""
+    try:
+        with Peer(say, name, "turns_peer_worker") as peer:
+
+            def theirs(turns: int, calls: int) -> Side:
+                return peer.run(turns=turns, calls=calls)
+
+            return await _measured({**loops, NAMES[name]: theirs}, clock, say)
+    except PeerUnavailable as error:
+        section.notes.append(f"without {name}: {error}")
+        return await _measured(loops, clock, say)
 
 
 @contextmanager
@@ -135,19 +148,9 @@ class _Scripted:
         return Result(calls=calls, model="scripted", usage=usage, stop="calls")
 
 
-def _peer(name: str, stack: ExitStack, say: Callable[[str], None], section: Section) -> dict[str, Loop]:
-    try:
-        peer = stack.enter_context(Peer(say, name, "turns_peer_worker"))
-    except PeerUnavailable as error:
-        section.notes.append(f"without {name}: {error}")
-        return {}
-    return {NAMES[name]: lambda turns, calls: peer.run(turns=turns, calls=calls)}
-
-
 async def _measured(
-    clock: Measure, loops: Mapping[str, Loop], say: Callable[[str], None]
+    loops: Mapping[str, Loop], clock: Measure, say: Callable[[str], None]
 ) -> dict[str, Figures]:
-    """What each of these takes, all in the same turns."""
     if not loops:
         return {}
 
@@ -166,8 +169,9 @@ async def _measured(
     }
 
 
-def _fill(section: Section, found: Mapping[str, Figures], mine: list[str], theirs: list[str]) -> None:
-    better = {case: min((found[name][case] for name in theirs), key=_us, default=None) for case in CASES}
+def _fill(section: Section, found: Mapping[str, Figures], mine: Sequence[str]) -> None:
+    theirs = [figures for name, figures in found.items() if name not in mine]
+    better = {case: min((each[case] for each in theirs), key=_us, default=None) for case in CASES}
     for name, figures in found.items():
         against: list[Cell] = [
             figures[case].us / peer.us if peer is not None else None for case, peer in better.items()
@@ -179,6 +183,7 @@ def _fill(section: Section, found: Mapping[str, Figures], mine: list[str], their
     section.notes += [
         "The last columns are against the better of the peers. They keep no log and no journal.",
         "A turn is one request to the model; in the last one it is done. Threads count too.",
+        "A call that must not be repeated waits for the disk before it begins.",
     ]
 
 

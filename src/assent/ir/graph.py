@@ -28,6 +28,7 @@ Footprint = tuple[Sequence[str], Sequence[str]]
 """State keys read, and written."""
 
 _NOTHING: Footprint = ((), ())
+_ONE = range(1)
 
 
 class Fault(NamedTuple):
@@ -93,6 +94,17 @@ def needs_order(layer: Sequence[Action], is_read_only: Callable[[str], bool]) ->
     )
 
 
+def _stands_alone(action: Action) -> bool:
+    """Whether an action has nothing to do with any other, nor with the state."""
+    return (
+        not action.references
+        and not action.dependencies
+        and action.compensation is None
+        and action.type == "tool_call"
+        and reads_and_writes(action) is _NOTHING
+    )
+
+
 class Graph:
     """A proposal's actions, by position in the list."""
 
@@ -116,24 +128,35 @@ class Graph:
         """`also_touches` adds what a policy reads or orders, as keys, to what the actions say."""
         self.actions = actions
         self.faults: list[Fault] = []
-        self.index: dict[str, int] = {a.id: i for i, a in enumerate(actions)}
+        if len(actions) == 1 and also_touches is None and _stands_alone(actions[0]):
+            # A loop of turns makes one such graph for every call.
+            self.index: dict[str, int] = {actions[0].id: 0}
+            self.targets: dict[int, int] = {}
+            self.references: set[int] = set()
+            self.explicit: list[Sequence[int]] = [()]
+            self.order: Sequence[int] = _ONE
+            self.touched = [_NOTHING]
+            self.needs: list[Sequence[int]] = self.explicit
+            self.layers: list[list[int]] = [[0]]
+            return
+        self.index = {a.id: i for i, a in enumerate(actions)}
         if len(self.index) != len(actions):
             self.faults.append(_duplicates(actions))
-        self.targets: dict[int, int] = {}
+        self.targets = {}
         """Actions that only run as compensations, each with the first action it takes back."""
-        self.references: set[int] = set()
+        self.references = set()
         """Actions whose parameters hold references, escaped ones included."""
-        self.explicit: list[Sequence[int]] = []
+        self.explicit = []
         in_order = self._link()
         if self.targets:
             in_order = False
             self._check_compensations()
-        self.order: Sequence[int] = range(len(actions)) if in_order else self._sort()
+        self.order = range(len(actions)) if in_order else self._sort()
         """Positions in serial order."""
         self.touched = self._footprints(also_touches)
-        self.needs: list[Sequence[int]] = self.explicit
+        self.needs = self.explicit
         """Per action, those that must succeed for it to run at all."""
-        self.layers: list[list[int]] = []
+        self.layers = []
         if not self.faults:
             self._layer()
 
