@@ -9,13 +9,13 @@ BENCH_ARGS ?=
 EVAL_ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test fmt bench eval-calls eval-turns mutants soak clean
+.PHONY: help setup demo test fmt bench eval-calls eval-turns mutants soak clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s  %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-demo: $(STAMP) ## run an example plan: live tree, picture, story, events
-	@$(BIN)/python examples/demo.py
+demo: $(STAMP) ## a model does a small job, and you see every step (MODEL=openai:... to use a key)
+	@$(BIN)/python examples/demo.py $(if $(MODEL),--model '$(MODEL)')
 
 # Every step runs even if an earlier one failed, so that one run shows everything there is to mend.
 # The local model is over 1 GB: it is fetched beside the first steps, and kept for the next time.
@@ -38,6 +38,8 @@ test: $(STAMP) ## format, lint, strict types, tests (what CI runs)
 	step 'tests' $(BIN)/python -m pytest $(PYTEST_ARGS); \
 	if [ -n "$$failed" ]; then printf "\nFAILED:$$failed\n" >&2; exit 1; fi; \
 	printf '\nall checks passed\n'
+
+setup: $(STAMP) ## make .venv, and nothing else
 
 fmt: $(STAMP) ## format the code and mend what the linter can mend
 	@$(BIN)/ruff check --fix --quiet . || true

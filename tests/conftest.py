@@ -8,6 +8,7 @@ test asks. Where it cannot be started the test fails with the reason: a skipped 
 from __future__ import annotations
 
 import compileall
+import gc
 import os
 import signal
 import sys
@@ -20,6 +21,7 @@ from hypothesis import settings
 
 from assent.inference.providers import PROVIDERS
 from assent.testing.network import NetworkRefused, no_network
+from tests.properties.effort import SOAK
 from tests.servers.postgres import PostgresServer
 from tests.warm import Warm
 
@@ -39,7 +41,9 @@ for _provider in PROVIDERS.values():
 sys.dont_write_bytecode = False
 
 # `make soak` is where new examples are looked for; there the property tests choose their own settings.
-settings.register_profile("steady", deadline=None, derandomize=True, database=None)
+settings.register_profile(
+    "steady", max_examples=100 if SOAK else 60, deadline=None, derandomize=True, database=None
+)
 settings.load_profile("steady")
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -51,6 +55,12 @@ def pytest_configure(config: pytest.Config) -> None:
     if not hasattr(config, "workerinput"):
         for folder in ("src", "tests"):
             compileall.compile_dir(ROOT / folder, quiet=2)
+
+
+def pytest_collection_finish() -> None:
+    """What is here once the tests were found stays to the end: no search for garbage looks at it again."""
+    gc.collect()
+    gc.freeze()
 
 
 NETWORK = no_network()

@@ -3,17 +3,34 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
-from assent import Assistant, Cancel, DenyTool, MemoryApprovals, Posture, Reply, Stance, tool
+from assent import (
+    Assistant,
+    Cancel,
+    DenyTool,
+    EventLog,
+    MemoryApprovals,
+    Posture,
+    Redactor,
+    Reply,
+    SqlEvents,
+    SqlJournal,
+    Stance,
+    open_database,
+    tool,
+)
 from assent.approvals.approval import Approval
 from assent.errors import RunExists, UsageError
 from assent.inference import Scripted
 from assent.inference.messages import Image, Text, ToolResult, User
+from assent.inference.model import Result
 from assent.turns.ending import Call, CallResult, Done
 from assent.turns.ending import Text as Words
 from tests.turns.workroom import Workroom, asked_of, call, kept_in, of, results, write
@@ -366,10 +383,10 @@ async def test_leaving_a_stream_stops_the_run_which_can_be_resumed(room: Workroo
     with kept_in(tmp_path) as kept:
         assistant = room.assistant([call("wait"), "Done."], runtime=room.runtime([wait], **kept.parts()))
         stream = assistant.stream("x", run_id="r")
-        async for _ in stream:
-            if began.is_set():
+        async for event in stream:
+            if isinstance(event, Call):
                 break
-            await asyncio.sleep(0)
+        await began.wait()
         await stream.aclose()
 
         assert stopped.is_set(), "it has stopped by the time the stream is closed"
@@ -451,3 +468,36 @@ async def test_many_at_once_on_one_runtime(room: Workroom, tmp_path: Path) -> No
         assert room.files() == {f"{n}.txt": str(n) for n in range(20)}
         assert kept.records.verify().valid
         assert {row.status for row in kept.journal.runs()} == {"succeeded"}
+
+
+@pytest.mark.xfail(strict=True, reason="how a loop ended is shown as it is: runtime/shown.py leaves it out")
+async def test_secrets_are_shown_nowhere(room: Workroom, tmp_path: Path) -> None:
+    """Exempt is what is private to the run: its record, result and journal."""
+    secret = "hunter2-swordfish-9000"
+    redactor = Redactor([secret])
+    with closing(open_database(f"sqlite://{tmp_path}/assent.db")) as database:
+        journal = SqlJournal(database, redactor=redactor)
+        events = EventLog(sinks=[SqlEvents(database)], redactor=redactor)
+        turn = Result(text=f"I know {secret}", calls=[write("a.txt", secret), call(f"no-{secret}")])
+        assistant = room.assistant(
+            [turn, ValueError(secret), f"It is {secret}."],
+            runtime=room.runtime(journal=journal, events=events),
+            failures=2,
+        )
+        ending = await assistant.run(f"Use {secret}.", run_id="r")
+        assert (await assistant.resume("r")).summary == ending.summary == f"It is {secret}."
+        journal.close()
+
+    private = {("runs", "record"), ("runs", "result"), ("journal", "note")}
+    with closing(sqlite3.connect(tmp_path / "assent.db")) as connection:
+        tables = [
+            name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
+        ]
+        found = {
+            (table, column)
+            for table in tables
+            for column in [row[1] for row in connection.execute(f"PRAGMA table_info({table})")]
+            for (value,) in connection.execute(f'SELECT "{column}" FROM {table}')
+            if secret in str(value)
+        }
+    assert found <= private

@@ -110,13 +110,13 @@ async def test_a_message_that_was_cut_off_by_the_end_of_the_process_goes_on(
 @pytest.mark.parametrize("resumed", [False, True], ids=["right away", "later"])
 async def test_a_message_that_was_interrupted_is_over(room: Workroom, tmp_path: Path, resumed: bool) -> None:
     """Its calls have results all the same, and the next message is answered."""
-    began = asyncio.Event()
+    began, is_over = asyncio.Event(), asyncio.Event()
 
     @tool(risk="read_only")
     async def wait() -> str:
-        """Take an hour."""
+        """Wait until nobody waits for it any more."""
         began.set()
-        await asyncio.sleep(3600)
+        await is_over.wait()
         return "x"
 
     with kept_in(tmp_path) as kept:
@@ -128,6 +128,7 @@ async def test_a_message_that_was_interrupted_is_over(room: Workroom, tmp_path: 
             saying.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await saying
+            is_over.set()
             if not resumed:
                 assert (await chat.say("Are you there?")).summary == "Here."
                 assert orphans(chat.messages) == []
@@ -296,3 +297,66 @@ async def test_what_became_of_a_call_is_decided_when_it_goes_on(room: Workroom, 
             (told,) = results(chat.messages)
             assert not told.is_error
     assert ending.summary == "Paid."
+
+
+@pytest.mark.parametrize("hard", [False, True])
+async def test_one_message_is_stopped_and_the_next_is_answered(
+    room: Workroom, tmp_path: Path, hard: bool
+) -> None:
+    first = Cancel()
+
+    @tool(risk="read_only")
+    async def stop() -> str:
+        """Somebody stops it."""
+        first.cancel("enough", hard=hard)
+        await asyncio.sleep(0)
+        return "x"
+
+    with kept_in(tmp_path) as kept:
+        turns = [[call("stop"), write("a.txt", "1")], write("b.txt", "2"), "Here."]
+        assistant = room.assistant(turns, runtime=room.runtime([stop], **kept.parts()))
+        async with assistant.chat("c") as chat:
+            ending = await asyncio.wait_for(chat.say("Do it.", cancel=first), PATIENCE_S)
+            assert (ending.status, ending.error) == ("cancelled", "enough")
+            ending = await asyncio.wait_for(chat.say("And now?", cancel=Cancel()), PATIENCE_S)
+            assert (ending.summary, list(ending.tools)) == ("Here.", ["write_file"])
+            before = msgspec.json.encode(chat.messages[-4:])
+            assert orphans(chat.messages) == []
+        async with room.assistant([], runtime=room.runtime([stop], **kept.parts())).chat(
+            "c", resume=True
+        ) as chat:
+            assert msgspec.json.encode(chat.messages[-4:]) == before
+            assert orphans(chat.messages) == []
+            assert chat.last is not None
+            assert chat.last.summary == "Here."
+    assert room.files() == {"b.txt": "2"}
+
+
+async def test_time_is_over_for_a_message_that_has_a_cancel_of_its_own(room: Workroom) -> None:
+    @tool(risk="read_only")
+    async def hour() -> str:
+        """Take an hour."""
+        await asyncio.sleep(3600)
+        return "x"
+
+    assistant = room.assistant([call("hour"), "Never said."], [hour], limits=TurnLimits(time_s=0.5))
+    async with assistant.chat() as chat:
+        ending = await asyncio.wait_for(chat.say("Wait.", cancel=Cancel()), PATIENCE_S)
+    assert ending.status == "budget"
+
+
+async def test_whoever_stops_the_conversation_stops_a_message_with_a_cancel_of_its_own(
+    room: Workroom,
+) -> None:
+    whole = Cancel()
+
+    @tool(risk="read_only")
+    async def stop() -> str:
+        """Somebody stops the whole."""
+        whole.cancel("all of it", hard=True)
+        await asyncio.sleep(3600)
+        return "x"
+
+    async with room.assistant([call("stop"), "Never said."], [stop]).chat(cancel=whole) as chat:
+        ending = await asyncio.wait_for(chat.say("Do it.", cancel=Cancel()), PATIENCE_S)
+    assert (ending.status, ending.error) == ("cancelled", "all of it")

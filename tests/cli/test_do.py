@@ -216,6 +216,33 @@ def test_settings_say_what_is_asked_where_the_option_does_not(
     assert by_option.json["tools"] == []
 
 
+@pytest.mark.parametrize("of_project", [True, False])
+def test_settings_that_say_less_loosen_nothing(
+    assent: Assent, script: Script, tmp_path: Path, of_project: bool
+) -> None:
+    config = tmp_path / "config" / "assent"
+    folder = tmp_path / ".assent" if of_project else config
+    folder.mkdir(parents=True)
+    (folder / "settings.toml").write_text('[permissions]\nfull_access = "deny"\n')
+    model = script({"calls": [write()]}, {"calls": [call("shell", command="rm -f x")]}, "ok")
+
+    done = assent("do", "x", "--model", model, "--db", "none", "--json", XDG_CONFIG_HOME=str(config.parent))
+
+    assert done.json["tools"] == []
+    assert "needs sandbox_edit, which is not granted without asking" in done.err
+
+
+def test_a_secret_parameter_is_not_shown(assent: Assent, script: Script) -> None:
+    long = {"expression": "1", "password": "hunter2hunter2", "note": f"{'x' * 50} tr0ub4dor-and-3"}
+    model = script({"calls": [call("calculate", **long)]}, "ok")
+
+    done = assent("do", "x", "--model", model, "--db", "none", SERVICE_PASSWORD="tr0ub4dor-and-3")
+
+    assert "→ calculate" in done.err
+    assert "hunter2" not in done.err
+    assert "tr0ub4" not in done.err
+
+
 def test_without_a_terminal_it_waits_and_goes_on_when_that_is_decided(
     assent: Assent, script: Script, tmp_path: Path
 ) -> None:
@@ -323,6 +350,31 @@ def test_a_killed_run_goes_on_where_it_stood(
     assert (done.code, done.out) == (0, "It came.\n")
 
 
+def test_words_are_shown_as_they_come_and_a_signal_stops_the_model(
+    assent: Assent, start: Start, script: Script, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with WireServer() as server:
+        piece = {"model": "m", "choices": [{"index": 0, "delta": {"content": "It begins "}}]}
+        server.answers(events(f"data: {json.dumps(piece)}\n\n".encode(), stall=True))
+        monkeypatch.setenv("OPENAI_API_KEY", "sk-test-key-of-nobody")
+        monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+        options = ["--model", "openai:gpt-test", "--db", "kept.db", "--run-id", "r1"]
+        process = start("do", "talk", *options, stdin=subprocess.DEVNULL)
+        assert process.stdout is not None
+        begun = os.read(process.stdout.fileno(), 100)
+        process.send_signal(signal.SIGINT)
+        _, said = process.communicate(timeout=60)
+        has_left = server.left.wait(60)
+
+    done = assent("resume", "r1", "--db", "kept.db", "--model", script("It ends."))
+
+    assert begun.startswith(b"It begins")
+    assert process.returncode == 130
+    assert has_left
+    assert "assent resume r1 --db kept.db" in said.decode()
+    assert (done.code, done.out) == (0, "It ends.\n")
+
+
 def test_a_run_works_in_the_folder_that_it_began_with(assent: Assent, script: Script, tmp_path: Path) -> None:
     folder = tmp_path / "job"
     folder.mkdir()
@@ -335,6 +387,21 @@ def test_a_run_works_in_the_folder_that_it_began_with(assent: Assent, script: Sc
     assert done.code == 0
     assert [each.name for each in folder.iterdir()] == ["a.txt"]
     assert assent("runs", "--db", "kept.db", "--json").json["runs"][0]["status"] == "succeeded"
+
+
+def test_what_was_allowed_and_where_it_is_recorded_holds_when_it_goes_on(
+    assent: Assent, script: Script, tmp_path: Path
+) -> None:
+    begun = ("--yes-to", "sandbox_edit", "--record", "answers.jsonl", "--db", "kept.db", "--run-id", "r1")
+    first = assent("do", "x", "--model", script({"calls": [call("shell", command="rm -f x")]}), *begun)
+    assent("approvals", "approve", first_question(assent), "--db", "kept.db")
+
+    more = script({"calls": [write("a.txt")]}, "Written.", name="b.json")
+    done = assent("resume", "r1", "--db", "kept.db", "--model", more)
+
+    assert (first.code, done.code) == (4, 0)
+    assert (tmp_path / "a.txt").exists()
+    assert "Written." in (tmp_path / "answers.jsonl").read_text()
 
 
 # Limits and records

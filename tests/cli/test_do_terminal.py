@@ -192,6 +192,8 @@ def test_what_was_typed_before_answers_nothing_and_ctrl_c_at_a_question_stops_th
     child.sendline("y")
     (tmp_path / "go").touch()
     child.expect(ALLOW)
+    child.sendline("what?")
+    child.expect("Write y, a, n or l: ")
     child.sendintr()
     child.expect("assent resume r1")
 
@@ -246,6 +248,7 @@ def test_a_chat_goes_on_after_an_answer_was_stopped_and_takes_changes_back(
     child.expect("Nothing was changed")
     child.sendline("and now")
     child.expect("Last.")
+    child.expect("> ")
     child.sendeof()
     child.expect("assent chat --resume c1 --db kept.db")
 

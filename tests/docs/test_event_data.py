@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from assent import (
+    Assistant,
     Cancel,
     DenyTool,
     FlowRule,
@@ -21,14 +22,16 @@ from assent import (
     Scope,
     ToolContext,
     ToolError,
+    TurnLimits,
     basic_tools,
     tool,
 )
 from assent.app.isolation import LoweredIsolation, Lowering, Required
 from assent.durable.memory import MemoryJournal
+from assent.errors import ModelError
 from assent.events.event import Event
 from assent.events.log import EventLog
-from assent.inference import Scripted
+from assent.inference import Scripted, ToolCall
 from assent.testing import RecordingTool, action, proposal
 from tests.docs.pages import REFERENCE, codes_in, rows_of, section
 
@@ -103,6 +106,7 @@ async def everything_happens(kept: Kept, folder: Path) -> None:
     await a_bound_folder_is_restored(log, folder)
     await isolation_was_lowered(log)
     await a_model_answers(log)
+    await a_model_leads(log)
 
     answers = iter(["junk", {"actions": [{"id": "b", "tool": "broken"}]}])
     options = {"tools": tools, "events": log, "replan_config": ReplanConfig(max_replans=2)}
@@ -191,10 +195,15 @@ async def a_person_is_asked(log: EventLog) -> None:
     assert [each.status for each in result.results] == ["succeeded", "succeeded", "rejected"]
 
 
+def kinds() -> list[list[str]]:
+    page = REFERENCE / "events.md"
+    return [*rows_of(section(page, "Kinds")), *rows_of(section(page, "Kinds of a loop"))]
+
+
 def documented() -> dict[str, tuple[set[str], set[str]]]:
     """By kind, the keys that are always there, and those that may be."""
     found = {}
-    for row in rows_of(section(REFERENCE / "events.md", "Kinds")):
+    for row in kinds():
         keys = re.findall(r"`(\w+)`(\?)?", row[2])
         [kind] = codes_in(row[0])
         found[kind] = ({k for k, maybe in keys if not maybe}, {k for k, maybe in keys if maybe})
@@ -205,6 +214,33 @@ async def a_model_answers(log: EventLog) -> None:
     rt = Runtime(model=Scripted(["hello"]), events=log)
 
     await rt.execute(proposal(action("ask", "infer", parameters={"prompt": "?"})))
+
+
+async def a_model_leads(log: EventLog) -> None:
+    """Turns in which everything happens that a loop says of itself."""
+
+    @tool(risk="read_only")
+    def look(name: str) -> str:
+        """Look something up."""
+        return name
+
+    def asks(wanted: str, **arguments: object) -> ToolCall:
+        return ToolCall(id="c", name=wanted, arguments=arguments)
+
+    turns = [
+        ModelError("overloaded"),
+        asks("nobody"),
+        *[asks("look", name=f"{n}" + "x" * 3000) for n in range(12)],
+        *[asks("look", name="the same")] * 40,
+    ]
+    assistant = Assistant(
+        Runtime(tools=[look], events=log),
+        Scripted(turns),
+        failures=2,
+        limits=TurnLimits(context_tokens=4000, turns=100),
+    )
+
+    assert (await assistant.run("Look.")).status == "stuck"
 
 
 @pytest.fixture
@@ -226,8 +262,7 @@ async def test_every_kind_and_key_of_the_reference_really_occurs(events: list[Ev
     seen: dict[str, set[str]] = {}
     for event in events:
         seen.setdefault(event.kind, set()).update(event.data)
-    text = section(REFERENCE / "events.md", "Kinds")
-    reserved = {kind for row in rows_of(text) if "reserved" in row[1] for kind in codes_in(row[0])}
+    reserved = {kind for row in kinds() if "reserved" in row[1] for kind in codes_in(row[0])}
 
     for kind, (always, maybe) in documented().items():
         if kind in reserved:

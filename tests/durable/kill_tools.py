@@ -10,10 +10,12 @@ from assent import ToolContext, tool
 
 EFFECTS = os.environ.get("KILL_EFFECTS", os.devnull)
 PAUSE_S = 0.004
+BEFORE_S = 0.012
+"""Longer, so that a few kills are enough to meet an action that is noted and has not taken effect."""
 
 
 async def _act(context: ToolContext) -> str:
-    await asyncio.sleep(random.random() * PAUSE_S)
+    await asyncio.sleep(random.random() * BEFORE_S)
     line = f"{context.idempotency_key}\n".encode()
     handle = os.open(EFFECTS, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
     try:

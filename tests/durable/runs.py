@@ -16,6 +16,7 @@ from typing import Any
 from assent.storage.location import sqlite_path
 from tests.command import ASSENT
 from tests.events.intruder import Intruder
+from tests.warm import Warm
 
 PATIENCE_S = 60.0
 
@@ -80,9 +81,10 @@ async def gate(name: str) -> str:
 class Runs:
     """A folder with tools and effects, and a database."""
 
-    def __init__(self, folder: Path, url: str) -> None:
+    def __init__(self, folder: Path, url: str, warm: Warm) -> None:
         self.folder = folder
         self.url = url
+        self._warm = warm
         self.tools = folder / "tools.py"
         self.tools.write_text(TOOLS)
         self._children: list[subprocess.Popen[bytes]] = []
@@ -91,8 +93,11 @@ class Runs:
         self, *arguments: object, before: list[str] | None = None, **environment: str
     ) -> subprocess.Popen[bytes]:
         """Start the command line in a process of its own."""
+        return self._start([*(before or []), *ASSENT, *map(str, arguments)], environment)
+
+    def _start(self, command: list[str], environment: dict[str, str]) -> subprocess.Popen[bytes]:
         process = subprocess.Popen(
-            [*(before or []), *ASSENT, *map(str, arguments)],
+            command,
             env={
                 **os.environ,
                 "RUNS_FOLDER": str(self.folder),
@@ -114,8 +119,12 @@ class Runs:
         return self.start("run", plan, "--tools", self.tools, "--run-id", run_id, **environment)
 
     def assent(self, *arguments: object, **environment: str) -> tuple[int, str, str]:
-        """Run a command to its end: exit code, stdout, stderr."""
-        return end(self.start(*arguments, **environment))
+        """Run a command to its end: exit code, stdout, stderr. How it is started does not matter here."""
+        return end(self.begin(*arguments, **environment))
+
+    def begin(self, *arguments: object, **environment: str) -> subprocess.Popen[bytes]:
+        """As `start`, at once; for commands that are waited for and neither killed nor stopped."""
+        return self._start([*self._warm.command, *map(str, arguments)], environment)
 
     def effects(self) -> list[str]:
         """What has happened, in order."""

@@ -26,6 +26,7 @@ from assent.storage.database import Database
 from tests.durable.approval_child import runtime, told
 from tests.durable.runs import Runs, act, until
 from tests.storage.children import PATIENCE_S, hear, start, tell
+from tests.warm import Warm
 
 CHILD = Path(__file__).with_name("approval_child.py")
 KILLS = 120 if os.environ.get("ASSENT_SOAK") else 4
@@ -83,8 +84,8 @@ def person(database_url: str) -> Iterator[Person]:
 
 
 @pytest.fixture
-def runs(tmp_path: Path, database_url: str) -> Iterator[Runs]:
-    made = Runs(tmp_path, database_url)
+def runs(tmp_path: Path, database_url: str, warm: Warm) -> Iterator[Runs]:
+    made = Runs(tmp_path, database_url, warm)
     yield made
     made.close()
 

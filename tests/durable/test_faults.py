@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -22,10 +24,12 @@ from assent.storage import sqlite
 from assent.testing import action, proposal
 from tests.durable.runs import Runs, act
 from tests.storage import children
+from tests.warm import Warm
 
 DISK_TOOLS = '''
 import os
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from assent import tool
 
 DISK = Path(os.environ["RUNS_DISK"])
@@ -49,8 +53,8 @@ def fill() -> str:
 
 
 @pytest.fixture
-def runs(tmp_path: Path) -> Iterator[Runs]:
-    made = Runs(tmp_path, str(tmp_path / "assent.db"))
+def runs(tmp_path: Path, warm: Warm) -> Iterator[Runs]:
+    made = Runs(tmp_path, str(tmp_path / "assent.db"), warm)
     yield made
     made.close()
 
@@ -217,7 +221,7 @@ def one_run(runs: Runs) -> Runs:
 
 
 def _each_says(runs: Runs, *words: str) -> None:
-    children_ = [(c, runs.start(*c)) for c in COMMANDS]
+    children_ = [(c, runs.begin(*c)) for c in COMMANDS]
     for command, process in children_:
         out, err = process.communicate(timeout=60)
         text = err.decode()
@@ -285,21 +289,24 @@ print([main([*c, "--db", url]) for c in commands], main([*writing, "--db", url])
 
 
 def test_somebody_who_may_only_read_can_look_and_change_nothing(one_run: Runs) -> None:
-    path = Path(one_run.url)
-    changed = [(p, p.stat().st_mode) for p in path.parents if p.stat().st_mode & 0o005 != 0o005]
-    for folder, mode in changed:
-        folder.chmod(mode | 0o055)
-    try:
-        with closing(sqlite3.connect(path)) as owner:
-            owner.execute("SELECT count(*) FROM runs").fetchone()
-            for each in path.parent.glob("assent.db*"):
-                each.chmod(0o644)
-            done = children.run(AS_SOMEBODY_ELSE, path, cwd=one_run.folder)
-    finally:
-        for folder, mode in changed:
-            folder.chmod(mode)
+    # Not below the folders of pytest: each run of it that begins closes them to others.
+    with TemporaryDirectory() as folder:
+        path = Path(shutil.copy(one_run.url, folder))
+        changed = [(p, p.stat().st_mode) for p in path.parents if p.stat().st_mode & 0o005 != 0o005]
+        for each, mode in changed:
+            each.chmod(mode | 0o055)
+        try:
+            with closing(sqlite3.connect(path)) as owner:
+                owner.execute("SELECT count(*) FROM runs").fetchone()
+                for each in path.parent.glob("assent.db*"):
+                    each.chmod(0o644)
+                done = children.run(AS_SOMEBODY_ELSE, path, cwd=folder)
+                runs = owner.execute("SELECT count(*) FROM runs").fetchall()
+        finally:
+            for each, mode in changed:
+                each.chmod(mode)
 
     last = done.stdout.splitlines()[-1]
     assert last == "[0, 0, 0, 0, 0] 2", done.stdout[-3000:] + done.stderr
     assert "may be read but not written" in done.stderr
-    assert one_run.sql("SELECT count(*) FROM runs") == [(40,)]
+    assert runs == [(40,)]

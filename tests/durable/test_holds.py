@@ -21,11 +21,12 @@ from assent.runtime.journal import RunRecord, Taken
 from assent.testing import action, proposal
 from tests.durable.runs import Runs, act, end, gate, until
 from tests.storage import children
+from tests.warm import Warm
 
 
 @pytest.fixture
-def runs(tmp_path: Path, database_url: str) -> Iterator[Runs]:
-    made = Runs(tmp_path, database_url)
+def runs(tmp_path: Path, database_url: str, warm: Warm) -> Iterator[Runs]:
+    made = Runs(tmp_path, database_url, warm)
     yield made
     made.close()
 

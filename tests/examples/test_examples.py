@@ -11,7 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.docs.pages import blocks_of, compare
 from tests.properties.effort import SOAK
+from tests.servers.local_model import model_files
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = ROOT / "examples"
@@ -19,7 +21,9 @@ EXAMPLES = ROOT / "examples"
 IN_A_SOAK = pytest.mark.skipif(not SOAK, reason="that the checks of an example check is for make soak")
 
 
-def _python(*arguments: str | Path, cwd: Path, **env: str) -> subprocess.CompletedProcess[str]:
+def _python(
+    *arguments: str | Path, cwd: Path, timeout: float = 90, **env: str
+) -> subprocess.CompletedProcess[str]:
     path = os.pathsep.join(filter(None, [str(ROOT / "src"), os.environ.get("PYTHONPATH", "")]))
     return subprocess.run(
         [sys.executable, *map(str, arguments)],
@@ -27,16 +31,121 @@ def _python(*arguments: str | Path, cwd: Path, **env: str) -> subprocess.Complet
         env={**os.environ, "PYTHONPATH": path, **env},
         capture_output=True,
         text=True,
-        timeout=90,
+        timeout=timeout,
         check=False,
     )
 
 
-def test_the_demo_shows_everything_and_finds_it_as_intended(tmp_path: Path) -> None:
+@pytest.fixture
+def examples(tmp_path: Path) -> Path:
+    """All examples, as in a fresh clone."""
+    folder = tmp_path / "examples"
+    shutil.copytree(EXAMPLES, folder, ignore=shutil.ignore_patterns("out", "__pycache__"))
+    return folder
+
+
+def _script(folder: Path, *turns: object) -> str:
+    file = folder / "script.json"
+    file.write_text(json.dumps({"turns": turns}), encoding="utf-8")
+    return f"scripted:{file}"
+
+
+def _asks(tool: str, **arguments: object) -> dict[str, object]:
+    return {"calls": [{"name": tool, "arguments": arguments}]}
+
+
+LISTS = _asks("list_dir", path="notes")
+READS = _asks("read_file", path="notes/meeting.txt")
+WRITES = _asks(
+    "write_file",
+    path="reminder.txt",
+    text="The meeting about the new shop is on 14 May at 10:00, in room 3.\n",
+    create_folders=True,
+)
+PRIES = _asks("list_dir", path="private/salaries.txt")
+
+
+def test_the_demo_shows_proposals_decisions_results_and_the_story(tmp_path: Path, examples: Path) -> None:
+    """What the local model does each time, as a script: the same calls through the same gate."""
+    model = _script(tmp_path, LISTS, READS, WRITES, PRIES, "Done \x1b[31mwith it.")
+
+    done = _python(examples / "demo.py", "--model", model, cwd=tmp_path)
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    for words in (
+        '  proposes  list_dir(path="notes")\n  gate      allowed: it only reads\n  result    ',
+        "  gate      needs sandbox_edit, so a person was asked: once, by the demo, for you\n",
+        "  gate      denied: policy 'keep-private': what people earn is not for a model\n",
+        "  model     Done \\e[31mwith it.\n",
+        "$ export ASSENT_DB=examples/out/demo.db\n",
+        "turn loop ended             success after 5 turns",
+        "⊘ t4c1 (list_dir) was rejected: policy 'keep-private': what people earn is not for a model",
+        "it was approved for this one time by 'the demo, for you'",
+        "5 answers of models: tokens not told, price not known",
+    ):
+        assert words in done.stdout, words
+    assert "✗ " not in done.stdout[done.stdout.index("Was it as intended?") :]
+    assert "\x1b" not in done.stdout
+    assert "14 May" in (examples / "out" / "office" / "reminder.txt").read_text()
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    excerpt = next(block.text for block in blocks_of(readme) if block.language == "text")
+    compare(f"...\n{excerpt}...", done.stdout, "README.md")
+
+
+def test_the_demo_fails_when_the_job_is_not_done(tmp_path: Path, examples: Path) -> None:
+    """Its checks check: a model that only says so has done nothing, whatever an earlier run has left."""
+    left = examples / "out" / "office" / "reminder.txt"
+    left.parent.mkdir(parents=True)
+    left.write_text("14 May")
+
+    done = _python(examples / "demo.py", "--model", _script(tmp_path, "Done."), cwd=tmp_path)
+
+    assert done.returncode == 1
+    assert "✗ reminder.txt holds the date of the meeting" in done.stdout
+    assert "✗ what it wanted of the private folder was denied" in done.stdout
+    assert "A small model does not always do its job." in done.stdout
+
+
+def test_the_demo_without_a_network_says_so_and_what_to_do(tmp_path: Path, examples: Path) -> None:
+    done = _python(
+        examples / "demo.py",
+        cwd=tmp_path,
+        ASSENT_MODELS=str(tmp_path / "models"),
+        PIP_CONFIG_FILE=os.devnull,
+        PIP_INDEX_URL="http://127.0.0.1:9/simple",
+        PIP_EXTRA_INDEX_URL="",
+        PIP_FIND_LINKS="",
+        PIP_RETRIES="0",
+    )
+
+    assert done.returncode == 2
+    assert "It is fetched once, " in done.stdout
+    assert "$ assent model pull local\n" in done.stdout
+    assert "cannot be fetched" in done.stderr
+    assert "Without a model there is no demo." in done.stderr
+    assert "make demo MODEL=openai:NAME" in done.stderr
+    assert "proposes" not in done.stdout
+
+
+def test_the_demo_without_the_key_of_its_model_says_which(tmp_path: Path, examples: Path) -> None:
+    done = _python(examples / "demo.py", "--model", "openai:gpt-6.1-terra", cwd=tmp_path, OPENAI_API_KEY="")
+
+    assert done.returncode == 2
+    assert "OPENAI_API_KEY is not set" in done.stderr
+
+
+@IN_A_SOAK
+def test_the_demo_works_with_the_real_local_model(tmp_path: Path, examples: Path) -> None:
+    done = _python(examples / "demo.py", cwd=tmp_path, timeout=600, **model_files("local"))
+
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_plan_demo_shows_everything_and_finds_it_as_intended(tmp_path: Path) -> None:
     folder = tmp_path / "examples"
     shutil.copytree(EXAMPLES, folder, ignore=shutil.ignore_patterns("out", "__pycache__"))
 
-    done = _python(folder / "demo.py", cwd=tmp_path)
+    done = _python(folder / "plan_demo.py", cwd=tmp_path)
 
     assert done.returncode == 0, done.stdout + done.stderr
     assert "✗ " not in done.stdout[done.stdout.index("Was it as intended?") :]
@@ -49,7 +158,7 @@ def test_the_demo_shows_everything_and_finds_it_as_intended(tmp_path: Path) -> N
         "book_flight was taken back with cancel_flight",
         '"kind": "state_rollback"',
         "examples/out/trip.svg",
-        "$ export ASSENT_DB=examples/out/demo.db\n",
+        "$ export ASSENT_DB=examples/out/plan-demo.db\n",
     ):
         assert words in done.stdout, words
     assert (folder / "out" / "trip.svg").read_text(encoding="utf-8").startswith("<svg")
@@ -58,7 +167,7 @@ def test_the_demo_shows_everything_and_finds_it_as_intended(tmp_path: Path) -> N
 
 
 @IN_A_SOAK
-def test_the_demo_fails_when_the_world_is_not_as_intended(tmp_path: Path) -> None:
+def test_the_plan_demo_fails_when_the_world_is_not_as_intended(tmp_path: Path) -> None:
     """Its checks check: without the cancellation of the hotel it must not say that all is well."""
     folder = tmp_path / "examples"
     shutil.copytree(EXAMPLES, folder, ignore=shutil.ignore_patterns("out", "__pycache__"))
@@ -69,7 +178,7 @@ def test_the_demo_fails_when_the_world_is_not_as_intended(tmp_path: Path) -> Non
     assert broken != tools.read_text(encoding="utf-8")
     tools.write_text(broken, encoding="utf-8")
 
-    done = _python(folder / "demo.py", cwd=tmp_path)
+    done = _python(folder / "plan_demo.py", cwd=tmp_path)
 
     assert done.returncode == 1
     assert "✗ every booking was cancelled again, the last first" in done.stdout

@@ -260,7 +260,7 @@ AROUND = [
 ]
 
 
-@examples(100)
+@examples(150)
 @given(
     st.lists(
         st.tuples(NAMES, ARGUMENTS, st.sampled_from(WRITTEN), st.sampled_from(AROUND)), min_size=1, max_size=3

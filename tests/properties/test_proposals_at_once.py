@@ -168,7 +168,7 @@ class Crowd:
 def test_a_key_holds_its_newest_write_that_was_not_taken_back() -> None:
     tally = Tally()
 
-    @examples(300)
+    @examples(450)
     @given(crowds())
     def check(drawn: tuple[list[Run], list[Outside], str]) -> None:
         runs, outside, schedule = drawn

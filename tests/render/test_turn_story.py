@@ -114,9 +114,11 @@ async def test_each_call_is_told_with_who_decided_and_each_turn_with_what_it_sai
         f"… approval {asked.id} was asked for on ",
         "it was approved for this one time by 'ann'",
         "Turn 4 answered: All is done.",
+        "  - What 't1c2' asked for was denied, and the model was told so.",
         "      assent log show r",
     ):
         assert words in story, words
+    assert any("⊘ turn call refused          t2c1" in line.plain for line in draw_timeline(scene.events()))
     assert story.count("Turn 1 ") == 1
     assert story.index("Turn 3") < story.index("t3c1") < story.index("Turn 4")
     drawn = scene.drawn()
@@ -154,6 +156,20 @@ async def test_a_run_that_its_log_leaves_open_is_told_as_such(scene: Scene) -> N
     assert "      assent resume r" in story
     assert "? It was broken off: its process is gone." in broken
     assert "✓ t1c1 (look) succeeded" in broken
+
+
+async def test_a_run_that_was_taken_up_again_no_longer_waits(scene: Scene) -> None:
+    await scene.assistant(asks(("change", {"name": "x"}))).run("Change x.", run_id="r")
+    scene.ledger.decide(scene.ledger.pending()[0].id, "once", by="ann")
+    await scene.assistant(asks(("change", {"name": "x"})), "Done.").resume("r")
+    cut_off = [event for event in scene.events() if event.kind != "turn_loop_ended"][:-1]
+    before = next(event for event in scene.events() if event.kind == "turn_loop_ended")
+
+    story = "\n".join(line.plain for line in tell(sorted([*cut_off, before], key=lambda event: event.seq)))
+
+    assert "and was taken up again" in story
+    assert "? The log ends before the run does" in story
+    assert "waits for a person to decide" not in story
 
 
 async def test_warnings_failures_and_the_end_in_circles_are_told(scene: Scene) -> None:
@@ -223,19 +239,22 @@ async def test_a_cancelled_run_can_be_resumed_and_says_so(scene: Scene) -> None:
 async def test_five_hundred_turns_stay_readable_and_hide_no_trouble(scene: Scene) -> None:
     turns: list[Result] = [asks(("look", {"name": str(n)})) for n in range(499)]
     turns[250] = asks(("look", {"name": "secret"}))
+    turns[300] = asks(("teleport", {}))
     assistant = scene.assistant(*turns, "Done.", limits=TurnLimits(turns=600))
     await assistant.run("Look at all.", run_id="r")
 
     lines = scene.told().splitlines()
 
     assert len(lines) < 100
-    assert "500 turns, 499 calls (498 succeeded, 1 rejected)" in lines[2]
-    [first, second] = [line for line in lines if line.startswith("  … turns ")]
+    assert "500 turns, 499 calls (497 succeeded, 2 rejected)" in lines[2]
+    [first, second, third] = [line for line in lines if line.startswith("  … turns ")]
     assert (
         first
         == "  … turns 9 to 250: 242 turns, 242 calls, all succeeded. To see all of it: assent log show r"
     )
-    assert second.startswith("  … turns 252 to 484: 233 turns")
+    assert second.startswith("  … turns 252 to 300: 49 turns")
+    assert third.startswith("  … turns 302 to 484: 183 turns")
+    assert any("t301c1 (teleport) was refused" in line for line in lines)
     assert any("t251c1 (look) was rejected: policy 'keep-secrets'" in line for line in lines)
     assert any(line.startswith("  Turn 500 answered: Done.") for line in lines)
     drawn = scene.drawn()

@@ -224,6 +224,8 @@ async def test_the_interpreter_that_runs_us_is_not_written_even_in_the_workspace
 
 
 def test_it_ends_when_the_host_is_killed(work: Path, tmp_path: Path) -> None:
+    # Nobody else's, also where the tests are run twice at once.
+    command = f"sleep 1001.{os.getpid()}"
     program = (
         "import asyncio, sys\n"
         "from assent.sandbox.command import run_command\n"
@@ -231,12 +233,12 @@ def test_it_ends_when_the_host_is_killed(work: Path, tmp_path: Path) -> None:
         "from assent.sandbox.sandbox import Sandbox\n"
         "from assent.sandbox.workspace import Workspace\n"
         "w = Workspace(sys.argv[1])\n"
-        "asyncio.run(run_command(['sh', '-c', 'echo > began; exec sleep 1001'], folder=w.fd,\n"
+        "asyncio.run(run_command(['sh', '-c', f'echo > began; exec {sys.argv[2]}'], folder=w.fd,\n"
         "    sandbox=Sandbox(w, 'bubblewrap', Facts())))\n"
     )
-    with subprocess.Popen([sys.executable, "-c", program, str(work)]) as host:
+    with subprocess.Popen([sys.executable, "-c", program, str(work), command]) as host:
         wait_until(lambda: (work / "began").exists())
-        found = subprocess.run(["pgrep", "-fx", "sleep 1001"], capture_output=True, text=True, check=True)
+        found = subprocess.run(["pgrep", "-fx", command], capture_output=True, text=True, check=True)
         pid = int(found.stdout.split()[0])
         host.send_signal(signal.SIGKILL)
     wait_until(lambda: not is_running(pid))

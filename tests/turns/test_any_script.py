@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import tempfile
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -18,11 +18,11 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assent import Assistant, Decision, Runtime, ToolError, tool
+from assent import Assistant, Decision, ProposalResult, Runtime, ToolError, tool
 from assent.durable.memory import MemoryJournal
 from assent.errors import ModelUnavailable
 from assent.inference.messages import Assistant as Said
-from assent.inference.messages import Message, ToolCall
+from assent.inference.messages import Message, ToolCall, User
 from assent.inference.model import Request, Result
 from assent.tools import Tool
 from assent.turns.ending import Ending
@@ -40,9 +40,9 @@ class World:
     """A folder, a model and tools. It outlives every process, and can be frozen."""
 
     def __init__(self, folder: Path, script: Script, down: frozenset[int]) -> None:
+        """A turn of the script without calls is an answer in words."""
         self.folder = folder
         self.is_frozen = False
-        self.script = script
         self.last: list[Message] = []
         self._down = down
         self._said_down: set[int] = set()
@@ -111,8 +111,8 @@ class World:
         if turn in self._down and turn not in self._said_down:
             self._said_down.add(turn)
             raise ModelUnavailable("down")
-        if turn >= len(self.calls):
-            return Result(text="Done.")
+        if turn >= len(self.calls) or not self.calls[turn]:
+            return Result(text=f"Done with {turn}.")
         return Result(text=f"Turn {turn}.", calls=[_call(kind, n) for kind, n in self.calls[turn]])
 
     def assistant(self) -> Assistant:
@@ -145,7 +145,7 @@ def _call(kind: str, n: int) -> ToolCall:
     return ToolCall(id=f"c{n}" if n % 3 else "", name=kind, arguments={"n": n})
 
 
-def _drive(world: World, work: Any, cut: int) -> tuple[Ending | None, int]:
+def _drive(world: World, work: Any, cut: int) -> tuple[Any, int]:
     """Run in a loop of its own to the end, or until so many steps were made and the process dies."""
     loop, steps = VirtualLoop(), [0]
     world.is_frozen = False
@@ -233,3 +233,60 @@ def test_cut_anywhere_it_ends_the_same() -> None:
 
     check()
     tally.require({"cut": 0.9, "decided": 0.05, "down": 0.2, "paid": 0.4})
+
+
+async def _talk(
+    world: World, messages: int, decide: Mapping[str, Decision]
+) -> Ending | ProposalResult | None:
+    """Say what was not said before; what came of the last message, or what has to be decided first."""
+    resume = "r" in world.journal._runs
+    async with world.assistant().chat("r", resume=resume, decide=decide if resume else None) as chat:
+        if chat.waits is not None:
+            return chat.waits
+        said = sum(isinstance(message, User) for message in chat.messages)
+        for number in range(said, messages):
+            await chat.say(f"Message {number}.")
+        world.last = list(chat.messages)
+        return chat.last
+
+
+def _talked(world: World, messages: int, cuts: Sequence[int]) -> tuple[Ending, int, int]:
+    """A whole conversation, with a process that dies at each cut; how often it did."""
+    pending, decide, total, deaths = list(cuts), {}, 0, 0
+    while True:
+        ending, steps = _drive(world, _talk(world, messages, decide), pending.pop(0) if pending else 0)
+        total += steps
+        decide = {}
+        if ending is None:
+            deaths += 1
+        elif isinstance(ending, ProposalResult):
+            decide = {waiting.action_id: world.decision(waiting.action_id) for waiting in ending.waiting}
+        else:
+            return ending, total, deaths
+
+
+@UNHURRIED
+def test_a_conversation_cut_anywhere_goes_on_the_same() -> None:
+    tally = Tally()
+
+    @examples(75)
+    @given(scripts=st.lists(SCRIPTS, min_size=1, max_size=3), cuts=CUTS)
+    def check(scripts: list[list[list[str]]], cuts: list[float]) -> None:
+        # Each message comes to turns with calls, and then to one without.
+        script = [turn for turns in scripts for turn in (*turns, [])]
+        with tempfile.TemporaryDirectory() as first, tempfile.TemporaryDirectory() as second:
+            whole = World(Path(first), script, frozenset())
+            expected, steps, _ = _talked(whole, len(scripts), [])
+            world = World(Path(second), script, frozenset())
+
+            ending, _, deaths = _talked(world, len(scripts), [1 + int(cut * steps) for cut in cuts])
+
+            tally.add(cut=bool(deaths), several=len(scripts) > 1, paid=bool(world.files().get("paid")))
+            assert world.files() == whole.files()
+            assert orphans(world.last) == []
+            assert msgspec.json.encode(world.last) == msgspec.json.encode(whole.last)
+            assert ending == expected
+            assert ending.status == "success"
+
+    check()
+    tally.require({"cut": 0.8, "several": 0.3, "paid": 0.4})

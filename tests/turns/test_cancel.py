@@ -115,7 +115,9 @@ class Place:
         assert [each.is_error for each in told].count(True) == 1
 
 
-async def _stopped(place: Place, run_id: str, at: int, how: str) -> tuple[Ending | None, int]:
+async def _stopped(
+    place: Place, run_id: str, at: int, how: str, *, again: bool = False
+) -> tuple[Ending | None, int]:
     """Run until the step of any of its tasks, then stop it; how it ended if it did, and how many steps there
     were."""
     steps, cancel = [0], Cancel()
@@ -132,7 +134,9 @@ async def _stopped(place: Place, run_id: str, at: int, how: str) -> tuple[Ending
     before = asyncio.all_tasks()
     loop.set_task_factory(factory(at, act, steps))
     try:
-        running = asyncio.create_task(place.assistant().run("x", run_id=run_id, **given))
+        assistant = place.assistant()
+        work = assistant.resume(run_id, **given) if again else assistant.run("x", run_id=run_id, **given)
+        running = asyncio.create_task(work)
         await asyncio.wait((running,), timeout=PATIENCE_S)
         assert running.done()
     finally:
@@ -171,3 +175,24 @@ async def test_stopped_at_every_step_it_goes_on_as_if_it_had_not_been(
     record_property("figure", f"{total} steps, {dict(seen)}")
     assert seen["held"] <= 500, "nobody holds what was stopped"
     assert seen["stopped"] >= total // 2
+
+
+@pytest.mark.parametrize("how", ["task", "hard"])
+async def test_stopped_again_at_every_step_of_going_on(tmp_path: Path, how: str) -> None:
+    at, total = 0, 1
+    with kept_in(tmp_path) as kept:
+        while at <= total:
+            folder = tmp_path / str(at)
+            folder.mkdir()
+            place = Place(folder, kept)
+            await _stopped(place, f"r{at}", 10, how)
+
+            ending, steps = await _stopped(place, f"r{at}", at, how, again=True)
+
+            if at == 0:
+                total = steps
+            if ending is None or ending.status in ("cancelled", "waiting"):
+                ending, _ = await place.go_on(f"r{at}")
+            place.check(ending)
+            at += 1
+        assert kept.records.verify().valid

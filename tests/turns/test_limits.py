@@ -10,7 +10,7 @@ import pytest
 
 from assent import CostBudget, Reply, ToolContext, tool
 from assent.approvals.approval import Approval
-from assent.errors import UsageError
+from assent.errors import BudgetSpent, UsageError
 from assent.inference.model import Request, Result
 from assent.tools import Tool
 from assent.turns.ending import Ending
@@ -143,12 +143,12 @@ async def test_calls_that_run_together_share_what_is_left(room: Workroom) -> Non
 async def test_time_stops_a_tool(room: Workroom, risk: Any) -> None:
     turn = [write("a.txt", "kept"), call("hour"), write("b.txt", "never")]
     assistant = room.assistant(
-        [Result(text="On it.", calls=turn), "Done."], [hour(risk)], limits=TurnLimits(time_s=0.2)
+        [Result(text="On it.", calls=turn), "Done."], [hour(risk)], limits=TurnLimits(time_s=1)
     )
 
     ending = await asyncio.wait_for(assistant.run("x"), PATIENCE_S)
 
-    assert (ending.status, ending.error) == ("budget", "the limit on time was reached (0.2 s)")
+    assert (ending.status, ending.error) == ("budget", "the limit on time was reached (1 s)")
     assert (ending.summary, list(ending.tools)) == ("On it.", ["write_file"])
     assert room.files() == {"a.txt": "kept"}
     messages = asked_of(assistant)[-1].messages
@@ -171,9 +171,9 @@ async def test_time_stops_a_model(room: Workroom, where: str) -> None:
         return "too late"
 
     if where == "limits":
-        assistant = room.assistant(never, limits=TurnLimits(time_s=0.1))
+        assistant = room.assistant(never, limits=TurnLimits(time_s=0.5))
     else:
-        assistant = room.assistant(never, runtime=room.runtime(budget=CostBudget(max_duration_ms=100)))
+        assistant = room.assistant(never, runtime=room.runtime(budget=CostBudget(max_duration_ms=500)))
 
     ending = await asyncio.wait_for(assistant.run("x"), PATIENCE_S)
 
@@ -182,25 +182,25 @@ async def test_time_stops_a_model(room: Workroom, where: str) -> None:
 
 async def test_waiting_for_a_person_takes_no_time(room: Workroom) -> None:
     async def person(approval: Approval) -> Reply:
-        await asyncio.sleep(0.4)
+        await asyncio.sleep(1.3)
         return Reply("once")
 
     assistant = room.assistant(
         [write("a.txt", "1"), "Done."],
         runtime=room.runtime(person=person),
         posture="read_only",
-        limits=TurnLimits(time_s=0.3),
+        limits=TurnLimits(time_s=1.2),
     )
 
     ending = await assistant.run("x")
 
-    # On a machine that is busy the rest may take longer than its time; what was approved has run in any case.
-    assert ending.status == "success" or room.files() == {"a.txt": "1"}
+    assert ending.status == "success"
+    assert room.files() == {"a.txt": "1"}
 
 
 async def test_one_call_has_a_limit_of_its_own(room: Workroom) -> None:
     assistant = room.assistant(
-        [[call("hour"), write("a.txt", "1")], "Done."], [hour("read_only")], limits=TurnLimits(call_s=0.05)
+        [[call("hour"), write("a.txt", "1")], "Done."], [hour("read_only")], limits=TurnLimits(call_s=0.5)
     )
 
     ending = await asyncio.wait_for(assistant.run("x"), PATIENCE_S)
@@ -225,3 +225,12 @@ async def test_how_a_limit_ended_a_run_is_kept(room: Workroom, tmp_path: Path) -
         assert len(asked_of(assistant)) == asked
         (row,) = kept.journal.runs()
         assert row.status == "budget"
+
+
+async def test_a_model_whose_own_budget_is_spent_ends_the_run(room: Workroom) -> None:
+    assistant = room.assistant([write("a.txt", "1"), BudgetSpent("nothing is left this month")], failures=3)
+
+    ending = await assistant.run("x")
+
+    assert (ending.status, ending.error) == ("budget", "nothing is left this month")
+    assert list(ending.tools) == ["write_file"]

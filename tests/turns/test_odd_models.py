@@ -357,22 +357,23 @@ async def test_only_who_watches_has_it_streamed(room: Workroom) -> None:
 # Models that take their time
 
 
-async def _never(request: Request) -> str:
-    await asyncio.sleep(3600)
-    return "too late"
-
-
 @pytest.mark.parametrize("hard", [False, True], ids=["soft", "hard"])
 async def test_a_model_that_never_answers_can_be_cancelled(
     room: Workroom, tmp_path: Path, hard: bool
 ) -> None:
-    cancel = Cancel()
+    cancel, asked = Cancel(), asyncio.Event()
+
+    async def never(request: Request) -> str:
+        asked.set()
+        await asyncio.sleep(3600)
+        return "too late"
+
     with kept_in(tmp_path) as kept:
         runtime = room.runtime(**kept.parts())
         running = asyncio.create_task(
-            room.assistant(_never, runtime=runtime).run("x", run_id="r", cancel=cancel)
+            room.assistant(never, runtime=runtime).run("x", run_id="r", cancel=cancel)
         )
-        await asyncio.sleep(0.02)
+        await asked.wait()
         await asyncio.to_thread(cancel.cancel, "enough", hard=hard)
 
         ending = await asyncio.wait_for(running, PATIENCE_S)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -15,9 +15,9 @@ import pytest
 
 from assent import Cancel, tool
 from assent.errors import InputError
-from assent.inference import Replaying
+from assent.inference import Replaying, Scripted
 from assent.inference.messages import Image
-from assent.inference.model import Request, Result
+from assent.inference.model import Piece, Request, Result, Words
 from assent.turns import loop as loop_module
 from assent.turns.limits import TurnLimits
 from assent.turns.recording import RecordedLoop, RunRecording
@@ -226,7 +226,56 @@ async def test_a_model_that_is_interrupted_and_one_that_is_stopped_replay(room: 
     assert same(await replay(path)).requests == 1
 
 
+async def test_a_run_that_streams_and_a_model_that_is_exchanged_replay(room: Workroom, path: Path) -> None:
+    class BreaksOff:
+        async def generate(self, request: Request) -> Result:
+            raise AssertionError
+
+        async def stream(self, request: Request) -> AsyncGenerator[Piece, None]:
+            yield Words("Once")
+
+    assistant = room.assistant([[call("list_dir", path=".")], "Done."])
+    async with assistant.chat(watch=room.seen.append, record=path) as chat:
+        await chat.say("Look.")
+        chat.use(BreaksOff())
+        assert (await chat.say("Again.")).status == "error"
+        chat.use(Scripted(["Here I am."]))
+        assert (await chat.say("Who is there?")).status == "success"
+
+    assert same(await replay(path)).requests == 4
+
+
 # Taken up again
+
+
+async def test_a_run_that_was_stopped_in_a_call_replays_when_it_was_taken_up(
+    room: Workroom, path: Path, tmp_path: Path
+) -> None:
+    started = asyncio.Event()
+    is_first = True
+
+    @tool(risk="read_only")
+    async def hang() -> str:
+        if is_first:
+            started.set()
+            await asyncio.sleep(60)
+        return "came back"
+
+    turns = [[call("list_dir", path="."), call("hang")], "Done."]
+    with kept_in(tmp_path) as kept:
+        first = room.assistant(turns, runtime=room.runtime([hang], **kept.parts()))
+        running = asyncio.create_task(first.run("Wait.", run_id="r", record=path))
+        await started.wait()
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+        assert (await replay(path)).is_cut_short
+        is_first = False
+        second = room.assistant(["Done."], runtime=room.runtime([hang], **kept.parts()))
+        assert (await second.resume("r", record=path)).status == "success"
+
+    found = same(await replay(path))
+    assert (found.taken_up, found.requests, found.results) == (1, 2, 2)
 
 
 async def test_a_run_that_waited_for_an_approval_replays_as_one_run(
@@ -292,7 +341,7 @@ async def test_a_file_holds_one_run_and_its_run_no_other_file(
         await room.assistant(["x"]).run("x", record=path)
     with pytest.raises(InputError, match="not 'another'"):
         await room.assistant(["x"]).resume("another", record=path)
-    with pytest.raises(InputError, match="holds no run"):
+    with pytest.raises(InputError, match="No such file"):
         await room.assistant(["x"]).resume("another", record=tmp_path / "new.jsonl")
     with pytest.raises(InputError, match="no recording"):
         (tmp_path / "notes.txt").write_text("mine")
@@ -405,7 +454,7 @@ async def test_a_file_that_breaks_off_replays_as_far_as_it_goes(room: Workroom, 
 
 
 async def test_what_holds_no_run_is_bad_input(room: Workroom, path: Path, tmp_path: Path) -> None:
-    from assent.inference import Recording, Scripted
+    from assent.inference import Recording
     from assent.inference.messages import User
 
     recording = Recording(Scripted(["Hello."]), path)

@@ -92,7 +92,7 @@ def some_turn(random: Random) -> Result | Exception:
 def some_run(random: Random) -> tuple[Sequence[Any], TurnLimits, int, bool]:
     """A script, limits, how many failures in a row are borne, and whether it is a conversation."""
     again = Result(calls=[ToolCall(name="look", arguments={"x": 1})])
-    last = random.choice([["That is all."], ["That is all."], [again] * 7, []])
+    last: list[Any] = random.choice([["That is all."], ["That is all."], [again] * 7, []])
     limits = TurnLimits(
         turns=random.choice([4, 15, 15]),
         context_tokens=random.choice([None, 1200, 3000]),

@@ -327,7 +327,7 @@ async def test_what_became_of_a_call_in_flight_is_decided(room: Workroom, kept: 
 async def test_nothing_follows_from_an_answer_that_cannot_be_kept(room: Workroom) -> None:
     class Full(MemoryRun):
         async def settle(self) -> None:
-            raise StorageFull("the disk is full")
+            raise StorageFull("x.db", "is full", "Make room.")
 
     class FullJournal(MemoryJournal):
         async def begin(self, record: RunRecord) -> MemoryRun:
@@ -344,6 +344,102 @@ async def test_nothing_follows_from_an_answer_that_cannot_be_kept(room: Workroom
     runtime = room.runtime(journal=FullJournal())
     ending = await room.assistant(slow, runtime=runtime, failures=3).run("x")
 
-    assert (ending.status, ending.error) == ("error", "the run cannot be kept: the disk is full")
+    assert (ending.status, ending.error) == (
+        "error",
+        "the run cannot be kept: The database x.db is full. Make room.",
+    )
     assert len(asked) == 1
     assert room.files() == {}
+
+
+async def test_an_answer_that_took_long_is_on_disk_before_anything_follows_from_it(room: Workroom) -> None:
+    steps: list[str] = []
+
+    class Noted(MemoryRun):
+        async def settle(self) -> None:
+            steps.append("on its way")
+            await asyncio.sleep(0.01)
+            steps.append("on disk")
+
+    class Notes(MemoryJournal):
+        async def begin(self, record: RunRecord) -> MemoryRun:
+            await super().begin(record)
+            return Noted(self._runs[record.run_id])
+
+    @tool(risk="read_only")
+    async def look() -> str:
+        """Look."""
+        steps.append("look")
+        return "x"
+
+    async def slow(request: Request) -> Any:
+        steps.append("asked")
+        await asyncio.sleep(0.03)
+        return [call("look")] if len(request.messages) == 2 else "Done."
+
+    await room.assistant(slow, runtime=room.runtime([look], journal=Notes())).run("x")
+
+    assert steps[:4] == ["asked", "on its way", "on disk", "look"]
+
+
+async def test_calls_before_a_restart_count_towards_the_limit_on_calls(room: Workroom, kept: Kept) -> None:
+    numbers = iter(range(100))
+    model = Mortal(lambda _: Result(calls=[write(f"{next(numbers)}.txt", "x")] * 2), dies_at=(2, 4))
+
+    ending, deaths = await until_done(
+        lambda: room.assistant(model, runtime=room.runtime(**kept.parts()), limits=TurnLimits(tool_calls=5)),
+        "r",
+    )
+
+    assert (ending.status, len(ending.tools), deaths) == ("budget", 5, 2)
+
+
+async def test_a_tool_that_is_gone_is_no_longer_offered(room: Workroom, kept: Kept) -> None:
+    @tool(risk="read_only")
+    async def look() -> str:
+        """Look."""
+        return "x"
+
+    model = Mortal(lambda turn: Result(calls=[call("look")]) if turn < 2 else "Done.", dies_at=(2,))
+    with pytest.raises(Killed):
+        await room.assistant(model, runtime=room.runtime([look], **kept.parts())).run("x", run_id="r")
+
+    ending = await room.assistant(model, runtime=room.runtime(**kept.parts())).resume("r")
+
+    assert (ending.status, list(ending.tools)) == ("success", ["look"])
+    assert [told.is_error for told in results(model.last)] == [False, True]
+
+
+@pytest.mark.parametrize("answered", ["while it is away", "when it is back"])
+async def test_a_question_outlives_whoever_asked_it(room: Workroom, kept: Kept, answered: str) -> None:
+    model = Mortal(lambda turn: "Done." if turn else Result(calls=[write("a.txt", "1")]))
+
+    def assistant() -> Assistant:
+        runtime = room.runtime(approvals=kept.approvals, **kept.parts())
+        return room.assistant(model, runtime=runtime, posture="read_only")
+
+    async def asked() -> str:
+        for _ in range(4_000):
+            if pending := kept.approvals.pending():
+                (one,) = pending
+                return one.id
+            await asyncio.sleep(0.005)
+        raise AssertionError("nothing was asked")
+
+    running = asyncio.create_task(assistant().run("x", run_id="r"))
+    question = await asked()
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    assert room.files() == {}
+    if answered == "while it is away":
+        kept.approvals.decide(question, "once", by="ann")
+    running = asyncio.create_task(assistant().resume("r"))
+    if answered == "when it is back":
+        kept.approvals.decide(await asked(), "once", by="ann")
+
+    ending = await asyncio.wait_for(running, 20)
+
+    assert ending.status == "success"
+    assert room.files() == {"a.txt": "1"}
+    assert model.asked == 2

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from assent.ir.action import Action
@@ -21,6 +21,7 @@ from assent.state.memory import MemoryState
 from assent.tools import Tool
 from assent.verify import Report, verify
 from assent.verify.known_tools import read_tools
+from tests.properties.effort import examples
 from tests.verify.plans import TOOLS, call, claim, errors, plan, undecided, write
 
 VM: dict[str, Any] = {
@@ -362,7 +363,7 @@ SAMPLES: list[Any] = [
 ]
 
 
-@settings(max_examples=250, deadline=None)
+@examples(400)
 @given(SCHEMAS, PARAMETERS, st.lists(RULES, max_size=2), st.data())
 def test_an_error_is_one_whatever_the_outputs_are(
     schema: dict[str, Any], parameters: dict[str, Any], rules: list[Rule], data: Any

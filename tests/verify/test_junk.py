@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from assent.errors import DecodeError
 from assent.ir.codec import encode
 from assent.verify import Report, equivalent, optimize, simulate, transaction_check, verify
+from tests.properties.effort import examples
 from tests.verify.plans import TOOLS
 
 NAMES = st.sampled_from(["a", "b", "c", "d", ""])
@@ -79,7 +80,7 @@ def is_control(letter: str) -> bool:
     return letter < " " or "\x7f" <= letter <= "\x9f"
 
 
-@settings(max_examples=150)
+@examples(250)
 @given(PROPOSALS, STATES, st.sampled_from([None, TOOLS, ["look", "add"]]))
 def test_any_proposal_gets_a_report_that_can_be_written_down(document: Any, state: Any, tools: Any) -> None:
     report = verify(document, state, tools)
@@ -91,7 +92,7 @@ def test_any_proposal_gets_a_report_that_can_be_written_down(document: Any, stat
     assert not any(is_control(letter) for issue in report.issues for letter in issue.message)
 
 
-@settings(max_examples=80)
+@examples(125)
 @given(PROPOSALS, PROPOSALS, STATES)
 def test_the_other_questions_are_answered_too(a: Any, b: Any, state: Any) -> None:
     assert isinstance(simulate(a, state), dict)

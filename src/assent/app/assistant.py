@@ -10,14 +10,17 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import msgspec
+
 if TYPE_CHECKING:
     from assent.app.app import App
     from assent.app.models import Attached
+    from assent.app.settings import Settings
     from assent.assistant.assistant import Assistant
     from assent.durable.sql import RunSummary
     from assent.inference.model import Model
     from assent.ir.json_value import JsonValue
-    from assent.policy.permission import Posture
+    from assent.policy.permission import Permissions, Posture
     from assent.runtime.journal import RunRecord
     from assent.turns.limits import TurnLimits
 
@@ -54,26 +57,30 @@ def make_assistant(
     app: App,
     *,
     yes_to: str | None = None,
+    has_permissions: bool = False,
     limits: TurnLimits | None = None,
     record: str | None = None,
-    nobody: str = NOBODY,
 ) -> Assistant:
-    """An assistant with the tools and the model of an app. Without `yes_to` the settings say what needs
-    asking, and where they say nothing, all but reading does.
+    """An assistant with the tools and the model of an app. What needs asking is said by `yes_to`, else by the
+    permissions that the person has chosen for the app if it `has_permissions`, else by the settings.
 
     Raises:
         ModelMissing: no model is set up.
         InputError: the recording cannot be written.
     """
+    from assent.app.governance import own_settings
     from assent.assistant.assistant import Assistant
 
+    posture = posture_of(yes_to)
+    if posture is None and not has_permissions:
+        posture = settled_posture(own_settings(os.environ), app.runtime.permissions)
     return Assistant(
         app.runtime,
         recorded(model_of(app.attached), record),
-        posture=posture_of(yes_to),
+        posture=posture,
         limits=limits,
         spill=app.spill,
-        nobody=nobody,
+        nobody=NOBODY,
     )
 
 
@@ -112,6 +119,17 @@ def posture_of(yes_to: str | None) -> Posture | None:
     if yes_to is None:
         return None
     return Posture(read_only="ask") if yes_to == "none" else Posture.named(yes_to)
+
+
+def settled_posture(mine: Settings, found: Permissions | None) -> Posture:
+    """What the settings answer. `found` is what holds in the folder; where the person's own settings, `mine`,
+    say nothing of a tier, it can only be stricter than asking about all but reading: a folder that brings
+    settings makes nothing milder by that."""
+    from assent.policy.permission import TIERS, Permissions, Posture
+
+    said = TIERS if mine.standing.name is not None else tuple(mine.standing.answers)
+    least = {tier: "allow" if tier in said else Posture.named("read_only").to(tier) for tier in TIERS}
+    return (found or Permissions()).standing.tightened(msgspec.convert(least, Posture))
 
 
 def limits_for(

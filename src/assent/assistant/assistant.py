@@ -14,11 +14,10 @@ from collections.abc import (
     Awaitable,
     Callable,
     Iterable,
-    Iterator,
     Mapping,
     Sequence,
 )
-from contextlib import aclosing, asynccontextmanager, contextmanager
+from contextlib import aclosing, asynccontextmanager, nullcontext
 from functools import partial
 from os import PathLike
 from typing import TYPE_CHECKING, Any
@@ -41,6 +40,7 @@ from assent.turns.ending import OUTCOMES, Ending, Event, Watch
 from assent.turns.limits import TurnLimits
 from assent.turns.loop import TurnLoop
 from assent.turns.output import OutputType
+from assent.turns.stopping import linked
 from assent.turns.watching import watched
 
 if TYPE_CHECKING:
@@ -305,7 +305,7 @@ class Assistant:
         session: str | None,
         cancel: Cancel | None,
     ) -> AsyncIterator[tuple[OpenRun, Kept, Cancel | None]]:
-        with _linked(cancel) as inner:
+        with linked(cancel) as inner:
             async with self.runtime.reopen_run(
                 run_id, decide=decide, session=session, cancel=inner, by_call=self._by_call
             ) as run:
@@ -325,7 +325,9 @@ class Assistant:
         is_timed = kept.limits.time_s is not None or (
             standing is not None and standing.max_duration_ms is not None
         )
-        with _linked(cancel, only_if=cancel is not None or is_timed) as inner:
+        # A run that nothing can stop does with less.
+        needs_one = cancel is not None or is_timed
+        with linked(cancel) if needs_one else nullcontext() as inner:
             async with self.runtime.open_run(
                 self._about(run_id or new_id(), kept),
                 scope=scope,
@@ -501,26 +503,3 @@ def _message(task: str, images: Sequence[Image]) -> User:
     if not task.strip():
         raise UsageError("There is no task. Say in a sentence what is to be done.")
     return User((Text(task), *images)) if images else User(task)
-
-
-@contextmanager
-def _linked(outer: Cancel | None, *, only_if: bool = True) -> Iterator[Cancel | None]:
-    """A cancel of the run's own, where something may stop it: time that runs out is nobody else's. Whoever
-    uses the outer one for many runs does not keep those that have ended."""
-    if not only_if:
-        yield None
-        return
-    inner = Cancel()
-    if outer is None:
-        yield inner
-        return
-    reason_of = outer
-    links = (
-        outer.on_request(lambda: inner.cancel(reason_of.reason)),
-        outer.on_hard(lambda: inner.cancel(reason_of.reason, hard=True)),
-    )
-    try:
-        yield inner
-    finally:
-        for unlink in links:
-            unlink()

@@ -16,6 +16,7 @@ from assent.inference.messages import Image, Text, User
 from assent.ir.result import ProposalResult, Waiting
 from assent.turns.ending import Ending
 from assent.turns.loop import TurnLoop
+from assent.turns.stopping import linked
 
 if TYPE_CHECKING:
     from assent.inference.messages import Message
@@ -74,14 +75,23 @@ class Chat:
             raise UsageError("There is nothing to say.")
         if self._is_waiting or self._run.ended is not None:
             raise UsageError(f"Something has to be decided first: assent resume {self.run_id}")
-        if cancel is not None:
-            self._loop.stop_by(cancel)
+        message = User((Text(text), *images)) if images else User(text)
+        if cancel is None:
+            return self._came(await self._said(message))
+        whole = self._loop.cancel
+        with linked(whole, cancel) as inner:
+            self._loop.stop_by(inner)
+            try:
+                return self._came(await self._said(message))
+            finally:
+                self._loop.stop_by(whole)
+
+    async def _said(self, message: User) -> Ending:
         try:
-            ending = await self._loop.say(User((Text(text), *images)) if images else User(text))
+            return await self._loop.say(message)
         except asyncio.CancelledError:
             self._loop.leave()
             raise
-        return self._came(ending)
 
     async def go_on(self) -> Ending | None:
         """Take up what was left, from before this process."""

@@ -80,17 +80,18 @@ class Asker:
         prompt = f"Allow it? y = this once, a = always exactly this, n = no{later}: "
         while True:
             typed = await read_line(prompt)
-            word = typed.strip().lower() if typed is not None else "l"
+            if typed is None:
+                return None if self._is_kept else "deny"
+            word = typed.strip().lower()
             if word in _YES:
                 return "once"
             if word in _ALWAYS:
                 return "always"
             if word in _NO:
                 return "deny"
-            if word in _LATER:
-                # At the end of the input nobody can be asked again.
-                return None if self._is_kept else "deny"
-            prompt = f"Write y, a, n{' or l' if self._is_kept else ''}: "
+            if word in _LATER and self._is_kept:
+                return None
+            prompt = "Write y, a, n or l: " if self._is_kept else "Write y, a or n: "
 
 
 def question_lines(asked: Approval, output: Output, db: str | None) -> Iterator[Text]:

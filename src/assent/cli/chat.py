@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import contextmanager
+from signal import SIGTERM
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from assent.assistant.assistant import Assistant
     from assent.assistant.chat import Chat
     from assent.cli.conversing import View
+    from assent.cli.signals import Stopping
     from assent.durable.sql import RunSummary
     from assent.inference.messages import Image
     from assent.runtime.journal import Decision, RunRecord
@@ -126,7 +128,10 @@ def chat(
         wait=wait,
     ) as (app, view):
         limits = limits_for(app, turns=turns, tokens=max_tokens, cost_usd=max_cost, time_s=time_s)
-        assistant = make_assistant(app, yes_to=yes_to, limits=limits, record=record)
+        has_permissions = permissions is not None
+        assistant = make_assistant(
+            app, yes_to=yes_to, has_permissions=has_permissions, limits=limits, record=record
+        )
         return converse(output, app, assistant, view, db=db, run_id=run_id, images=pictures, is_new=True)
 
 
@@ -212,6 +217,7 @@ class Session:
         self.notice = ""
         """What the model is told with the next message."""
         self._snapshots = snapshots_but(app.sealed)
+        self._is_told_to_leave = False
 
     async def hold(
         self,
@@ -282,6 +288,8 @@ class Session:
                 continue
             ending = await self._say(chat, text, images)
             images = ()
+            if self._is_told_to_leave:
+                return 128 + SIGTERM
             if ending.status == "waiting":
                 return self._waits(ending)
             code = 0 if ending.succeeded or self.is_at_terminal else 1
@@ -294,8 +302,9 @@ class Session:
             text, self.notice = f"({self.notice})\n\n{text}", ""
         cancel = Cancel()
         self.undo.begin()
-        with self._heeding(cancel):
+        with self._heeding(cancel) as stopping:
             ending = await chat.say(text, images=images, cancel=cancel)
+        self._is_told_to_leave = stopping.by == SIGTERM
         self.undo.end()
         self.view.rest()
         self.endings.append(ending)
@@ -304,7 +313,7 @@ class Session:
         return ending
 
     @contextmanager
-    def _heeding(self, cancel: Cancel) -> Iterator[None]:
+    def _heeding(self, cancel: Cancel) -> Iterator[Stopping]:
         """Ctrl-C stops what is at work, and nothing else."""
         from assent.cli.signals import Stopping
 
@@ -313,8 +322,8 @@ class Session:
             self.output.talk("Stopping. (Once more to leave at once.)")
             cancel.cancel(f"stopped by {name}", hard=True)
 
-        with Stopping(stop):
-            yield
+        with Stopping(stop) as stopping:
+            yield stopping
 
     def _waits(self, ending: Ending) -> int:
         self._show(ending, is_kept=self.is_kept)
@@ -333,6 +342,8 @@ class Session:
         more = f", {before} messages so far" if before else ""
         name = getattr(self.assistant.model, "name", "")
         self.output.talk(f"{words}{more}. Model: {name}. /help lists commands; Ctrl-D leaves.")
+        if chat.last is not None and not self.view.has_spoken:
+            self.view.say(f"It said last: {chat.last.summary}")
 
     def _say_how_to_go_on(self, name: str, code: int) -> None:
         from assent.render.advice import db_words, name_words

@@ -21,6 +21,7 @@ from assent.cli.speech import Speech
 if TYPE_CHECKING:
     from assent.app.app import App
     from assent.events.event import Event
+    from assent.redaction import Redactor
     from assent.tools.context import Cancel
     from assent.turns.ending import Call, CallResult, Ending, Watch
     from assent.turns.ending import Event as Seen
@@ -57,6 +58,7 @@ class View:
         self._is_dim = _has_colour()
         self._isolation: str | None = None
         """The least that a command had."""
+        self.has_spoken = False
         self._held: list[str] | None = None
         """What is said once a question is answered."""
 
@@ -66,19 +68,18 @@ class View:
 
         match event:
             case ending.Text():
+                self.has_spoken = True
                 if self._with_words:
                     self._speech.say(event.text)
             case ending.Call():
-                self.say(_call_words(event), _SHORT)
+                self.say(_call_words(event, self._output.redactor), _SHORT)
             case ending.CallResult():
                 if event.status in _OVER:
                     self.say(_result_words(event), _SHORT if event.ok else _LONG)
             case ending.Note():
                 self.say(f"· {event.text}")
-            case ending.Trouble():
-                self.say(f"! {event.text}")
             case _:
-                pass
+                pass  # Trouble ends it here, and is told with how it ended.
 
     def write(self, events: Sequence[Event]) -> None:
         """What the log is told and the loop does not tell."""
@@ -246,9 +247,11 @@ def closing(model: object) -> Callable[[], Awaitable[None]] | None:
     return getattr(model, "close", None)
 
 
-def _call_words(event: Call) -> str:
-    given = ", ".join(f"{name}={_value(value)}" for name, value in event.parameters.items())
-    return f"→ {event.tool} {given}"
+def _call_words(event: Call, redactor: Redactor) -> str:
+    # Before anything is cut: half a secret is not known as one.
+    shown = redactor.value(dict(event.parameters))
+    assert isinstance(shown, dict)
+    return f"→ {event.tool} {', '.join(f'{name}={_value(value)}' for name, value in shown.items())}"
 
 
 def _value(value: Any) -> str:

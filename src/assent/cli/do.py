@@ -87,6 +87,7 @@ def do(
         assistant = make_assistant(
             app,
             yes_to=yes_to,
+            has_permissions=permissions is not None,
             limits=limits_for(app, turns=turns, tokens=max_tokens, cost_usd=max_cost, time_s=time_s),
             record=record,
         )

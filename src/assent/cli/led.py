@@ -39,10 +39,16 @@ def go_on(
     from assent.assistant.assistant import kept_of
     from assent.cli.beginning import beginning_of
     from assent.cli.conversing import Told, closing, lead, open_for
+    from assent.errors import UsageError
 
     began_here(summary, record)
     if not is_open(summary):
         return _show_again(output, summary, decide, db, as_json=as_json)
+    is_chat = kept_of(record.proposal).is_chat
+    if is_chat and as_json:
+        raise UsageError(
+            f"Run '{summary.run_id}' is a conversation, which has no one result: without --json."
+        )
     began = beginning_of(output, summary, tools=tools, policies=policies, model=model, db=db)
     yes_to, recording = kept_set_up(summary.context)
     with open_for(
@@ -63,8 +69,10 @@ def go_on(
         wait=wait,
         as_json=as_json,
     ) as (app, view):
-        assistant = make_assistant(app, yes_to=yes_to, record=recording)
-        if kept_of(record.proposal).is_chat:
+        assistant = make_assistant(
+            app, yes_to=yes_to, has_permissions=began.permissions is not None, record=recording
+        )
+        if is_chat:
             from assent.cli.chat import converse
 
             return converse(output, app, assistant, view, db=db, run_id=summary.run_id, decide=decide)

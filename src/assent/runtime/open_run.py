@@ -25,7 +25,7 @@ from assent.ir.result import Outcome, ProposalResult, Waiting
 from assent.policy.budget import Allowance, CostBudget
 from assent.policy.gate import Gate
 from assent.policy.marks import Inflow, Marks
-from assent.runtime.journal import Choice, Decision, Taken, Told
+from assent.runtime.journal import Choice, Decision, Taken, Told, parse_key
 from assent.runtime.keeping import Request
 from assent.runtime.ledger import RunInfo
 from assent.runtime.notes import HoldLost
@@ -100,7 +100,7 @@ class OpenRun(Plans):
         if in_flight:
             self.ended = await self._end(self._wait(taken.record, called))
 
-    def stop_by(self, cancel: Cancel) -> None:
+    def stop_by(self, cancel: Cancel | None) -> None:
         """Let this stop the plans that come next, instead of what could before."""
         self._info = self._info._replace(cancel=cancel)
 
@@ -128,8 +128,10 @@ class OpenRun(Plans):
         return Acted(result, x.marks_of(x.size - 1))
 
     def has_ended(self, number: int) -> bool:
-        """Whether something of that plan had ended before the run was broken off."""
-        return self._kept.has_begun(number)
+        """Whether something of that plan had ended before the run was broken off, or was decided since."""
+        return self._kept.has_begun(number) or any(
+            parse_key(key)[0] == number for key in self._kept.replay.decided
+        )
 
     # Keeping
 

@@ -190,6 +190,21 @@ def cost_is_by_agent_and_a_replanned_run_counts_once(make: MakeStore) -> None:
     _same(make(_events()).cost_by_agent(), expected, "cost_by_agent()")
 
 
+def what_models_took_is_counted_by_agent(make: MakeStore) -> None:
+    answer: dict[str, JsonValue] = {"input_tokens": 90, "output_tokens": 10, "cached_tokens": 0, "cost": 0.5}
+    rows: list[tuple[str, dict[str, JsonValue]]] = [
+        ("turn_loop_started", {"source": "assistant"}),
+        ("turn_answered", answer),
+        ("model_answered", {**answer, "cost": None}),
+    ]
+    events = [Event(n, kind, 100.0 + n, "r1", data=data) for n, (kind, data) in enumerate(rows, start=1)]
+    took = {"model_answers": 2, "input_tokens": 180, "output_tokens": 20, "cached_tokens": 0}
+    unknown = {"uncounted_answers": 0, "unpriced_answers": 1}
+
+    expected = {"assistant": {"runs": 1, **took, "cost_usd": 0.5, **unknown}}
+    _same(make(events).cost_by_agent(), expected, "cost_by_agent() of models")
+
+
 event_store_suite: tuple[Check, ...] = (
     an_empty_store_has_nothing,
     events_come_back_as_they_went_in,
@@ -200,5 +215,6 @@ event_store_suite: tuple[Check, ...] = (
     many_are_found_as_well_as_few,
     counts_are_by_kind,
     cost_is_by_agent_and_a_replanned_run_counts_once,
+    what_models_took_is_counted_by_agent,
 )
 """Every promise of `EventStore`, one check each."""

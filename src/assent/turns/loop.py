@@ -181,7 +181,12 @@ class TurnLoop:
         """Ask another model from now on."""
         self._model = model
 
-    def stop_by(self, cancel: Cancel) -> None:
+    @property
+    def cancel(self) -> Cancel | None:
+        """What can stop it."""
+        return self._cancel
+
+    def stop_by(self, cancel: Cancel | None) -> None:
         """Let this stop what comes next, instead of what could before."""
         self._cancel = cancel
         self._run.stop_by(cancel)

@@ -64,32 +64,27 @@ class RunRecording(Recording):
         Raises:
             InputError: the file cannot be written, is no recording, or holds another run, or none.
         """
+        known = None if resumed is None else self._known(path, resumed)
         super().__init__(_Checked(model), path)
-        self.known: dict[int, ToolResult] = {}
+        self.known: dict[int, ToolResult] = known or {}
         """What the file tells of calls from before this process, by their numbers."""
         self._pending: list[Came] = []
         self._between = Between()
         self._wrote: Literal["nothing", "answer", "error"] = "nothing"
         """Of the newest request."""
-        try:
-            self._check(resumed)
-        except BaseException:
+        if known is None and next(read_lines(self.path), None) is not None:
             self._file.close()
-            raise
+            raise InputError(f"{clean(path)} holds a recording already. Name another file for this run.")
 
-    def _check(self, resumed: str | None) -> None:
-        where = clean(self.path)
-        if resumed is None:
-            if next(read_lines(self.path), None) is not None:
-                raise InputError(f"{where} holds a recording already. Name another file for this run.")
-            return
-        recorded = read_run(self.path)
-        if recorded.run_id != resumed:
+    @staticmethod
+    def _known(path: str | PathLike[str], run_id: str) -> dict[int, ToolResult]:
+        recorded = read_run(path)
+        if recorded.run_id != run_id:
             raise InputError(
-                f"{where} holds run '{clean(recorded.run_id, 80)}', not '{clean(resumed, 80)}'. Name the "
-                "file that the run began with."
+                f"{clean(path)} holds run '{clean(recorded.run_id, 80)}', not '{clean(run_id, 80)}'. Name "
+                "the file that the run began with."
             )
-        self.known = recorded.known
+        return recorded.known
 
     def loop(self, run: OpenRun, offer: Offer, **parts: Any) -> RecordedLoop:
         """The loop that is recorded here; its parts are those of any loop."""

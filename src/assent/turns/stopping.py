@@ -1,0 +1,34 @@
+"""What may stop a loop of turns: whoever leads it, whoever waits for one message, and time.
+
+Keep true:
+1. Time that runs out stops nothing but the loop: nobody else's cancel is touched.
+2. A cancel that is used for many runs keeps none of those that have ended.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+
+from assent.tools.context import Cancel
+
+
+@contextmanager
+def linked(*outer: Cancel | None) -> Iterator[Cancel]:
+    """A cancel of its own, that any of the others cancels as well, as long as this lasts."""
+    inner = Cancel()
+    links = []
+    for each in outer:
+        if each is not None:
+            links.append(each.on_request(partial(_pass_on, each, inner, False)))
+            links.append(each.on_hard(partial(_pass_on, each, inner, True)))
+    try:
+        yield inner
+    finally:
+        for unlink in links:
+            unlink()
+
+
+def _pass_on(outer: Cancel, inner: Cancel, hard: bool) -> None:
+    inner.cancel(outer.reason, hard=hard)
