@@ -32,7 +32,7 @@ from tests.properties.virtual_time import VirtualLoop
 from tests.turns.steps import factory
 from tests.turns.workroom import orphans
 
-KINDS = ("pay", "look", "put", "pay", "flaky", "broken_pay", "nowhere", "garbled")
+KINDS = ("pay", "look", "put", "pay", "flaky", "broken_pay", "late_pay", "nowhere", "garbled")
 Script = Sequence[Sequence[str]]
 
 
@@ -93,11 +93,16 @@ class World:
             await asyncio.sleep(0)
             raise ToolError(f"{n} cannot be paid", retry=False)
 
+        async def late_pay(n: int) -> str:
+            await asyncio.sleep(3600)
+            return f"paid {n}"
+
         return [
             look,
             put,
             flaky,
             tool(pay, name="pay", description="Must not happen twice."),
+            tool(late_pay, name="late_pay", description="Takes longer than a call may take."),
             tool(broken_pay, name="broken_pay", description="Would not be to happen twice, but fails."),
         ]
 
@@ -118,7 +123,9 @@ class World:
     def assistant(self) -> Assistant:
         """As a new process would set one up."""
         runtime = Runtime(tools=self.tools(), journal=self.journal)
-        return Assistant(runtime, self, posture="full_access", failures=2, limits=TurnLimits(turns=100))
+        return Assistant(
+            runtime, self, posture="full_access", failures=2, limits=TurnLimits(turns=100, call_s=5)
+        )
 
     def decision(self, action_id: str) -> Decision:
         """What somebody decides who can look outside."""

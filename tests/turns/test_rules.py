@@ -16,6 +16,7 @@ from assent import (
     CostBudget,
     DenyTool,
     FlowRule,
+    ProposalResult,
     RateLimitTool,
     Reply,
     RequireState,
@@ -28,6 +29,7 @@ from assent.errors import UsageError
 from assent.inference.messages import Message
 from assent.inference.model import Request, Result
 from assent.tools import Tool
+from assent.turns.limits import TurnLimits
 from tests.turns.workroom import Workroom, asked_of, call, kept_in, results, write
 
 EVIL = "evil@example.org"
@@ -421,3 +423,52 @@ async def test_questions_of_calls_that_run_together_all_stay_open(room: Workroom
         for each in asked:
             kept.approvals.decide(each.id, "once", by="ann")
         assert list((await assistant.resume("r")).tools) == ["look", "look"]
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [RateLimitTool(tool="fetch", max_calls=2, interval_secs=3600), TraceRule(tool="fetch", at_most=2)],
+    ids=["rate", "trace"],
+)
+async def test_calls_that_run_together_are_counted_one_by_one(room: Workroom, post: Post, rule: Any) -> None:
+    runtime = room.runtime(post.tools(), policies=[("few", rule)])
+    turn = [call("fetch", page=str(n)) for n in range(5)]
+    assistant = room.assistant([turn, "Done."], runtime=runtime)
+
+    ending = await assistant.run("x")
+
+    assert list(ending.tools) == ["fetch", "fetch"]
+    told = results(asked_of(assistant)[-1].messages)
+    assert [each.is_error for each in told] == [False, False, True, True, True], "in the order of the calls"
+
+
+async def test_an_outcome_that_is_not_known_is_not_what_a_later_call_waits_for(
+    room: Workroom, tmp_path: Path, post: Post
+) -> None:
+    @tool
+    async def slow() -> str:
+        """Takes longer than a call may."""
+        await asyncio.sleep(3600)
+        return "x"
+
+    with kept_in(tmp_path) as kept:
+        runtime = room.runtime([slow], approvals=kept.approvals, patience_s=0, **kept.parts())
+        assistant = room.assistant(
+            [[call("slow")], [write("a.txt", "1")], "Done."],
+            runtime=runtime,
+            gated_tools=["write_file"],
+            limits=TurnLimits(call_s=0.3),
+        )
+        ending = await assistant.run("x", run_id="r")
+        assert [(w.kind, w.action_id) for w in ending.waiting] == [("approval", "t2c1")]
+        kept.approvals.decide(kept.approvals.pending()[0].id, "once", by="ann")
+
+        ending = await assistant.resume("r")
+
+        assert ending.status == "success"
+        assert results(asked_of(assistant)[-1].messages)[0].is_error
+        ended = await kept.journal.take("r")
+        assert isinstance(ended, ProposalResult)
+        assert [(w.kind, w.action_id) for w in ended.waiting] == [("unknown_outcome", "t1c1")], (
+            "that stays said"
+        )

@@ -59,14 +59,12 @@ def make_assistant(
     yes_to: str | None = None,
     has_permissions: bool = False,
     limits: TurnLimits | None = None,
-    record: str | None = None,
 ) -> Assistant:
     """An assistant with the tools and the model of an app. What needs asking is said by `yes_to`, else by the
     permissions that the person has chosen for the app if it `has_permissions`, else by the settings.
 
     Raises:
         ModelMissing: no model is set up.
-        InputError: the recording cannot be written.
     """
     from assent.app.governance import own_settings
     from assent.assistant.assistant import Assistant
@@ -76,7 +74,7 @@ def make_assistant(
         posture = settled_posture(own_settings(os.environ), app.runtime.permissions)
     return Assistant(
         app.runtime,
-        recorded(model_of(app.attached), record),
+        model_of(app.attached),
         posture=posture,
         limits=limits,
         spill=app.spill,
@@ -97,19 +95,6 @@ def model_of(attached: Attached) -> Model:
         words = attached.missing or NO_MODEL
         raise ModelMissing(f"{words[0].upper()}{words[1:]}.")
     return attached.models
-
-
-def recorded(model: Model, path: str | None) -> Model:
-    """The model, with its answers kept in a file if one is named.
-
-    Raises:
-        InputError: the file cannot be written, or is no recording.
-    """
-    if path is None:
-        return model
-    from assent.inference.wrappers.recording import Recording
-
-    return Recording(model, path)
 
 
 def posture_of(yes_to: str | None) -> Posture | None:

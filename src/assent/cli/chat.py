@@ -129,10 +129,18 @@ def chat(
     ) as (app, view):
         limits = limits_for(app, turns=turns, tokens=max_tokens, cost_usd=max_cost, time_s=time_s)
         has_permissions = permissions is not None
-        assistant = make_assistant(
-            app, yes_to=yes_to, has_permissions=has_permissions, limits=limits, record=record
+        assistant = make_assistant(app, yes_to=yes_to, has_permissions=has_permissions, limits=limits)
+        return converse(
+            output,
+            app,
+            assistant,
+            view,
+            db=db,
+            run_id=run_id,
+            images=pictures,
+            record=record,
+            is_new=True,
         )
-        return converse(output, app, assistant, view, db=db, run_id=run_id, images=pictures, is_new=True)
 
 
 def _find(given: str, db: str | None) -> tuple[RunSummary, RunRecord]:
@@ -190,19 +198,28 @@ def converse(
     run_id: str | None,
     decide: Mapping[str, Decision] | None = None,
     images: Sequence[Image] = (),
+    record: str | None = None,
     is_new: bool = False,
 ) -> int:
     """Talk until the person leaves; returns the exit code."""
     from assent.runtime.sync import run_sync
 
-    session = Session(output, app, assistant, view, db)
+    session = Session(output, app, assistant, view, db, record)
     return run_sync(session.hold(run_id, decide, images, is_new=is_new))
 
 
 class Session:
     """One sitting of a conversation."""
 
-    def __init__(self, output: Output, app: App, assistant: Assistant, view: View, db: str | None) -> None:
+    def __init__(
+        self,
+        output: Output,
+        app: App,
+        assistant: Assistant,
+        view: View,
+        db: str | None,
+        record: str | None,
+    ) -> None:
         from assent.app.app import snapshots_but
         from assent.cli.asker import is_terminal
 
@@ -211,6 +228,7 @@ class Session:
         self.assistant = assistant
         self.view = view
         self.db = db
+        self._record = record
         self.is_kept = app.records is not None
         self.is_at_terminal = is_terminal()
         self.endings: list[Ending] = []
@@ -251,6 +269,7 @@ class Session:
                             cancel=cancel,
                             watch=self.view,
                             before_effect=self.undo.before_effect,
+                            record=self._record,
                         )
                     )
                 self.chat = opened

@@ -89,7 +89,6 @@ def do(
             yes_to=yes_to,
             has_permissions=permissions is not None,
             limits=limits_for(app, turns=turns, tokens=max_tokens, cost_usd=max_cost, time_s=time_s),
-            record=record,
         )
         is_kept = app.records is not None
         if is_kept and not run_id:
@@ -97,7 +96,9 @@ def do(
             output.talk(f"Run {name}")
 
         async def start(cancel: Cancel, watch: Watch) -> Ending:
-            return await assistant.run(words, images=pictures, run_id=name, cancel=cancel, watch=watch)
+            return await assistant.run(
+                words, images=pictures, run_id=name, cancel=cancel, watch=watch, record=record
+            )
 
         return lead(output, app, start, Told(as_json, db, is_kept), view, closing(assistant.model))
 

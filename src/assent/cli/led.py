@@ -69,16 +69,25 @@ def go_on(
         wait=wait,
         as_json=as_json,
     ) as (app, view):
-        assistant = make_assistant(
-            app, yes_to=yes_to, has_permissions=began.permissions is not None, record=recording
-        )
+        assistant = make_assistant(app, yes_to=yes_to, has_permissions=began.permissions is not None)
         if is_chat:
             from assent.cli.chat import converse
 
-            return converse(output, app, assistant, view, db=db, run_id=summary.run_id, decide=decide)
+            return converse(
+                output,
+                app,
+                assistant,
+                view,
+                db=db,
+                run_id=summary.run_id,
+                decide=decide,
+                record=recording,
+            )
 
         async def start_again(cancel: Cancel, watch: Watch) -> Ending:
-            return await assistant.resume(summary.run_id, decide=decide, cancel=cancel, watch=watch)
+            return await assistant.resume(
+                summary.run_id, decide=decide, cancel=cancel, watch=watch, record=recording
+            )
 
         told = Told(as_json, db, is_kept=True)
         return lead(output, app, start_again, told, view, closing(assistant.model))
