@@ -112,7 +112,7 @@ def list_approvals(
         of_run = "" if run is None else f" of run '{run}'"
         output.talk(f"Nothing{of_run} waits for a decision in {name}.")
     if shown:
-        rows = [_for_people(one, now) for one in _without_secrets(shown, output.redactor)]
+        rows = [for_people(one, now) for one in without_secrets(shown, output.redactor)]
         output.show(approvals_table(rows, now, output.result_console().width, with_status=with_closed))
     if left_out > 0:
         output.talk(f"{count(left_out, 'more waits', 'more wait')}; see them with --limit.")
@@ -145,7 +145,7 @@ def _list_standing(output: Output, run: str | None, limit: int, db: str | None, 
         of_run = "" if run is None else f" that run '{run}' asked for"
         output.talk(f"Nothing{of_run} is approved for always in {name}.")
         return 0
-    rows = [_for_people(one, now) for one in _without_secrets(shown, output.redactor)]
+    rows = [for_people(one, now) for one in without_secrets(shown, output.redactor)]
     output.show(standing_table(rows, now, output.result_console().width))
     if left_out:
         output.talk(f"{count(left_out, 'more holds', 'more hold')}; see them with --limit.")
@@ -183,21 +183,21 @@ def show(output: Output, id: str, reveal: bool, db: str | None, as_json: bool) -
     with open_records(db) as records:
         found = _find(records, id)
         latest = records.approvals.standing(found.fingerprint)
-    (shown,) = [found] if reveal else _without_secrets([found], output.redactor)
-    hidden = _hidden(found, shown)
+    (shown,) = [found] if reveal else without_secrets([found], output.redactor)
+    hidden = hidden_places(found, shown)
     if as_json:
         _show_json(output, {**_as_data(shown, now), "hidden": hidden})
         return 0
     width = output.result_console().width
     # As one: line by line, what begins a line where a long one is broken may look like a secret once more.
-    output.show(Group(*approval_lines(_for_people(shown, now), now, width, is_whole=reveal)))
+    output.show(Group(*approval_lines(for_people(shown, now), now, width, is_whole=reveal)))
     if hidden:
         output.show(
             Text(
                 f"{count(hidden, 'place is', 'places are')} not shown: secret, or made to look so. "
                 "The decision is about what is there. To see it:"
             ),
-            Text(f"  {_reveal_words(found, db)}"),
+            Text(f"  {reveal_words(found, db)}"),
         )
     if found.isolation == "none":
         output.show(
@@ -288,13 +288,13 @@ def revoke(output: Output, id: str, reason: str | None, by: str | None, db: str 
 
     with open_records(db, writes=True) as records:
         found = _find(records, id)
-        made = records.approvals.revoke(found.id, by=by or _login_name(), reason=reason)
+        made = records.approvals.revoke(found.id, by=by or login_name(), reason=reason)
     if as_json:
         (data,) = _all_as_data(output, [made], time.time())
         _show_json(output, data)
         return 0
-    (shown,) = _without_secrets([made], output.redactor)
-    output.show(*revoked_lines(_for_people(shown, time.time())))
+    (shown,) = without_secrets([made], output.redactor)
+    output.show(*revoked_lines(for_people(shown, time.time())))
     return 0
 
 
@@ -321,22 +321,22 @@ def _decide(
         made = records.approvals.decide(
             found.id,
             decision,
-            by=by or _login_name(),
+            by=by or login_name(),
             reason=reason,
             holds_until=holds_until,
             fingerprint=found.fingerprint,
         )
         records.note_answer(made)
         advice = list(_advise(records, made, db))
-    (shown,) = _without_secrets([made], output.redactor)
-    if decision != "deny" and _hidden(made, shown, _RUNS):
-        output.talk(f"Note: parts of what runs were not shown: {_reveal_words(made, db)}")
+    (shown,) = without_secrets([made], output.redactor)
+    if decision != "deny" and hidden_places(made, shown, _RUNS):
+        output.talk(f"Note: parts of what runs were not shown: {reveal_words(made, db)}")
     if as_json:
         (data,) = _all_as_data(output, [made], time.time())
         steps = output.redactor.value([one._asdict() for one in advice])
         _show_json(output, {**data, "next": steps})
         return 0
-    output.show(decision_line(_for_people(shown, time.time())))
+    output.show(decision_line(for_people(shown, time.time())))
     for one in advice:
         output.show(Text(one.sentence))
         if one.command:
@@ -365,7 +365,7 @@ def _run_id(records: Records, given: str | None) -> str | None:
         raise UnknownRun(f"There is no run '{given}' in {records.database.name}. See: assent runs") from None
 
 
-def _login_name() -> str:
+def login_name() -> str:
     import getpass
     import os
     from contextlib import suppress
@@ -436,9 +436,9 @@ def _as_data(approval: Approval, now: float) -> dict[str, Any]:
 
 def _all_as_data(output: Output, approvals: Sequence[Approval], now: float) -> list[dict[str, Any]]:
     """As they may be shown, each with the number of places that are hidden."""
-    shown = _without_secrets(approvals, output.redactor)
+    shown = without_secrets(approvals, output.redactor)
     return [
-        {**_as_data(one, now), "hidden": _hidden(whole, one)}
+        {**_as_data(one, now), "hidden": hidden_places(whole, one)}
         for whole, one in zip(approvals, shown, strict=True)
     ]
 
@@ -448,13 +448,13 @@ def _show_json(output: Output, data: dict[str, Any]) -> None:
     output.show_json(data, is_declaration=True)
 
 
-def _reveal_words(approval: Approval, db: str | None) -> str:
+def reveal_words(approval: Approval, db: str | None) -> str:
     from assent.render.advice import db_words, name_words
 
     return f"assent approvals show {name_words(approval.id)} --reveal{db_words(db)}"
 
 
-def _for_people(approval: Approval, now: float) -> dict[str, Any]:
+def for_people(approval: Approval, now: float) -> dict[str, Any]:
     """An approval as it is drawn: the same data, with words where a person does not read data."""
     from assent.approvals.approval import how_decided, how_revoked
 
@@ -468,7 +468,7 @@ def _for_people(approval: Approval, now: float) -> dict[str, Any]:
     }
 
 
-def _without_secrets(approvals: Sequence[Approval], redactor: Redactor) -> list[Approval]:
+def without_secrets(approvals: Sequence[Approval], redactor: Redactor) -> list[Approval]:
     """The approvals as they may be shown."""
     from contextlib import suppress
 
@@ -495,7 +495,7 @@ def _shown(approval: Approval, redactor: Redactor) -> Approval:
     return replace(approval, **fields)
 
 
-def _hidden(approval: Approval, shown: Approval, names: Sequence[str] | None = None) -> int:
+def hidden_places(approval: Approval, shown: Approval, names: Sequence[str] | None = None) -> int:
     """In how many places, of these fields or of all, something else is shown than what is there."""
     return sum(
         _places(getattr(approval, name), getattr(shown, name)) for name in names or approval.__struct_fields__

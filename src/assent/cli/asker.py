@@ -55,7 +55,7 @@ class Asker:
 
     async def __call__(self, asked: Approval) -> Reply | None:
         """What the person says; None leaves it for later."""
-        from assent.cli.approvals import _login_name
+        from assent.cli.approvals import login_name
         from assent.runtime.asking import Reply
 
         with self._silence():
@@ -69,7 +69,7 @@ class Asker:
                 reason = None
                 if decision == "deny":
                     reason = await read_line("Why not? (the model is told; Enter for no reason) ")
-                return Reply(decision, reason or None, by=_login_name())
+                return Reply(decision, reason or None, by=login_name())
             except asyncio.CancelledError:
                 # Somebody else has answered, or everything stops: what comes next begins a line.
                 _write("\n")
@@ -100,26 +100,26 @@ def question_lines(asked: Approval, output: Output, db: str | None) -> Iterator[
 
     from rich.text import Text
 
-    from assent.cli.approvals import _for_people, _hidden, _reveal_words, _without_secrets
+    from assent.cli.approvals import for_people, hidden_places, reveal_words, without_secrets
     from assent.render.approvals import approval_lines
     from assent.render.questions import reason_words
     from assent.render.text import count
     from assent.safe_text import clean
 
     now = time.time()
-    (shown,) = _without_secrets([asked], output.redactor)
+    (shown,) = without_secrets([asked], output.redactor)
     why = reason_words(shown.reasons, shown.tier) or f"it is {shown.risk}"
     yield Text.assemble(("? ", "bold yellow"), (clean(shown.tool, 80), "bold"), f" wants to run: {why}")
     yield Text(f"  risk: {clean(shown.risk, 40)}, undoing: {clean(shown.reversibility, 40)}", style="dim")
     width = output.talk_console().width
-    lines = approval_lines(_for_people(shown, now), now, width)
+    lines = approval_lines(for_people(shown, now), now, width)
     next(lines)
     # Facts are indented; from the first heading on stands what would run and change.
     yield from dropwhile(lambda line: line.plain.startswith(" "), lines)
-    hidden = _hidden(asked, shown)
+    hidden = hidden_places(asked, shown)
     if hidden:
         places = count(hidden, "place is", "places are")
-        yield Text(f"{places} not shown: secret, or made to look so. To see it: {_reveal_words(asked, db)}")
+        yield Text(f"{places} not shown: secret, or made to look so. To see it: {reveal_words(asked, db)}")
 
 
 def forget_typed() -> None:

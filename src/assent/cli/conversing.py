@@ -99,11 +99,11 @@ class View:
     @property
     def isolation_words(self) -> str:
         """What is to be said of commands that the kernel did not keep in; empty where there is nothing."""
-        from assent.cli.execution import _LESS
+        from assent.cli.execution import LESS
 
-        if self._isolation not in _LESS:
+        if self._isolation not in LESS:
             return ""
-        return f"  isolation: {self._isolation} for commands: {_LESS[self._isolation]}"
+        return f"  isolation: {self._isolation} for commands: {LESS[self._isolation]}"
 
     def rest(self) -> None:
         """End what is being said, so that something else can be."""

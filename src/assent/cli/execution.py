@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 _EXIT: dict[str, int] = {"succeeded": 0, "refused": 3, "waiting": 4}
 _LINES = 150
-_LESS = {
+LESS = {
     "none": "they could do more than work in the folder. See what is held: assent doctor",
     "changes": "their files are a copy, and nothing else was held. See: assent doctor",
 }
@@ -246,7 +246,7 @@ def _less(history: History) -> Iterator[Text]:
     from assent.render.text import listing
 
     steps = list(history.last.steps.values()) if history.last is not None else []
-    for level, means in _LESS.items():
+    for level, means in LESS.items():
         names = [step.id for step in steps if step.isolation == level]
         if names:
             yield Text(f"  isolation: {level} for the commands of {listing(names)}: {means}", style="yellow")
