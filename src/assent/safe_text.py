@@ -24,6 +24,10 @@ _STEERS = re.compile(
     "\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
     "|(?<![#*0-9\xa9\xae\u203c-\u3299\U0001f000-\U0001faff])\ufe0f"
 )
+_HAS_MORE = re.compile(
+    _STEERS.pattern.partition("|(?<!")[0].replace("\x00-\x1f", "\x00-\x08\x0b-\x1f") + "|\ufe0f"
+)
+"""Whether more than line breaks and tabs may steer. One class of characters, so that looking is fast."""
 _SHORT = {"\n": "\\n", "\r": "\\r", "\t": "\\t", "\x1b": "\\e"}
 
 
@@ -41,9 +45,21 @@ def clean(text: object, limit: int | None = None, *, lines: bool = False, tabs: 
         plain = plain[: limit * 2]
     if lines:
         plain = plain.replace("\r\n", "\n")
-    kept = ("\n" if lines else "") + ("\t" if tabs else "")
-    shown = _STEERS.sub(lambda match: match[0] if match[0] in kept else _visible(match), plain)
+    if not lines and not tabs:
+        shown = _STEERS.sub(_visible, plain)
+    elif _HAS_MORE.search(plain) is None:
+        shown = _without(plain, lines=lines, tabs=tabs)  # Most text: a call for each line would take long.
+    else:
+        kept = ("\n" if lines else "") + ("\t" if tabs else "")
+        shown = _STEERS.sub(lambda match: match[0] if match[0] in kept else _visible(match), plain)
     return shown if limit is None else shorten(shown, limit)
+
+
+def _without(text: str, *, lines: bool, tabs: bool) -> str:
+    """A text in which only line breaks and tabs steer, without those that are not wanted."""
+    if not lines:
+        text = text.replace("\n", _SHORT["\n"])
+    return text if tabs else text.replace("\t", _SHORT["\t"])
 
 
 def clean_json(text: str) -> str:

@@ -470,7 +470,6 @@ async def test_many_at_once_on_one_runtime(room: Workroom, tmp_path: Path) -> No
         assert {row.status for row in kept.journal.runs()} == {"succeeded"}
 
 
-@pytest.mark.xfail(strict=True, reason="how a loop ended is shown as it is: runtime/shown.py leaves it out")
 async def test_secrets_are_shown_nowhere(room: Workroom, tmp_path: Path) -> None:
     """Exempt is what is private to the run: its record, result and journal."""
     secret = "hunter2-swordfish-9000"

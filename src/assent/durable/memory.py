@@ -37,6 +37,7 @@ class MemoryJournal:
         kept.hold += 1
         kept.is_held = True
         waited = kept.result if kept.result is not None and kept.result.outcome == "waiting" else None
+        kept.result = None
         return Taken(record=kept.record, notes=list(kept.notes), journal=MemoryRun(kept), waited=waited)
 
     def lose_holders(self) -> None:

@@ -11,9 +11,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from msgspec import UnsetType
 from msgspec.structs import replace
 
 from assent.ir.action import Action
+from assent.ir.json_value import JsonValue
 from assent.ir.proposal import Proposal
 from assent.ir.result import ActionResult, ProposalResult
 from assent.redaction import Redactor
@@ -81,8 +83,27 @@ def shown_result(result: ProposalResult, redactor: Redactor) -> ProposalResult:
             )
             for c in result.compensations
         ],
+        loop=_shown_loop(result.loop, redactor),
     )
     return result if made == result else made
+
+
+def _shown_loop(
+    loop: dict[str, JsonValue] | UnsetType, redactor: Redactor
+) -> dict[str, JsonValue] | UnsetType:
+    """How a loop ended: what a model said, and why. The rest are words of ours."""
+    if isinstance(loop, UnsetType):
+        return loop
+    shown = dict(loop)
+    for name in ("summary", "error"):
+        if isinstance(text := loop.get(name), str):
+            shown[name] = redactor.text(text)
+    if isinstance(waiting := loop.get("waiting"), list):
+        shown["waiting"] = [
+            {**each, "reason": redactor.text(each["reason"])} if isinstance(each.get("reason"), str) else each
+            for each in waiting
+        ]
+    return shown
 
 
 def _shown_ending(ended: ActionResult, names: dict[str, str], redactor: Redactor) -> ActionResult:

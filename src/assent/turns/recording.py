@@ -27,9 +27,11 @@ from assent.inference.wrappers.wrapped import Wrapped
 from assent.runtime.calls import words_of
 from assent.safe_text import clean
 from assent.turns import run_lines
+from assent.turns.acting import NOT_RUN, CallCame
 from assent.turns.answer import checked
+from assent.turns.asking import Halt
 from assent.turns.ending import Ending, Trouble
-from assent.turns.loop import NOT_RUN, Halt, TurnLoop, _Came
+from assent.turns.loop import TurnLoop
 from assent.turns.output import OutputType, OutputUnfit
 from assent.turns.recorded_run import read_run
 from assent.turns.run_lines import (
@@ -293,7 +295,7 @@ class RecordedLoop(TurnLoop):
         is_asking = self._asking == self._turn
         return StopAt(turn=self._turn, results=self._results, is_asking=is_asking, stop=stop)
 
-    async def _carry_out(self, asked: Asked) -> _Came:
+    async def _carry_out(self, asked: Asked) -> CallCame:
         self._calls_under_way += 1
         try:
             return await super()._carry_out(asked)
@@ -305,7 +307,7 @@ class RecordedLoop(TurnLoop):
             self._stop = self._here(None)
         super()._leave(group, why, words)
 
-    def _add_result(self, came: _Came) -> None:
+    def _add_result(self, came: CallCame) -> None:
         super()._add_result(came)
         self._results += 1
         message = self._conversation.newest[0]

@@ -29,10 +29,12 @@ from assent.safe_text import clean
 from assent.tools.json_schema import compile_check
 from assent.tools.registry import Registry
 from assent.tools.tool import Tool
+from assent.turns.acting import CallCame
+from assent.turns.asking import Halt
 from assent.turns.calls import Asked, Offer
 from assent.turns.divergence import Diverged, Divergence
 from assent.turns.ending import Ending
-from assent.turns.loop import Halt, TurnLoop, _Came
+from assent.turns.loop import TurnLoop
 from assent.turns.output import ROOT, OutputType, OutputUnfit
 from assent.turns.recorded_run import Begins, read_run
 from assent.turns.run_lines import Begun
@@ -178,7 +180,7 @@ class _ReplayedLoop(TurnLoop):
         stop = self._script.stop_at(self._turn, self._results, is_asking=self._asking == self._turn)
         return super()._halt() if stop is None else Halt(stop.status, stop.error)
 
-    async def _one(self, asked: Asked) -> _Came:
+    async def _one(self, asked: Asked) -> CallCame:
         if asked.proposal is None:
             return await super()._one(asked)
         came = self._script.came(
@@ -189,9 +191,11 @@ class _ReplayedLoop(TurnLoop):
             if other is not None:
                 self._script.leave_at(other)
         halt = None if came.stop is None else Halt(came.stop.status, came.stop.error)
-        return _Came(asked, came.message.text, "failed" if came.message.is_error else "succeeded", halt=halt)
+        return CallCame(
+            asked, came.message.text, "failed" if came.message.is_error else "succeeded", halt=halt
+        )
 
-    def _add_result(self, came: _Came) -> None:
+    def _add_result(self, came: CallCame) -> None:
         super()._add_result(came)
         message = self._conversation.newest[0]
         assert isinstance(message, ToolResult)

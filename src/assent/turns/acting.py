@@ -1,0 +1,189 @@
+"""Carrying out what a model asks for, and telling it what came of each call.
+
+Keep true:
+1. Whatever the model asks for goes through the runtime; nothing else here has effects.
+2. Every call is answered, in order, with exactly one result.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from assent.inference.messages import Assistant, ToolResult, User
+from assent.inference.model import Model, Result
+from assent.ir.result import Status, Waiting
+from assent.policy.marks import NO_MARKS, Marks
+from assent.runtime.observation import observe, observe_text
+from assent.turns.asking import LOGGED, NAMED, Asking, Halt, Terms
+from assent.turns.calls import Asked, groups
+from assent.turns.ending import Call, CallResult, Note
+from assent.turns.repetition import WARNING, Repetition
+
+if TYPE_CHECKING:
+    from assent.runtime.open_run import OpenRun
+
+NOT_RUN = "this call was not run"
+
+
+class CallCame(NamedTuple):
+    """What came of one call."""
+
+    asked: Asked
+    text: str
+    status: Status
+    marks: Marks = NO_MARKS
+    halt: Halt | None = None
+
+    @property
+    def ok(self) -> bool:
+        """Whether it succeeded."""
+        return self.status == "succeeded"
+
+
+class Acting(Asking):
+    """The part of a loop that carries out calls."""
+
+    def __init__(self, run: OpenRun, model: Model, terms: Terms) -> None:
+        super().__init__(run, model, terms)
+        self._offer = terms.offer
+        self._spill = terms.spill
+        self._before_effect = terms.before_effect
+        self._calls = 0
+        """Of the run."""
+        self._repetition = Repetition()
+        self._succeeded: list[str] = []
+
+    async def _act(self, result: Result) -> Halt | None:
+        """Carry out the calls of a turn, and tell the model what came of each."""
+        asked = self._offer.asked(result.calls, self._run.run_id, self._turn, self._calls)
+        self._calls += len(asked)
+        self._conversation.add(
+            Assistant(text=result.text, calls=tuple(a.call for a in asked), carried=result.carried)
+        )
+        verdict = self._repetition.saw(result.calls)
+        if verdict == "stuck":
+            self._leave(asked, "the same calls came again and again")
+            return Halt("stuck", "the model made the same calls again and again")
+        halt: Halt | None = None
+        answered = 0
+        try:
+            for group in groups(asked, self._offer.is_read_only):
+                if halt is None and not self._recalled:
+                    halt = self._halt()
+                if halt is not None:
+                    self._leave(group, halt.error)
+                else:
+                    halt = self._heed(await self._together(group))
+                answered += len(group)
+        except BaseException:
+            # In a conversation that goes on all the same, no call may be without a result.
+            self._leave(
+                asked[answered:], "the work was interrupted", "unknown: it is not known what came of it"
+            )
+            raise
+        if halt is None and verdict == "warn":
+            self._conversation.add(User(WARNING))
+            if not self._recalled:
+                self._tell_watch(Note(text="warned the model that it repeats itself"))
+                self._emit("turn_warned", {"turn": self._turn})
+        return halt
+
+    def _heed(self, group: Sequence[CallCame]) -> Halt | None:
+        """Take in what came of calls; why nothing more may be done, if so."""
+        halts = [came.halt for came in group if came.halt is not None]
+        halt = next((each for each in halts if each.status == "waiting"), halts[0] if halts else None)
+        if halt is not None and halt.waiting:
+            # Calls that ran together may have asked together.
+            halt = _waits([waiting for each in halts for waiting in each.waiting])
+        for came in group:
+            self._fresh.append(came.marks)
+            if came.ok:
+                self._succeeded.append(came.asked.call.name)
+            self._add_result(came)
+        return halt
+
+    async def _together(self, group: Sequence[Asked]) -> Sequence[CallCame]:
+        """What came of calls that may run side by side, in order."""
+        if len(group) == 1 or all(map(self._offer.is_instant, group)):
+            return [await self._one(asked) for asked in group]
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                running = [tasks.create_task(self._one(asked)) for asked in group]
+        except BaseExceptionGroup as failures:
+            # The run is another's by now, say; one such word is enough.
+            raise failures.exceptions[0] from None
+        return [task.result() for task in running]
+
+    async def _one(self, asked: Asked) -> CallCame:
+        call = asked.call
+        self._tell_watch(
+            Call(turn=self._turn, action_id=asked.action_id, tool=call.name, parameters=call.arguments)
+        )
+        if asked.proposal is None:
+            came = CallCame(asked, self._shown(f"rejected: {asked.refusal}", asked), "rejected")
+            if not self._recalled:
+                self._emit(
+                    "turn_call_refused",
+                    {"turn": self._turn, "tool": call.name[:NAMED], "error": asked.refusal[:LOGGED]},
+                    asked.action_id,
+                )
+        elif self._recalled and not self._run.has_ended(asked.number):
+            # More came after it, so it was left where it stood; it is not made up for now.
+            came = CallCame(asked, f"skipped: {NOT_RUN}", "skipped")
+        else:
+            if self._before_effect is not None and not self._offer.is_read_only(asked):
+                await self._before_effect()
+            came = await self._carry_out(asked)
+        self._tell_watch(
+            CallResult(
+                turn=self._turn,
+                action_id=asked.action_id,
+                tool=call.name,
+                ok=came.ok,
+                status=came.status,
+                text=came.text,
+            )
+        )
+        return came
+
+    async def _carry_out(self, asked: Asked) -> CallCame:
+        assert asked.proposal is not None
+        acted = await self._run.act(
+            asked.proposal,
+            asked.number,
+            keep=self._offer.may_stay_open(asked),
+            given=self._reading.inflow(asked.proposal.actions[0].parameters) if self._reading.marks else None,
+        )
+        result = acted.result
+        action = result.results[0]
+        text = observe(action, run_id=self._run.run_id, spill=self._spill)
+        halt: Halt | None = None
+        if result.outcome == "waiting":
+            # Of what the run has asked before, nothing is in question any more.
+            halt = _waits([waiting for waiting in result.waiting if waiting.action_id == asked.action_id])
+        elif result.outcome == "canceled":
+            halt = self._halt() or Halt("error", result.error or "the call was stopped")
+        elif result.outcome == "budget":
+            halt = self._halt() or Halt("budget", "the limit on tool calls was reached")
+        return CallCame(asked, text, action.status, acted.marks, halt)
+
+    def _leave(self, group: Sequence[Asked], why: str, words: str = f"skipped: {NOT_RUN}") -> None:
+        """Answer calls that are not made."""
+        for asked in group:
+            self._add_result(CallCame(asked, f"{words}, because {why}", "skipped"))
+
+    def _add_result(self, came: CallCame) -> None:
+        call = came.asked.call
+        self._conversation.add(
+            ToolResult(call_id=call.id, name=call.name, text=came.text, is_error=not came.ok)
+        )
+
+    def _shown(self, text: str, asked: Asked) -> str:
+        return observe_text(text, asked.action_id, run_id=self._run.run_id, spill=self._spill)
+
+
+def _waits(waiting: Sequence[Waiting]) -> Halt:
+    names = ", ".join(each.action_id for each in waiting)
+    return Halt("waiting", f"waits for a person to decide about {names}", waiting)
