@@ -44,6 +44,11 @@ def _number(value: object) -> float:
     return value if isinstance(value, int | float) and not isinstance(value, bool) else nan
 
 
+def _no_choice(name: str, value: object, known: Iterable[object]) -> UsageError:
+    words = ", ".join(repr(each) for each in known)
+    return UsageError(f"Request({name}=...) got {value!r:.80}. It is one of {words}.")
+
+
 class Intent(msgspec.Struct, frozen=True, kw_only=True):
     """What a request is for, where no model is named."""
 
@@ -89,13 +94,10 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
                     f"Request(messages=...) holds {message!r:.80}. A message is a System, User, Assistant or "
                     "ToolResult of assent.inference."
                 )
-        for name, value, known in (
-            ("tool_choice", self.tool_choice, _TOOL_CHOICES),
-            ("thinking", self.thinking, _THINKING),
-        ):
-            if value not in known:
-                words = ", ".join(repr(each) for each in known)
-                raise UsageError(f"Request({name}=...) got {value!r:.80}. It is one of {words}.")
+        if self.tool_choice not in _TOOL_CHOICES:
+            raise _no_choice("tool_choice", self.tool_choice, _TOOL_CHOICES)
+        if self.thinking is not None and self.thinking not in _THINKING:
+            raise _no_choice("thinking", self.thinking, _THINKING)
         if self.temperature is not None and not 0 <= _number(self.temperature) <= 2:
             raise UsageError(f"Request(temperature=...) got {self.temperature!r:.80}. It is from 0 to 2.")
         if self.max_tokens is not None and not _number(self.max_tokens) >= 1:

@@ -18,6 +18,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from assent.events.log import Record
 from assent.ir.graph import Graph
 from assent.ir.json_value import JsonValue
 from assent.ir.proposal import Proposal
@@ -58,6 +59,7 @@ class OpenRun(Plans):
         """What the run is for: a plan without actions."""
         self.ended: ProposalResult | None = None
         """How it ended, or what it waits for, once that is so."""
+        self._record: Record | None = None
         self._counted: list[Callable[[], None]] = []
         """Each takes back what policies that look back have counted of a plan."""
 
@@ -133,6 +135,15 @@ class OpenRun(Plans):
             parse_key(key)[0] == number for key in self._kept.replay.decided
         )
 
+    def say(self, kind: str, data: dict[str, JsonValue], action_id: str | None = None) -> None:
+        """Record an event of the run as a whole."""
+        if self._record is None:
+            info = self._info
+            self._record = self._services.events.recorder(
+                info.run_id, self.about.id, info.trace_id, info.tenant
+            )
+        self._record(kind, action_id, None, data)
+
     # Keeping
 
     def tell(self, said: bytes) -> None:
@@ -177,7 +188,7 @@ class OpenRun(Plans):
 
     def used_up(self) -> str | None:
         """Which limit leaves nothing to go on with; None if there is none."""
-        return self._allowance.used_up(self.elapsed_ms)
+        return None if self._allowance.budget is None else self._allowance.used_up(self.elapsed_ms)
 
     # Ending
 

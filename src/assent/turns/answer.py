@@ -23,6 +23,8 @@ from assent.inference.usage import Usage
 from assent.ir.json_value import copy_json
 
 _STOPS = frozenset(get_args(Stop))
+_FEW = 2**53
+"""Numbers below are the same everywhere."""
 
 
 def checked(answer: object) -> Result:
@@ -31,6 +33,8 @@ def checked(answer: object) -> Result:
     Raises:
         AnswerUnreadable: it is none.
     """
+    if type(answer) is Result and _is_plain(answer):
+        return answer
     if not isinstance(answer, Result):
         raise AnswerUnreadable(f"The model answered a {type(answer).__name__}, which is no Result.")
     calls = answer.calls
@@ -56,6 +60,40 @@ def checked(answer: object) -> Result:
     if not _is_amount(answer.latency_ms):
         mended["latency_ms"] = 0.0
     return msgspec.structs.replace(answer, **mended) if mended else answer
+
+
+def _is_plain(answer: Result) -> bool:
+    """Whether there is nothing to look at twice: most answers, told at a glance."""
+    return (
+        _is_ascii(answer.text)
+        and _is_ascii(answer.reasoning)
+        and _is_ascii(answer.model)
+        and answer.stop in _STOPS
+        and _is_amount(answer.latency_ms)
+        and (answer.cost is None or _is_amount(answer.cost))
+        and (answer.usage is None or _is_counted(answer.usage))
+        and type(answer.calls) in (list, tuple)
+        and all(map(_is_plain_call, answer.calls))
+    )
+
+
+def _is_plain_call(call: object) -> bool:
+    return (
+        type(call) is ToolCall
+        and _is_ascii(call.id)
+        and _is_ascii(call.name)
+        and not call.problem
+        and _is_ascii(call.raw)
+        and type(call.arguments) is dict
+        and all(
+            _is_ascii(name) and (_is_ascii(value) or (type(value) is int and -_FEW < value < _FEW))
+            for name, value in call.arguments.items()
+        )
+    )
+
+
+def _is_ascii(text: object) -> bool:
+    return type(text) is str and text.isascii()
 
 
 def _text(text: object) -> str:

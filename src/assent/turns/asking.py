@@ -262,7 +262,7 @@ class Asking:
             self._watch(event)
 
     def _emit(self, kind: str, data: dict[str, Any], action_id: str | None = None) -> None:
-        self._run.emit(kind, self._run.about.id, data, action_id=action_id)
+        self._run.say(kind, data, action_id)
 
     # Time
 
