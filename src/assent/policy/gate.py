@@ -25,7 +25,16 @@ from assent.policy.case import LATER, NOTHING, Case, Foreseen
 from assent.policy.engine import Policy, PolicySet
 from assent.policy.flow import FlowRule, MarkOutput
 from assent.policy.marks import UNMARKED, Inflow, MarkedState, Marks, Trail
-from assent.policy.permission import TIERS, Answer, CallByCall, Posture, Tier, points_somewhere, tier_of
+from assent.policy.permission import (
+    TIERS,
+    Answer,
+    CallByCall,
+    Posture,
+    Stance,
+    Tier,
+    points_somewhere,
+    tier_of,
+)
 from assent.policy.trace import Trace
 from assent.validator import (
     Blanks,
@@ -79,6 +88,7 @@ class Gate:
         "_is_open",
         "_is_plain",
         "_is_rehearsal",
+        "_looked_at",
         "_policies",
         "_posture",
         "_session",
@@ -135,7 +145,8 @@ class Gate:
         self.refresh()
 
     def refresh(self) -> None:
-        """See policies that were added to an empty set since."""
+        """See policies that were added to an empty set since; look again at what was looked at."""
+        self._looked_at: tuple[Action, Stance | None] | None = None
         self._policies = [policies for policies in self._all_policies if len(policies)]
         self._is_bare = self._is_plain and not self._policies
         each = [policy for policies in self._policies for policy in policies]
@@ -379,10 +390,16 @@ class Gate:
             return None
         tier = tier_of(tool.schema, action.parameters, self._folder)
         if self._by_call is not None:
-            stance = self._by_call.answer(action.tool or "", action.parameters)
+            stance = self._answer_to(self._by_call, action)
             if stance is not None:
                 return tier, stance.answer, stance.reason or "the approval policy says so"
         return (tier, self._posture.to(tier), "") if self._posture is not None else None
+
+    def _answer_to(self, by_call: CallByCall, action: Action) -> Stance | None:
+        """Asked once for each look at an action: a policy may count how often it is."""
+        if self._looked_at is None or self._looked_at[0] is not action:
+            self._looked_at = action, by_call.answer(action.tool or "", action.parameters)
+        return self._looked_at[1]
 
     def _lets_pass(self, action: Action, tool: ToolFacts | None) -> bool:
         """Whether the posture has nothing to say of an action, and nobody wants to hear that."""

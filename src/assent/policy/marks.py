@@ -133,6 +133,18 @@ class Flow:
         own = union(fresh, _further(self.inflow(owner).at(None), _name(owner)))
         return Inflow(undo, lambda named: own if named.action_id == owner.id else self._of(named))
 
+    def failed(self, action: Action, ran: Action, tool: ToolFacts | None, also: Marks = NO_MARKS) -> None:
+        """The tool was entered and failed: what its error says is marked as what it puts out would be."""
+        name = _name(action)
+        fresh = {mark: Trail((name,)) for mark in self._declared(ran, tool)}
+        marks = union(fresh, _further(self.inflow(action).at(None), name), _further(also, name))
+        self.recall(action.id, marks)
+
+    def recall(self, action_id: str, marks: Marks) -> None:
+        """What was on the output, or the error, of an action that is read back."""
+        if marks:
+            self._outputs[action_id] = marks
+
     def output_of(self, action_id: str) -> Marks:
         """The marks on what an action has put out."""
         return self._outputs.get(action_id, NO_MARKS)

@@ -10,9 +10,11 @@ Keep true:
 
 from __future__ import annotations
 
+import hashlib
 import posixpath
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from types import CodeType
 from typing import Literal, NamedTuple, get_args
 
 import msgspec
@@ -141,7 +143,18 @@ class CallByCall:
     def spelled_out(self) -> JsonValue:
         """By which approvals under other answers are told apart, as far as that can be seen."""
         name = getattr(self._of, "__qualname__", type(self._of).__qualname__) if self._of else None
-        return [name, sorted(self._gated)]
+        code = getattr(self._of, "__code__", None)
+        # Two functions of one name may say different things.
+        digest = hashlib.sha256(_spelled(code)).hexdigest() if code is not None else None
+        return [name, digest, sorted(self._gated)]
+
+
+def _spelled(code: CodeType) -> bytes:
+    """What a function does, the same in every process."""
+    parts = [code.co_code]
+    for each in code.co_consts:
+        parts.append(_spelled(each) if isinstance(each, CodeType) else repr(each).encode(errors="replace"))
+    return b"\0".join(parts)
 
 
 def permissions_of(given: Permissions | Posture | str | None) -> Permissions | None:

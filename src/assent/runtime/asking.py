@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import inspect
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
@@ -42,8 +43,8 @@ class Reply(NamedTuple):
     by: str = "the person who was asked"
 
 
-Person = Callable[[Approval], Awaitable["Reply | None"]]
-"""Somebody who can be asked right here. None is no answer: the question stays open, for others to answer."""
+Person = Callable[[Approval], "Awaitable[Reply | None] | Reply | None"]
+"""Somebody who can be asked right here; one who takes a while is awaited. None is no answer: the question stays open, for others to answer."""
 
 
 class Desk:
@@ -148,11 +149,14 @@ class Desk:
             self._in_turn = loop, asyncio.Lock()
         async with self._in_turn[1]:
             try:
-                reply = await self._person(asked)
+                answered = self._person(asked)
+                reply = await answered if inspect.isawaitable(answered) else answered
             except Exception as error:
                 raise AssentError(
                     f"whoever is asked right here failed: {type(error).__name__}: {error}"
                 ) from error
+        if reply is not None and not isinstance(reply, Reply):
+            raise AssentError(f"whoever is asked right here answered {reply!r:.80}, which is no Reply")
         if reply is None and self._nobody_else:
             reply = Reply("deny", "nobody answered, and nobody else can be asked")
         if reply is None:
@@ -285,6 +289,7 @@ async def ask(
         denial = denial_of(answer)
         x.note("approval_recorded", i, answer_words(answer))
         if denial is not None:
+            x.remember_denial(i, answer)
             x.reject(i, action, True, denial)
             return
         # Time has passed: everything is judged again, and what is then asked must be what was answered.

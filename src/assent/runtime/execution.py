@@ -476,6 +476,7 @@ class Execution(Gated):
         self.release(key)
         self._end_report(i)
         if self.results[i] is None:
+            self.follow_failure(i, action, tool)
             self.fail(i, action, failure, attempts, tool, started)
 
 

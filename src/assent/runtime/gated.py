@@ -9,7 +9,7 @@ Keep true:
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Container, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Container, Coroutine, Iterator, Sequence
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
@@ -58,6 +58,7 @@ class Gated(WithoutCalls):
         "_view",
         "approved",
         "asked_before",
+        "denials_from",
         "given",
         "notes",
         "plan",
@@ -93,8 +94,10 @@ class Gated(WithoutCalls):
         self._begun: list[tuple[Action, Tool | None]] = []
         self._succeeded: list[tuple[Action, Tool | None]] = []
         """What policies that look back have counted, to be taken off again if it is taken back."""
-        self.asked_before: Mapping[str, Sequence[Approval]] = {}
-        """What the run asked before it was broken off, by the key of the action."""
+        self.asked_before: dict[str, list[Approval]] = {}
+        """What the run asked before it was broken off, and what was denied since, by the action's key."""
+        self.denials_from = 0
+        """The number of the plan from which on a no holds for later ones."""
         self.given: Inflow = UNMARKED
         """The marks on what the plan says outright, where whoever wrote it had read something marked."""
         self._flow: Flow | None = None
@@ -200,7 +203,15 @@ class Gated(WithoutCalls):
 
     @property
     def _denied(self) -> Iterator[Approval]:
-        return (a for found in self.asked_before.values() for a in found if a.decision == "deny")
+        for key, found in self.asked_before.items():
+            if self.denials_from and _plan_of(key) < self.denials_from:
+                continue
+            yield from (a for a in found if a.decision == "deny")
+
+    def remember_denial(self, i: int, answer: Approval) -> None:
+        """A no holds for the rest of the run: nobody is asked about the very same again."""
+        if answer.decision == "deny":
+            self.asked_before.setdefault(self.question_key(i), []).insert(0, answer)
 
     def say_permission(self, i: int, action: Action, tool: Tool | None) -> None:
         if tool is not None and tool.schema.risk == "read_only":
@@ -319,6 +330,19 @@ class Gated(WithoutCalls):
             self._gate.succeeded(action, tool)
             self._succeeded.append((action, tool))
 
+    def follow_failure(self, i: int, action: Action, tool: Tool | None) -> None:
+        """The marks go with what a tool says when it fails, too: whoever reads it has read the tool."""
+        if self._flow is not None and tool is not None:
+            self._flow.failed(self.actions[i], action, tool, self.given.at(None))
+
+    def recall_marks(self, i: int, marks: Marks) -> None:
+        """What was on what an action said that is read back, whatever came of it."""
+        if marks:
+            if self._flow is None:
+                self._follow_marks()
+            assert self._flow is not None
+            self._flow.recall(self.actions[i].id, marks)
+
     def begun(self, i: int, action: Action, tool: Tool | None) -> None:
         """An action has passed every gate, or had before it is read back: policies that count get to know."""
         if self._gate.counts:
@@ -337,3 +361,8 @@ class Gated(WithoutCalls):
         for action, tool in self._begun:
             self._gate.begun(action, tool, by=-1)
         self._begun.clear()
+
+
+def _plan_of(question_key: str) -> int:
+    """The number of the plan that a question is about: `TRACE-PLAN-POSITION`, perhaps with more."""
+    return int(question_key.split("-")[1])

@@ -183,9 +183,30 @@ class Told(_Note, frozen=True, tag="told"):
     """What whoever leads an open run wants to know again when it goes on, in its own words."""
 
     said: msgspec.Raw
+    elapsed_ms: float = 0.0
+    """How long the run had been at work."""
 
 
-Note = Started | Tried | Ended | Asked | Replaced | Aborted | Decided | Approved | Bound | Restored | Told
+class Paused(_Note, frozen=True, tag="paused"):
+    """The run lets go, and may go on later."""
+
+    elapsed_ms: float = 0.0
+
+
+Note = (
+    Started
+    | Tried
+    | Ended
+    | Asked
+    | Replaced
+    | Aborted
+    | Decided
+    | Approved
+    | Bound
+    | Restored
+    | Told
+    | Paused
+)
 
 
 class RunJournal(Protocol):
@@ -268,6 +289,8 @@ class Replay:
         self.of_plan: dict[int, dict[str, Ended]] = {}
         """The same by the number of the plan."""
         self.told: list[msgspec.Raw] = []
+        self.elapsed_ms = 0.0
+        """How long the run had been at work."""
         self.in_flight: dict[str, int] = {}
         """Keys of calls that had begun and of which no end is noted, with the number of the attempt."""
         self.attempts: dict[str, int] = {}
@@ -312,6 +335,7 @@ class Replay:
                 self.ended[note.key] = note
                 self.of_plan.setdefault(plan, {})[note.key] = note
                 self.tally = self.tallies[plan] = note.tally
+                self.elapsed_ms = max(self.elapsed_ms, note.tally.elapsed_ms)
             case Asked():
                 self.asked = note.asked
                 self.rejections.append(note.rejection)
@@ -323,6 +347,9 @@ class Replay:
                 self.aborted[note.plan] = note.error
             case Told():
                 self.told.append(note.said)
+                self.elapsed_ms = max(self.elapsed_ms, note.elapsed_ms)
+            case Paused():
+                self.elapsed_ms = max(self.elapsed_ms, note.elapsed_ms)
             case Bound():
                 self.bound[note.plan] = note.snapshot
             case Restored():

@@ -63,25 +63,38 @@ class NotNoted(Exception):
     """The journal cannot be written, so what was to be noted beforehand must not be done."""
 
 
+_LONGEST_S = 0.005
+"""So long notes wait for the event loop to be free."""
+
+
 class Flushing:
     """Hands over what all plans of a run have noted, as soon as the event loop is free."""
 
-    __slots__ = ("_events", "_is_planned", "_journal")
+    __slots__ = ("_events", "_is_planned", "_journal", "_since")
 
     def __init__(self, journal: RunJournal, events: EventLog) -> None:
         self._journal = journal
         self._events = events
         self._is_planned = False
+        self._since = 0.0
 
     def plan(self) -> None:
         """Something was noted."""
+        now = perf_counter()
         if not self._is_planned:
             self._is_planned = True
+            self._since = now
             asyncio.get_running_loop().call_soon(self.now)
+        elif now - self._since > _LONGEST_S:
+            self._since = now
+            self._hand_over()  # The event loop is never free; what was noted must not wait for that.
 
     def now(self) -> None:
         """Hand it over."""
         self._is_planned = False
+        self._hand_over()
+
+    def _hand_over(self) -> None:
         # First what was recorded: no note is on disk before the events that tell of the same.
         self._events.flush()
         self._journal.flush()
@@ -255,6 +268,7 @@ class Notes:
             self._allowance.actions += 1
             self._allowance.tool_calls += action.type == "tool_call"
         if result.status != "succeeded":
+            x.recall_marks(i, {mark: Trail(tuple(steps)) for mark, steps in ended.marks.items()})
             x.conclude(i)
             return
         x.finished.append(i)

@@ -13,11 +13,13 @@ Keep true:
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from time import perf_counter
 from typing import NamedTuple
 
 import msgspec
 
+from assent.errors import StorageError
 from assent.events.log import Record
 from assent.ir.graph import Graph
 from assent.ir.json_value import JsonValue
@@ -26,7 +28,7 @@ from assent.ir.result import Outcome, ProposalResult, Waiting
 from assent.policy.budget import Allowance, CostBudget
 from assent.policy.gate import Gate
 from assent.policy.marks import Inflow, Marks
-from assent.runtime.journal import Choice, Decision, Taken, Told, parse_key
+from assent.runtime.journal import Choice, Decision, Paused, Taken, Told, parse_key
 from assent.runtime.keeping import Request
 from assent.runtime.ledger import RunInfo
 from assent.runtime.notes import HoldLost
@@ -60,6 +62,9 @@ class OpenRun(Plans):
         self.ended: ProposalResult | None = None
         """How it ended, or what it waits for, once that is so."""
         self._record: Record | None = None
+        self._denials_from = 0
+        self._is_untold = False
+        """Whether something was told that may not be on disk yet."""
         self._counted: list[Callable[[], None]] = []
         """Each takes back what policies that look back have counted of a plan."""
 
@@ -93,8 +98,10 @@ class OpenRun(Plans):
         self.about = taken.record.proposal
         called, decided = await self._take_up(taken, decide)
         in_flight = self._kept.replay.in_flight
-        if in_flight and not decided and taken.waited is not None:
+        asked = taken.waited.waiting if taken.waited is not None else ()
+        if in_flight and not decided and any(w.kind == "unknown_outcome" for w in asked):
             # Somebody only looked: nothing has happened that the log would have to tell.
+            assert taken.waited is not None
             await self._kept.end(taken.waited)
             self.ended = taken.waited
             return
@@ -120,14 +127,35 @@ class OpenRun(Plans):
         graph = self._graph(proposal)
         if keep and number not in self._kept.replay.plans:
             self._kept.replace(number, 0, proposal, graph)
+        is_recalled = number in self._kept.replay.of_plan
+        if self._is_untold and not is_recalled and self._has_effects(proposal):
+            # What asked for it is on disk before it happens, also if it may happen twice.
+            with suppress(StorageError):
+                await self.settle()
         try:
-            x = self._prepare(proposal, graph, number, given=given)
+            x = self._prepare(
+                proposal,
+                graph,
+                number,
+                given=given,
+                denials_from=self._denials_from,
+                quietly=is_recalled,
+            )
             result = await passing_on_cancellation(self._carry_out(x))
         except HoldLost as lost:
             raise lost.error from None
         if self._gate.counts:
             self._counted.append(x.forget_all)
         return Acted(result, x.marks_of(x.size - 1))
+
+    def _has_effects(self, proposal: Proposal) -> bool:
+        tools = (self._services.tools.get(action.tool or "") for action in proposal.actions)
+        return any(tool is not None and tool.schema.risk != "read_only" for tool in tools)
+
+    @property
+    def max_concurrency(self) -> int:
+        """How many plans may be under way at the same time."""
+        return self._settings.max_concurrency
 
     def has_ended(self, number: int) -> bool:
         """Whether something of that plan had ended before the run was broken off, or was decided since."""
@@ -149,7 +177,8 @@ class OpenRun(Plans):
     def tell(self, said: bytes) -> None:
         """Have the journal keep this, JSON in the leader's own words: handed over as soon as the event loop
         is free, and before anything that must not be repeated."""
-        self._kept.tell(Told(msgspec.Raw(said)))
+        self._is_untold = True
+        self._kept.tell(Told(msgspec.Raw(said), self.elapsed_ms))
 
     async def settle(self) -> None:
         """Wait until everything that was told is on disk.
@@ -159,6 +188,7 @@ class OpenRun(Plans):
             RunHeld: the run is another's by now.
         """
         await self._kept.settle()
+        self._is_untold = False
 
     # Limits
 
@@ -181,6 +211,18 @@ class OpenRun(Plans):
     def cost_usd(self) -> float:
         """What was spent so far."""
         return self._allowance.cost
+
+    def hear(self, number: int) -> None:
+        """A person has said something new: what they denied before plan `number` may be asked again."""
+        self._denials_from = number
+
+    def wait_begins(self) -> None:
+        """The leader waits for a person from now on; that time is nobody's."""
+        self._allowance.wait_begins(perf_counter())
+
+    def wait_ends(self) -> None:
+        """It waits no longer."""
+        self._allowance.wait_ends(perf_counter())
 
     def spend(self, tokens: int | None, cost: float | None) -> None:
         """Count what the leader used itself; None is for what cannot be told, and uses a limit up."""
@@ -208,6 +250,8 @@ class OpenRun(Plans):
         if outcome == "canceled" and self._counted:
             forget = list(self._counted)
             self._gate.trace.unfinished[self.run_id] = lambda: _each(forget)
+        if outcome in ("waiting", "canceled"):
+            self._kept.note(Paused(self.elapsed_ms))
         info = self._info
         self.ended = ProposalResult(
             proposal_id=self.about.id,

@@ -81,7 +81,7 @@ class Plans:
         self._is_resumed = False
         self._was_told = False
         """Whether the log has the beginning of the run for sure."""
-        self._asked_before: Mapping[str, Sequence[Approval]] = {}
+        self._asked_before: dict[str, list[Approval]] = {}
         self._execution: Execution | None = None
         """That of the newest plan."""
         self._request = request
@@ -187,16 +187,26 @@ class Plans:
         return Graph(proposal.actions, self._gate.footprint if self._gate.touches else None)
 
     def _prepare(
-        self, proposal: Proposal, graph: Graph, number: int, *, given: Inflow | None = None
+        self,
+        proposal: Proposal,
+        graph: Graph,
+        number: int,
+        *,
+        given: Inflow | None = None,
+        denials_from: int = 0,
+        quietly: bool = False,
     ) -> Execution:
         """One plan of the run, which has been noted, as far as it had come before. `given` are the marks on
-        what it says outright."""
+        what it says outright. With `quietly` nothing is recorded of it: all of it was, before."""
         notes = self._kept.notes(self._allowance)
         x = Execution(self._services, proposal, graph, self._gate, self._info, self._allowance, number, notes)
         if given is not None:
             x.given = given
         self._execution = x
         x.asked_before = self._asked_before
+        x.denials_from = denials_from
+        if quietly:
+            x.mute()
         if not self._kept.has_begun(number) and not (self._was_told and not number):
             if not number:
                 self._say_request(proposal.id)

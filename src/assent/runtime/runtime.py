@@ -580,7 +580,7 @@ class Runtime:
                 record.budget,
                 by_call,
                 trace_id=record.trace_id,
-                elapsed_ms=Replay(taken.notes).tally.elapsed_ms,
+                elapsed_ms=Replay(taken.notes).elapsed_ms,
             )
             try:
                 await run.take_up(taken, decide or {})
