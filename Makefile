@@ -59,7 +59,7 @@ eval-turns: $(STAMP) ## ten small jobs of two to five steps with the same model,
 soak: $(STAMP) ## the property, fault and kill tests with twenty times the examples
 	@$(BIN)/python -m tests.servers.postgres
 	@ASSENT_SOAK=1 $(BIN)/python -m pytest -q -n auto --timeout 7200 tests/properties tests/faults \
-	    tests/durable tests/attacks tests/examples
+	    tests/durable tests/attacks tests/examples tests/turns tests/render tests/verify
 
 mutants: $(STAMP) ## break the code in small ways, one at a time; each must turn a test red
 	@$(BIN)/python tests/mutants/run.py "$(ONLY)"

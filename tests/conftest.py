@@ -18,6 +18,7 @@ from pathlib import Path
 
 import pytest
 from hypothesis import settings
+from hypothesis.internal.conjecture import providers
 
 from assent.inference.providers import PROVIDERS
 from assent.testing.network import NetworkRefused, no_network
@@ -45,6 +46,10 @@ settings.register_profile(
     "steady", max_examples=100 if SOAK else 60, deadline=None, derandomize=True, database=None
 )
 settings.load_profile("steady")
+if not SOAK:
+    # Hypothesis also draws what stands in our own modules, as far as they are loaded: other examples after
+    # every change of the code, and others for one file than for all. A soak still has them.
+    providers._get_local_constants = lambda: providers._local_constants
 
 ROOT = Path(__file__).resolve().parents[1]
 

@@ -122,6 +122,11 @@ async def test_what_cannot_be_meant_is_said_before_anything_begins(room: Workroo
         await assistant.run("x", output_type=complex)
     with pytest.raises(UsageError, match="did you mean 'read_file'"):
         Assistant(runtime, Scripted(["x"]), tools=["read_fil"])
+    with pytest.raises(UsageError, match=r"gated_tools=.*did you mean 'write_file'"):
+        Assistant(runtime, Scripted(["x"]), gated_tools=["write_fil"])
+    for option in ("tools", "gated_tools"):
+        with pytest.raises(UsageError, match=rf"{option}=.*\['write_file'\]"):
+            Assistant(runtime, Scripted(["x"]), **{option: "write_file"})  # type: ignore[arg-type]
     with pytest.raises(UsageError, match="A model is an object"):
         Assistant(runtime, "some-model")  # type: ignore[arg-type]
     with pytest.raises(UsageError, match="failures"):
@@ -267,7 +272,7 @@ ORDER: list[tuple[str, str, dict[str, Any], str]] = [
     (
         "a tool that is not listed: the tier",
         "-",
-        {"gated_tools": ["shell"], "posture": "sandbox_edit"},
+        {"gated_tools": ["edit_file"], "posture": "sandbox_edit"},
         "runs",
     ),
     ("the tier asks", "-", {"posture": EVERYTHING_ASKS}, "asked"),
@@ -436,9 +441,8 @@ async def test_a_run_that_broke_off_right_after_its_beginning_knows_its_task(
     picture = Image(data=bytes(range(256)))
     with kept_in(tmp_path) as kept:
         assistant = room.assistant(["A cat."], runtime=room.runtime(**kept.parts()))
-        about = assistant._about(
-            "r", msgspec.structs.replace(assistant._kept(is_chat=False), task=_of(picture))
-        )
+        begun = msgspec.structs.replace(assistant._kept(is_chat=False), task=_of(picture))
+        about = assistant._about("r", begun)
         async with assistant.runtime.open_run(about, run_id="r"):
             pass
 

@@ -10,6 +10,7 @@ import msgspec
 import pytest
 
 from assent import Assistant, Cancel, tool
+from assent.assistant.chat import Chat
 from assent.errors import UsageError
 from assent.inference.messages import Image, Text, ToolResult, User
 from assent.inference.model import Request, Result
@@ -214,8 +215,46 @@ async def test_a_conversation_is_no_task_and_the_other_way_round(room: Workroom,
                 pass
         async with assistant.chat("c", resume=True) as chat:
             assert (await chat.say("2?")).summary == "Two.", "it is as it was"
+        with pytest.raises(UsageError, match=r"left.*resume=True"):
+            await chat.say("3?")
         with pytest.raises(UsageError, match="led by a loop of turns"):
             await assistant.runtime.resume("c")
+
+
+async def test_a_task_is_not_taken_over_by_a_conversation(room: Workroom, tmp_path: Path) -> None:
+    with kept_in(tmp_path) as kept:
+        assistant = room.assistant([ValueError("down"), "Done."], runtime=room.runtime(**kept.parts()))
+        await assistant.run("x", run_id="r")
+
+        with pytest.raises(UsageError, match="'r' is no conversation"):
+            async with assistant.chat("r", resume=True):
+                pass
+        assert (await assistant.resume("r")).summary == "Done.", "it is as it was"
+        with pytest.raises(UsageError, match=r"'r' has ended \(succeeded\)"):
+            async with assistant.chat("r", resume=True):
+                pass
+
+
+async def test_one_message_at_a_time(room: Workroom) -> None:
+    began, go = asyncio.Event(), asyncio.Event()
+
+    @tool(risk="read_only")
+    async def wait() -> str:
+        """Wait until somebody says so."""
+        began.set()
+        await go.wait()
+        return "x"
+
+    async with room.assistant([call("wait"), "One.", "Two."], [wait]).chat() as chat:
+        first = asyncio.create_task(chat.say("1?"))
+        await began.wait()
+        with pytest.raises(UsageError, match="One message at a time"):
+            await chat.say("2?")
+        go.set()
+        assert (await first).summary == "One."
+        assert (await chat.say("2?")).summary == "Two."
+        assert [m.content for m in chat.messages if isinstance(m, User)] == ["1?", "2?"]
+        assert orphans(chat.messages) == []
 
 
 async def test_before_an_effect_whoever_keeps_copies_is_told(room: Workroom) -> None:
@@ -360,3 +399,80 @@ async def test_whoever_stops_the_conversation_stops_a_message_with_a_cancel_of_i
     async with room.assistant([call("stop"), "Never said."], [stop]).chat(cancel=whole) as chat:
         ending = await asyncio.wait_for(chat.say("Do it.", cancel=Cancel()), PATIENCE_S)
     assert (ending.status, ending.error) == ("cancelled", "all of it")
+
+
+async def test_the_time_in_which_the_person_thinks_does_not_count(room: Workroom, tmp_path: Path) -> None:
+    chats: list[Chat] = []
+
+    def elapsed() -> float:
+        return chats[-1]._run.elapsed_ms
+
+    @tool(risk="read_only")
+    async def work() -> str:
+        """Take some time."""
+        before = elapsed()
+        await asyncio.sleep(0.01)
+        assert elapsed() > before, "while it works, time goes by"
+        return "worked"
+
+    async def think() -> None:
+        before = elapsed()
+        await asyncio.sleep(0.02)
+        assert elapsed() == pytest.approx(before, abs=0.01)
+
+    with kept_in(tmp_path) as kept:
+        turns = [turn for _ in range(4) for turn in (call("work"), "Worked.")]
+        turns.insert(4, ValueError("down"))
+        assistant = room.assistant(turns, runtime=room.runtime([work], **kept.parts()))
+        for resume in (False, True):
+            async with assistant.chat("c", resume=resume) as chat:
+                chats.append(chat)
+                await think()
+                for _ in range(2):
+                    assert (await chat.say("Work.")).tools == ("work",)
+                    await think()
+                if not resume:
+                    assert (await chat.say("Work.")).status == "error"
+                    await think()
+
+
+@pytest.mark.parametrize("choice", ["fail", "done"])
+async def test_a_call_that_was_stopped_in_flight_is_decided_when_the_conversation_is_reopened(
+    room: Workroom, tmp_path: Path, choice: Any
+) -> None:
+    """Also if it went on with another message in between."""
+    cancel = Cancel()
+
+    @tool(risk="network")
+    async def send() -> str:
+        """Somebody stops it while it is under way."""
+        cancel.cancel("enough", hard=True)
+        await asyncio.sleep(3600)
+        return "sent"
+
+    with kept_in(tmp_path) as kept:
+        assistant = room.assistant(
+            [call("send"), "Here.", "Again."], runtime=room.runtime([send], **kept.parts())
+        )
+        async with assistant.chat("c") as chat:
+            ending = await asyncio.wait_for(chat.say("Send it.", cancel=cancel), PATIENCE_S)
+            assert ending.status == "cancelled"
+            assert (await chat.say("Are you there?")).summary == "Here."
+
+        for _ in range(2):
+            async with assistant.chat("c", resume=True) as chat:
+                assert chat.waits is not None
+                (waiting,) = chat.waits.waiting
+                assert (waiting.kind, waiting.action_id) == ("unknown_outcome", "t1c1")
+                with pytest.raises(UsageError, match="decided first"):
+                    await chat.say("And now?")
+        async with assistant.chat("c", resume=True, decide={"t1c1": choice}) as chat:
+            assert chat.waits is None
+            assert chat.last is not None
+            assert chat.last.summary == "Here."
+            assert (await chat.say("And now?")).summary == "Again."
+            said = [m.content for m in chat.messages if isinstance(m, User)]
+            assert said == ["Send it.", "Are you there?", "And now?"]
+            assert orphans(chat.messages) == []
+            (told,) = results(chat.messages)
+            assert told.is_error == (choice == "fail")

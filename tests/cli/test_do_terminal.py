@@ -253,3 +253,59 @@ def test_a_chat_goes_on_after_an_answer_was_stopped_and_takes_changes_back(
     child.expect("assent chat --resume c1 --db kept.db")
 
     assert ended(child) == 0
+
+
+def test_a_change_to_a_file_is_shown_as_a_difference_before_it_is_allowed(
+    spawn: Spawn, script: Callable[..., str], tmp_path: Path
+) -> None:
+    (tmp_path / "notes.txt").write_text("one\ntwo\nthree\n")
+    (tmp_path / "crlf.txt").write_bytes(b"here\r\nthere\r\n")
+    model = script(
+        {"calls": [write("notes.txt", "one\n\x1b[2Jtwice\nthree\n")]},
+        {"calls": [{"name": "edit_file", "arguments": {"path": "crlf.txt", "old": "here\nt", "new": "T"}}]},
+        {"calls": [write("new.txt", "first\nsecond \x1b]0;x\x07\n")]},
+        "Done.",
+    )
+    child = spawn("do", "write", "--model", model, "--db", "kept.db", "--run-id", "r1")
+
+    child.expect("what would change in notes.txt, as it is now:")
+    child.expect(r"│  one\r\n  │ -two\r\n  │ \+\\e\[2Jtwice\r\n  │  three\r\n")
+    child.expect(ALLOW)
+    child.sendline("y")
+    child.expect("what would change in crlf.txt")
+    child.expect(r"│ -here\r\n  │ -there\r\n  │ \+There\r\n")
+    child.expect(ALLOW)
+    child.sendline("y")
+    child.expect(r"\(2 lines, below\)")
+    child.expect(r"parameter 'text':\r\n  │ first\r\n  │ second \\e\]0;x\\x07\r\n")
+    child.expect(ALLOW)
+    child.sendline("y")
+    child.expect("Done.")
+
+    assert ended(child) == 0
+    assert "\x1b" not in child.seen.text
+    assert (tmp_path / "crlf.txt").read_bytes() == b"There\r\n"
+
+
+def test_what_does_not_fit_on_the_screen_is_shown_at_a_key(
+    spawn: Spawn, script: Callable[..., str], tmp_path: Path
+) -> None:
+    text = "".join(f"line {n}\n" for n in range(200))
+    child = spawn(
+        "do", "write", "--model", script({"calls": [write("a.txt", text)]}, "Done."), "--db", "kept.db"
+    )
+
+    child.expect("lines are left out here: s shows all")
+    child.expect("s = show all, l = later: ")
+    assert "line 100\r\n" not in child.seen.text
+    child.sendline("s")
+    child.expect("line 100\r\n")
+    child.expect(ALLOW)
+    assert not (tmp_path / "a.txt").exists()
+    child.sendline("what?")
+    child.expect("Write y, a, n, s or l: ")
+    child.sendline("y")
+    child.expect("Done.")
+
+    assert ended(child) == 0
+    assert (tmp_path / "a.txt").read_text() == text

@@ -157,6 +157,56 @@ def test_a_killed_run_is_told_as_such_then_as_waiting_then_as_decided(assent: As
     assert "✓ The model was done." in done
 
 
+KILLS = """
+import os, sys
+from pathlib import Path
+
+from assent import tool
+
+
+@tool
+def pay(to: str, key: str, note: str) -> str:
+    if Path("die").exists():
+        os.kill(os.getpid(), 9)
+    return "paid"
+"""
+
+
+def test_who_has_to_decide_about_a_call_sees_which_it_is(
+    assent: Assent, fresh: Assent, tmp_path: Path
+) -> None:
+    (tmp_path / "pay.py").write_text(KILLS)
+    (tmp_path / "die").touch()
+    given = {"to": "ann", "key": "ghp_" + "a1B2c3D4e5F6" * 3, "note": "x\\x1b[2J" * 400}
+    turns = [{"text": "I pay.", "calls": [{"name": "pay", "arguments": given}]}, "All is paid."]
+    (tmp_path / "script.json").write_text(json.dumps({"turns": turns}))
+    kept = ("--db", "kept.db", "--model", "scripted:script.json")
+    begun = fresh("do", "Pay.", *kept, "--tools", "pay.py", "--yes-to", "full_access", "--run-id", "r1")
+    assert begun.code == -signal.SIGKILL
+    (tmp_path / "die").unlink()
+
+    killed = assent("explain", "r1", "--db", "kept.db")
+    resumed = assent("resume", "r1", *kept)
+    waits = assent("explain", "r1", "--db", "kept.db")
+    shown = assent("runs", "show", "r1", "--db", "kept.db")
+
+    assert resumed.code == 4
+    assert "t1c1: pay with to=ann, key=" in resumed.err
+    assert "0 turns" not in resumed.err
+    for done in (killed, waits):
+        assert "It was called with to=ann, key=" in done.out
+    assert "to=ann, key=" in shown.out
+    for done in (resumed, killed, waits, shown):
+        assert "a1B2c3D4" not in done.out + done.err
+        assert "\x1b" not in done.out + done.err
+
+
+def test_what_a_call_was_given_and_what_came_of_it_is_told(assent: Assent, kept: Path) -> None:
+    for words in (["explain", "led-1"], ["runs", "show", "led-1"], ["log", "show", "led-1"]):
+        assert "name=x" in assent(*words, "--db", str(kept)).out
+    assert "      name=x → x\n" in assent("explain", "led-1", "--db", str(kept)).out
+
+
 def test_log_show_begins_with_the_newest_also_if_it_called_nothing(assent: Assent, kept: Path) -> None:
     newest = assent("log", "show", "--db", str(kept)).out
 

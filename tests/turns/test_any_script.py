@@ -216,7 +216,7 @@ CUTS = st.lists(st.floats(0, 1, exclude_max=True), min_size=1, max_size=3)
 def test_cut_anywhere_it_ends_the_same() -> None:
     tally = Tally()
 
-    @examples(100)
+    @examples(110)
     @given(script=SCRIPTS, down=DOWN, cuts=CUTS)
     def check(script: Script, down: frozenset[int], cuts: list[float]) -> None:
         with tempfile.TemporaryDirectory() as first, tempfile.TemporaryDirectory() as second:

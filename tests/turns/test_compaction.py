@@ -293,6 +293,132 @@ def test_what_fits_without_it_is_not_cut() -> None:
     assert 2_500 < sum(found.sizes) <= 5_000
 
 
+# What calls were given
+
+
+def written(number: int, *texts: Any, answered: int | None = None) -> list[Message]:
+    """A turn that writes files, of which so many are written."""
+    calls = [
+        ToolCall(id=f"c{number}.{i}", name="write", arguments={"path": f"{i}.txt", "text": text})
+        for i, text in enumerate(texts)
+    ]
+    answers = [ToolResult(call_id=c.id, name="write", text="ok") for c in calls[:answered]]
+    return [Assistant(calls=calls), *answers]
+
+
+def given_to(message: Message) -> list[Any]:
+    assert isinstance(message, Assistant)
+    return [call.arguments["text"] for call in message.calls]
+
+
+LINE = "[4,000 characters were left out to make room]"
+
+
+def test_what_old_calls_were_given_becomes_a_line_before_they_are_dropped() -> None:
+    messages = conversation(*(written(n, "x" * 4_000, "short") for n in range(6)))
+
+    found = made(messages, 5_000)
+
+    said = [m for m in found.messages if isinstance(m, Assistant)]
+    assert [given_to(m) for m in said] == [[LINE, "short"]] * 4 + [["x" * 4_000, "short"]] * 2
+    assert [m.calls[0].arguments["path"] for m in said] == ["0.txt"] * 6
+    assert (found.cut_calls, found.dropped, found.left_out) == (4, 0, 0)
+
+
+def test_those_of_the_newest_turns_go_if_it_does_not_fit_otherwise() -> None:
+    messages = conversation(written(1, "x" * 4_000), written(2, "x" * 4_000))
+
+    found = made(messages, 1_500)
+
+    assert [given_to(m) for m in found.messages if isinstance(m, Assistant)] == [[LINE], ["x" * 4_000]]
+    assert found.cut_calls == 1
+    assert sum(found.sizes) <= 1_500
+
+
+def test_a_call_that_has_no_result_yet_keeps_what_it_was_given() -> None:
+    messages = conversation(written(1, "x" * 4_000, "x" * 4_000, answered=1))
+
+    found = made(messages, 100)
+
+    assert given_to(found.messages[2]) == [LINE, "x" * 4_000]
+    assert compact(conversation(written(1, "x" * 4_000, answered=0)), 100) is None
+
+
+def test_objects_and_what_could_not_be_read_are_left_out_too() -> None:
+    edits = [{"old": "x" * 150, "new": "y" * 150} for _ in range(9)]
+    broken = ToolCall(id="b", name="edit", problem="no JSON", raw="{" + "x" * 4_000)
+    answer = ToolResult(call_id="b", name="edit", text="no JSON")
+    messages = conversation(written(1, edits), [Assistant(calls=[broken]), answer])
+
+    found = made(messages, 300)
+
+    (line,) = given_to(found.messages[2])
+    assert str(line).endswith("characters were left out to make room]")
+    cut = found.messages[4]
+    assert isinstance(cut, Assistant)
+    assert cut.calls[0].raw == '{"note":"[4,001 characters were left out to make room]"}'
+    assert cut.calls[0].problem == "no JSON"
+
+
+# At the very last, what people said
+
+
+def test_the_oldest_messages_go_but_never_the_first_and_the_newest() -> None:
+    said = [User(f"{n} " + "word " * 200) for n in range(10)]
+    messages: list[Message] = [RULES]
+    for each in said:
+        messages += [each, Assistant(text="Noted.")]
+
+    found = made(messages, 1_500)
+
+    kept = [m for m in found.messages if m in said]
+    assert kept[0] is said[0]
+    assert kept[1:] == said[-len(kept) + 1 :]
+    assert 2 <= len(kept) < 5
+    assert found.unsaid == 10 - len(kept)
+    assert sum(found.sizes) <= 1_500
+    note = found.messages[2]
+    assert isinstance(note, User)
+    assert f"{found.dropped} earlier turns and {found.unsaid} messages were left out here. " in note.content
+
+
+def test_messages_alone_are_told_and_counted_further() -> None:
+    def words(n: int) -> list[Message]:
+        return [User(f"{n}.{i} " + "word " * 200) for i in range(6)]
+
+    first = made([RULES, *words(1)], 900)
+    assert isinstance(first.messages[2], User)
+    assert first.messages[2].content == f"[To make room, {first.unsaid} earlier messages were left out here.]"
+    second = made([*first.messages, *words(2)], 900)
+
+    both = first.unsaid + second.unsaid
+    assert isinstance(second.messages[2], User)
+    assert second.messages[2].content == f"[To make room, {both} earlier messages were left out here.]"
+    assert sum(map(is_note, second.messages)) == 1
+
+
+def test_what_is_being_worked_on_stays() -> None:
+    task = User("task " * 300)
+    messages = [User("first"), User("word " * 300), task, *turn(1, "ok"), User("You repeat yourself.")]
+    sizes = [size_of(message) for message in messages]
+
+    found = compacted(messages, sizes, 450, stays=task)
+
+    assert found is not None
+    assert found.unsaid == 1
+    assert task in found.messages
+
+
+def test_the_same_note_tells_of_turns_that_are_worth_dropping_only_then() -> None:
+    """A short old turn is not worth a note of its own, but is once there is one."""
+    messages: list[Message] = [User("first"), User("word " * 400), *turn(1, "ok"), *turn(2, "ok")]
+    messages += [*turn(3, "ok"), User("last")]
+
+    found = made(messages, 60)
+
+    assert compacted(found.messages, found.sizes, 60) is None
+
+
 # Properties
 
 LENGTHS = st.sampled_from([0, 3, 60, 70, 400, 3_000, 20_000])
@@ -309,8 +435,11 @@ def conversations(draw: st.DrawFn) -> list[Message]:
     for number in range(draw(st.integers(0, 8))):
         results = ["é" * draw(LENGTHS) for _ in range(draw(st.integers(0, 3)))]
         messages += turn(number, *results, tool=draw(st.sampled_from("ab")), said="t" * draw(SHORTER))
+        if draw(st.integers(0, 2)) == 0:
+            given_texts = ["g" * draw(LENGTHS) for _ in range(draw(st.integers(1, 2)))]
+            messages += written(200 + number, *given_texts)
         if draw(st.integers(0, 3)) == 0:
-            messages.append(User("v" * draw(st.sampled_from([1, 100]))))
+            messages.append(User("v" * draw(st.sampled_from([1, 100, 900]))))
     if messages and isinstance(messages[-1], ToolResult) and draw(st.booleans()):
         messages.pop()
     return messages
@@ -325,6 +454,13 @@ def shape(messages: list[Message]) -> list[Any]:
         elif isinstance(message, ToolResult):
             found[-1][1].append(message.call_id)
     return found
+
+
+def old_results(messages: list[Message]) -> list[int]:
+    """Where results are that are none of the newest turns'."""
+    turns = [at for at, message in enumerate(messages) if isinstance(message, Assistant)]
+    newest = turns[-KEPT_TURNS - 1] if len(turns) > KEPT_TURNS else 0
+    return [at for at, message in enumerate(messages[:newest]) if isinstance(message, ToolResult)]
 
 
 def is_note(message: Message) -> bool:
@@ -348,10 +484,31 @@ def keep_promises(messages: list[Message], room: int) -> Compacted | None:
     turns = shape(messages)
     assert found.dropped <= max(len(turns) - KEPT_TURNS, 0)
     assert shape(after) == turns[found.dropped :]
-    # What people said is there, the same objects in the same order, and one note where turns have gone.
-    fixed = [id(m) for m in messages if isinstance(m, System | User) and not is_note(m)]
-    assert [id(m) for m in after if isinstance(m, System | User) and not is_note(m)] == fixed
-    assert sum(map(is_note, after)) == (found.dropped > 0 or any(map(is_note, messages)))
+    # What people said is there, the same objects in the same order, but some between the first and the newest
+    # where nothing else is left; and one note where something has gone.
+    fixed = [id(m) for m in messages if isinstance(m, System)]
+    assert [id(m) for m in after if isinstance(m, System)] == fixed
+    said = [id(m) for m in messages if isinstance(m, User) and not is_note(m)]
+    still = [id(m) for m in after if isinstance(m, User) and not is_note(m)]
+    gone = found.unsaid
+    assert still == said[:1] + said[1 + gone :]
+    assert not gone or (len(said) - gone >= 2 and not any(found.sizes[at] > 300 for at in old_results(after)))
+    has_gone = found.dropped > 0 or gone > 0
+    assert sum(map(is_note, after)) == (has_gone or any(map(is_note, messages)))
+    # A call is the same, or was given less; one without a result is the same.
+    asked = {m.calls[0].id: m for m in messages if isinstance(m, Assistant) and m.calls}
+    cut = 0
+    for message, (_, answered) in zip(
+        (m for m in after if isinstance(m, Assistant)), shape(after), strict=True
+    ):
+        if message.calls and message is not (before_it := asked[message.calls[0].id]):
+            assert size_of(message) < size_of(before_it)
+            assert message.text == before_it.text
+            for at, (now, was) in enumerate(zip(message.calls, before_it.calls, strict=True)):
+                assert (now.id, now.name, now.arguments.keys()) == (was.id, was.name, was.arguments.keys())
+                assert now is was or at < len(answered)
+                cut += now is not was
+    assert cut == found.cut_calls
     # A result is the same, or shorter.
     results = {m.call_id: m for m in messages if isinstance(m, ToolResult)}
     changed = 0
@@ -386,6 +543,9 @@ def check_every_promise(messages: list[Message], percent: int) -> None:
         dropped_again=again is not None and again.dropped > 0,
         fits=found is not None and sum(found.sizes) <= room,
         tight=found is not None and sum(found.sizes) > room,
+        cut=found is not None and found.cut_calls > 0,
+        unsaid=found is not None and found.unsaid > 0,
+        unsaid_again=again is not None and again.unsaid > 0,
     )
 
 
@@ -393,7 +553,7 @@ def test_every_promise_holds_for_any_conversation() -> None:
     check_every_promise()
 
     shares = {"done": 0.5, "again": 0.3, "left_out": 0.3, "dropped": 0.2, "fits": 0.2, "tight": 0.1}
-    TALLY.require({**shares, "dropped_again": 0.2})
+    TALLY.require({**shares, "dropped_again": 0.2, "cut": 0.1, "unsaid": 0.03, "unsaid_again": 0.02})
 
 
 def test_a_long_run_in_a_small_room_stays_whole_and_is_compacted_rarely() -> None:

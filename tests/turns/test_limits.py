@@ -44,6 +44,22 @@ def test_a_limit_is_above_zero(name: str, value: Any) -> None:
         TurnLimits(**{name: value})
 
 
+@pytest.mark.parametrize("name", ["turns", "tokens", "tool_calls", "answer_tokens", "context_tokens"])
+@pytest.mark.parametrize("value", [1.5, 2.0, float("inf"), float("nan"), False, -1])
+def test_what_is_counted_is_a_whole_number(name: str, value: Any) -> None:
+    with pytest.raises(UsageError, match=name):
+        TurnLimits(**{name: value})
+    assert getattr(TurnLimits(**{name: 7}), name) == 7
+
+
+@pytest.mark.parametrize("name", ["cost_usd", "time_s", "call_s"])
+@pytest.mark.parametrize("value", [float("inf"), -float("inf"), float("nan")])
+def test_no_limit_is_none_and_nothing_endless(name: str, value: float) -> None:
+    with pytest.raises(UsageError, match=f"{name}.*None is no limit"):
+        TurnLimits(**{name: value})
+    assert getattr(TurnLimits(**{name: 0.5}), name) == 0.5
+
+
 def counting(**spent_by_each: Any) -> Any:
     """A model that goes on for ever, and says what each answer took."""
     turns = iter(range(10_000))
@@ -137,6 +153,65 @@ async def test_calls_that_run_together_share_what_is_left(room: Workroom) -> Non
     ending = await assistant.run("x")
 
     assert (ending.status, len(ending.tools)) == ("budget", 3)
+
+
+@pytest.mark.parametrize("limits", [TurnLimits(tokens=500), TurnLimits(cost_usd=0.05)])
+@pytest.mark.parametrize("waits", [True, False], ids=["side by side", "at once"])
+async def test_what_calls_of_one_turn_use_holds_those_after_them(
+    room: Workroom, limits: TurnLimits, waits: bool
+) -> None:
+    @tool(name="dear", risk="read_only")
+    async def dear(n: int, context: ToolContext) -> int:
+        """Costs tokens and money."""
+        if waits:
+            await asyncio.sleep(0)
+        context.spend(tokens=100, cost=0.01)
+        return n
+
+    @tool(name="dear", risk="read_only", cheap=True)
+    def instant(n: int, context: ToolContext) -> int:
+        """The same, without waiting for anything."""
+        context.spend(tokens=100, cost=0.01)
+        return n
+
+    asks = [spent(*(call("dear", n=n) for n in range(40)), tokens=1, cost=0.0), "Done."]
+    runtime = room.runtime([dear if waits else instant], max_concurrency=2)
+    assistant = room.assistant(asks, runtime=runtime, limits=limits)
+
+    ending = await assistant.run("x")
+
+    assert ending.status == "budget"
+    assert 5 <= len(ending.tools) <= 6, "those that are under way when it is reached are not stopped"
+    messages = asked_of(assistant)[-1].messages
+    assert orphans(messages) == []
+    assert [each.is_error for each in results(messages)] == [False] * len(ending.tools) + [True] * (
+        40 - len(ending.tools)
+    )
+    assert results(messages)[-1].text.startswith("skipped: this call was not run, because the limit on ")
+    assert len(runtime.events.query(kind="action_succeeded")) == len(ending.tools)
+
+
+async def test_as_many_calls_at_once_as_the_runtime_allows(room: Workroom) -> None:
+    at_work, most = 0, 0
+
+    @tool(risk="read_only")
+    async def look(n: int) -> int:
+        """Look."""
+        nonlocal at_work, most
+        at_work += 1
+        most = max(most, at_work)
+        for _ in range(3):
+            await asyncio.sleep(0)
+        at_work -= 1
+        return n
+
+    runtime = room.runtime([look], max_concurrency=3)
+    assistant = room.assistant([[call("look", n=n) for n in range(20)], "Done."], runtime=runtime)
+
+    ending = await assistant.run("x")
+
+    assert (ending.status, len(ending.tools), most) == ("success", 20, 3)
+    assert [told.text for told in results(asked_of(assistant)[-1].messages)] == [str(n) for n in range(20)]
 
 
 @pytest.mark.parametrize("risk", ["destructive", "read_only"])

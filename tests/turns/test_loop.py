@@ -16,11 +16,23 @@ from assent import ToolError, tool
 from assent.errors import ContextTooLong, ModelUnavailable
 from assent.inference.messages import Assistant, Message, ToolCall, User
 from assent.inference.model import Request, Result
+from assent.inference.usage import Usage
 from assent.turns.compaction import size_of
 from assent.turns.ending import Call, CallResult, Note, Trouble
 from assent.turns.limits import TurnLimits
 from assent.turns.repetition import WARNING
-from tests.turns.workroom import Workroom, always, asked_of, call, of, orphans, results, spent, write
+from tests.turns.workroom import (
+    Workroom,
+    always,
+    asked_of,
+    call,
+    kept_in,
+    of,
+    orphans,
+    results,
+    spent,
+    write,
+)
 
 
 @pytest.fixture
@@ -350,7 +362,155 @@ async def test_what_cannot_be_made_shorter_is_an_error(room: Workroom) -> None:
     ending = await room.assistant(model).run("A long task. " * 50)
 
     assert (ending.status, model.refused) == ("error", 1)
-    assert ending.error == "inference failed: too long"
+    assert ending.error == (
+        "the conversation no longer fits what the model can read; begin a new one, or use a model that reads "
+        "more"
+    )
+
+
+async def test_what_is_given_to_calls_goes_before_the_run_does(room: Workroom) -> None:
+    sent: list[list[Message]] = []
+
+    async def writes(request: Request) -> Any:
+        if _needed(request.messages) > 4_000:
+            raise ContextTooLong("too long")
+        sent.append(list(request.messages))
+        return [write(f"{len(sent)}.txt", "y" * 9_000)] if len(sent) <= 6 else "Done."
+
+    ending = await room.assistant(writes, limits=TurnLimits(context_tokens=4_000)).run("x")
+
+    assert (ending.status, len(ending.tools)) == ("success", 6)
+    assert room.files() == {f"{n}.txt": "y" * 9_000 for n in range(1, 7)}, "only the model sees less of it"
+    assert all(orphans(each) == [] for each in sent)
+    last = next(m for m in reversed(sent[-1]) if isinstance(m, Assistant))
+    assert last.calls[0].arguments == {
+        "path": "6.txt",
+        "text": "[9,000 characters were left out to make room]",
+    }
+
+
+async def test_a_chat_goes_on_when_what_the_person_said_fills_the_room(room: Workroom) -> None:
+    sent: list[list[Message]] = []
+
+    async def reads(request: Request) -> Any:
+        if _needed(request.messages) > 4_000:
+            raise ContextTooLong("too long")
+        sent.append(list(request.messages))
+        return "Noted."
+
+    runtime = room.runtime()
+    assistant = room.assistant(reads, runtime=runtime, limits=TurnLimits(context_tokens=4_000))
+    said = [f"{n}: please note this " + "word " * 120 for n in range(40)]
+    async with assistant.chat() as chat:
+        endings = [await chat.say(text) for text in said]
+
+    assert {ending.status for ending in endings} == {"success"}
+    for n, messages in enumerate(sent):
+        mine = [m.content for m in messages if isinstance(m, User) and m.content in said]
+        assert mine[0] == said[0]
+        assert mine[-1] == said[n]
+    events = runtime.events.query(kind="turn_compacted")
+    gone = sum(event.data["messages"] for event in events)
+    assert gone > 0
+    (note,) = [str(m.content) for m in sent[-1] if isinstance(m, User) and m.content not in said]
+    assert f" and {gone} messages were left out here." in note
+
+
+@pytest.mark.parametrize("taken_up", [False, True])
+async def test_a_message_that_no_model_can_read_is_not_kept(
+    room: Workroom, tmp_path: Path, taken_up: bool
+) -> None:
+    sent: list[list[Message]] = []
+
+    async def reads(request: Request) -> Any:
+        if _needed(request.messages) > 1_000:
+            raise ContextTooLong("too long")
+        sent.append(list(request.messages))
+        return "Yes."
+
+    with kept_in(tmp_path) as kept:
+        assistant = room.assistant(reads, runtime=room.runtime(**kept.parts()), system="Be brief.")
+        async with assistant.chat("c") as chat:
+            await chat.say("One?")
+            ending = await chat.say("long " * 2_000)
+            assert (ending.status, str(ending.error)[:36]) == (
+                "error",
+                "the conversation no longer fits what",
+            )
+            if not taken_up:
+                assert (await chat.say("Two?")).summary == "Yes."
+        if taken_up:
+            async with assistant.chat("c", resume=True) as chat:
+                assert (await chat.say("Two?")).summary == "Yes."
+
+    assert [m.content for m in sent[-1] if isinstance(m, User)] == ["One?", "Two?"]
+
+
+async def test_a_run_that_no_longer_fits_goes_on_with_a_model_that_reads_more(
+    room: Workroom, tmp_path: Path
+) -> None:
+    most = 100
+
+    async def reads(request: Request) -> Any:
+        if _needed(request.messages) > most:
+            raise ContextTooLong("too long")
+        return "Read."
+
+    with kept_in(tmp_path) as kept:
+        assistant = room.assistant(reads, runtime=room.runtime(**kept.parts()))
+        assert (await assistant.run("x" * 4_000, run_id="r")).status == "error"
+        assert (await assistant.resume("r")).status == "error", "it is still too much"
+        most = 10**6
+
+        ending = await assistant.resume("r")
+
+    assert (ending.status, ending.summary) == ("success", "Read.")
+
+
+async def test_where_little_can_be_freed_it_is_not_tried_with_each_turn(room: Workroom) -> None:
+    """The task alone fills nearly all the room."""
+    sent: list[list[Message]] = []
+
+    @tool(risk="read_only")
+    async def look(n: int) -> str:
+        """Look."""
+        return "data " * 100
+
+    async def reads(request: Request) -> Any:
+        sent.append(list(request.messages))
+        return [call("look", n=len(sent))] if len(sent) <= 60 else "Done."
+
+    runtime = room.runtime([look])
+    limits = TurnLimits(context_tokens=5_000, turns=100)
+    ending = await room.assistant(reads, runtime=runtime, limits=limits).run("word " * 2_400)
+
+    assert (ending.status, ending.turns) == ("success", 61)
+    assert 0 < len(runtime.events.query(kind="turn_compacted")) <= 25
+    assert all(_needed(messages) <= 5_000 - 1_024 for messages in sent), "it still fits"
+
+
+async def test_how_a_provider_counts_matters(room: Workroom) -> None:
+    """The same conversation is made shorter earlier where the provider counts three times as much."""
+    _fill(room, 12)
+    made_room = []
+    for factor in (1, 3):
+        numbers = iter(range(1, 100))
+
+        async def reads(request: Request, factor: int = factor, numbers: Any = numbers) -> Any:
+            n = next(numbers)
+            usage = Usage(input=_needed(request.messages) * factor, output=10)
+            return Result(
+                text="" if n <= 12 else "Done.",
+                calls=[call("read_file", path=f"{n}.txt")] if n <= 12 else [],
+                usage=usage,
+            )
+
+        runtime = room.runtime()
+        await room.assistant(reads, runtime=runtime, limits=TurnLimits(context_tokens=12_000)).run("Read.")
+        made_room.append([event.data["turn"] for event in runtime.events.query(kind="turn_compacted")])
+
+    assert made_room[0] == []
+    assert made_room[1]
 
 
 # A value for an answer
@@ -419,6 +579,20 @@ async def test_calls_instead_of_a_repair_win_no_further_one(room: Workroom) -> N
     ending = await assistant.run("What has four legs?", output_type=Struct)
 
     assert (ending.status, ending.turns) == ("error", 3)
+
+
+async def test_a_call_in_the_repair_turn_does_not_run(room: Workroom) -> None:
+    assistant = room.assistant(["a cat", [write("a.txt", "1"), call("calculate", expression="1")], GOOD])
+
+    ending = await assistant.run("What has four legs?", output_type=Struct)
+
+    assert (ending.status, ending.output, list(ending.tools)) == ("success", Struct("cat", 4), [])
+    assert room.files() == {}
+    messages = asked_of(assistant)[-1].messages
+    assert orphans(messages) == []
+    assert [told.text.split(".")[0] for told in results(messages)] == [
+        "rejected: no tools are offered in this turn"
+    ] * 2
 
 
 async def test_an_answer_that_ran_out_of_room_says_so(room: Workroom) -> None:

@@ -13,9 +13,9 @@ import pytest
 from assent import Cancel, tool
 from assent.errors import AssentError, ModelUnavailable
 from assent.inference.messages import ToolCall, User
-from assent.inference.model import Piece, Request, Result, Words
+from assent.inference.model import Piece, Request, Result, Thought, Words
 from assent.inference.usage import Usage
-from assent.turns.ending import CallResult, Ending, Text, Trouble
+from assent.turns.ending import Call, CallResult, Done, Ending, Note, Text, Thinking, Trouble
 from assent.turns.limits import TurnLimits
 from tests.turns.workroom import (
     Workroom,
@@ -352,6 +352,50 @@ async def test_only_who_watches_has_it_streamed(room: Workroom) -> None:
     assert (await room.assistant(model).run("x")).summary == "whole"
     assert (await room.assistant(model).run("x", watch=room.seen.append)).summary == "in pieces"
     assert [event.text for event in of(Text, room.seen)] == ["in ", "pieces"]
+
+
+# Whoever watches, and breaks
+
+
+@pytest.mark.parametrize("kind", [Text, Thinking, Call, CallResult, Note, Trouble, Done])
+async def test_a_watcher_that_raises_is_left_alone_and_the_run_goes_on(
+    room: Workroom, tmp_path: Path, kind: Any
+) -> None:
+    def watch(event: Any) -> None:
+        room.seen.append(event)
+        if isinstance(event, kind):
+            raise RuntimeError("the screen is gone")
+
+    class Talks:
+        asked = 0
+
+        async def generate(self, request: Request) -> Result:
+            self.asked += 1
+            if self.asked == 2:
+                raise ConnectionError("down")
+            if self.asked <= 4:
+                return Result(calls=[call("calculate", expression="1")])
+            return Result(text="Done.")
+
+        async def stream(self, request: Request) -> Any:
+            result = await self.generate(request)
+            yield Thought("Hm.")
+            yield Words("So ")
+            yield Words("it is.")
+            yield result
+
+    model = Talks()
+    with kept_in(tmp_path) as kept:
+        runtime = room.runtime(**kept.parts())
+        ending = await room.assistant(model, runtime=runtime, failures=2).run("x", run_id="r", watch=watch)
+
+        assert (ending.status, ending.summary, model.asked) == ("success", "Done.", 5)
+        assert list(ending.tools) == ["calculate"] * 3
+        (said,) = kept.records.query(run="r", kind="sink_failed")
+        assert said.data == {"sink": "watch", "error": "RuntimeError: the screen is gone"}
+        assert len(of(kind, room.seen)) == 1
+        assert isinstance(room.seen[-1], kind), "nothing more is told to it"
+        assert len(kept.records.query(run="r", kind="turn_failed")) == 1, "the model is not blamed"
 
 
 # Models that take their time

@@ -172,7 +172,10 @@ def test_any_message_of_the_person_will_do_but_only_one_whole() -> None:
         ("say hello, world!", "hello, world"),
         ("1, 2, 3", [1, 2, 3]),
         ("run with --all", "--all"),
-        ("limit=5", 5),
+        ("evil?", "evil"),
+        ("read *a.txt*", "a.txt"),
+        ("a.txt | b.txt", "a.txt"),
+        ("see #12", 12),
         ("two\nlines here", "two\nlines"),
     ],
 )
@@ -214,6 +217,15 @@ def test_what_the_person_wrote_as_a_whole_is_not_marked(message: str, value: Any
         ("ten", 10),
         ("what?", "?"),
         ("https://b.com", "b.com"),
+        ("use https://a.com/x?y=b", "b"),
+        ("use https://a.com/x?y=b", "y"),
+        ("https://good.com?next=evil.com", "evil.com"),
+        ("https://good.com?next=evil.com", "https://good.com"),
+        ("https://a.com/x?y=b&z=evil", "evil"),
+        ("a|b&c", "b"),
+        ("foo#evil", "evil"),
+        ("mail bob*evil.com", "evil.com"),
+        ("limit=5", 5),
     ],
 )
 def test_a_part_of_something_longer_is_not_the_persons_value(message: str, value: Any) -> None:

@@ -14,7 +14,7 @@ import pydantic
 import pytest
 
 from assent import Cancel, tool
-from assent.errors import InputError
+from assent.errors import ContextTooLong, InputError
 from assent.inference import Replaying, Scripted
 from assent.inference.messages import Image
 from assent.inference.model import Piece, Request, Result, Words
@@ -141,6 +141,43 @@ async def test_an_answer_that_did_not_fit_its_type_is_repaired_again(room: Workr
         assert found.requests == 2
         assert found.ending is not None
         assert found.ending.status == ending.status
+
+
+async def test_calls_that_a_limit_left_in_the_middle_of_a_turn_replay(room: Workroom, path: Path) -> None:
+    from assent.tools.context import ToolContext
+
+    @tool(risk="read_only")
+    async def think(n: int, context: ToolContext) -> int:
+        await asyncio.sleep(0)
+        context.spend(tokens=50)
+        return n
+
+    turn = [*(call("think", n=n) for n in range(6)), call("nowhere"), write("a.txt", "1")]
+    runtime = room.runtime([think], max_concurrency=1)
+    assistant = room.assistant([spent(*turn)], runtime=runtime, limits=TurnLimits(tokens=100))
+
+    ending = await assistant.run("Think.", record=path)
+
+    assert (ending.status, list(ending.tools)) == ("budget", ["think"] * 2)
+    found = same(await replay(path))
+    assert (found.requests, found.results) == (1, 8)
+    assert found.ending == ending
+
+
+async def test_a_message_that_could_not_be_read_replays(room: Workroom, path: Path, tmp_path: Path) -> None:
+    async def reads(request: Request) -> Any:
+        return ContextTooLong("too long") if "long" in str(request.messages[-1]) else "Yes."
+
+    with kept_in(tmp_path) as kept:
+        async with room.assistant(reads, runtime=room.runtime(**kept.parts())).chat("c", record=path) as chat:
+            for text in ("One?", "long " * 100, "Two?"):
+                await chat.say(text)
+        async with room.assistant(reads, runtime=room.runtime(**kept.parts())).chat(
+            "c", resume=True, record=path
+        ) as chat:
+            assert (await chat.say("Three?")).status == "success"
+
+    assert same(await replay(path)).requests == 4
 
 
 async def test_what_tools_spend_counts_again(room: Workroom, path: Path) -> None:

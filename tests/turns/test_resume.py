@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from assent import Assistant, Proposal, tool
+from assent import Assistant, Proposal, ToolContext, tool
 from assent.durable.memory import MemoryJournal, MemoryRun
 from assent.errors import ContextTooLong, RunHeld, StorageFull, UnknownRun, UsageError
 from assent.inference.messages import Assistant as Said
@@ -20,6 +21,7 @@ from assent.runtime.journal import RunRecord
 from assent.turns.compaction import size_of
 from assent.turns.ending import Call, CallResult, Done, Text
 from assent.turns.limits import TurnLimits
+from assent.turns.replay import replay
 from tests.turns.workroom import Kept, Workroom, always, call, kept_in, of, orphans, results, spent, write
 
 
@@ -443,3 +445,156 @@ async def test_a_question_outlives_whoever_asked_it(room: Workroom, kept: Kept, 
     assert ending.status == "success"
     assert room.files() == {"a.txt": "1"}
     assert model.asked == 2
+
+
+# What it had used
+
+
+async def test_tokens_that_tools_used_before_a_restart_count(room: Workroom, kept: Kept) -> None:
+    @tool(risk="read_only")
+    async def dear(n: int, context: ToolContext) -> int:
+        """Costs tokens."""
+        context.spend(tokens=60)
+        return n
+
+    numbers = iter(range(100))
+    model = Mortal(lambda _: spent(call("dear", n=next(numbers)), tokens=1), dies_at=(2, 4))
+    ending, deaths = await until_done(
+        lambda: room.assistant(
+            model, runtime=room.runtime([dear], **kept.parts()), limits=TurnLimits(tokens=150)
+        ),
+        "r",
+    )
+
+    assert (ending.status, len(ending.tools), deaths) == ("budget", 3, 2)
+
+
+async def test_time_at_work_before_a_restart_counts(room: Workroom, kept: Kept) -> None:
+    def busy(turn: int) -> Any:
+        # Keeps everybody from noticing that the time is over, until the process is gone.
+        time.sleep(1.1)
+        raise Killed
+
+    model = Mortal(busy)
+
+    def make() -> Assistant:
+        return room.assistant(model, runtime=room.runtime(**kept.parts()), limits=TurnLimits(time_s=1))
+
+    with pytest.raises(Killed):
+        await make().run("x", run_id="r")
+    ending = await make().resume("r")
+
+    assert (ending.status, ending.error) == ("budget", "the limit on time was reached (1 s)")
+    assert model.asked == 1
+
+
+# Answers that came to nothing
+
+
+class Pair(msgspec.Struct):
+    n: int
+
+
+REFUSED = Result(text="I would rather not.", stop="refused")
+
+
+@pytest.mark.parametrize(
+    ("turns", "said", "output"),
+    [
+        (["a", "b", '{"n": 1}'], '{"n": 1}', Pair),
+        (["a", "b", "c", '{"n": 1}'], '{"n": 1}', Pair),
+        (["", "", "Fine."], "Fine.", None),
+        (["", "", "", "Fine."], "Fine.", None),
+        ([REFUSED, "Fine."], "Fine.", None),
+    ],
+    ids=["misfit", "misfit and once more", "empty", "empty and once more", "refused"],
+)
+@pytest.mark.parametrize("recorded", [False, True], ids=["", "recorded"])
+async def test_an_answer_that_came_to_nothing_is_asked_for_again(
+    room: Workroom, kept: Kept, tmp_path: Path, turns: Any, said: str, output: Any, recorded: bool
+) -> None:
+    turns = [Result(calls=[write("a.txt", "1")]), *turns]
+    model = Mortal(lambda turn: turns[turn])
+    record = tmp_path / "run.jsonl" if recorded else None
+
+    def make() -> Assistant:
+        return room.assistant(model, runtime=room.runtime(**kept.parts()))
+
+    ending = await make().run("x", run_id="r", output_type=output, record=record)
+    assert ending.status == "error"
+    asked = model.asked
+    ending = await make().resume("r", output_type=output, record=record)
+
+    assert (ending.status, ending.summary) == ("success", said)
+    assert ending.output == (None if output is None else Pair(1))
+    assert asked < model.asked == len(turns), "each was asked for once"
+    assert list(ending.tools) == ["write_file"]
+    assert len(kept.records.query(run="r", kind="action_succeeded")) == 1
+    assert orphans(model.last) == []
+    if record is not None:
+        found = await replay(record)
+        assert found.divergence is None, found.divergence.words
+        assert (found.requests, found.taken_up) == (len(turns), 1)
+
+
+async def test_a_refusal_ends_one_message_of_a_conversation(room: Workroom, kept: Kept) -> None:
+    turns = ["One.", REFUSED, "", "", "Two."]
+    model = Mortal(lambda turn: turns[turn])
+
+    def make() -> Assistant:
+        return room.assistant(model, runtime=room.runtime(**kept.parts()), system="")
+
+    async with make().chat("c") as chat:
+        endings = [await chat.say(text) for text in ("1?", "2?", "3?")]
+        before = list(chat.messages)
+    async with make().chat("c", resume=True) as chat:
+        assert msgspec.json.encode(chat.messages) == msgspec.json.encode(before)
+        assert model.asked == 4, "what is over is not asked again"
+        assert (await chat.say("4?")).summary == "Two."
+
+    assert [ending.status for ending in endings] == ["success", "error", "error"]
+
+
+async def test_that_an_answer_came_to_nothing_outlives_a_second_break(room: Workroom, kept: Kept) -> None:
+    turns = [REFUSED, Result(calls=[write("a.txt", "1")]), REFUSED, "Fine."]
+    model = Mortal(lambda turn: turns[turn], dies_at=(2, 4))
+
+    def make() -> Assistant:
+        return room.assistant(model, runtime=room.runtime(**kept.parts()))
+
+    statuses = []
+    for attempt in range(6):
+        try:
+            ending = await (make().resume("r") if attempt else make().run("x", run_id="r"))
+        except Killed:
+            statuses.append("killed")
+        else:
+            statuses.append(ending.status)
+
+    assert statuses == ["error", "killed", "killed", "error", "success", "success"]
+    assert room.files() == {"a.txt": "1"}
+
+
+# Whoever keeps copies
+
+
+async def test_before_a_call_that_is_only_read_back_nobody_has_to_keep_copies(
+    room: Workroom, kept: Kept
+) -> None:
+    told: list[dict[str, str]] = []
+
+    async def before() -> None:
+        told.append(room.files())
+
+    turns = [write("a.txt", "1"), "One.", write("b.txt", "2"), "Two."]
+    model = Mortal(lambda turn: turns[turn] if turn % 2 else Result(calls=[turns[turn]]))
+
+    def make() -> Assistant:
+        return room.assistant(model, runtime=room.runtime(**kept.parts()))
+
+    async with make().chat("c", before_effect=before) as chat:
+        await chat.say("1?")
+    async with make().chat("c", resume=True, before_effect=before) as chat:
+        await chat.say("2?")
+
+    assert told == [{}, {"a.txt": "1"}]

@@ -3,7 +3,8 @@
 Keep true:
 1. What the model may do without asking is decided here, before it runs: by an approval policy, else by the
    list of gated tools, else by the tier of the call. A policy of the runtime that denies beats all of them.
-2. A run that was broken off goes on as it began: with the same words, tools and limits.
+2. A run that was broken off goes on as it began: with the same words, tools and limits, and asking no less.
+3. What cannot go on so is refused before anything of it has changed.
 """
 
 from __future__ import annotations
@@ -25,18 +26,20 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from assent.assistant.chat import Chat
+from assent.assistant.consent import UNTOLD, Consent, names_of_tools
+from assent.assistant.going_on import GoingOn
+from assent.assistant.kept import LEADER, Kept, end, ending_of, kept_of, say_started
 from assent.assistant.prompt import SYSTEM
 from assent.errors import UsageError
 from assent.inference.messages import Image, Text, User
 from assent.inference.model import Intent, Model
 from assent.ir.proposal import Proposal, new_id
-from assent.ir.result import ProposalResult
-from assent.policy.permission import CallByCall, Posture, StanceOf
-from assent.runtime.journal import LED_BY, Choice, Decision
+from assent.policy.permission import Posture, StanceOf
+from assent.runtime.journal import Choice, Decision
 from assent.runtime.sync import run_sync
 from assent.tools.context import Cancel
 from assent.turns.calls import Offer
-from assent.turns.ending import OUTCOMES, Ending, Event, Watch
+from assent.turns.ending import Ending, Event, Watch
 from assent.turns.limits import TurnLimits
 from assent.turns.loop import TurnLoop
 from assent.turns.output import OutputType
@@ -44,14 +47,14 @@ from assent.turns.stopping import linked
 from assent.turns.watching import watched
 
 if TYPE_CHECKING:
-    from assent.ir.json_value import JsonValue
     from assent.runtime.open_run import OpenRun
     from assent.runtime.runtime import Runtime
     from assent.runtime.scope import Scope
     from assent.runtime.spill import Spill
     from assent.turns.recording import RunRecording
 
-LEADER = "assistant"
+__all__ = ["LEADER", "Assistant", "ending_of", "kept_of"]
+
 _MODEL_LABEL = "model"
 """Of tools that ask a model: an assistant is one already."""
 NOBODY = (
@@ -59,19 +62,6 @@ NOBODY = (
     "posture='sandbox_edit' or 'full_access', or give its Runtime a person to ask"
 )
 _NOT_OFFERED = "tool '{tool}' is not offered to you"
-
-
-class Kept(msgspec.Struct, frozen=True, kw_only=True):
-    """What a run needs to go on as it began."""
-
-    led_by: str = LEADER
-    is_chat: bool = False
-    system: str
-    tools: Sequence[str]
-    limits: TurnLimits
-    model: str = ""
-    task: User | None = None
-    """Kept with the run itself: also one that breaks off right after its beginning knows what it is for."""
 
 
 class Assistant:
@@ -124,21 +114,16 @@ class Assistant:
         self.name = name
         self.limits = limits or TurnLimits()
         self._system = system
-        self._tools = None if tools is None else list(tools)
-        for tool in self._tools or ():
-            if tool not in runtime.tools:
-                raise UsageError(f"Assistant(tools=...): {runtime.tools.missing(tool)}")
+        self._tools = None if tools is None else names_of_tools(runtime.tools, "tools", tools)
         if failures < 1:
             raise UsageError("Assistant(failures=...) must be at least 1.")
         self._failures = failures
         self._spill = spill
-        otherwise = Posture.named(posture) if isinstance(posture, str) else posture
-        self._by_call = CallByCall(
+        self._consent = Consent(
             approval_policy,
-            gated_tools,
-            otherwise=otherwise or Posture.named("read_only"),
-            overrules=otherwise is not None,
-            nobody=nobody,
+            frozenset(names_of_tools(runtime.tools, "gated_tools", gated_tools)),
+            Posture.named(posture) if isinstance(posture, str) else posture,
+            nobody,
         )
 
     # One task
@@ -172,14 +157,16 @@ class Assistant:
         output = OutputType.of(output_type) if output_type is not None else None
         kept = msgspec.structs.replace(self._kept(is_chat=False), task=message)
         if output is not None:
-            kept = msgspec.structs.replace(kept, system=f"{kept.system}\n\n{output.request()}")
+            kept = msgspec.structs.replace(
+                kept, system=f"{kept.system}\n\n{output.request()}", output=output.schema
+            )
         async with (
             self._recording(record) as recording,
             self._opened(kept, run_id, scope, session, cancel) as (run, inner),
         ):
-            self._say_started(run, kept, task)
+            say_started(run, kept, task)
             loop = self._loop(run, kept, inner, watch, output, recording=recording)
-            return await _ended(run, await loop.say(message))
+            return await end(run, await loop.say(message))
 
     def run_sync(
         self,
@@ -249,6 +236,7 @@ class Assistant:
         *,
         decide: Mapping[str, Decision | Choice] | None = None,
         output_type: Any = None,
+        widen: bool = False,
         session: str | None = None,
         cancel: Cancel | None = None,
         watch: Watch | None = None,
@@ -258,29 +246,33 @@ class Assistant:
 
         No answered turn is asked again, and no call that has ended is made again. `decide` says what became
         of a call whose outcome is not known: see `Runtime.resume`. A run that was recorded goes on in the
-        same file with `record`.
+        same file with `record`. One that was begun with an `output_type` needs it again; of one that has
+        ended, the answer is read as it.
+
+        What needed asking as the run began needs it still, with whatever this assistant asks about; with
+        `widen` only the latter.
 
         Raises:
             InputError: the file holds another run, or none.
             UnknownRun: no such run is kept.
             RunHeld: another process is at work on it.
-            UsageError: it is no run of an assistant, or is a chat.
+            UsageError: it is no run of an assistant, or is a chat; the output type, or an approval policy, is
+                missing with which it was begun; or what it has answered does not fit the output type.
         """
         output = OutputType.of(output_type) if output_type is not None else None
+        going_on = self._going_on(run_id, widen, has_output=output is not None)
         async with (
             self._recording(record, resumed=run_id) as recording,
-            self._reopened(run_id, decide, session, cancel) as (run, kept, inner),
+            self._reopened(going_on, decide, session, cancel) as (run, kept, inner),
         ):
             if run.ended is not None:
-                return ending_of(run.ended)
-            if kept.is_chat:
-                raise UsageError(f"Run '{run_id}' is a conversation. Go on with it there: assent chat.")
+                return ending_of(run.ended, output)
             loop = self._loop(run, kept, inner, watch, output, recording=recording)
             ending = await loop.go_on()
             if ending is None:
                 assert kept.task is not None
                 ending = await loop.say(kept.task)
-            return await _ended(run, ending)
+            return await end(run, ending)
 
     @asynccontextmanager
     async def _recording(
@@ -300,17 +292,22 @@ class Assistant:
     @asynccontextmanager
     async def _reopened(
         self,
-        run_id: str,
+        going_on: GoingOn,
         decide: Mapping[str, Decision | Choice] | None,
         session: str | None,
         cancel: Cancel | None,
     ) -> AsyncIterator[tuple[OpenRun, Kept, Cancel | None]]:
         with linked(cancel) as inner:
             async with self.runtime.reopen_run(
-                run_id, decide=decide, session=session, cancel=inner, by_call=self._by_call
+                going_on.run_id, decide=decide, session=session, cancel=inner, by_call=going_on.by_call
             ) as run:
                 kept = kept_of(run.about) if run.ended is None else self._kept(is_chat=False)
                 yield run, kept, inner
+
+    def _going_on(
+        self, run_id: str, widen: bool, *, is_chat: bool = False, has_output: bool = False
+    ) -> GoingOn:
+        return GoingOn(run_id, self._consent, self.runtime.permissions, widen, is_chat, has_output)
 
     @asynccontextmanager
     async def _opened(
@@ -335,7 +332,7 @@ class Assistant:
                 cancel=inner,
                 run_id=run_id,
                 budget=kept.limits.budget,
-                by_call=self._by_call,
+                by_call=self._consent.by_call,
             ) as run:
                 yield run, inner
 
@@ -348,6 +345,7 @@ class Assistant:
         *,
         decide: Mapping[str, Decision | Choice] | None = None,
         resume: bool = False,
+        widen: bool = False,
         scope: Scope | None = None,
         session: str | None = None,
         cancel: Cancel | None = None,
@@ -357,17 +355,22 @@ class Assistant:
     ) -> AsyncIterator[Chat]:
         """A conversation. It is kept when it is left, and goes on with `resume=True` under the same id.
         `before_effect` is awaited before each call that may change something. `record` is as in `run`, and
-        in `resume`.
+        in `resume`; so is `widen`.
 
-        Raises: what `run` and `resume` raise.
+        Raises: what `run` and `resume` raise; and UsageError for a run that is no conversation, or has ended.
         """
         if resume:
             if run_id is None:
                 raise UsageError("chat(resume=True) needs the run_id of the conversation.")
+            going_on = self._going_on(run_id, widen, is_chat=True)
             async with (
                 self._recording(record, resumed=run_id) as recording,
-                self._reopened(run_id, decide, session, cancel) as (run, kept, inner),
+                self._reopened(going_on, decide, session, cancel) as (run, kept, inner),
             ):
+                if run.ended is not None and run.ended.outcome != "waiting":
+                    raise UsageError(
+                        f"Run '{run_id}' has ended ({run.ended.outcome}): nothing more can be said in it."
+                    )
                 chat = Chat(run, self._loop(run, kept, inner, watch, None, before_effect, recording))
                 if run.ended is None:
                     await chat.go_on()
@@ -379,7 +382,7 @@ class Assistant:
             self._recording(record) as recording,
             self._opened(kept, run_id, scope, session, cancel) as (run, inner),
         ):
-            self._say_started(run, kept, "")
+            say_started(run, kept, "")
             chat = Chat(run, self._loop(run, kept, inner, watch, None, before_effect, recording))
             yield chat
             await chat.leave()
@@ -399,25 +402,13 @@ class Assistant:
             tools=self.offered(),
             limits=self.limits,
             model=str(getattr(self.model, "name", "")),
+            posture=self._consent.posture or (UNTOLD if self.runtime.permissions is None else None),
+            gated=sorted(self._consent.gated),
+            has_policy=self._consent.policy is not None,
         )
 
     def _about(self, run_id: str, kept: Kept) -> Proposal:
-        context: dict[str, JsonValue] = msgspec.to_builtins(kept)
-        assert LED_BY in context
-        return Proposal(id=run_id, source=self.name, actions=(), context=context)
-
-    def _say_started(self, run: OpenRun, kept: Kept, task: str) -> None:
-        run.emit(
-            "turn_loop_started",
-            run.about.id,
-            {
-                "source": self.name,
-                "task": task[:2_000],
-                "model": kept.model,
-                "tools": list(kept.tools),
-                "limits": msgspec.to_builtins(kept.limits),
-            },
-        )
+        return kept.about(run_id, self.name)
 
     def _loop(
         self,
@@ -453,50 +444,6 @@ class Assistant:
             watch=watch,
             before_effect=before_effect,
         )
-
-
-def kept_of(about: Proposal) -> Kept:
-    """What a run was begun with.
-
-    Raises:
-        UsageError: it is no run of an assistant.
-    """
-    try:
-        kept = msgspec.convert(about.context, Kept)
-    except msgspec.ValidationError:
-        kept = None
-    if kept is None or kept.led_by != LEADER:
-        raise UsageError(f"Run '{about.id}' is not one of an assistant.")
-    return kept
-
-
-def ending_of(result: ProposalResult) -> Ending:
-    """How a run of an assistant ended, as it was kept.
-
-    Raises:
-        UsageError: it is no run of a loop.
-    """
-    if result.loop is msgspec.UNSET:
-        if result.outcome == "waiting":
-            return Ending(
-                status="waiting",
-                summary=result.error or "it waits for a person",
-                run_id=result.run_id,
-                error=result.error,
-                waiting=tuple(result.waiting),
-            )
-        raise UsageError(f"Run '{result.run_id}' is not one of an assistant.")
-    return msgspec.convert(result.loop, Ending)
-
-
-async def _ended(run: OpenRun, ending: Ending) -> Ending:
-    await run.end(
-        OUTCOMES[ending.status],
-        None if ending.succeeded else ending.error,
-        loop=ending.as_json(),
-        waiting=ending.waiting or None,
-    )
-    return ending
 
 
 def _message(task: str, images: Sequence[Image]) -> User:

@@ -3,12 +3,15 @@
 Keep true:
 1. What was said and done is read back, never done again, when the conversation goes on.
 2. A message that came to nothing is over: the next one does not take it up again.
+3. One message at a time: the next is refused until all has come of the one before.
+4. The time in which the person thinks is nobody's.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from assent.errors import UsageError
@@ -32,6 +35,10 @@ class Chat:
         self._run = run
         self._loop = loop
         self._is_waiting = False
+        self._is_at_work = False
+        self._was_left = False
+        if run.ended is None:
+            run.wait_begins()
         self.last: Ending | None = None
         """What came of the newest message."""
 
@@ -69,22 +76,43 @@ class Chat:
         after it.
 
         Raises:
-            UsageError: there is nothing to say, or something waits for a decision.
+            UsageError: there is nothing to say, something waits for a decision, the message before is still
+                being answered, or the conversation was left.
         """
         if not text.strip():
             raise UsageError("There is nothing to say.")
+        self._check_open()
+        message = User((Text(text), *images)) if images else User(text)
+        with self._at_work():
+            if cancel is None:
+                return self._came(await self._said(message))
+            whole = self._loop.cancel
+            with linked(whole, cancel) as inner:
+                self._loop.stop_by(inner)
+                try:
+                    return self._came(await self._said(message))
+                finally:
+                    self._loop.stop_by(whole)
+
+    def _check_open(self) -> None:
+        if self._was_left and not self._is_waiting:
+            raise UsageError(
+                f"This conversation was left. Go on with it: chat({self.run_id!r}, resume=True)."
+            )
         if self._is_waiting or self._run.ended is not None:
             raise UsageError(f"Something has to be decided first: assent resume {self.run_id}")
-        message = User((Text(text), *images)) if images else User(text)
-        if cancel is None:
-            return self._came(await self._said(message))
-        whole = self._loop.cancel
-        with linked(whole, cancel) as inner:
-            self._loop.stop_by(inner)
-            try:
-                return self._came(await self._said(message))
-            finally:
-                self._loop.stop_by(whole)
+
+    @contextmanager
+    def _at_work(self) -> Iterator[None]:
+        if self._is_at_work:
+            raise UsageError("One message at a time: wait until the one before has come to its end.")
+        self._is_at_work = True
+        self._run.wait_ends()
+        try:
+            yield
+        finally:
+            self._run.wait_begins()
+            self._is_at_work = False
 
     async def _said(self, message: User) -> Ending:
         try:
@@ -95,8 +123,9 @@ class Chat:
 
     async def go_on(self) -> Ending | None:
         """Take up what was left, from before this process."""
-        ending = await self._loop.go_on()
-        return self._came(ending) if ending is not None else None
+        with self._at_work():
+            ending = await self._loop.go_on()
+            return self._came(ending) if ending is not None else None
 
     def _came(self, ending: Ending) -> Ending:
         self.last = ending
@@ -109,6 +138,7 @@ class Chat:
         """Keep it as it is."""
         if self._run.ended is not None:
             return
+        self._was_left = True
         waiting: Sequence[Waiting] = (
             Waiting(kind="message", action_id="", reason="waits for the next message"),
         )

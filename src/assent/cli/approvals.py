@@ -457,11 +457,14 @@ def reveal_words(approval: Approval, db: str | None) -> str:
 def for_people(approval: Approval, now: float) -> dict[str, Any]:
     """An approval as it is drawn: the same data, with words where a person does not read data."""
     from assent.approvals.approval import how_decided, how_revoked
+    from assent.render.preview import split_texts
 
     undo = approval.compensation
+    parameters, texts = split_texts(approval.parameters)
     return {
         **_as_data(approval, now),
-        "parameters": to_json(approval.parameters, indent=True),
+        "parameters": to_json(parameters, indent=True),
+        "texts": texts,
         "compensation": to_json(undo, indent=True) if undo is not None else None,
         "decided": how_decided(approval),
         "revoked": how_revoked(approval),

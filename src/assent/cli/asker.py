@@ -2,7 +2,7 @@
 
 Keep true:
 1. Nothing that was typed before the question was there answers it.
-2. The person sees what will run: what is cut or hidden is said to be.
+2. The person sees what will run: what is cut is said to be, and shown at a key; what is hidden is counted.
 3. A wait for an answer can be given up at any time, and takes no key that comes later.
 """
 
@@ -13,22 +13,36 @@ import os
 import sys
 from contextlib import suppress
 from itertools import dropwhile
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from assent.cli.output import Output
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Sequence
     from contextlib import AbstractContextManager
 
     from rich.text import Text
 
     from assent.approvals.approval import Approval, Decision
+    from assent.cli.changes import Change
     from assent.runtime.asking import Reply
 
 _LONGEST = 4_000
 """Of a line that is typed."""
 _YES, _ALWAYS, _NO, _LATER = ("y", "yes"), ("a", "always"), ("n", "no"), ("l", "later")
+_SHOW = ("s", "show")
+_MOST_SHOWN = 256 * 1024
+"""Characters of one question, however it is shown."""
+_MOST_LINES = 20_000
+_LEAST_ROOM = 16
+"""Lines of a question on a small screen."""
+_BESIDE = 6
+"""Lines of a screen that are left for what stands around it."""
+_TIERS = {
+    "read_only": "looks at something",
+    "sandbox_edit": "may change files in this folder",
+    "full_access": "may do anything that you can do here",
+}
 
 
 def is_terminal() -> bool:
@@ -52,6 +66,10 @@ class Asker:
         self._silence = silence
         self._db = db
         self._is_kept = is_kept
+        self.look: Callable[[Approval], Change | None] | None = None
+        """Finds out what a call would change, once that can be."""
+        self._explained: set[str] = set()
+        """Tiers of which the person has been told what they are."""
 
     async def __call__(self, asked: Approval) -> Reply | None:
         """What the person says; None leaves it for later."""
@@ -59,11 +77,16 @@ class Asker:
         from assent.runtime.asking import Reply
 
         with self._silence():
-            lines = question_lines(asked, self._output, self._db)
-            self._output.talk_console().print(*lines, sep="\n", soft_wrap=True)
+            change = await asyncio.to_thread(self.look, asked) if self.look is not None else None
+            head, lines = question_lines(asked, self._output, self._db, change)
+            if asked.tier in _TIERS and asked.tier not in self._explained:
+                self._explained.add(asked.tier)
+                head.append(tier_line(asked.tier))
+            screen = fit(lines, self._output.talk_console().height)
+            self._show(head + screen)
             forget_typed()
             try:
-                decision = await self._decision()
+                decision = await self._decision(lines if len(screen) < len(lines) else None)
                 if decision is None:
                     return None
                 reason = None
@@ -75,9 +98,17 @@ class Asker:
                 _write("\n")
                 raise
 
-    async def _decision(self) -> Decision | None:
-        later = "" if not self._is_kept else ", l = later"
-        prompt = f"Allow it? y = this once, a = always exactly this, n = no{later}: "
+    def _show(self, lines: Sequence[Text]) -> None:
+        # As one: what is printed is all there before the question is.
+        self._output.talk_console().print(*lines, sep="\n", soft_wrap=True)
+
+    async def _decision(self, more: Sequence[Text] | None) -> Decision | None:
+        """`more` is all of the question, where the screen shows only a part."""
+        show = ", s = show all" if more is not None else ""
+        later = ", l = later" if self._is_kept else ""
+        question = f"Allow it? y = this once, a = always exactly this, n = no{show}{later}: "
+        names = ["y", "a", "n"] + ["s"] * bool(show) + ["l"] * bool(later)
+        prompt = question
         while True:
             typed = await read_line(prompt)
             if typed is None:
@@ -91,11 +122,25 @@ class Asker:
                 return "deny"
             if word in _LATER and self._is_kept:
                 return None
-            prompt = "Write y, a, n or l: " if self._is_kept else "Write y, a or n: "
+            if word in _SHOW and more is not None:
+                self._show(more)
+                forget_typed()
+                prompt = question
+                continue
+            prompt = f"Write {', '.join(names[:-1])} or {names[-1]}: "
 
 
-def question_lines(asked: Approval, output: Output, db: str | None) -> Iterator[Text]:
-    """What is asked, and what exactly would run."""
+def tier_line(tier: str) -> Text:
+    """What a tier is, in half a sentence."""
+    from rich.text import Text
+
+    return Text(f"  {tier}: {_TIERS[tier]}", style="dim")
+
+
+def question_lines(
+    asked: Approval, output: Output, db: str | None, change: Change | None = None
+) -> tuple[list[Text], list[Text]]:
+    """What is asked; and what exactly would run, of which `change` says a part in other words."""
     import time
 
     from rich.text import Text
@@ -109,17 +154,69 @@ def question_lines(asked: Approval, output: Output, db: str | None) -> Iterator[
     now = time.time()
     (shown,) = without_secrets([asked], output.redactor)
     why = reason_words(shown.reasons, shown.tier) or f"it is {shown.risk}"
-    yield Text.assemble(("? ", "bold yellow"), (clean(shown.tool, 80), "bold"), f" wants to run: {why}")
-    yield Text(f"  risk: {clean(shown.risk, 40)}, undoing: {clean(shown.reversibility, 40)}", style="dim")
+    head = [
+        Text.assemble(("? ", "bold yellow"), (clean(shown.tool, 80), "bold"), f" wants to run: {why}"),
+        Text(f"  risk: {clean(shown.risk, 40)}, undoing: {clean(shown.reversibility, 40)}", style="dim"),
+    ]
     width = output.talk_console().width
-    lines = approval_lines(for_people(shown, now), now, width)
+    lines = approval_lines(_with_change(for_people(shown, now), shown, change), now, width, is_whole=True)
     next(lines)
     # Facts are indented; from the first heading on stands what would run and change.
-    yield from dropwhile(lambda line: line.plain.startswith(" "), lines)
+    found = bounded(dropwhile(lambda line: line.plain.startswith(" "), lines), asked, db)
     hidden = hidden_places(asked, shown)
     if hidden:
         places = count(hidden, "place is", "places are")
-        yield Text(f"{places} not shown: secret, or made to look so. To see it: {reveal_words(asked, db)}")
+        told = f"{places} not shown: secret, or made to look so. To see it: {reveal_words(asked, db)}"
+        found.append(Text(told))
+    return head, found
+
+
+def _with_change(data: dict[str, Any], shown: Approval, change: Change | None) -> dict[str, Any]:
+    """What would run, without the parameters of which a change says all."""
+    from assent.cli.output import to_json
+    from assent.render.preview import Block, split_texts
+
+    if change is None:
+        return data
+    rest = {
+        name: "(in what would change, below)" if name in change.told else value
+        for name, value in shown.parameters.items()
+    }
+    parameters, texts = split_texts(rest)
+    texts.append(Block(change.heading, change.text))
+    return {**data, "parameters": to_json(parameters, indent=True), "texts": texts}
+
+
+def bounded(lines: Iterable[Text], asked: Approval, db: str | None) -> list[Text]:
+    """At most so many of the lines as somebody can look through, and a word where there are more."""
+    from rich.text import Text
+
+    from assent.render.advice import db_words, name_words
+
+    found: list[Text] = []
+    letters = 0
+    for line in lines:
+        letters += len(line.plain)
+        if letters > _MOST_SHOWN or len(found) >= _MOST_LINES:
+            command = f"assent approvals show {name_words(asked.id)} --json{db_words(db)}"
+            found.append(Text(f"There is more than can be shown here. All of it: {command}", "bold yellow"))
+            break
+        found.append(line)
+    return found
+
+
+def fit(lines: Sequence[Text], height: int) -> list[Text]:
+    """The lines, without those in the middle where there are more than a screen takes."""
+    from rich.text import Text
+
+    room = max(height - _BESIDE, _LEAST_ROOM)
+    if len(lines) <= room:
+        return list(lines)
+    last = room // 3
+    first = room - last - 1
+    left_out = len(lines) - first - last
+    told = Text(f"  … {left_out:,} of {len(lines):,} lines are left out here: s shows all …", "bold yellow")
+    return [*lines[:first], told, *lines[-last:]]
 
 
 def forget_typed() -> None:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from assent.runtime.journal import Decision, RunRecord
     from assent.sandbox.isolation import Level
     from assent.tools.context import Cancel
-    from assent.turns.ending import Ending
+    from assent.turns.ending import Ending, Event
 
 _NEWEST = "newest"
 _LOOKED_AT = 500
@@ -248,13 +248,22 @@ class Session:
         """Open the conversation, talk, and leave it as it is then."""
         from contextlib import AsyncExitStack
 
+        from assent.app.app import BUILT_IN
         from assent.app.undo import Undo
         from assent.cli.conversing import closing
         from assent.ir.proposal import new_id
         from assent.tools.context import Cancel
 
         name = run_id or new_id()
-        self.undo = Undo(self._snapshots, self.app.workspace, name, sealed=self.app.sealed)
+        self.undo = Undo(
+            self._snapshots,
+            self.app.workspace,
+            name,
+            sealed=self.app.sealed,
+            reads=self._reads,
+            writes=[each for each in ("write_file", "edit_file") if self.app.source_of(each) == BUILT_IN],
+        )
+        self.undo.has_past = not is_new
         self.app.runtime.events.add_sink(self.view)
         cancel = Cancel()
         try:
@@ -267,13 +276,14 @@ class Session:
                             resume=not is_new,
                             decide=decide,
                             cancel=cancel,
-                            watch=self.view,
+                            watch=self._see,
                             before_effect=self.undo.before_effect,
                             record=self._record,
                         )
                     )
                 self.chat = opened
                 self.undo.note = opened.note
+                self.undo.end()
                 code = await self._talk(opened, images)
             self._say_how_to_go_on(name, code)
             return code
@@ -286,7 +296,7 @@ class Session:
 
     async def _talk(self, chat: Chat, images: Sequence[Image]) -> int:
         from assent.assistant.assistant import ending_of
-        from assent.cli.chat_commands import Commands
+        from assent.cli.chat_commands import Commands, is_command
 
         self.view.rest()
         commands = Commands(self)
@@ -301,10 +311,11 @@ class Session:
             text = line.strip()
             if not text:
                 continue
-            if text.startswith("/"):
+            if is_command(text):
                 if await commands.do(text):
                     break
                 continue
+            text = text.removeprefix("/") if text.startswith("//") else text
             ending = await self._say(chat, text, images)
             images = ()
             if self._is_told_to_leave:
@@ -321,15 +332,25 @@ class Session:
             text, self.notice = f"({self.notice})\n\n{text}", ""
         cancel = Cancel()
         self.undo.begin()
-        with self._heeding(cancel) as stopping:
-            ending = await chat.say(text, images=images, cancel=cancel)
+        try:
+            with self._heeding(cancel) as stopping:
+                ending = await chat.say(text, images=images, cancel=cancel)
+        finally:
+            self.undo.end()
         self._is_told_to_leave = stopping.by == SIGTERM
-        self.undo.end()
         self.view.rest()
         self.endings.append(ending)
         if not ending.succeeded and ending.status != "waiting":
             self._show(ending, is_kept=False)
         return ending
+
+    def _see(self, event: Event) -> None:
+        self.undo.heard(event)
+        self.view(event)
+
+    def _reads(self, tool: str) -> bool:
+        found = self.app.runtime.tools.get(tool)
+        return found is not None and found.schema.risk == "read_only"
 
     @contextmanager
     def _heeding(self, cancel: Cancel) -> Iterator[Stopping]:
@@ -351,17 +372,19 @@ class Session:
     def _show(self, ending: Ending, *, is_kept: bool) -> None:
         from assent.cli.conversing import Told, show_ending
 
-        show_ending(self.output, ending, Told(False, self.db, is_kept, "assent chat --resume"))
+        show_ending(self.output, ending, Told(False, self.db, is_kept, "assent chat --resume"), self.app)
 
     def _greet(self, chat: Chat) -> None:
+        from assent.render.text import count
+
         before = sum(type(message).__name__ == "User" for message in chat.messages)
         words = (
             f"Conversation {chat.run_id}" if self.is_kept else "A conversation that is not kept (--db none)"
         )
-        more = f", {before} messages so far" if before else ""
+        more = f", {count(before, 'message')} so far" if before else ""
         name = getattr(self.assistant.model, "name", "")
         self.output.talk(f"{words}{more}. Model: {name}. /help lists commands; Ctrl-D leaves.")
-        if chat.last is not None and not self.view.has_spoken:
+        if chat.last is not None and chat.last.summary != chat.last.error and not self.view.has_spoken:
             self.view.say(f"It said last: {chat.last.summary}")
 
     def _say_how_to_go_on(self, name: str, code: int) -> None:

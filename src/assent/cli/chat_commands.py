@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from assent.errors import AssentError
 
 if TYPE_CHECKING:
+    from assent.app.undo import Undone
     from assent.cli.chat import Session
 
 _HELP: Mapping[str, str] = {
@@ -15,10 +17,16 @@ _HELP: Mapping[str, str] = {
     "/model [NAME]": "say who answers, or have another model answer from now on",
     "/tools": "list what the model can call",
     "/approvals": "list what waits to be decided, and what is approved for always",
-    "/undo [anyway]": "take back what the newest message changed in the folder; anyway: also what others did",
+    "/undo [anyway]": "take back what the newest message changed in the folder, or put it back; "
+    "anyway: also where others have changed it",
     "/cost": "say what the conversation has taken so far",
     "/quit": "leave; so does Ctrl-D",
 }
+_NOTICE = (
+    "What you changed in the folder because of the message before has been taken back: "
+    "its files are as they were before that message."
+)
+_PAST = "What was changed before this conversation was taken up again cannot be taken back here."
 _NAMES = 10
 """Of more files than this, the rest are counted."""
 
@@ -44,7 +52,7 @@ class Commands:
 
         from assent.safe_text import clean
 
-        name, _, rest = line[1:].partition(" ")
+        name, rest = (*line[1:].split(maxsplit=1), "", "")[:2]
         command = self._by_name.get(name.lower())
         if command is None:
             near = get_close_matches(name.lower(), self._by_name, n=1, cutoff=0.5)
@@ -71,14 +79,10 @@ class Commands:
         session = self._session
         if rest:
             from assent.app.assistant import model_of
-            from assent.inference.wrappers.recording import Recording
 
             model = model_of(session.app.attach(rest))
-            if isinstance(session.assistant.model, Recording):
-                session.assistant.model.model = model
-            else:
-                session.assistant.model = model
-                session.chat.use(model)
+            session.assistant.model = model
+            session.chat.use(model)
             self._say(f"{rest} answers from now on. To go on with it another time, name it: --model.")
             return
         chosen = session.app.chosen
@@ -140,25 +144,40 @@ class Commands:
 
         session = self._session
         undone = await session.undo.take_back(anyway=rest == "anyway")
-        if undone.since:
-            self._say(
-                f"Nothing was taken back: {_names(undone.since)} changed after the answer ended, and that "
-                "would be lost. To take it back all the same: /undo anyway"
-            )
+        if why := _refusal(undone):
+            self._say(f"Nothing was taken back: {why}. To take it back all the same: /undo anyway")
             return
         if not undone.amount and not undone.problem:
-            self._say("Nothing was changed.")
+            self._say(_PAST if session.undo.has_past else "Nothing was changed.")
             return
-        if not undone.is_done:
+        if not undone.amount:
             self._say(f"It cannot be taken back: {undone.problem}")
             return
-        self._say(f"Taken back: {_names(undone.paths) or count(undone.amount, 'change')}.")
+        names = _names(undone.paths) or count(undone.amount, "change")
+        if undone.is_there_again:
+            self._say(f"As before it was taken back: {names}. To take it back again: /undo")
+        else:
+            self._say(f"Taken back: {names}. Until the next message, /undo puts it back.")
         if undone.problem:
             self._say(f"Not everything could be: {undone.problem}")
-        session.notice = (
-            "What you changed in the folder because of the message before has been taken back: "
-            "its files are as they were before that message."
-        )
+        session.notice = "" if undone.is_there_again else _NOTICE
+
+
+def is_command(line: str) -> bool:
+    """Whether a line is no message: its first word begins with a slash and is no path. Two slashes at the
+    beginning make a message of anything."""
+    return re.match(r"/[^/\s]*(\s|$)", line) is not None
+
+
+def _refusal(undone: Undone) -> str:
+    """Why nothing was taken back that could be; empty if it was."""
+    if undone.since:
+        return f"{_names(undone.since)} changed after the answer ended, and that would be lost"
+    if undone.is_unsure:
+        return "it is not known what others have changed since, and that would be lost"
+    if undone.unkept:
+        return f"what is there now could not be put back again: {undone.unkept.rstrip('.')}"
+    return ""
 
 
 def _names(paths: Sequence[str]) -> str:

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from assent.cli.output import Output, to_json
+from assent.cli.output import Output
 from assent.cli.speech import Speech
 
 if TYPE_CHECKING:
@@ -32,7 +32,6 @@ _SHORT, _LONG = 160, 600
 """Columns of what is said about a call or a result, and of what a person has to know."""
 _OVER = ("succeeded", "failed", "rejected", "skipped", "canceled", "unknown")
 """What has another status waits for somebody, who is told so."""
-_PARAMETER = 60
 _DIM, _PLAIN = "\x1b[2m", "\x1b[0m"
 
 
@@ -59,6 +58,8 @@ class View:
         self._isolation: str | None = None
         """The least that a command had."""
         self.has_spoken = False
+        self._given: dict[str, Any] = {}
+        """What calls were given of which the result is still to come, by their ids."""
         self._held: list[str] | None = None
         """What is said once a question is answered."""
 
@@ -72,10 +73,12 @@ class View:
                 if self._with_words:
                     self._speech.say(event.text)
             case ending.Call():
+                self._given[event.action_id] = event.parameters
                 self.say(_call_words(event, self._output.redactor), _SHORT)
             case ending.CallResult():
+                given = self._given.pop(event.action_id, {})
                 if event.status in _OVER:
-                    self.say(_result_words(event), _SHORT if event.ok else _LONG)
+                    self.say(_result_words(event, given), _SHORT if event.ok else _LONG)
             case ending.Note():
                 self.say(f"· {event.text}")
             case _:
@@ -158,6 +161,7 @@ def open_for(
     from assent.app.assistant import set_up
     from assent.app.files import check_log, check_target
     from assent.cli.asker import Asker, is_terminal
+    from assent.cli.changes import change_of
     from assent.cli.execution import patience
     from assent.cli.isolation import tell_lowering, tell_unknown_trusted
     from assent.cli.trust import terminal_question
@@ -186,6 +190,8 @@ def open_for(
         **more,
     ) as app:
         output.redactor = app.redactor
+        if asker is not None:
+            asker.look = lambda asked: change_of(asked, app)
         tell_lowering(output, app)
         tell_unknown_trusted(output, app)
         yield app, view
@@ -197,7 +203,7 @@ def lead(output: Output, app: App, start: Start, told: Told, view: View, close: 
     from assent.runtime.sync import run_sync
 
     ending, signal = run_sync(_watched(output, app, start, view, close))
-    show_ending(output, ending, told)
+    show_ending(output, ending, told, app)
     if view.isolation_words:
         output.talk(view.isolation_words)
     return exit_code(ending, signal)
@@ -227,19 +233,31 @@ async def _watched(output: Output, app: App, start: Start, view: View, close: An
             await close()
 
 
-def show_ending(output: Output, ending: Ending, told: Told, *, with_summary: bool = False) -> None:
+def show_ending(
+    output: Output, ending: Ending, told: Told, app: App | None = None, *, with_summary: bool = False
+) -> None:
     """How it ended: as one JSON object, or in words beside what was said."""
     from assent.cli.ending import ending_lines
 
     if told.as_json:
         output.show_json(ending.as_json())
         return
-    if with_summary:
+    if with_summary and ending.summary != ending.error:
         speech = Speech(output.write, lambda text: output.redactor.text(text))
         speech.say(ending.summary)
         speech.end()
-    for line in ending_lines(ending, db=told.db, is_kept=told.is_kept, goes_on=told.goes_on):
+    found = in_flight(output, ending, app) if app is not None else {}
+    for line in ending_lines(ending, db=told.db, is_kept=told.is_kept, goes_on=told.goes_on, in_flight=found):
         output.talk(line)
+
+
+def in_flight(output: Output, ending: Ending, app: App) -> Mapping[str, Any]:
+    """What the calls were of which a person has to say what became of them."""
+    from assent.cli.led import calls_in_flight
+
+    if app.records is None or all(each.kind != "unknown_outcome" for each in ending.waiting):
+        return {}
+    return calls_in_flight(app.records, ending.run_id, output.redactor)
 
 
 def closing(model: object) -> Callable[[], Awaitable[None]] | None:
@@ -248,24 +266,22 @@ def closing(model: object) -> Callable[[], Awaitable[None]] | None:
 
 
 def _call_words(event: Call, redactor: Redactor) -> str:
+    from assent.render.calls import given_words
+
     # Before anything is cut: half a secret is not known as one.
     shown = redactor.value(dict(event.parameters))
     assert isinstance(shown, dict)
-    return f"→ {event.tool} {', '.join(f'{name}={_value(value)}' for name, value in shown.items())}"
+    return f"→ {event.tool} {given_words(shown)}"
 
 
-def _value(value: Any) -> str:
-    from assent.safe_text import clean
-
-    return clean(value if isinstance(value, str) else to_json(value), _PARAMETER)
-
-
-def _result_words(event: CallResult) -> str:
+def _result_words(event: CallResult, given: Mapping[str, Any]) -> str:
+    from assent.render.calls import came_words
     from assent.render.marks import mark
 
-    first = event.text.strip().partition("\n")[0]
     if event.ok:
-        return f"  ✓ {event.tool}: {first}" if first else f"  ✓ {event.tool}"
+        came = came_words(event.text, given)
+        return f"  ✓ {event.tool}: {came}" if came else f"  ✓ {event.tool}"
+    first = event.text.strip().partition("\n")[0]
     look = mark(event.status)
     word = {"rejected": "refused"}.get(event.status, look.word)
     return f"  {look.sign} {event.tool} {word}: {first.removeprefix(f'{event.status}: ')}"

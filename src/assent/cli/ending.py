@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from assent.cli.led import Asked
     from assent.turns.ending import Ending
 
 _WORDS = {
@@ -17,6 +18,8 @@ _WORDS = {
     "budget": ("■", "out of budget"),
     "waiting": ("?", "waiting for a person"),
 }
+_LONG = 600
+_NAMES = 5
 _MOST = 20
 """Of more that is waited for, the rest is counted."""
 
@@ -40,7 +43,8 @@ def spent_words(ending: Ending) -> str:
     """
     from assent.render.text import count
 
-    facts = [count(ending.turns, "turn")]
+    # Where it only waits, the turns before are not counted anew: none is not what there were.
+    facts = [count(ending.turns, "turn")] if ending.turns or ending.status != "waiting" else []
     usage = ending.usage
     if usage is not None and usage.input is not None:
         facts.append(f"{count(usage.input, 'token')} read")
@@ -51,30 +55,60 @@ def spent_words(ending: Ending) -> str:
     return ", ".join(facts)
 
 
-def ending_lines(ending: Ending, *, db: str | None, is_kept: bool, goes_on: str) -> Iterator[str]:
-    """How it ended and what to do next. `goes_on` is the command that goes on with it, without the id."""
+def ending_lines(
+    ending: Ending,
+    *,
+    db: str | None,
+    is_kept: bool,
+    goes_on: str,
+    in_flight: Mapping[str, Asked] | None = None,
+) -> Iterator[str]:
+    """How it ended and what to do next. `goes_on` is the command that goes on with it, without the id;
+    `in_flight` are the calls of which it is not known what became of them."""
     from assent.render.advice import db_words, name_words
     from assent.safe_text import clean
 
     sign, word = _WORDS[ending.status]
     why = f": {clean(ending.error, 1000)}" if ending.error else ""
-    yield f"{sign} {word}{why} ({spent_words(ending)})"
+    spent = spent_words(ending)
+    yield f"{sign} {word}{refused_words(ending)}{why}{f' ({spent})' if spent else ''}"
     if ending.is_cut_off:
         yield "  The answer ran into the limit on its length, and is cut off."
     if not is_kept:
         return
     run, place = name_words(ending.run_id), db_words(db)
-    yield from waiting_lines(ending, run, place, goes_on)
+    yield from waiting_lines(ending, run, place, goes_on, in_flight or {})
     if ending.status in ("cancelled", "error"):
         yield f"  go on: {goes_on} {run}{place}"
     yield f"  story: assent explain {run}{place}"
 
 
-def waiting_lines(ending: Ending, run: str, place: str, goes_on: str) -> Iterator[str]:
+def refused_words(ending: Ending) -> str:
+    """That calls were refused, where the model says that it was done.
+
+    >>> from assent.turns.ending import Ending
+    >>> refused_words(Ending(status="success", summary="", refused=("shell", "shell")))
+    '; 2 calls were refused (shell)'
+    """
+    from assent.render.text import count
+    from assent.safe_text import clean
+
+    if ending.status != "success" or not ending.refused:
+        return ""
+    names = [clean(name, 40) for name in dict.fromkeys(ending.refused)]
+    more = f" and {len(names) - _NAMES:,} more" if len(names) > _NAMES else ""
+    were = count(len(ending.refused), "call was", "calls were")
+    return f"; {were} refused ({', '.join(names[:_NAMES])}{more})"
+
+
+def waiting_lines(
+    ending: Ending, run: str, place: str, goes_on: str, in_flight: Mapping[str, Asked]
+) -> Iterator[str]:
     """What has to be decided, and how."""
     import shlex
 
     from assent.render.advice import name_words
+    from assent.render.calls import given_words
     from assent.safe_text import clean
 
     unknown = [each.action_id for each in ending.waiting if each.kind == "unknown_outcome"]
@@ -90,6 +124,11 @@ def waiting_lines(ending: Ending, run: str, place: str, goes_on: str) -> Iterato
     if unknown:
         names = ", ".join(clean(name, 60) for name in unknown[:_MOST])
         yield f"  It is not known whether {names} took effect."
+        for name in unknown[:_MOST]:
+            if name in in_flight:
+                tool, parameters = in_flight[name]
+                words = clean(given_words(parameters), _LONG)
+                yield f"    {clean(name, 60)}: {clean(tool, 60)}{f' with {words}' if words else ''}"
         yield "  Look, then say: done (it did), retry (do it again) or fail (it did not, and shall not)."
         given = " ".join(f"--decide {shlex.quote(f'{clean(name)}=CHOICE')}" for name in unknown[:_MOST])
         yield f"  go on: assent resume {run}{place} {given}"

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from assent.events.event import Event
+    from assent.redaction import Redactor
     from assent.render.history import History
 
 
@@ -43,7 +44,7 @@ def explain(output: Output, run: str, run_id: str | None, db: str | None, as_jso
         chosen, runs, damaged = _from_file(output, run, run_id)
         history, file = History.of(chosen), run
     else:
-        history, runs, damaged = _from_store(run, db), [], []
+        history, runs, damaged = _from_store(run, db, output.redactor), [], []
         file = ""
     if as_json:
         output.show_json(_as_data(history, file, db, runs or [history.run_id or ""], damaged))
@@ -54,12 +55,13 @@ def explain(output: Output, run: str, run_id: str | None, db: str | None, as_jso
     return 0
 
 
-def _from_store(run: str, db: str | None) -> History:
+def _from_store(run: str, db: str | None, redactor: Redactor) -> History:
     """A run as it is recorded, with what is kept of it besides: whether only a program can go on with it, and
     how it was started."""
     from contextlib import suppress
 
     from assent.app.app import is_a_programs, open_records
+    from assent.cli.led import calls_in_flight
     from assent.cli.repeat import repeat_of
     from assent.cli.wording import no_events
     from assent.errors import StorageUnavailable, UnknownRun
@@ -84,6 +86,9 @@ def _from_store(run: str, db: str | None) -> History:
                 history.is_a_programs = "folder" not in summary.context
                 if summary.status == "interrupted":
                     history.break_off()
+                for id, (tool, given) in calls_in_flight(records, name, redactor).items():
+                    if history.led is not None:
+                        history.led.note_call(id, tool, given)
     return history
 
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
 from assent.cli.output import Output
 
 if TYPE_CHECKING:
+    from assent.app.app import Records
     from assent.durable.sql import RunSummary
+    from assent.ir.json_value import JsonValue
+    from assent.redaction import Redactor
     from assent.runtime.journal import Decision, RunRecord
     from assent.sandbox.isolation import Level
     from assent.tools.context import Cancel
@@ -91,6 +94,44 @@ def go_on(
 
         told = Told(as_json, db, is_kept=True)
         return lead(output, app, start_again, told, view, closing(assistant.model))
+
+
+def calls_in_flight(records: Records, run_id: str, redactor: Redactor) -> dict[str, Asked]:
+    """The calls of which nobody knows what became of them, as the journal has them, without secrets; by their
+    ids. The log does not tell them: it hears of a call when that has ended."""
+    from contextlib import suppress
+
+    from assent.errors import StorageError
+    from assent.runtime import journal
+
+    notes: Sequence[journal.Note] = ()
+    with suppress(StorageError):
+        notes = records.journal.notes(run_id)
+    plans = [note for note in notes if isinstance(note, journal.Replaced)]
+    begun = {note.key for note in notes if isinstance(note, journal.Started)}
+    ended = [note for note in notes if isinstance(note, journal.Ended)]
+    begun -= {note.key for note in ended}
+    has_secrets = any("secret" in note.marks for note in ended)
+    found: dict[str, Asked] = {}
+    for action in (
+        action
+        for plan in plans
+        for i, action in enumerate(plan.proposal.actions)
+        if journal.key_of(plan.plan, i) in begun
+    ):
+        shown = redactor.value(dict(action.parameters))
+        assert isinstance(shown, dict)
+        # Something secret was read in this run: here it is not known where it went.
+        given = dict.fromkeys(shown, "(not shown: it may be secret)") if has_secrets else shown
+        found[action.id] = Asked(action.tool or action.type, given)
+    return found
+
+
+class Asked(NamedTuple):
+    """A call as a person may see it."""
+
+    tool: str
+    parameters: Mapping[str, JsonValue]
 
 
 def is_open(summary: RunSummary) -> bool:

@@ -98,6 +98,7 @@ def show(output: Output, run: str, db: str | None, as_json: bool) -> int:
     from rich.text import Text
 
     from assent.app.app import is_a_programs, open_records
+    from assent.cli.led import calls_in_flight
     from assent.cli.repeat import repeat_of
     from assent.errors import StorageUnavailable
     from assent.ir.graph import Graph
@@ -127,6 +128,9 @@ def show(output: Output, run: str, db: str | None, as_json: bool) -> int:
         with suppress(StorageUnavailable):  # A program may keep runs and no events.
             for event in records.events.scan(run=summary.run_id):
                 history.take(event)
+        if history.led is not None:
+            for id, (tool, given) in calls_in_flight(records, summary.run_id, output.redactor).items():
+                history.led.note_call(id, tool, given)
     is_known = history.last is not None or history.led is not None
     if result is not None and is_known and summary.status not in ("running", "interrupted"):
         history.settle(result)
@@ -148,7 +152,9 @@ def show(output: Output, run: str, db: str | None, as_json: bool) -> int:
     width = output.result_console().width
     if history.led is not None:
         output.show(draw_turns(history, title=title, width=width))
-        said = history.led.end.summary if history.led.end is not None else ""
+        end = history.led.end
+        # Where the model said nothing, the summary only says again how it ended.
+        said = end.summary if end is not None and end.summary != end.error else ""
         output.show(Text(f"It said last: {clean(said.strip(), _LONG)}")) if said else None
     else:
         output.show(draw_tree(history, layers, title=title, max_lines=150, width=width))

@@ -1,7 +1,8 @@
 """What waits for a person, and what was decided, as a table and as lines.
 
 An approval comes in as the fields that `--json` prints, without secrets, and with some of it in words:
-`parameters` and `compensation` are JSON text, `decided` and `revoked` say how it was decided and revoked.
+`parameters` and `compensation` are JSON text, `texts` are those of several lines, each with a heading, and
+`decided` and `revoked` say how it was decided and revoked.
 
 Keep true:
 1. Who decides sees what will run: whatever is left out for the terminal's sake is said to be left out.
@@ -155,6 +156,7 @@ def approval_lines(approval: Data, now: float, width: int, *, is_whole: bool = F
             yield from _fact(label, clean(fact, None if is_whole else _LONGEST_LINE), width)
     blocks: list[tuple[str, str | None]] = [
         ("parameters", approval["parameters"]),
+        *approval.get("texts", ()),
         ("what would change", approval["preview"]),
         ("what would take it back, and is approved with it", approval["compensation"]),
     ]
@@ -192,14 +194,17 @@ def _fact(label: str, words: str, width: int) -> Iterator[Text]:
 
 def _block(heading: str, text: str, width: int, *, is_whole: bool) -> Iterator[Text]:
     """A text of several lines, behind a bar: a long line must not go on at the margin, as if it were ours."""
-    yield Text(f"{heading}:")
+    yield Text(f"{heading}:" if text else f"{heading}.")
+    if not text:
+        return
     lines = text.replace("\r\n", "\n").removesuffix("\n").split("\n")
     left_out = len(lines) - _MOST_LINES
     if left_out > 0 and not is_whole:
         half = _MOST_LINES // 2
         lines[half:-half] = [f"… {left_out:,} lines are left out here; see them with --json …"]
     for line in lines:
-        for piece in _pieces(clean(line) if is_whole else _cut(clean(line)), max(width - 4, 20)):
+        line = clean(line.expandtabs(4))
+        for piece in _pieces(line if is_whole else _cut(line), max(width - 4, 20)):
             yield Text.assemble(("  │ ", "dim"), piece)
 
 

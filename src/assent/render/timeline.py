@@ -14,6 +14,7 @@ from rich.text import Text
 
 from assent.events.event import Event
 from assent.ir.json_value import JsonValue
+from assent.render.calls import came_words, given_words
 from assent.render.marks import AWAITING, MARKS, Mark, outcome_mark
 from assent.render.questions import GIVEN, Question, answer_words, reason_words
 from assent.render.steps import TERMINAL
@@ -239,6 +240,14 @@ def _of_turn(kind: str, data: Mapping[str, JsonValue]) -> Iterator[str]:
             yield f"asks for {', '.join(calls[:8])}{more}" if calls else ""
             yield clean(str(data.get("text") or "").strip(), _LONG)
             yield from _answered(data)
+        case "turn_call_ended":
+            yield f"turn {clean(data.get('turn'), 12)}"
+            given = data.get("parameters")
+            parameters = given if isinstance(given, dict) else {}
+            words = clean(given_words(parameters), _LONG)
+            yield f"with {words}" if words else ""
+            came = clean(came_words(_word(data.get("text")) or "", parameters), _LONG)
+            yield f"→ {came}" if came else ""
         case "turn_compacted":
             results, turns = (clean(data.get(name), 12) for name in ("results", "turns"))
             yield f"turn {clean(data.get('turn'), 12)}; {results} results shortened, {turns} turns left out"

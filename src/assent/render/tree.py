@@ -15,12 +15,13 @@ from typing import NamedTuple
 from rich.text import Text
 from rich.tree import Tree
 
+from assent.render.calls import came_words, given_words
 from assent.render.history import History
 from assent.render.marks import AWAITING, MARKS, mark, outcome_mark
 from assent.render.questions import reason_words
 from assent.render.steps import INTERRUPTED, Part, Step
 from assent.render.text import count, count_actions, duration, value, wrap
-from assent.render.turns import Gap, Led, Turn, is_notable, spent_words, worth_telling
+from assent.render.turns import Gap, Led, Made, Turn, is_notable, spent_words, worth_telling
 from assent.safe_text import clean, columns
 
 _URGENCY = {
@@ -46,6 +47,8 @@ _GUIDES = 8
 """Columns that the lines of the tree take before an action."""
 _CALLS_SHOWN = 10
 """Of more calls in one turn, the rest are counted."""
+_GIVEN = 70
+"""Columns of what a call was given, and of what came of it."""
 _LONG = 1000
 """Longest reason that is shown whole."""
 
@@ -125,10 +128,19 @@ def draw_turns(history: History, *, title: str = "", width: int = 100) -> Tree:
             continue
         branch = tree.add(_turn_line(item, max(20, width - _GUIDES)))
         for step in rows[id(item)][:_CALLS_SHOWN]:
-            branch.add(_line(step, names, None, width))
+            branch.add(_line(step, names, None, width, _made_words(led.made.get(step.id), step)))
         if rest := rows[id(item)][_CALLS_SHOWN:]:
             branch.add(_tally(f"+{len(rest):,} more", Counter(step.look for step in rest)))
     return tree
+
+
+def _made_words(made: Made | None, step: Step) -> str:
+    """What a call was given, and how its result begins."""
+    if made is None:
+        return ""
+    words = clean(given_words(made.parameters), _GIVEN)
+    came = clean(came_words(made.text, made.parameters), _GIVEN) if step.look == "succeeded" else ""
+    return " → ".join(filter(None, (words, came)))
 
 
 def _turn_line(turn: Turn, width: int) -> Text:
@@ -239,7 +251,7 @@ def _pad(text: str, width: int) -> str:
     return shown + " " * (width - columns(shown))
 
 
-def _line(step: Step, names: tuple[int, int], now: float | None, width: int) -> Text:
+def _line(step: Step, names: tuple[int, int], now: float | None, width: int, about: str = "") -> Text:
     look = mark(step.look)
     line = Text(no_wrap=True, overflow="ellipsis")
     line.append(f"{look.sign} ", style=look.style)
@@ -257,7 +269,8 @@ def _line(step: Step, names: tuple[int, int], now: float | None, width: int) -> 
     if now is not None and step.is_awaiting and step.question is not None and step.question.asked is not None:
         took = (now - step.question.asked) * 1000
     line.append(f" {duration(took):>8}")
-    _say(line, _remark(step), width, is_whole=now is None, style="dim" if step.error is None else "")
+    said = "; ".join(filter(None, (about, _remark(step))))
+    _say(line, said, width, is_whole=now is None, style="dim" if step.error is None else "")
     return line
 
 

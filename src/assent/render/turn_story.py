@@ -15,12 +15,23 @@ from collections.abc import Iterator, Mapping, Sequence
 from rich.text import Text
 
 from assent.render.advice import advise, every_event
+from assent.render.calls import came_words, given_words
 from assent.render.history import History
 from assent.render.marks import MARKS, mark, outcome_mark
 from assent.render.step_story import resumed_words, section, status_of, tell_restored, tell_step, waited_ms
 from assent.render.steps import INTERRUPTED, Part, Step
 from assent.render.text import count, duration, listing, moment, value
-from assent.render.turns import Gap, Led, Message, Turn, is_notable, outcome_of, spent_words, worth_telling
+from assent.render.turns import (
+    Gap,
+    Led,
+    Made,
+    Message,
+    Turn,
+    is_notable,
+    outcome_of,
+    spent_words,
+    worth_telling,
+)
 from assent.safe_text import clean
 
 _LONG = 300
@@ -55,7 +66,7 @@ def tell_turns(history: History, *, log: str, db: str | None, now: float) -> lis
     lines = list(_opening(history, led, whole, now))
     lines += section("What happened", _happened(history, led, whole, log, db, now))
     lines += section("What it changed", _changed(whole))
-    lines += section("What is not known", _unknown(whole))
+    lines += section("What is not known", _unknown(led, whole))
     lines += section("What to do next", _next(history, log, db, now))
     return lines
 
@@ -193,7 +204,7 @@ def _happened(
                 yield Text(f"  From here on '{clean(item.model, 80)}' answered.", style="dim")
             model = item.model
         yield from _turn(item, led.started)
-        yield from _calls(item, whole.steps, parts, led.started, now)
+        yield from _calls(item, whole.steps, parts, led, now)
     if is_chat:
         yield from _ended_message(told)
         for message in led.messages:
@@ -206,6 +217,7 @@ def _happened(
         yield Text("  Of turns that are not in the log:", style="dim")
         for step in lost[:_CALLS_SHOWN]:
             yield from tell_step(step, "    ", led.started, now)
+            yield from _made(led.made.get(step.id))
         if len(lost) > _CALLS_SHOWN:
             yield Text(f"    … and {len(lost) - _CALLS_SHOWN:,} more calls", style="dim")
 
@@ -267,7 +279,7 @@ def _names(calls: Sequence[str]) -> str:
 
 
 def _calls(
-    turn: Turn, steps: Mapping[str, Step], parts: Mapping[str, Part], origin: float | None, now: float
+    turn: Turn, steps: Mapping[str, Step], parts: Mapping[str, Part], led: Led, now: float
 ) -> Iterator[Text]:
     names = turn.all_ids()
     for n, name in enumerate(names[:_CALLS_SHOWN]):
@@ -282,7 +294,8 @@ def _calls(
             line.append(f": {clean(refusal.error, _LONG)}")
             yield line
         elif name in steps:
-            yield from tell_step(steps[name], "    ", origin, now)
+            yield from tell_step(steps[name], "    ", led.started, now)
+            yield from _made(led.made.get(name))
             yield from (line for line in tell_restored(parts[name]))
         else:
             look = MARKS["skipped"]
@@ -293,6 +306,17 @@ def _calls(
         yield Text(f"    … and {len(rest):,} more calls: {words}", style="dim")
     if turn.is_warned:
         yield Text("    ! The model was warned that it repeats itself.", style="yellow")
+
+
+def _made(made: Made | None) -> Iterator[Text]:
+    """What a call was given, and how its result begins."""
+    if made is None:
+        return
+    words = [clean(given_words(made.parameters), _SHORT // 2)]
+    # Why it failed stands above.
+    words += [clean(came_words(made.text, made.parameters), _SHORT // 2)] * (made.status == "succeeded")
+    if any(words):
+        yield Text(f"      {' → '.join(filter(None, words))}", style="dim")
 
 
 def _summed_up(
@@ -315,12 +339,15 @@ def _changed(whole: Part) -> Iterator[Text]:
         yield Text(f"  … and {len(changes) - _CHANGES_SHOWN:,} more", style="dim")
 
 
-def _unknown(whole: Part) -> Iterator[Text]:
+def _unknown(led: Led, whole: Part) -> Iterator[Text]:
     for step in whole.steps.values():
         if step.status in ("unknown", "in_flight"):
             what = f" ({clean(step.does, 60)})" if step.does else ""
             words = f"{clean(step.id, 60)}{what}: it is not known whether it took effect"
             yield Text(f"  ? {words}", style="bold yellow")
+            made = led.made.get(step.id)
+            if made is not None and made.parameters:
+                yield Text(f"    It was called with {clean(given_words(made.parameters), _LONG)}")
 
 
 def _next(history: History, log: str, db: str | None, now: float) -> Iterator[Text]:

@@ -43,6 +43,18 @@ class Refusal:
 
 
 @dataclass(slots=True)
+class Made:
+    """A call that was let through: what it was given, and what came of it, both cut short."""
+
+    tool: str
+    parameters: dict[str, JsonValue] = field(default_factory=dict)
+    status: str | None = None
+    """None as long as that is not known."""
+    text: str = ""
+    """How what the model saw of it begins."""
+
+
+@dataclass(slots=True)
 class Turn:
     """One time that the model was asked."""
 
@@ -104,6 +116,8 @@ class Led:
     limits: dict[str, JsonValue] = field(default_factory=dict)
     started: float | None = None
     messages: list[Message] = field(default_factory=list)
+    made: dict[str, Made] = field(default_factory=dict)
+    """The calls of which that was told, by their ids."""
     spent: dict[str, float] = field(default_factory=dict)
     """What the answers took, as `count_answer` counts it."""
     is_chat: bool = False
@@ -160,6 +174,14 @@ class Led:
             case "turn_call_refused" if event.action_id is not None:
                 refusal = Refusal(_text(data, "tool") or "", _text(data, "error") or "")
                 self._turn(data).refusals[event.action_id] = refusal
+            case "turn_call_ended" if event.action_id is not None:
+                given = data.get("parameters")
+                self.made[event.action_id] = Made(
+                    _text(data, "tool") or "",
+                    dict(given) if isinstance(given, dict) else {},
+                    _text(data, "status"),
+                    _text(data, "text") or "",
+                )
             case "turn_loop_ended":
                 self._message().ended = End(
                     _text(data, "status") or "",
@@ -167,6 +189,10 @@ class Led:
                     _text(data, "summary") or "",
                     _text(data, "error"),
                 )
+
+    def note_call(self, action_id: str, tool: str, parameters: Mapping[str, JsonValue]) -> None:
+        """Know what a call was given of which the log tells nothing: its process ended before it did."""
+        self.made.setdefault(action_id, Made(tool, dict(parameters)))
 
     def resume(self) -> None:
         """Know that the run was taken up again."""

@@ -44,7 +44,8 @@ class Reply(NamedTuple):
 
 
 Person = Callable[[Approval], "Awaitable[Reply | None] | Reply | None"]
-"""Somebody who can be asked right here; one who takes a while is awaited. None is no answer: the question stays open, for others to answer."""
+"""Somebody who can be asked right here; one who takes a while is awaited. None is no answer: the question
+stays open, for others to answer."""
 
 
 class Desk:

@@ -554,10 +554,11 @@ class Runtime:
         decide: Mapping[str, Decision | Choice] | None = None,
         session: str | None = None,
         cancel: Cancel | None = None,
-        by_call: CallByCall | None = None,
+        by_call: CallByCall | Callable[[Proposal, Scope | None], CallByCall] | None = None,
     ) -> AsyncIterator[OpenRun]:
         """An open run again, that was broken off or waits. Whoever leads it brings the plans again that it
-        had brought before; `ended` says that it has ended, or what it still waits for.
+        had brought before; `ended` says that it has ended, or what it still waits for. `by_call` may depend
+        on what the run was begun with.
 
         Raises: what `resume` raises.
         """
@@ -567,11 +568,17 @@ class Runtime:
             if isinstance(taken, ProposalResult):
                 if decide:
                     raise UsageError(f"Run '{run_id}' has ended ({taken.outcome}); nothing is to be decided.")
-                run = self._open(session, None, cancel, run_id, None, by_call)
+                run = self._open(session, None, cancel, run_id, None, None)
                 run.ended = taken
                 yield run
                 return
             record = taken.record
+            try:
+                if by_call is not None and not isinstance(by_call, CallByCall):
+                    by_call = by_call(record.proposal, record.scope)
+            except BaseException:
+                taken.journal.release()
+                raise
             run = self._open(
                 session,
                 record.scope,

@@ -98,7 +98,11 @@ def _shown_loop(
     for name in ("summary", "error"):
         if isinstance(text := loop.get(name), str):
             shown[name] = redactor.text(text)
-    if isinstance(waiting := loop.get("waiting"), list):
+    for name in ("tools", "refused"):
+        # A model may call a tool whatever it likes.
+        if isinstance(names := loop.get(name), list | tuple):
+            shown[name] = [redactor.text(each) if isinstance(each, str) else each for each in names]
+    if isinstance(waiting := loop.get("waiting"), list | tuple):
         shown["waiting"] = [
             {**each, "reason": redactor.text(each["reason"])} if isinstance(each.get("reason"), str) else each
             for each in waiting

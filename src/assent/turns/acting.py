@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, NamedTuple
 from assent.inference.messages import Assistant, ToolResult, User
 from assent.inference.model import Model, Result
 from assent.ir.result import Status, Waiting
-from assent.policy.marks import NO_MARKS, Marks
+from assent.policy.marks import NO_MARKS, UNMARKED, Marks
 from assent.runtime.observation import observe, observe_text
 from assent.turns.asking import LOGGED, NAMED, Asking, Halt, Terms
-from assent.turns.calls import Asked, groups
+from assent.turns.calls import Asked, call_words, groups
 from assent.turns.ending import Call, CallResult, Note
 from assent.turns.repetition import WARNING, Repetition
 
@@ -25,6 +25,10 @@ if TYPE_CHECKING:
     from assent.runtime.open_run import OpenRun
 
 NOT_RUN = "this call was not run"
+_SKIPPED = f"skipped: {NOT_RUN}"
+_NOT_NOW = "no tools are offered in this turn. Give your answer in the form that was asked for."
+_MADE = ("succeeded", "failed", "unknown")
+"""The tool was called."""
 
 
 class CallCame(NamedTuple):
@@ -54,11 +58,14 @@ class Acting(Asking):
         """Of the run."""
         self._repetition = Repetition()
         self._succeeded: list[str] = []
+        self._refused: list[str] = []
 
     async def _act(self, result: Result) -> Halt | None:
         """Carry out the calls of a turn, and tell the model what came of each."""
         asked = self._offer.asked(result.calls, self._run.run_id, self._turn, self._calls)
         self._calls += len(asked)
+        if self._is_repairing:
+            asked = [each._replace(proposal=None, refusal=each.refusal or _NOT_NOW) for each in asked]
         self._conversation.add(
             Assistant(text=result.text, calls=tuple(a.call for a in asked), carried=result.carried)
         )
@@ -101,20 +108,34 @@ class Acting(Asking):
             self._fresh.append(came.marks)
             if came.ok:
                 self._succeeded.append(came.asked.call.name)
+            elif came.status == "rejected":
+                self._refused.append(came.asked.call.name[:NAMED])
             self._add_result(came)
         return halt
 
     async def _together(self, group: Sequence[Asked]) -> Sequence[CallCame]:
         """What came of calls that may run side by side, in order."""
         if len(group) == 1 or all(map(self._offer.is_instant, group)):
-            return [await self._one(asked) for asked in group]
+            return [await self._if_it_may(asked) for asked in group]
+        places = asyncio.Semaphore(self._run.max_concurrency)
+
+        async def placed(asked: Asked) -> CallCame:
+            async with places:
+                return await self._if_it_may(asked)
+
         try:
             async with asyncio.TaskGroup() as tasks:
-                running = [tasks.create_task(self._one(asked)) for asked in group]
+                running = [tasks.create_task(placed(asked)) for asked in group]
         except BaseExceptionGroup as failures:
             # The run is another's by now, say; one such word is enough.
             raise failures.exceptions[0] from None
         return [task.result() for task in running]
+
+    async def _if_it_may(self, asked: Asked) -> CallCame:
+        """What came of one call of several: those beside it may have used up what is left."""
+        if asked.proposal is not None and not self._recalled and (halt := self._reached()) is not None:
+            return _left(asked, halt.error)._replace(halt=halt)
+        return await self._one(asked)
 
     async def _one(self, asked: Asked) -> CallCame:
         call = asked.call
@@ -131,9 +152,13 @@ class Acting(Asking):
                 )
         elif self._recalled and not self._run.has_ended(asked.number):
             # More came after it, so it was left where it stood; it is not made up for now.
-            came = CallCame(asked, f"skipped: {NOT_RUN}", "skipped")
+            came = CallCame(asked, _SKIPPED, "skipped")
         else:
-            if self._before_effect is not None and not self._offer.is_read_only(asked):
+            if (
+                self._before_effect is not None
+                and not self._offer.is_read_only(asked)
+                and not self._run.has_ended(asked.number)
+            ):
                 await self._before_effect()
             came = await self._carry_out(asked)
         self._tell_watch(
@@ -150,15 +175,24 @@ class Acting(Asking):
 
     async def _carry_out(self, asked: Asked) -> CallCame:
         assert asked.proposal is not None
+        parameters = asked.proposal.actions[0].parameters
+        given = self._reading.inflow(parameters) if self._reading.marks else UNMARKED
+        was_told = self._run.has_ended(asked.number)
         acted = await self._run.act(
             asked.proposal,
             asked.number,
             keep=self._offer.may_stay_open(asked),
-            given=self._reading.inflow(asked.proposal.actions[0].parameters) if self._reading.marks else None,
+            given=given if given is not UNMARKED else None,
         )
         result = acted.result
         action = result.results[0]
         text = observe(action, run_id=self._run.run_id, spill=self._spill)
+        if action.status in _MADE and not was_told:
+            # Not of one that was refused: a value that a rule denies is never in the log.
+            said = call_words(asked.call.name, parameters, text, given, acted.marks)
+            self._emit(
+                "turn_call_ended", {"turn": self._turn, "status": action.status, **said}, asked.action_id
+            )
         halt: Halt | None = None
         if result.outcome == "waiting":
             # Of what the run has asked before, nothing is in question any more.
@@ -169,10 +203,10 @@ class Acting(Asking):
             halt = self._halt() or Halt("budget", "the limit on tool calls was reached")
         return CallCame(asked, text, action.status, acted.marks, halt)
 
-    def _leave(self, group: Sequence[Asked], why: str, words: str = f"skipped: {NOT_RUN}") -> None:
+    def _leave(self, group: Sequence[Asked], why: str, words: str = _SKIPPED) -> None:
         """Answer calls that are not made."""
         for asked in group:
-            self._add_result(CallCame(asked, f"{words}, because {why}", "skipped"))
+            self._add_result(_left(asked, why, words))
 
     def _add_result(self, came: CallCame) -> None:
         call = came.asked.call
@@ -182,6 +216,10 @@ class Acting(Asking):
 
     def _shown(self, text: str, asked: Asked) -> str:
         return observe_text(text, asked.action_id, run_id=self._run.run_id, spill=self._spill)
+
+
+def _left(asked: Asked, why: str, words: str = _SKIPPED) -> CallCame:
+    return CallCame(asked, f"{words}, because {why}", "skipped")
 
 
 def _waits(waiting: Sequence[Waiting]) -> Halt:

@@ -25,6 +25,7 @@ from assent.runtime.calls import words_of
 from assent.safe_text import clean
 from assent.turns.answer import checked
 from assent.turns.calls import Offer
+from assent.turns.compaction import Compacted
 from assent.turns.conversation import Conversation
 from assent.turns.ending import End, Event, Note, Text, Thinking, Trouble, Watch
 from assent.turns.limits import TurnLimits, used_up_words
@@ -47,6 +48,10 @@ LOGGED = 2_000
 """Characters of a text that the log has."""
 NAMED = 300
 """Characters of a tool's name that it has."""
+
+TOO_LONG = (
+    "the conversation no longer fits what the model can read; begin a new one, or use a model that reads more"
+)
 
 
 class Halt(NamedTuple):
@@ -102,13 +107,21 @@ class Asking:
         self._turn = 0
         """Of the run."""
         self._is_out_of_time = False
+        self._untold: set[str] = set()
+        """Limits of which some answer did not say how much it used."""
         self._is_repairing = False
+        self._is_too_long = False
+        """Whether the model could not read the newest request, and nothing more can be left out of it."""
         self._failed_in_a_row = 0
         self._usage: Usage | None = None
         self._cost: float | None = 0.0
 
     def _halt(self) -> Halt | None:
-        """Why nothing more may be started, if so."""
+        """Why the loop may go no further, if so."""
+        return self._reached()
+
+    def _reached(self) -> Halt | None:
+        """Why nothing more may be started, if so: for a call of several, which brings it with its result."""
         if self._is_out_of_time:
             assert self._run.budget is not None
             return Halt("budget", used_up_words("max_duration_ms", self._run.budget))
@@ -118,7 +131,7 @@ class Asking:
         if limit is None:
             return None
         assert self._run.budget is not None
-        return Halt("budget", used_up_words(limit, self._run.budget))
+        return Halt("budget", used_up_words(limit, self._run.budget, is_told=limit not in self._untold))
 
     # Asking
 
@@ -140,7 +153,7 @@ class Asking:
                     self._take(note.result)
                     return note.result
                 case Failed():
-                    raise ModelError(note.error)
+                    raise (ContextTooLong if note.error == TOO_LONG else ModelError)(note.error)
                 case Overflowed():
                     raise ContextTooLong("the conversation was too long")
         self._is_recalled = False
@@ -202,14 +215,15 @@ class Asking:
     async def _generate(self, request: Request) -> Result:
         if self._watch is None:
             return await self._model.generate(request)
+        # Also where nobody watches any longer before it has come to its end.
         result: Result | None = None
         async with aclosing(stream(self._model, request)) as pieces:
             async for piece in pieces:
                 match piece:
                     case Words():
-                        self._watch(Text(text=piece.text))
+                        self._tell_watch(Text(text=piece.text))
                     case Thought():
-                        self._watch(Thinking(text=piece.text))
+                        self._tell_watch(Thinking(text=piece.text))
                     case Result():
                         result = piece
         if result is None:
@@ -221,6 +235,10 @@ class Asking:
         usage = result.usage
         self._conversation.counted(usage)
         known = usage is not None and (usage.input is not None or usage.output is not None)
+        if not known:
+            self._untold.add("max_tokens")
+        if result.cost is None:
+            self._untold.add("max_cost")
         self._run.spend(usage.total if usage is not None and known else None, result.cost)
         if usage is not None:
             self._usage = usage if self._usage is None else _added(self._usage, usage)
@@ -235,22 +253,54 @@ class Asking:
         if self._is_recalled:
             return None  # It was not once too often, or nothing would have been told.
         words = clean(words_of(error), LOGGED)
-        self._tell_watch(Trouble(text=words))
-        self._emit("turn_failed", {"turn": self._turn, "error": words, "code": error.code})
+        self._say_failed(words, error)
         if self._failed_in_a_row >= self._failures:
             return Halt("error", f"inference failed: {words}")
         self._tell(Failed(words))
         return None
 
+    def _say_failed(self, words: str, error: AssentError) -> None:
+        self._tell_watch(Trouble(text=words))
+        self._emit("turn_failed", {"turn": self._turn, "error": words, "code": error.code})
+
     def _make_room(self) -> None:
         made = self._conversation.make_room()
         if made is not None and not self._recalled:
-            self._say_room(made.left_out, made.dropped)
+            self._say_room(made)
 
-    def _say_room(self, left_out: int, dropped: int) -> None:
-        words = f"made room in the conversation: {left_out} results shortened, {dropped} turns left out"
+    def _overflowed(self, error: ContextTooLong) -> Halt | None:
+        """The model cannot read so much: make the conversation shorter, or end."""
+        made = self._conversation.make_much_room()
+        if made is not None:
+            if not self._is_recalled:
+                self._tell(Overflowed())
+                self._say_room(made)
+            return None
+        self._is_too_long = True
+        if self._is_recalled:
+            return None  # Another model may read more.
+        self._say_failed(clean(words_of(error), LOGGED), error)
+        self._tell(Failed(TOO_LONG))
+        return Halt("error", TOO_LONG)
+
+    def _say_room(self, made: Compacted) -> None:
+        words = f"made room in the conversation: {made.left_out} results shortened"
+        if made.cut_calls:
+            words += f", {made.cut_calls} calls shortened"
+        words += f", {made.dropped} turns left out"
+        if made.unsaid:
+            words += f", {made.unsaid} messages left out"
         self._tell_watch(Note(text=words))
-        self._emit("turn_compacted", {"turn": self._turn, "results": left_out, "turns": dropped})
+        self._emit(
+            "turn_compacted",
+            {
+                "turn": self._turn,
+                "results": made.left_out,
+                "calls": made.cut_calls,
+                "turns": made.dropped,
+                "messages": made.unsaid,
+            },
+        )
 
     # Telling
 
@@ -258,8 +308,15 @@ class Asking:
         self._run.tell(encode(note))
 
     def _tell_watch(self, event: Event) -> None:
-        if self._watch is not None and not self._recalled:
+        if self._watch is None or self._recalled:
+            return
+        try:
             self._watch(event)
+        except Exception as error:
+            # Whoever watches has no say in the run. It is left alone from now on, which is told once.
+            self._watch = None
+            words = clean(f"{type(error).__name__}: {words_of(error)}", LOGGED)
+            self._emit("sink_failed", {"sink": "watch", "error": words})
 
     def _emit(self, kind: str, data: dict[str, Any], action_id: str | None = None) -> None:
         self._run.say(kind, data, action_id)

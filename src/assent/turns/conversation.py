@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from assent.inference.messages import Message
+from assent.inference.messages import Message, User
 from assent.inference.usage import Usage
 from assent.turns.compaction import Compacted, compacted, size_of
 
@@ -19,6 +19,9 @@ _ANSWER_TOKENS = 1024
 """Room for an answer whose length is not limited."""
 _WILD = 4.0
 """No provider counts more, or less, than so many times our estimate."""
+_WORTH = 0.1
+"""How much of the room a conversation must have gained since the last time, to be made shorter once more:
+where less can be freed, each turn would throw away what the provider keeps."""
 
 
 class Conversation:
@@ -30,9 +33,17 @@ class Conversation:
         self._total = 0
         self._scale = 1.0
         """How many tokens the provider counts for one of ours."""
+        self._heard: User | None = None
+        """The newest message of a person."""
+        self._left = 0
+        """What the last shortening has left; 0 if there was none."""
         self._room: float | None = None
+        self._limit = 0.0
+        """What does not fit into this does not fit, however good the estimates."""
         if context_tokens is not None:
-            self._room = max(context_tokens * _FULL - (answer_tokens or _ANSWER_TOKENS), context_tokens / 4)
+            answer = answer_tokens or _ANSWER_TOKENS
+            self._room = max(context_tokens * _FULL - answer, context_tokens / 4)
+            self._limit = max(context_tokens - answer, self._room)
 
     def add(self, message: Message) -> None:
         """One more."""
@@ -40,6 +51,17 @@ class Conversation:
         self.messages.append(message)
         self._sizes.append(size)
         self._total += size
+
+    def hear(self, message: User) -> None:
+        """One more, of a person: until the next one it stays, whatever has to go."""
+        self._heard = message
+        self.add(message)
+
+    def take_back(self, message: User) -> None:
+        """As if it had not been said, unless something has come of it."""
+        if self.messages and self.messages[-1] is message:
+            self.messages = self.messages[:-1]
+            self._total -= self._sizes.pop()
 
     def counted(self, usage: Usage | None) -> None:
         """What the provider says of how long it was when it answered, before that answer was added."""
@@ -50,17 +72,23 @@ class Conversation:
         """Make it shorter if it will not fit; what was left out, or None if nothing was."""
         if self._room is None or self._total * self._scale <= self._room:
             return None
-        return self._shorten(int(self._room / self._scale))
+        return self._shorten(int(self._room / self._scale)) if self._is_worth_it(self._room) else None
 
     def make_much_room(self) -> Compacted | None:
         """Make it shorter because it did not fit, whatever we thought."""
         return self._shorten(self._total // 2)
 
+    def _is_worth_it(self, room: float) -> bool:
+        """Whether there may be enough to free by now."""
+        before, now = self._left * self._scale, self._total * self._scale
+        return not before or now - before >= room * _WORTH or before <= self._limit < now
+
     def _shorten(self, room: int) -> Compacted | None:
-        made = compacted(self.messages, self._sizes, room)
+        made = compacted(self.messages, self._sizes, room, stays=self._heard)
         if made is not None:
             self.messages, self._sizes = list(made.messages), list(made.sizes)
             self._total = sum(self._sizes)
+        self._left = self._total
         return made
 
     @property

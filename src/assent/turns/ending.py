@@ -43,6 +43,8 @@ class Ending(msgspec.Struct, frozen=True, kw_only=True):
     """How often the model was asked, answered or not."""
     tools: tuple[str, ...] = ()
     """The tools that succeeded, in order, as often as they did."""
+    refused: tuple[str, ...] = ()
+    """The tools whose calls were refused: by a rule, by a person, or because they could not be made."""
     usage: Usage | None = None
     """What all answers took, as far as it is known."""
     cost_usd: float | None = None

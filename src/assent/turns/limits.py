@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import isfinite
+
 import msgspec
 
 from assent.errors import UsageError
@@ -12,6 +14,7 @@ _NAMES = {
     "max_tokens": "tokens",
     "max_cost": "money",
 }
+_WHOLE = frozenset({"turns", "tokens", "tool_calls", "answer_tokens", "context_tokens"})
 
 
 class TurnLimits(msgspec.Struct, frozen=True, kw_only=True):
@@ -37,8 +40,14 @@ class TurnLimits(msgspec.Struct, frozen=True, kw_only=True):
             value = getattr(self, name)
             if value is None and name != "turns":
                 continue
-            if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
-                raise UsageError(f"TurnLimits({name}={value!r:.40}): it must be above 0.")
+            is_whole = name in _WHOLE
+            if isinstance(value, bool) or not isinstance(value, int if is_whole else int | float):
+                kind = "a whole number" if is_whole else "a number"
+                raise UsageError(f"TurnLimits({name}={value!r:.40}): it must be {kind} above 0.")
+            if not value > 0 or not isfinite(value):
+                raise UsageError(
+                    f"TurnLimits({name}={value!r:.40}): it must be above 0, and finite; None is no limit."
+                )
 
     @property
     def budget(self) -> CostBudget | None:
@@ -52,8 +61,8 @@ class TurnLimits(msgspec.Struct, frozen=True, kw_only=True):
         return found if found != CostBudget() else None
 
 
-def used_up_words(limit: str, budget: CostBudget) -> str:
-    """Which limit was reached, in words."""
+def used_up_words(limit: str, budget: CostBudget, *, is_told: bool = True) -> str:
+    """Which limit was reached, in words. What is not told counts as all that was left."""
     name = _NAMES.get(limit, limit)
     match limit:
         case "max_duration_ms":
@@ -62,4 +71,6 @@ def used_up_words(limit: str, budget: CostBudget) -> str:
             amount = f"{budget.max_tokens:,} tokens"
         case _:
             amount = f"${budget.max_cost:g}"
+    if not is_told:
+        return f"the model does not say what it used, so the limit on {name} counts as reached ({amount})"
     return f"the limit on {name} was reached ({amount})"

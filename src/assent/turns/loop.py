@@ -29,6 +29,7 @@ from assent.inference.messages import User
 from assent.inference.model import Intent, Model, Result
 from assent.ir.tool_spec import ToolSchema
 from assent.runtime.calls import words_of
+from assent.safe_text import clean
 from assent.turns.acting import Acting
 from assent.turns.asking import LOGGED, Halt, Stopped, Terms
 from assent.turns.calls import Offer
@@ -37,7 +38,7 @@ from assent.turns.ending import OUTCOMES, Done, Ending, Watch
 from assent.turns.limits import TurnLimits
 from assent.turns.output import OutputType, OutputUnfit
 from assent.turns.repetition import Repetition
-from assent.turns.told import Ended, Overflowed, Said
+from assent.turns.told import Ended, Failed, Said
 
 if TYPE_CHECKING:
     from assent.runtime.open_run import OpenRun
@@ -93,6 +94,7 @@ class TurnLoop(Acting):
         self._repetition = Repetition()
         self._turns = 0
         self._failed_in_a_row = 0
+        self._is_too_long = False
         self._was_empty = False
         self._repairs_left = 1
         self._is_repairing = False
@@ -100,6 +102,7 @@ class TurnLoop(Acting):
         self._value: Any = None
         self._is_cut_off = False
         self._succeeded = []
+        self._refused = []
         self._usage = None
         self._cost = 0.0
 
@@ -145,14 +148,17 @@ class TurnLoop(Acting):
 
     async def _exchange(self, message: User) -> Ending:
         self._begin()
-        self._conversation.add(message)
+        self._conversation.hear(message)
         self._reading.heard(_plain(message))
+        self._run.hear(self._calls + 1)
         with self._in_time():
             while True:
                 if self._recalled and isinstance(known := self._recalled[0], Ended):
                     self._recalled.popleft()
+                    self._take_back(message)
                     return known.ending
                 if self._recalled and isinstance(self._recalled[0], Said):
+                    self._take_back(message)
                     return self._ending(Halt("cancelled", "it was left for another message"))
                 halt = None if self._recalled else self._halt()
                 if halt is None and self._turns >= self._limits.turns:
@@ -160,7 +166,13 @@ class TurnLoop(Acting):
                 if halt is None:
                     halt = await self._turn_once()
                 if halt is not None:
+                    self._take_back(message)
                     return self._end(halt)
+
+    def _take_back(self, message: User) -> None:
+        """A message that no model could read is over; with the next one, there may be room again."""
+        if self._is_too_long:
+            self._conversation.take_back(message)
 
     async def _turn_once(self) -> Halt | None:
         """One turn; why it was the last, if it was."""
@@ -170,13 +182,7 @@ class TurnLoop(Acting):
         try:
             result = await self._answer()
         except ContextTooLong as error:
-            made = self._conversation.make_much_room()
-            if made is None:
-                return self._failed(error)
-            if not self._is_recalled:
-                self._tell(Overflowed())
-                self._say_room(made.left_out, made.dropped)
-            return None
+            return self._overflowed(error)
         except BudgetSpent as error:
             return Halt("budget", str(error))
         except (Stopped, ModelCancelled):
@@ -193,6 +199,7 @@ class TurnLoop(Acting):
         except Exception as error:
             return self._failed(ModelError(f"the model failed: {type(error).__name__}: {words_of(error)}"))
         self._failed_in_a_row = 0
+        self._is_too_long = False
         if result.text.strip():
             self._last_text = result.text
         if result.calls:
@@ -206,29 +213,42 @@ class TurnLoop(Acting):
         """The model asks for nothing more: whether it is done."""
         text = result.text.strip()
         if result.stop == "refused":
-            return Halt("error", f"the model would not answer{': ' + text if text else ''}")
+            return self._reject(f"the model would not answer{': ' + text if text else ''}")
         if not text:
             if self._was_empty:
-                return Halt("error", "the model answered nothing, twice in a row")
+                return self._reject("the model answered nothing, twice in a row")
             self._was_empty = True
             self._conversation.add(User(_EMPTY))
             return None
         self._was_empty = False
-        self._conversation.add(result.message)
         value = None
         if self._output is not None:
             try:
                 value = self._output.read(text)
             except OutputUnfit as unfit:
                 if not self._repairs_left:
-                    return Halt("error", f"the answer does not fit the output type: {unfit}")
+                    return self._reject(f"the answer does not fit the output type: {unfit}")
                 self._repairs_left -= 1
                 self._is_repairing = True
+                self._conversation.add(result.message)
                 self._conversation.add(User(self._output.repair(str(unfit))))
                 return None
+        self._conversation.add(result.message)
         self._value = value
         self._is_cut_off = result.stop == "length"
         return Halt("success", "")
+
+    def _reject(self, why: str) -> Halt | None:
+        """An answer came to nothing, and the message ends with it. Taken up again, the model is asked anew,
+        as if it had not answered."""
+        self._was_empty = False
+        self._repairs_left = 1
+        if self._recalled and isinstance(self._recalled[0], Failed):
+            self._recalled.popleft()
+            return None
+        if not self._recalled:
+            self._tell(Failed(clean(why, LOGGED)))
+        return Halt("error", why)
 
     def _end(self, halt: Halt) -> Ending:
         ending = self._ending(halt)
@@ -268,6 +288,7 @@ class TurnLoop(Acting):
             summary=self._last_text or halt.error or "done",
             turns=self._turns,
             tools=tuple(self._succeeded),
+            refused=tuple(self._refused),
             usage=self._usage,
             cost_usd=self._cost if self._usage is not None else None,
             run_id=self._run.run_id,

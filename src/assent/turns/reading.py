@@ -21,8 +21,8 @@ from assent.policy.marks import NO_MARKS, UNMARKED, Inflow, Marks, union
 STEP = "model"
 """What a trail calls the way through the model."""
 
-_JOINERS = frozenset("-./\\@:+~'\u2019")
-"""These join words into one name, number or address, where a word stands on their other side too."""
+_JOINERS = frozenset("-./\\@:+~'\u2019?=&#*|")
+"""These join words into one name, number, address or query, where a word stands on their other side too."""
 _OPENERS = frozenset("-./\\+~")
 """These belong to what follows them in any case: `-5`, `.env`, `../a`."""
 

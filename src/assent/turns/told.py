@@ -35,7 +35,7 @@ class Answered(_Told, frozen=True, tag="answered"):
 
 
 class Failed(_Told, frozen=True, tag="failed"):
-    """The model gave none."""
+    """The model gave none; or the one before came to nothing, and is to be asked for again."""
 
     error: str
 

@@ -86,6 +86,36 @@ class Recovery:
             problems=list(dict.fromkeys([*self._problems, *(p for part in done for p in part.problems)])),
         )
 
+    def some(self, workspace: int, only: Collection[bytes]) -> Restored:
+        """Bring these files back beneath an open workspace, and leave all else as it is."""
+        tree = self._manifest.trees[0]
+        around = {folder for path in only for folder in _folders_of(path)}
+        kept = {entry.path: entry for entry in tree.entries}
+        chosen = [entry for path, entry in kept.items() if path in only or path in around]
+        restoring = Restoring(msgspec.structs.replace(tree, entries=chosen), self._contents, self._untouched)
+        left_out = {each.path for each in tree.left_out}
+        self._not_restored += [
+            shown(path) for path in sorted(only) if not left_out.isdisjoint((path, *_folders_of(path)))
+        ]
+        with self._reported(tree.top):
+            top = open_folder(b".", workspace)
+            try:
+                restoring.bring(top)
+                folders = {path for path, entry in kept.items() if entry.kind == "folder"}
+                for path in sorted(only):
+                    if path not in kept and shown(path) not in self._not_restored:
+                        restoring.remove_new(path, top, folders)
+                restoring.settle(top)
+            finally:
+                os.close(top)
+        return Restored(
+            changed=restoring.changed,
+            removed=restoring.removed,
+            brought_back=restoring.brought_back,
+            not_restored=self._not_restored,
+            problems=[*self._problems, *restoring.problems],
+        )
+
     def _others(self, workspace: int) -> Others:
         """What is left to other worktrees; but not the branch that the workspace itself was on."""
         found = other_worktrees(workspace, self._manifest.trees[0].top)
@@ -173,6 +203,12 @@ class Recovery:
             yield
         except OSError as error:
             self._problems.append(f"{shown(path)}: {error.strerror or error}")
+
+
+def _folders_of(path: bytes) -> Iterator[bytes]:
+    """The folders on the way to a path, the innermost first."""
+    while path := path.rpartition(b"/")[0]:
+        yield path
 
 
 def _open_again(path: bytes) -> int:

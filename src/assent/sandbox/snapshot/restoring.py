@@ -99,6 +99,46 @@ class Restoring:
         if self._top is not None:
             self._rights(top, self._top)
 
+    def settle(self, top: int) -> None:
+        """Put the rights of folders back, and remove nothing. Comes after `bring`."""
+        folders = [
+            entry for each in self._within.values() for entry in each.values() if entry.kind == "folder"
+        ]
+        for entry in sorted(folders, key=lambda each: each.path, reverse=True):
+            try:
+                opened = open_beneath(top, os.fsdecode(entry.path), READ_FOLDER)
+                try:
+                    self._rights(opened, entry)
+                finally:
+                    os.close(opened)
+            except OSError as error:
+                self._tell(entry.path, error)
+        if self._top is not None:
+            self._rights(top, self._top)
+
+    def remove_new(self, path: bytes, top: int, folders: Container[bytes]) -> None:
+        """Remove one thing that came since, and the folders around it that did and are empty then: all that
+        are not among `folders`."""
+        above, _, name = path.rpartition(b"/")
+        try:
+            parent = open_beneath(top, os.fsdecode(above) or ".", READ_FOLDER)
+            try:
+                if not self._stays(parent, name, path, None) and remove(name, parent, self._spare):
+                    self.removed += 1
+            finally:
+                os.close(parent)
+            while above and above not in folders:
+                around, _, name = above.rpartition(b"/")
+                parent = open_beneath(top, os.fsdecode(around) or ".", READ_FOLDER)
+                try:
+                    os.rmdir(name, dir_fd=parent)
+                finally:
+                    os.close(parent)
+                above = around
+        except OSError as error:
+            if error.errno not in (errno.ENOENT, errno.ENOTEMPTY, errno.EEXIST):
+                self._tell(path, error)
+
     # What was there
 
     def _folder(self, opened: int, path: bytes) -> None:

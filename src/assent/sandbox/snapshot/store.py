@@ -135,9 +135,17 @@ class Snapshots:
             left_out=[f"{shown(each.path)}: {each.why}" for tree in manifest.trees for each in tree.left_out],
         )
 
-    def restore(self, id: str, workspace: Workspace, *, durable: bool = False) -> Restored:
+    def restore(
+        self,
+        id: str,
+        workspace: Workspace,
+        *,
+        durable: bool = False,
+        only: Collection[str] | None = None,
+    ) -> Restored:
         """Bring a workspace back to a snapshot. What could not be is told, and the rest brought back; and a
-        snapshot of which not everything could be is kept, also when it is dropped.
+        snapshot of which not everything could be is kept, also when it is dropped. With `only`, paths of
+        files relative to the workspace, nothing else is touched, and no repository.
 
         Raises:
             ToolError: there is no such snapshot, it is of another folder, another run has worked in the
@@ -145,7 +153,7 @@ class Snapshots:
         """
         folder = self._path(id)
         try:
-            found = self._restore(id, workspace, durable)
+            found = self._restore(id, workspace, durable, only)
         except ToolError as error:
             self._want(id)
             if not os.path.isdir(folder):
@@ -158,7 +166,9 @@ class Snapshots:
         told = f"the snapshot is kept in {folder}, for {_OLD_S / 86400:.0f} days"
         return msgspec.structs.replace(found, problems=[told, *found.problems])
 
-    def _restore(self, id: str, workspace: Workspace, durable: bool) -> Restored:
+    def _restore(
+        self, id: str, workspace: Workspace, durable: bool, only: Collection[str] | None
+    ) -> Restored:
         folder = self._path(id)
         try:
             manifest = read_manifest(folder)
@@ -189,7 +199,11 @@ class Snapshots:
                 retry=False,
             )
         with workspace.lock, _contents(manifest, folder) as contents:
-            found = Recovery(manifest, folder, contents, self._untouched(workspace)).all(workspace.fd)
+            recovery = Recovery(manifest, folder, contents, self._untouched(workspace))
+            if only is None:
+                found = recovery.all(workspace.fd)
+            else:
+                found = recovery.some(workspace.fd, frozenset(map(os.fsencode, only)))
             if durable:
                 sync(str(workspace.folder))
         return found
