@@ -252,6 +252,24 @@ class Redactor:
         _remember(text, self._clean)
         return text
 
+    def open_tail(self, text: str) -> int:
+        """How many characters at the end of a text may be the beginning of a registered secret.
+
+        >>> Redactor(["correct horse"]).open_tail("it is correct h")
+        9
+        """
+        if not self._is_sorted:
+            self._sort()
+        most = 0
+        for secret in self._secrets:
+            tail = text[-(len(secret) - 1) :]
+            at = tail.find(secret[0])
+            while at >= 0 and not secret.startswith(tail[at:]):
+                at = tail.find(secret[0], at + 1)
+            if at >= 0:
+                most = max(most, len(tail) - at)
+        return most
+
     def value(self, value: JsonValue) -> JsonValue:
         """The value without secrets: the same one if it holds none, else a copy.
 

@@ -1,4 +1,4 @@
-"""What a message changed is taken back, and nothing else: neither what others did, nor what they do meanwhile."""
+"""What a message changed is taken back, and nothing that others did, meanwhile or since."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def undo(tmp_path: Path, folder: Path) -> Iterator[Undo]:
-    workspace = Workspace(folder)
+    workspace, sealed = Workspace(folder), [str(folder / "answers.jsonl")]
     made = Undo(
-        Snapshots(tmp_path / "snapshots"),
+        Snapshots(tmp_path / "snapshots", leave_alone=sealed),
         workspace,
         "r1",
-        sealed=[str(folder / "answers.jsonl")],
+        sealed=sealed,
         reads=lambda tool: tool == "read_file",
         writes=["write_file", "edit_file"],
     )

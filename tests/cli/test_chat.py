@@ -58,6 +58,7 @@ def test_a_message_that_fails_does_not_end_it(assent: Assent, script: Script) ->
     assert (done.code, done.out) == (1, "Yes.\n")
     assert "✗ failed" in done.err
     assert "2 turns since it was opened" in done.err
+    assert "the model does not tell how many tokens it takes" in done.err
 
 
 def test_it_goes_on_with_all_that_was_said(assent: Assent, tmp_path: Path) -> None:
@@ -175,7 +176,7 @@ def test_undo_leaves_what_others_changed_since(start: Start, script: Script, tmp
     assert process.stderr is not None
     process.stdin.write(lines("write", "/cost").encode())
     process.stdin.flush()
-    while b"tokens in this conversation" not in (line := process.stderr.readline()):
+    while b"since it was opened here" not in (line := process.stderr.readline()):
         assert line, "it ended too early"
 
     (tmp_path / "mine.txt").write_text("mine, edited")
@@ -240,6 +241,7 @@ def test_commands_say_what_there_is(assent: Assent, script: Script, tmp_path: Pa
         "write_file",
         "script.json answers (--model names it)",
         "120 tokens in this conversation; $0.2500",
+        "1 turn since it was opened here",
         "other.json answers from now on",
         "Did you mean 'openai:x'?",
         "Nothing waits to be decided.",

@@ -113,6 +113,7 @@ def test_the_ending_is_one_json_object_and_nothing_else(assent: Assent, script: 
         "summary": "It is 2.",
         "turns": 2,
         "tools": ["calculate"],
+        "refused": [],
         "usage": None,
         "cost_usd": None,
         "run_id": "r1",
@@ -499,3 +500,54 @@ def test_bad_input_is_told_before_anything_runs(assent: Assent, words: list[str]
     assert done.code == 2
     assert says in done.err
     assert "Traceback" not in done.err
+
+
+def test_a_local_model_that_is_not_there_begins_no_run(assent: Assent, tmp_path: Path) -> None:
+    (tmp_path / "none").mkdir()
+
+    done = assent("do", "x", "--model", "local", "--db", "kept.db", ASSENT_MODELS=str(tmp_path / "none"))
+
+    assert done.code == 2
+    assert "local" in done.err
+    assert assent("runs", "--db", "kept.db").out == ""
+
+
+def test_a_task_in_several_words_is_to_be_quoted(assent: Assent, script: Script) -> None:
+    done = assent("do", "make", "a", "list", "--model", script("No."), "--db", "none")
+
+    assert done.code == 2
+    assert "Put it in quotes: assent do 'make a list'" in done.err
+
+
+def test_it_says_who_answers_and_that_calls_were_refused(assent: Assent, script: Script) -> None:
+    model = script({"calls": [write("a.txt", "1")]}, "I could not.")
+
+    done = assent("do", "write", "--model", model, "--db", "none")
+
+    assert done.code == 0
+    assert done.err.startswith("model: script.json (--model names it)")
+    assert "✓ done; 1 call was refused (write_file) (" in done.err
+
+
+def test_a_result_is_told_by_what_is_new_in_it(assent: Assent, script: Script, tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("\nmilk\nbread\n")
+    model = script(
+        {"calls": [call("read_file", path="notes.txt"), call("shell", command="echo here; echo there")]},
+        {"calls": [write("a.txt", "1")]},
+        "Done.",
+    )
+
+    done = assent("do", "read", "--model", model, "--db", "none", "--yes-to", "full_access")
+
+    assert "  ✓ read_file: milk\n" in done.err
+    assert "  ✓ shell: exit code 0: here\n" in done.err
+    assert "  ✓ write_file: bytes: 1, created: true\n" in done.err
+
+
+def test_what_is_ours_is_not_put_into_the_models_mouth(assent: Assent, script: Script) -> None:
+    assent(
+        "do", "x", "--model", script({"calls": [write("a.txt", "1")]}), "--db", "kept.db", "--run-id", "r1"
+    )
+
+    for words in (["explain", "r1"], ["runs", "show", "r1"]):
+        assert "It said last" not in assent(*words, "--db", "kept.db").out

@@ -101,11 +101,16 @@ def test_runs_lists_and_shows_them_turn_by_turn(assent: Assent, kept: Path) -> N
 
     assert [line.split()[0] for line in listed[1:]] == ["chat-1", "led-2", "led-1"]
     assert " - " in listed[3]
+    assert "assistant: What is it?" in listed[3]
+    assert "waiting for a person" in listed[2]
+    assert "left, waits for a message" in listed[1]
     assert "✓ succeeded  run led-1  2 turns, 180 tokens in, 20 out, $1.0000" in shown
     assert "t1c1  look  succeeded" in shown
     assert "It said last: It is x." in shown
     assert "waits for approval" in waits
     assert "turn 1  Hello to you." in chat
+    assert "waiting for a person" not in chat
+    assert "It said last" not in waits
     assert "To go on with the conversation:" in chat
     data = json.loads(assent("runs", "show", "led-1", "--db", str(kept), "--json").out)
     assert data["result"]["loop"]["summary"] == "It is x."
@@ -221,6 +226,7 @@ def test_log_costs_tells_tokens_and_money_by_agent(assent: Assent, kept: Path) -
     told = {line.split()[0]: line for line in lines}
     assert "1 answer of models: 90 tokens in, 10 out, $0.5000" in told["clerk"]
     assert "2 runs, 1 tool call" in told["assistant"]
+    assert "retries" not in told["assistant"]
     assert "180 tokens in, 20 out, and more in 1 answer that did not tell" in told["assistant"]
     assert "$1.0000 and more, for 1 answer of unknown price" in told["assistant"]
     assert agents["assistant"]["unpriced_answers"] == 1

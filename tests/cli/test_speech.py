@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -16,7 +17,8 @@ LETTERS = st.text(alphabet="ab \n\t\r\x1b\u202e\u2764\ufe0f字.:", max_size=40)
 
 def said(*pieces: str, secrets: tuple[str, ...] = ()) -> str:
     shown: list[str] = []
-    speech = Speech(shown.append, Redactor(secrets).text)
+    redactor = Redactor(secrets)
+    speech = Speech(shown.append, redactor.text, redactor.open_tail)
     for piece in pieces:
         speech.say(piece)
     speech.end()
@@ -73,3 +75,38 @@ def test_a_line_without_end_is_not_kept_for_ever() -> None:
         speech.say("a" * 100)
 
     assert len("".join(shown)) > 4_000
+
+
+@pytest.mark.parametrize(
+    "secret", ["correct horse battery staple", "pässwörtgeheim99", "first line\nsecond one"]
+)
+@pytest.mark.parametrize("before", ["", "it is ", "z" * 3_990, "word " * 798, "c p f "])
+def test_a_known_secret_is_not_shown_wherever_it_is_cut(secret: str, before: str) -> None:
+    whole = said(f"{before}{secret} it is", secrets=(secret,))
+
+    assert whole == f"{before}[redacted] it is\n"
+    for cut in range(1, len(secret)):
+        assert said(f"{before}{secret[:cut]}", f"{secret[cut:]} it is", secrets=(secret,)) == whole
+    assert said(before, *secret, " it", " is", secrets=(secret,)) == whole
+
+
+@pytest.mark.parametrize("length", range(3_960, 4_010, 5))
+def test_what_names_a_secret_stays_with_it_in_a_long_line(length: int) -> None:
+    text = f"{'word ' * (length // 5)}the password: hunter2hunter2 and more words"
+
+    shown = said(*(text[at : at + 7] for at in range(0, len(text), 7)))
+
+    assert shown == text.replace("hunter2hunter2", "[redacted]") + "\n"
+
+
+@examples(100)
+@given(
+    st.lists(st.sampled_from(["ab", " ", "s3cr3t", " val", "ue 9", "\n", "s3", "password: ", "x" * 1_500]))
+)
+def test_pieces_show_no_known_secret_and_lose_nothing(pieces: list[str]) -> None:
+    secret = "s3cr3t value 9"
+
+    shown = said(*pieces, secrets=(secret,))
+
+    assert secret not in shown
+    assert shown.count("ab") == "".join(pieces).replace(secret, "").count("ab") or "password: " in pieces

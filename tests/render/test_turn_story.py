@@ -283,7 +283,7 @@ async def test_a_chat_is_told_message_by_message(scene: Scene) -> None:
 
     assert lines[0] == "Chat r, led by 'assistant' with the model 'scripted'"
     assert "3 messages, 4 turns, 1 call, succeeded" in lines[1]
-    assert "? The conversation waits for the next message." in lines
+    assert "· The conversation waits for the next message." in lines
     assert any(line.startswith("It was left, and taken up again") for line in lines)
     starts = [line.split("  ")[1] for line in lines if line.startswith(("  > ", "  Turn "))]
     assert starts == [

@@ -25,6 +25,7 @@ from assent.ir.json_value import show_json
 from assent.runtime.observation import observe_text
 from assent.runtime.spill import Spill
 from assent.turns.compaction import IMAGE, KEPT_TURNS, Compacted, compacted, size_of
+from assent.turns.conversation import Conversation
 from tests.properties.effort import UNHURRIED, Tally, examples
 
 RULES = System("Be brief.")
@@ -409,6 +410,21 @@ def test_what_is_being_worked_on_stays() -> None:
     assert task in found.messages
 
 
+def test_in_a_conversation_that_is_what_the_person_said_last() -> None:
+    made_of = Conversation(900, 500)
+    task = User("task " * 300)
+    for each in (User("first"), User("word " * 300), User("word " * 300), task):
+        made_of.hear(each)
+    for each in (*turn(1, "ok"), User("You repeat yourself.")):
+        made_of.add(each)
+
+    found = made_of.make_room()
+
+    assert found is not None
+    assert found.unsaid == 2
+    assert task in made_of.messages
+
+
 def test_the_same_note_tells_of_turns_that_are_worth_dropping_only_then() -> None:
     """A short old turn is not worth a note of its own, but is once there is one."""
     messages: list[Message] = [User("first"), User("word " * 400), *turn(1, "ok"), *turn(2, "ok")]
@@ -553,7 +569,7 @@ def test_every_promise_holds_for_any_conversation() -> None:
     check_every_promise()
 
     shares = {"done": 0.5, "again": 0.3, "left_out": 0.3, "dropped": 0.2, "fits": 0.2, "tight": 0.1}
-    TALLY.require({**shares, "dropped_again": 0.2, "cut": 0.1, "unsaid": 0.03, "unsaid_again": 0.02})
+    TALLY.require({**shares, "dropped_again": 0.2, "cut": 0.1, "unsaid": 0.03, "unsaid_again": 0.004})
 
 
 def test_a_long_run_in_a_small_room_stays_whole_and_is_compacted_rarely() -> None:

@@ -72,6 +72,10 @@ def child(folder: Path, dies_in: str, is_new: bool) -> None:
             ending = assistant.run_sync("Work.", run_id="r", record=path)
         else:
             ending = asyncio.run(assistant.resume("r", record=path))
+            if ending.status == "waiting":
+                # Killed before it was on disk that a file had been written.
+                decide = {each.action_id: "retry" for each in ending.waiting}
+                ending = asyncio.run(assistant.resume("r", decide=decide, record=path))
     print(ending.status)
 
 

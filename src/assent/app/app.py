@@ -298,6 +298,7 @@ def open_app(
     binds: bool = True,
     model: str | None = None,
     person: Person | None = None,
+    record: str | None = None,
     kept: Mapping[str, JsonValue] | None = None,
 ) -> Iterator[App]:
     """A runtime made from files, closed afterwards; with a database, one whose runs can be resumed.
@@ -310,8 +311,9 @@ def open_app(
     have that is resumed. With `workspace` tools work in that folder and plans are bound to it, unless it does
     not bind: loops of turns keep what they have done. Rules, settings and records stay those of `start`.
 
-    `model` is who answers, whatever the settings say. A `person` can be asked right here. `kept` is kept with
-    each run besides what it takes to set up the same again.
+    `model` is who answers, whatever the settings say. A `person` can be asked right here. Whoever leads the
+    runs records them in `record`, which no tool reads or writes. `kept` is kept with each run besides what it
+    takes to set up the same again.
 
     Raises:
         InputError: one of the files cannot be used, or the folder is not trusted and wants to be.
@@ -339,8 +341,9 @@ def open_app(
         spill = spill_here(here)
         needed = required(rules.folder, rules.isolation, os.environ, asked=isolation, began_with=began_with)
         confined = isolation_for(needed, rules, os.environ)
-        sealed = [each for each in (tools, policies, state, log, plan) if each is not None]
-        place = _workspace(workspace, rules.folder, here, db, spill, sealed)
+        began = (tools, policies, state, log, plan, record, _model_file(model))
+        sealed = [each for each in began if each is not None]
+        place = _workspace(workspace, rules.folder, here, db, spill, sealed, record)
         stack.callback(place.close)
         if needed.is_checked and not asking.only_on_paper:
             check_isolation(confined, place, way_out(needed, rules.isolation, isolation))
@@ -435,7 +438,13 @@ def open_app(
 
 
 def _workspace(
-    named: str | None, project: Path, start: Path, db: str | None, spill: Spill, sealed: Sequence[str]
+    named: str | None,
+    project: Path,
+    start: Path,
+    db: str | None,
+    spill: Spill,
+    sealed: Sequence[str],
+    record: str | None,
 ) -> Workspace:
     """Where tools work, and what of it they leave alone."""
     from assent.sandbox.workspace import Workspace
@@ -445,6 +454,9 @@ def _workspace(
     for url in (db, None):
         # Also where nothing is kept this time: the default one holds what was approved before.
         closed += [Path(each) for each in database_files(url).values() if each]
+    if record is not None:
+        # It holds whole answers, with what is taken out of all else.
+        closed.append(Path(record))
     if named is not None:
         # The rules that hold are not those of the workspace, and may well lie in it.
         closed += project_folders(start)
@@ -538,8 +550,14 @@ def set_up_of(
 
 def from_anywhere(model: str) -> str:
     """The name of a model that means the same in any folder."""
-    kind, colon, path = model.partition(":")
-    return f"{kind}:{Path(path).absolute()}" if colon and kind in ("replay", "scripted") else model
+    path = _model_file(model)
+    return model if path is None else f"{model.partition(':')[0]}:{Path(path).absolute()}"
+
+
+def _model_file(model: str | None) -> str | None:
+    """The file that a model's answers come from, where it is one."""
+    kind, colon, path = (model or "").partition(":")
+    return path if colon and kind in ("replay", "scripted") else None
 
 
 def is_a_programs(summary: RunSummary, record: RunRecord) -> bool:

@@ -86,14 +86,19 @@ def model_of(attached: Attached) -> Model:
     """Who answers.
 
     Raises:
-        ModelMissing: no model is set up; says how to get one.
+        ModelMissing: no model is set up, or the one that was named is not on this machine; says how to get
+            one.
     """
     from assent.app.models import NO_MODEL
     from assent.errors import ModelMissing
+    from assent.inference.local.weights import LOCAL, need
 
     if attached.models is None or attached.chosen is None:
         words = attached.missing or NO_MODEL
         raise ModelMissing(f"{words[0].upper()}{words[1:]}.")
+    if attached.chosen.name == LOCAL.name and attached.chosen.is_hard:
+        # Before a run begins that could not ask anybody. Where it was not named, another one may answer.
+        need(LOCAL, os.environ)
     return attached.models
 
 

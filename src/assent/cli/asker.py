@@ -88,7 +88,8 @@ class Asker:
             try:
                 decision = await self._decision(lines if len(screen) < len(lines) else None)
                 if decision is None:
-                    return None
+                    # Where nothing is kept, nobody can be asked later.
+                    return None if self._is_kept else Reply("deny", by=login_name())
                 reason = None
                 if decision == "deny":
                     reason = await read_line("Why not? (the model is told; Enter for no reason) ")
@@ -112,7 +113,7 @@ class Asker:
         while True:
             typed = await read_line(prompt)
             if typed is None:
-                return None if self._is_kept else "deny"
+                return None
             word = typed.strip().lower()
             if word in _YES:
                 return "once"
@@ -127,6 +128,7 @@ class Asker:
                 forget_typed()
                 prompt = question
                 continue
+            forget_typed()
             prompt = f"Write {', '.join(names[:-1])} or {names[-1]}: "
 
 
@@ -228,17 +230,24 @@ def forget_typed() -> None:
 
 
 async def read_line(prompt: str) -> str | None:
-    """A line that is typed on the terminal, without its end; None at the end of the input."""
+    """A line that is typed on the terminal, without its end, and with a mark if it is cut; None at the end of
+    the input, also in the middle of a line."""
     loop = asyncio.get_running_loop()
     typed: asyncio.Future[bytes] = loop.create_future()
+    line = bytearray()
 
     def read() -> None:
         if typed.done():
             return
         try:
-            typed.set_result(os.read(0, _LONGEST))
+            piece = os.read(0, _LONGEST)
         except OSError:
-            typed.set_result(b"")  # The terminal is gone.
+            piece = b""  # The terminal is gone.
+        # Only a line end ends an answer: the rest of a long line would answer for it.
+        words, end, _ = piece.partition(b"\n")
+        line.extend(words[: _LONGEST + 1 - len(line)])
+        if end or not piece:
+            typed.set_result(bytes(line) + b"\n" if piece else b"")
 
     _write(prompt)
     loop.add_reader(0, read)
@@ -249,7 +258,8 @@ async def read_line(prompt: str) -> str | None:
     if not data:
         _write("\n")
         return None
-    return data.decode(errors="replace").rstrip("\r\n")
+    text = data.decode(errors="replace").rstrip("\r\n")
+    return f"{text[:_LONGEST]}…" if len(data) > _LONGEST + 1 else text
 
 
 def _write(text: str) -> None:

@@ -286,6 +286,8 @@ class Session:
                 self.undo.end()
                 code = await self._talk(opened, images)
             self._say_how_to_go_on(name, code)
+            if self.view.lost is not None:
+                raise self.view.lost
             return code
         finally:
             self.view.rest()
@@ -306,6 +308,8 @@ class Session:
             return self._waits(chat.last)
         if self.is_at_terminal:
             self._greet(chat)
+        else:
+            self.view.tell_model(self.app, self.assistant.model)
         code = 0
         while (line := self._read()) is not None:
             text = line.strip()
@@ -332,9 +336,13 @@ class Session:
             text, self.notice = f"({self.notice})\n\n{text}", ""
         cancel = Cancel()
         self.undo.begin()
+        pulse = self.view.pulse
+        pulse.model = str(getattr(self.assistant.model, "name", "") or pulse.model)
         try:
-            with self._heeding(cancel) as stopping:
-                ending = await chat.say(text, images=images, cancel=cancel)
+            async with pulse.beating():
+                pulse.ask()
+                with self._heeding(cancel) as stopping:
+                    ending = await chat.say(text, images=images, cancel=cancel)
         finally:
             self.undo.end()
         self._is_told_to_leave = stopping.by == SIGTERM

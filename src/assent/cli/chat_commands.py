@@ -128,16 +128,23 @@ class Commands:
             self._say(f"  To be asked again: assent approvals revoke ID{place}")
 
     async def _cost(self, rest: str) -> None:
+        from assent.render.text import count
+
         session = self._session
         costs = [each.cost_usd for each in session.endings]
         known = [cost for cost in costs if cost is not None]
-        words = f"{session.chat.tokens:,} tokens in this conversation"
+        uncounted = [each for each in session.endings if each.turns and each.usage is None]
+        words = f"{count(session.chat.tokens, 'token')} in this conversation"
+        if uncounted and not session.chat.tokens:
+            words = "the model does not tell how many tokens it takes"
+        elif uncounted:
+            words += ", and more that the model did not tell"
         if costs and len(known) == len(costs):
             words += f"; ${sum(known):.4f} since it was opened here"
         elif costs:
             words += "; what they cost is not known"
         turns = sum(each.turns for each in session.endings)
-        self._say(f"{words}; {turns} turns since it was opened here.")
+        self._say(f"{words}; {count(turns, 'turn')} since it was opened here.")
 
     async def _undo(self, rest: str) -> None:
         from assent.render.text import count

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from assent.cli.output import Output
+from assent.cli.output import Output, OutputLost
+from assent.cli.pulse import Pulse, to_stderr
 from assent.cli.speech import Speech
 
 if TYPE_CHECKING:
@@ -53,8 +54,11 @@ class View:
         self._output = output
         self._with_words = with_words
         self._is_asked_here = is_asked_here
-        self._speech = Speech(output.write, lambda text: output.redactor.text(text))
+        self._speech = _speech(output, self._put)
+        self.lost: OutputLost | None = None
+        """Why words could not be written, and are not any more: the work goes on without."""
         self._is_dim = _has_colour()
+        self.pulse = Pulse(to_stderr, is_terminal=sys.stderr.isatty(), is_dim=self._is_dim)
         self._isolation: str | None = None
         """The least that a command had."""
         self.has_spoken = False
@@ -69,20 +73,28 @@ class View:
 
         match event:
             case ending.Text():
+                self.pulse.stop()
                 self.has_spoken = True
                 if self._with_words:
                     self._speech.say(event.text)
+            case ending.Thinking():
+                self.pulse.think()
             case ending.Call():
+                self.pulse.stop()
                 self._given[event.action_id] = event.parameters
                 self.say(_call_words(event, self._output.redactor), _SHORT)
             case ending.CallResult():
                 given = self._given.pop(event.action_id, {})
                 if event.status in _OVER:
                     self.say(_result_words(event, given), _SHORT if event.ok else _LONG)
+                if not self._given:
+                    self.pulse.ask()  # With the last of a turn's results the model is asked again.
             case ending.Note():
                 self.say(f"· {event.text}")
+            case ending.Trouble():
+                self.say(f"! {event.text}")
             case _:
-                pass  # Trouble ends it here, and is told with how it ended.
+                pass
 
     def write(self, events: Sequence[Event]) -> None:
         """What the log is told and the loop does not tell."""
@@ -90,7 +102,11 @@ class View:
 
         for event in events:
             name, data = event.action_id, event.data
-            if event.kind == "action_retrying":
+            if event.kind == "turn_asked":
+                self.pulse.ask()
+            elif event.kind in ("turn_answered", "turn_loop_ended"):
+                self.pulse.stop()
+            elif event.kind == "action_retrying":
                 self.say(f"↻ {name}: attempt {data.get('attempt')} follows: {data.get('error')}")
             elif event.kind == "approval_requested" and not self._is_asked_here:
                 self.say(f"? {data.get('tool')} waits for approval {data.get('approval')}")
@@ -108,8 +124,15 @@ class View:
             return ""
         return f"  isolation: {self._isolation} for commands: {LESS[self._isolation]}"
 
+    def _put(self, words: str) -> None:
+        try:
+            self._output.write(words)
+        except OutputLost as lost:
+            self.lost = lost
+
     def rest(self) -> None:
         """End what is being said, so that something else can be."""
+        self.pulse.clear()
         self._speech.end()
 
     def say(self, text: str, most: int = _LONG) -> None:
@@ -123,7 +146,16 @@ class View:
         self.rest()
         self._print(line)
 
+    def tell_model(self, app: App, model: object) -> None:
+        """Say who answers, and why it is that one."""
+        name = str(getattr(model, "name", "") or "a model")
+        chosen = app.chosen
+        self.pulse.model = name
+        because = f" ({chosen.because})" if chosen is not None and chosen.name == name else ""
+        self.say(f"model: {name}{because}")
+
     def _print(self, line: str) -> None:
+        self.pulse.clear()
         with suppress(OSError):
             print(f"{_DIM}{line}{_PLAIN}" if self._is_dim else line, file=sys.stderr, flush=True)
 
@@ -186,6 +218,7 @@ def open_for(
         confirm=terminal_question(output),
         asking=Asking(patience(wait)),
         person=asker,
+        record=record,
         kept=set_up(yes_to, record),
         **more,
     ) as app:
@@ -206,6 +239,8 @@ def lead(output: Output, app: App, start: Start, told: Told, view: View, close: 
     show_ending(output, ending, told, app)
     if view.isolation_words:
         output.talk(view.isolation_words)
+    if view.lost is not None:
+        raise view.lost
     return exit_code(ending, signal)
 
 
@@ -223,8 +258,10 @@ async def _watched(output: Output, app: App, start: Start, view: View, close: An
 
     app.runtime.events.add_sink(view)
     try:
-        with Stopping(stop) as stopping:
-            ending = await start(cancel, view)
+        async with view.pulse.beating():
+            view.pulse.ask()
+            with Stopping(stop) as stopping:
+                ending = await start(cancel, view)
         return ending, stopping.by
     finally:
         view.rest()
@@ -243,7 +280,7 @@ def show_ending(
         output.show_json(ending.as_json())
         return
     if with_summary and ending.summary != ending.error:
-        speech = Speech(output.write, lambda text: output.redactor.text(text))
+        speech = _speech(output, output.write)
         speech.say(ending.summary)
         speech.end()
     found = in_flight(output, ending, app) if app is not None else {}
@@ -258,6 +295,13 @@ def in_flight(output: Output, ending: Ending, app: App) -> Mapping[str, Any]:
     if app.records is None or all(each.kind != "unknown_outcome" for each in ending.waiting):
         return {}
     return calls_in_flight(app.records, ending.run_id, output.redactor)
+
+
+def _speech(output: Output, write: Callable[[str], None]) -> Speech:
+    # The redactor of an output may become another one.
+    return Speech(
+        write, lambda text: output.redactor.text(text), lambda text: output.redactor.open_tail(text)
+    )
 
 
 def closing(model: object) -> Callable[[], Awaitable[None]] | None:

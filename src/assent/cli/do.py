@@ -19,10 +19,21 @@ if TYPE_CHECKING:
 
 _MOST_BYTES = 4 * 2**20
 """Of a task on standard input."""
+_SHOWN = 200
+
+
+def _one_task(context: click.Context, parameter: click.Parameter, words: tuple[str, ...]) -> str:
+    """The task as it was written; several words come from quotes that were left out."""
+    import shlex
+
+    if len(words) > 1:
+        quoted = shlex.quote(" ".join(words)[:_SHOWN])
+        raise click.UsageError(f"The task is one argument. Put it in quotes: assent do {quoted}")
+    return words[0] if words else ""
 
 
 @click.command(short_help="Have a model do a job with tools.")
-@click.argument("task", metavar="TASK")
+@click.argument("task", metavar="TASK", nargs=-1, required=True, callback=_one_task)
 @assistant_options
 @json_option
 @click.pass_obj
@@ -56,7 +67,8 @@ def do(
 
     The run is kept: after Ctrl-C, or if this process dies, `assent resume ID` goes on where it stood.
 
-    Exit codes: 0 done, 1 ran and did not succeed, 2 bad input, 4 waiting for a person, 130 after Ctrl-C.
+    Exit codes: 0 the model said that it was done, 1 ran and did not succeed, 2 bad input, 4 waiting for a
+    person, 130 after Ctrl-C.
     """
     output.claim()
     from assent.app.assistant import limits_for, make_assistant
@@ -95,6 +107,8 @@ def do(
             # Before anything runs: a process that is killed cannot say it any more.
             output.talk(f"Run {name}")
 
+        view.tell_model(app, assistant.model)
+
         async def start(cancel: Cancel, watch: Watch) -> Ending:
             return await assistant.run(
                 words, images=pictures, run_id=name, cancel=cancel, watch=watch, record=record
@@ -106,7 +120,7 @@ def do(
 def _read_task() -> str:
     from assent.errors import InputError
 
-    data = sys.stdin.buffer.read(_MOST_BYTES + 1)
+    data = sys.stdin.buffer.read(_MOST_BYTES + 1) if sys.stdin is not None else b""
     if len(data) > _MOST_BYTES:
         raise InputError(f"The task is longer than {_MOST_BYTES // 2**20} MB. Name a file in it instead.")
     return data.decode(errors="replace")

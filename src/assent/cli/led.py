@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -54,6 +55,10 @@ def go_on(
         )
     began = beginning_of(output, summary, tools=tools, policies=policies, model=model, db=db)
     yes_to, recording = kept_set_up(summary.context)
+    if recording is not None and not os.path.exists(recording):
+        # Without its beginning no recording can be replayed, so there is nothing to go on with.
+        output.talk(f"The recording {recording} is gone. The run goes on, and is not recorded any more.")
+        recording = None
     with open_for(
         output,
         tools=began.tools,
@@ -86,6 +91,8 @@ def go_on(
                 decide=decide,
                 record=recording,
             )
+
+        view.tell_model(app, assistant.model)
 
         async def start_again(cancel: Cancel, watch: Watch) -> Ending:
             return await assistant.resume(

@@ -318,24 +318,26 @@ def costs(output: Output, db: str | None, as_json: bool) -> int:
     from assent.app.app import open_records
     from assent.render.text import count, duration
     from assent.render.turns import spent_words
-    from assent.safe_text import clean
+    from assent.safe_text import clean, columns
 
     with open_records(db) as records:
         agents = records.events.cost_by_agent()
     if as_json:
         output.show_json({"agents": agents})
         return 0
+    width = max((columns(clean(name, 40)) for name in agents), default=0)
     for name, total in agents.items():
         facts = [
             count(int(total["runs"]), "run"),
             count(int(total.get("tool_calls", 0)), "tool call"),
-            count(int(total.get("retries", 0)), "retry", "retries"),
+            # What did not happen is not told: the line is for reading.
+            *([count(retries, "retry", "retries")] if (retries := int(total.get("retries", 0))) else []),
             f"{duration(total.get('total_duration_ms', 0.0)) or '0 ms'} of work",
         ]
+        asked = ""
         if "model_answers" in total:
-            answers = count(int(total["model_answers"]), "answer")
-            facts.append(f"{answers} of models: {spent_words(total)}")
-        output.show(Text(f"{clean(name, 40):24}  {', '.join(facts)}"))
+            asked = f"; {count(int(total['model_answers']), 'answer')} of models: {spent_words(total)}"
+        output.show(Text(f"{clean(name, 40):{width}}  {', '.join(facts)}{asked}"))
     return 0
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
@@ -10,6 +10,9 @@ from assent.cli.inputs import Moment, Subject, db_option, json_option, run_argum
 from assent.cli.output import Output
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from assent.app.app import Records
     from assent.durable.sql import RunSummary
 
 _STATES = (
@@ -26,6 +29,7 @@ _STATES = (
 
 
 _LONG = 500
+_TASK = 50
 _ALL = 1_000_000
 """Runs: more than anybody keeps."""
 
@@ -56,6 +60,7 @@ def list_runs(output: Output, status: str | None, limit: int, db: str | None, as
     with open_records(db) as records:
         found = records.journal.runs(status=status, limit=limit)
         name = records.database.name
+        led = {} if as_json else _led(records, found)
     if as_json:
         output.show_json({"runs": [_as_data(summary) for summary in found]})
         return 0
@@ -68,7 +73,9 @@ def list_runs(output: Output, status: str | None, limit: int, db: str | None, as
             heading, no_wrap=True, overflow="ellipsis", justify="right" if heading == "actions" else "left"
         )
     for summary in found:
-        look = _look(summary.status)
+        about = led.get(summary.run_id)
+        look = _look("left" if about is not None and about.is_left else summary.status)
+        task = output.redactor.text(about.task) if about is not None else ""
         took = duration((summary.ended - summary.begun) * 1000) if summary.ended is not None else ""
         table.add_row(
             Text(clean(summary.run_id, 40)),
@@ -77,7 +84,7 @@ def list_runs(output: Output, status: str | None, limit: int, db: str | None, as
             Text(took),
             # Of a run that a model leads it is not known beforehand what it comes to.
             Text(f"{summary.actions:,}" if summary.actions else "-"),
-            Text(clean(summary.source, 30)),
+            Text(clean(summary.source, 30) + (f": {clean(task.strip(), _TASK)}" if task.strip() else "")),
         )
     output.show(table)
     return 0
@@ -143,7 +150,8 @@ def show(output: Output, run: str, db: str | None, as_json: bool) -> int:
         return 0
     graph = Graph(proposal.actions)
     layers = [graph.ids(layer) for layer in graph.layers]
-    look = _look(summary.status)
+    is_left = history.led is not None and history.led.is_left and summary.status == "waiting"
+    look = _look("left" if is_left else summary.status)
     facts = [f"begun {_moment(summary.begun)} UTC"]
     facts += [count(summary.actions, "action")] if history.led is None else []
     facts += [f"by {summary.holder}"] if summary.holder else []
@@ -201,6 +209,38 @@ def prune(output: Output, before: float, db: str | None, as_json: bool) -> int:
         said = f"{count(len(dropped), 'run')} dropped." if dropped else "No run ended before that."
         output.show(Text(said))
     return 0
+
+
+class _Led(NamedTuple):
+    """What a list says of a run that a model leads."""
+
+    task: str
+    is_left: bool
+    """A conversation that waits for nothing but the next message."""
+
+
+def _led(records: Records, found: Sequence[RunSummary]) -> dict[str, _Led]:
+    """Those among them that a model leads."""
+    from contextlib import suppress
+
+    from assent.assistant.assistant import kept_of
+    from assent.errors import AssentError
+    from assent.inference.messages import Text
+
+    made: dict[str, _Led] = {}
+    for summary in found:
+        if summary.actions:
+            continue  # A plan.
+        with suppress(AssentError):  # A program may keep runs of which only it knows what they are.
+            kept = kept_of(records.journal.record(summary.run_id).proposal)
+            is_left = False
+            if kept.is_chat and summary.status == "waiting":
+                result = records.journal.shown(summary.run_id)
+                is_left = result is not None and all(each.kind == "message" for each in result.waiting)
+            parts = kept.task.parts if kept.task is not None else ()
+            words = " ".join(part.text for part in parts if isinstance(part, Text))
+            made[summary.run_id] = _Led(words, is_left)
+    return made
 
 
 def _look(status: str) -> Any:

@@ -50,6 +50,7 @@ OUTCOMES: dict[str, Mark] = {
     "canceled": MARKS["canceled"],
     "budget": Mark("■", "out of budget", "yellow", "#7d4e00", "#fff8c5"),
     "waiting": Mark("?", "waiting for a person", "bold yellow", "#7d4e00", "#fff1c2"),
+    "left": Mark("·", "left, waits for a message", "dim", "#57606a", "#f6f8fa"),
     "interrupted": Mark("?", "interrupted", "bold yellow", "#7d4e00", "#fff1c2"),
 }
 

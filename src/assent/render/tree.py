@@ -111,7 +111,7 @@ def draw_turns(history: History, *, title: str = "", width: int = 100) -> Tree:
     led = history.led or Led()
     whole = history.whole()
     state = led.state(bool(whole.waiting))
-    look = outcome_mark(state) if state is not None else MARKS["executing"]
+    look = outcome_mark("left" if led.is_left else state) if state is not None else MARKS["executing"]
     head = Text(no_wrap=True)
     head.append(f"{look.sign} {clean(look.word, 30)}", style=look.style)
     head.append(f"  {clean(title or history.run_id or '', 60)}", style="bold")

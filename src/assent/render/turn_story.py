@@ -164,7 +164,8 @@ def _outcome(led: Led, whole: Part) -> Iterator[Text]:
         reason = "; ".join(clean(wait.reason, 120) for wait in whole.waiting[:3])
         yield Text(f"{look.sign} It waits for a person: {reason}", style=look.style)
         return
-    if led.is_chat and led.end.status != "waiting":
+    if led.is_left:
+        look = outcome_mark("left")
         yield Text(f"{look.sign} The conversation waits for the next message.", style=look.style)
         return
     yield from _end(led.end.status, led.end.error, led.end.summary, look.sign, look.style)

@@ -142,6 +142,12 @@ class Led:
             return "waiting" if is_asking else None
         return "waiting" if self.is_chat else outcome_of(self.end.status)
 
+    @property
+    def is_left(self) -> bool:
+        """Whether it is a conversation in which only the next message is waited for."""
+        end = self.end
+        return self.is_chat and not self.is_interrupted and end is not None and end.status != "waiting"
+
     def take(self, event: Event) -> None:
         """Learn from an event of the loop."""
         data: Mapping[str, JsonValue] = event.data

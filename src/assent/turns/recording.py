@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from os import PathLike
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
@@ -80,6 +81,8 @@ class RunRecording(Recording):
 
     @staticmethod
     def _known(path: str | PathLike[str], run_id: str) -> dict[int, ToolResult]:
+        if next(read_lines(Path(path)), None) is None:
+            return {}  # Nothing was said yet when it was left.
         recorded = read_run(path)
         if recorded.run_id != run_id:
             raise InputError(
