@@ -51,7 +51,8 @@ def asker(*, is_kept: bool) -> Asker:
 async def typed(keyboard: int, keys: bytes) -> None:
     """Type, and wait until all of it can be read."""
     os.write(keyboard, keys)
-    while struct.unpack("i", fcntl.ioctl(0, termios.FIONREAD, b"\0" * 4))[0] < len(keys.replace(END, b"")):
+    # A terminal tells nobody when it has taken keys in.
+    while struct.unpack("i", fcntl.ioctl(0, termios.FIONREAD, b"\0" * 4))[0] < len(keys.replace(END, b"")):  # noqa: ASYNC110
         await asyncio.sleep(0.001)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import os
+import re
 import signal
 import sqlite3
 import subprocess
@@ -525,7 +526,7 @@ def test_it_says_who_answers_and_that_calls_were_refused(assent: Assent, script:
     done = assent("do", "write", "--model", model, "--db", "none")
 
     assert done.code == 0
-    assert done.err.startswith("model: script.json (--model names it)")
+    assert re.match(r"model: scripted:\S*script.json \(--model names it\)\n", done.err)
     assert "✓ done; 1 call was refused (write_file) (" in done.err
 
 

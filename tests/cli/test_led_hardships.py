@@ -1,4 +1,4 @@
-"""Runs that an assistant leads, where files, streams and people are in the way: what is lost, and what not."""
+"""Runs that an assistant leads, where files, streams and people are in the way."""
 
 from __future__ import annotations
 
@@ -200,3 +200,13 @@ def test_a_line_that_begins_with_a_path_is_a_message(assent: Assent, script: Scr
     told = [json.loads(line) for line in (tmp_path / "run.jsonl").read_text().splitlines()]
     asked = [each["data"]["text"] for each in told if each["kind"] == "turn_asked"]
     assert asked == ["/etc/passwd what is it?", "/help me", "/tmp/ ?"]
+
+
+def test_a_recording_that_cannot_be_written_is_told(capfd: pytest.CaptureFixture[str]) -> None:
+    from assent.cli.conversing import View
+    from assent.cli.output import Output
+    from assent.turns.ending import Trouble
+
+    View(Output(), with_words=True)(Trouble(text="Cannot write the recording x: no space is left."))
+
+    assert "! Cannot write the recording x: no space is left.\n" in capfd.readouterr().err

@@ -567,3 +567,112 @@ async def test_what_is_recorded_of_a_turn_is_what_is_new_in_it(
     # The system's and the person's message, then a call and its result for each turn, and the last words.
     assert made[0].encoded == 2 + 2 * 200 + 1
     assert same(await replay(path)).requests == 201
+
+
+# What never comes
+
+
+def came(number: int) -> dict[str, Any]:
+    message = {"role": "tool", "call_id": "x", "name": "n", "text": "t"}
+    return {"number": number, "message": message}
+
+
+@pytest.mark.parametrize(
+    ("told", "words"),
+    [
+        ({"stop": {"turn": 7, "results": 0, "stop": {"status": "cancelled", "error": "no"}}}, "turn 7"),
+        ({"stop": {"turn": 7, "results": 0}}, "turn 7"),
+        ({"results": [came(9)]}, "a result of x (n)"),
+        ({"unfit": "it is odd"}, "wrong with the output"),
+    ],
+)
+async def test_what_is_recorded_and_never_comes_is_missing(
+    room: Workroom, path: Path, told: dict[str, Any], words: str
+) -> None:
+    await record_three_turns(room, path)
+    change(path, lambda lines: lines[-1]["data"].update(told))
+
+    found = await replay(path)
+
+    assert found.divergence is not None
+    assert found.divergence.kind == "missing"
+    assert words in found.divergence.words
+
+
+@pytest.mark.parametrize("told", [{"unfit": "it is odd"}, {"results": [came(9)]}])
+async def test_what_never_comes_before_a_request_is_missing(
+    room: Workroom, path: Path, told: dict[str, Any]
+) -> None:
+    await record_three_turns(room, path)
+    between = {"kind": "run", "data": {"told": "between", **told}}
+    change(path, lambda lines: lines.insert(lines.index(answers(lines)[1]), between))
+
+    found = await replay(path)
+
+    assert found.divergence is not None
+    assert (found.divergence.kind, found.divergence.turn) == ("missing", 2)
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        {"told": "between", "tokens": -1},
+        {"told": "between", "cost": -1.0},
+        {"told": "between", "results": [came(0)]},
+        {"told": "begun", "run_id": "r", "limits": {}, "recalled": "z"},
+        {"told": "ended", "ending": {"status": "success", "summary": ""}, "stop": {"turn": -1, "results": 0}},
+        {"told": "ended", "ending": {"status": "success", "summary": ""}, "stop": {"turn": 0, "results": -1}},
+    ],
+)
+async def test_less_than_nothing_cannot_be_read(room: Workroom, path: Path, told: dict[str, Any]) -> None:
+    await record_three_turns(room, path)
+    change(path, lambda lines: lines.insert(-1, {"kind": "run", "data": told}))
+
+    found = await replay(path)
+
+    assert found.divergence is not None
+    assert "cannot be read" in found.divergence.words
+
+
+async def test_tools_that_tell_the_time_or_wait_are_not_called_again(room: Workroom, path: Path) -> None:
+    from assent import Runtime, basic_tools
+
+    waited = call("sleep", "two", seconds=0)
+    await room.assistant([[call("now", "one"), waited], "Late."]).run("Wait.", record=path)
+    change(path, lambda lines: put_seconds(lines, 3_600))
+
+    found = await replay(path, run_tools=Runtime(builtin=basic_tools(room.folder)))
+
+    assert found.tools_run == 0
+
+
+def put_seconds(lines: list[Any], seconds: int) -> None:
+    for line in answers(lines):
+        for each in line.get("result", {}).get("calls", ()):
+            if each["name"] == "sleep":
+                each["arguments"]["seconds"] = seconds
+
+
+async def test_a_call_that_is_made_again_does_not_take_long(
+    room: Workroom, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from assent import Runtime
+    from assent.turns import read_only_tools
+
+    @tool(name="look", risk="read_only")
+    async def quick() -> str:
+        return "seen"
+
+    @tool(name="look", risk="read_only")
+    async def slow() -> str:
+        await asyncio.sleep(3_600)
+        return "seen"
+
+    await room.assistant([[call("look", "one")], "Seen."], [quick]).run("Look.", record=path)
+    monkeypatch.setattr(read_only_tools, "_MOST_MS", 50)
+
+    found = await replay(path, run_tools=Runtime(tools=[slow]))
+
+    assert found.divergence is not None
+    assert found.divergence.kind == "tool result"
+    assert "50" in found.divergence.now

@@ -99,8 +99,10 @@ def test_a_run_that_was_killed_and_taken_up_replays_as_one_run(tmp_path: Path) -
         found = asyncio.run(replay(tmp_path / "run.jsonl"))
         assert found.divergence is None, (dies_in, found.divergence.words)
         assert found.is_cut_short == bool(dies_in)
-        assert found.taken_up == number
+        # A process that was killed before anything was on disk has left nothing to take up.
+        assert found.taken_up <= number
 
+    assert found.taken_up >= 2, "before a file is written, what asked for it is on disk"
     assert done.stdout.strip() == "success"
     assert found.ending is not None
     assert list(found.ending.tools) == [

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from typing import Any
 
-from assent.errors import InputError
-from assent.ir.codec import decode_json
+import msgspec
+
 from assent.ir.json_value import JsonValue
 from assent.render.text import value
 from assent.safe_text import clean
@@ -26,6 +27,7 @@ _FIELD = re.compile(r"(\w+): (.*)")
 _SECTION = re.compile(r"(\w+) \((\d+) lines\):")
 _TEXTS = ("text", "content", "output", "result", "body", "stdout", "stderr")
 """Where a tool that answers with an object puts what it is about."""
+_decode = msgspec.json.Decoder(dict[str, Any]).decode
 
 
 def given_words(parameters: Mapping[str, JsonValue]) -> str:
@@ -87,10 +89,10 @@ def _fields(text: str) -> dict[str, JsonValue]:
     """The object that a tool answered with; empty where it is none, or its text was cut."""
     if text.startswith("{"):
         try:
-            found = decode_json(text.encode(errors="replace"), "a result")
-        except InputError:
+            # Only to be shown: whatever else is wrong with it was found where it came from.
+            return _decode(text.encode(errors="replace"))
+        except (msgspec.DecodeError, RecursionError):
             return {}
-        return dict(found) if isinstance(found, dict) else {}
     fields: dict[str, JsonValue] = {}
     lines = text.split("\n")
     n = 0

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 NOT_RUN = "this call was not run"
 _SKIPPED = f"skipped: {NOT_RUN}"
 _NOT_NOW = "no tools are offered in this turn. Give your answer in the form that was asked for."
+_FEW = 4
 _MADE = ("succeeded", "failed", "unknown")
 """The tool was called."""
 
@@ -117,7 +118,7 @@ class Acting(Asking):
         """What came of calls that may run side by side, in order."""
         if len(group) == 1 or all(map(self._offer.is_instant, group)):
             return [await self._if_it_may(asked) for asked in group]
-        places = asyncio.Semaphore(self._run.max_concurrency)
+        places = asyncio.Semaphore(self._places())
 
         async def placed(asked: Asked) -> CallCame:
             async with places:
@@ -136,6 +137,12 @@ class Acting(Asking):
         if asked.proposal is not None and not self._recalled and (halt := self._reached()) is not None:
             return _left(asked, halt.error)._replace(halt=halt)
         return await self._one(asked)
+
+    def _places(self) -> int:
+        """How many calls may be under way at once: few, where each may use up what is left."""
+        budget = self._run.budget
+        is_paid = budget is not None and (budget.max_tokens is not None or budget.max_cost is not None)
+        return min(self._run.max_concurrency, _FEW) if is_paid else self._run.max_concurrency
 
     async def _one(self, asked: Asked) -> CallCame:
         call = asked.call

@@ -2,7 +2,8 @@
 
 Keep true:
 1. Whether a tool only reads is what it says of itself here and now, never what a file says.
-2. Nothing is kept of what it reads: where a long result was kept then, it is said to be now.
+2. No call takes long, whatever a file says, and none is made that answers otherwise each time.
+3. Nothing is kept of what it reads: where a long result was kept then, it is said to be now.
 """
 
 from __future__ import annotations
@@ -10,6 +11,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from assent.inference.messages import ToolResult
 from assent.runtime.observation import observe
@@ -19,12 +22,19 @@ from assent.turns.calls import Asked
 from assent.turns.divergence import Divergence
 
 if TYPE_CHECKING:
+    from assent.ir.proposal import Proposal
     from assent.runtime.open_run import OpenRun
     from assent.runtime.runtime import Runtime
 
 _KEPT = re.compile(r"bytes in all, the middle is left out; all of it is in (.+) …\]$", re.MULTILINE)
 _WAS_RUN = "failed"
 """How the result of a call begins that was made and failed; of one that was refused, nothing can be said."""
+
+
+_NEVER_THE_SAME = frozenset({"now", "sleep"})
+"""Of the tools that come with Assent: one tells the time, the other only takes it."""
+_MOST_MS = 10_000
+"""How long a call may take."""
 
 
 class ReadOnlyTools:
@@ -42,8 +52,10 @@ class ReadOnlyTools:
         was_run = not recorded.is_error or recorded.text.startswith(_WAS_RUN)
         if asked.proposal is None or tool is None or tool.schema.risk != "read_only" or not was_run:
             return None
+        if tool.name in _NEVER_THE_SAME:
+            return None
         self.calls += 1
-        acted = await self._run.act(asked.proposal, self.calls, keep=False)
+        acted = await self._run.act(_limited(asked.proposal), self.calls, keep=False)
         action = acted.result.results[0]
         kept = _KEPT.search(recorded.text)
         spill = None if kept is None else _AsRecorded(kept[1])
@@ -58,6 +70,13 @@ class ReadOnlyTools:
             recorded=recorded.text,
             now=now,
         )
+
+
+def _limited(proposal: Proposal) -> Proposal:
+    """The same call, which may take so long and no longer: the arguments are those of a file."""
+    [action] = proposal.actions
+    most = min(_MOST_MS, action.timeout_ms or _MOST_MS)
+    return msgspec.structs.replace(proposal, actions=(msgspec.structs.replace(action, timeout_ms=most),))
 
 
 class _AsRecorded(Spill):

@@ -220,8 +220,9 @@ class _ReplayedOutput(OutputType[Any]):
         self._script = script
 
     def read(self, text: str) -> Any:
+        problem = self._script.unfit()
         value = super().read(text)
-        if (problem := self._script.unfit()) is not None:
+        if problem is not None:
             # A rule that no schema tells.
             raise OutputUnfit(problem)
         return value

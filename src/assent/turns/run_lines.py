@@ -14,7 +14,7 @@ Keep true:
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TypeAlias
+from typing import Annotated, TypeAlias
 
 import msgspec
 
@@ -27,6 +27,8 @@ from assent.ir.tool_spec import Risk
 from assent.policy.budget import CostBudget
 from assent.turns.ending import End, Ending
 from assent.turns.limits import TurnLimits
+
+_Amount = Annotated[int, msgspec.Meta(ge=0)]
 
 
 class _RunLine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="told"):
@@ -50,7 +52,7 @@ class Stop(msgspec.Struct, frozen=True, kw_only=True):
 class Came(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What came of one call."""
 
-    number: int
+    number: Annotated[int, msgspec.Meta(ge=1)]
     """Of the call in the run, counted from 1."""
     message: ToolResult
     stop: Stop | None = None
@@ -59,8 +61,8 @@ class Came(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 class StopAt(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Where the loop was when it was stopped."""
 
-    turn: int
-    results: int
+    turn: _Amount
+    results: _Amount
     """How many calls had their result by then."""
     is_asking: bool = False
     """Whether the model was being asked."""
@@ -76,7 +78,7 @@ class Begun(_RunLine, frozen=True, tag="begun"):
     system: str = ""
     budget: CostBudget | None = None
     """What the run may use at most, the runtime's own limits included."""
-    failures: int = 1
+    failures: _Amount = 1
     offered: Sequence[str] | None = None
     """None: whatever the runtime had."""
     not_offered: str = ""
@@ -86,7 +88,7 @@ class Begun(_RunLine, frozen=True, tag="begun"):
     """By name, why a tool was not there."""
     output: Mapping[str, JsonValue] | None = None
     """JSON Schema that the final answer had to fit."""
-    recalled: str | None = None
+    recalled: Annotated[str, msgspec.Meta(pattern="^[safoe]*$")] | None = None
     """Of a run that was taken up again: what it knew from before, a letter each (see `LETTERS`)."""
     failures_recalled: Sequence[str] = ()
     """The words of each `f` among them."""
@@ -104,9 +106,9 @@ class Between(_RunLine, frozen=True, tag="between"):
     results: Sequence[Came] = ()
     past: Sequence[Came] = ()
     """Of calls from before the run was taken up again, what is told otherwise since."""
-    tokens: int = 0
+    tokens: _Amount = 0
     """Used by tools."""
-    cost: float = 0.0
+    cost: Annotated[float, msgspec.Meta(ge=0)] = 0.0
     unfit: str | None = None
     """Why the answer before did not fit the output type."""
 

@@ -4,6 +4,7 @@ Keep true:
 1. Events are taken in order, each once. One that is not the next ends the replay.
 2. What comes of calls is found with the event that follows them: a call that was stopped, and made when the
    run was taken up again, has two results.
+3. What an event tells is used, all of it, by the time that the next one comes: what never comes is missing.
 """
 
 from __future__ import annotations
@@ -52,6 +53,12 @@ class Script:
         self._known: dict[int, Came] = {}
         """What came of calls before this event."""
         self._spent_at = -1
+        self._unfit_at = self._stop_at = -1
+        """The event whose problem with the output, or whose stop, has come."""
+        self._checked: set[int] = set()
+        """The calls whose results have come since the event before."""
+        self._past_calls = 0
+        """How many calls there were before the run was taken up again."""
         self._is_over = False
 
     @property
@@ -102,6 +109,7 @@ class Script:
             )
         # More may have been recorded: an answer that the journal did not get is asked for again.
         self._said, self._answers = self._said[: letters.count("s")], self._answers[: letters.count("a")]
+        self._past_calls = sum(len(answer.calls) for answer in self._answers)
         return notes
 
     def say(self) -> User | None:
@@ -130,7 +138,7 @@ class Script:
         match self._next:
             case Asks() as event:
                 self._compare(event, request, turn)
-                self._pass(event)
+                self._pass(event, turn)
                 self.requests += 1
                 if isinstance(event.answer, Result):
                     self._answers.append(event.answer)
@@ -138,6 +146,7 @@ class Script:
                 raise event.answer.error()
             case Ends(stop=stop) as event:
                 if stop is not None and (stop.turn, stop.results, stop.is_asking) == (turn, results, True):
+                    self._stop_at = self._at
                     if stop.stop is None:
                         raise Interrupted
                     raise ModelCancelled("the model was stopped")
@@ -177,6 +186,7 @@ class Script:
     def unfit(self) -> str | None:
         """Why the newest answer did not fit the output type."""
         event = self._next
+        self._unfit_at = self._at
         return event.between.unfit if isinstance(event, Asks | Ends) else None
 
     # Calls
@@ -195,6 +205,7 @@ class Script:
             stop = event.stop if isinstance(event, Ends) else None
             here = (turn, results, False)
             if stop is not None and stop.stop is None and (stop.turn, stop.results, stop.is_asking) == here:
+                self._stop_at = self._at
                 raise Interrupted
             found = event.results.get(asked.number)
             if found is None and was_past:
@@ -237,6 +248,7 @@ class Script:
         if was != now:
             self._diverge("tool result", turn, _call(asked), "it comes to another result", was.text, now.text)
         self.results += 1
+        self._checked.add(asked.number)
 
     def _miss(self, asked: Asked, turn: int, now: str = "") -> NoReturn:
         if self._run.holds_result(asked.call.id):
@@ -251,7 +263,10 @@ class Script:
         if not isinstance(event, Ends) or event.stop is None:
             return None
         at = event.stop
-        return at.stop if (at.turn, at.results, at.is_asking) == (turn, results, is_asking) else None
+        if (at.turn, at.results, at.is_asking) != (turn, results, is_asking):
+            return None
+        self._stop_at = self._at
+        return at.stop
 
     def end(self, ending: Ending, messages: Sequence[Message], turn: int) -> None:
         """The loop has ended.
@@ -266,7 +281,7 @@ class Script:
                     self.leave_at(other)
                 self._compare_digest(event, messages, turn, "the ending")
                 self.ending = event.ending
-                self._pass(event)
+                self._pass(event, turn)
             case Asks() as event:
                 self._diverge(
                     "missing",
@@ -282,11 +297,26 @@ class Script:
         event = self._next
         assert isinstance(event, Ends)
         self.ending = event.ending
-        self._pass(event)
+        self._pass(event, 0)
 
-    def _pass(self, event: Asks | Ends) -> None:
+    def _pass(self, event: Asks | Ends, turn: int) -> None:
+        never = self._never_came(event)
+        if never:
+            self._diverge("missing", turn, f"line {event.line}", f"{never} is recorded, and never comes")
+        self._checked.clear()
         self._known.update(event.results)
         self._at += 1
+
+    def _never_came(self, event: Asks | Ends) -> str:
+        """What an event tells and nothing has asked for, in words; empty where there is nothing."""
+        for number, came in event.results.items():
+            if number not in self._checked and number > self._past_calls:
+                return f"a result of {clean(came.message.call_id, 40)} ({clean(came.message.name, 60)})"
+        if event.between.unfit is not None and self._unfit_at != self._at:
+            return "what is wrong with the output"
+        if isinstance(event, Ends) and event.stop is not None and self._stop_at != self._at:
+            return f"a stop in turn {event.stop.turn}"
+        return ""
 
     def _must_go_on(self, event: Event | None, turn: int, where: str, kind: Kind) -> NoReturn:
         """

@@ -23,7 +23,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import BinaryIO, TypeAlias
+from typing import Annotated, BinaryIO, TypeAlias
 
 import msgspec
 
@@ -67,7 +67,7 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     code: str
     message: str
     status: int | None = None
-    retry_after_s: float | None = None
+    retry_after_s: Annotated[float, msgspec.Meta(ge=0)] | None = None
     may_pass: bool | None = None
     """None where it is what its class says. A server may have said otherwise."""
 
