@@ -109,6 +109,7 @@ def test_a_no_with_a_reason_is_told_and_an_always_is_not_asked_again(
     child = spawn("do", "write", "--model", model, "--db", "kept.db", "--run-id", "r1")
 
     child.expect("write_file wants to run: it needs sandbox_edit")
+    child.expect("sandbox_edit: may change files in this folder")
     child.expect("no.txt")
     child.expect(ALLOW)
     assert not (tmp_path / "no.txt").exists()

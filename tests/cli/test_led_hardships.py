@@ -51,7 +51,6 @@ def test_a_recording_is_nobody_elses(assent: Assent, script: Script, tmp_path: P
                 call("read_file", path="answers.jsonl"),
                 call("write_file", path="answers.jsonl", text="mine"),
                 call("write_file", path="script.json", text="mine"),
-                call("shell", command="cat answers.jsonl; rm -f answers.jsonl; echo mine > script.json"),
             ]
         },
         "Tried.",
@@ -70,9 +69,22 @@ def test_a_recording_is_nobody_elses(assent: Assent, script: Script, tmp_path: P
     assert "Taken back: new.txt." in done.err
     assert (tmp_path / "script.json").read_bytes() == before
     assert (again.code, again.out[:23]) == (0, "The same: 3 requests an"), again
-    told = [json.loads(line) for line in (tmp_path / "answers.jsonl").read_text().splitlines()]
-    [results] = [line for line in told if "Tried." in json.dumps(line.get("result"))]
-    assert '"kind":"recording"' not in json.dumps(results["messages"]).replace("\\", "").replace(" ", "")
+
+
+def test_a_command_finds_no_recording(assent: Assent, script: Script, tmp_path: Path) -> None:
+    tried = "cat answers.jsonl | head -c 20; rm -f answers.jsonl; echo mine > script.json"
+    model = script({"calls": [call("shell", command=tried)]}, "Tried.")
+    before = (tmp_path / "script.json").read_bytes()
+
+    done = assent("do", "x", "--model", model, *BASE, "--record", "answers.jsonl", "--log", "run.jsonl")
+
+    if "isolation: " in done.err:
+        pytest.skip("nothing keeps commands in on this machine")
+    assert (tmp_path / "script.json").read_bytes() == before
+    assert assent("replay", "answers.jsonl").code == 0
+    told = [json.loads(line) for line in (tmp_path / "run.jsonl").read_text().splitlines()]
+    [ran] = [each for each in told if each["kind"] == "turn_call_ended"]
+    assert '"kind' not in json.dumps(ran["data"]).replace("\\", "")
 
 
 def test_a_run_whose_recording_is_gone_goes_on_without(
@@ -200,13 +212,3 @@ def test_a_line_that_begins_with_a_path_is_a_message(assent: Assent, script: Scr
     told = [json.loads(line) for line in (tmp_path / "run.jsonl").read_text().splitlines()]
     asked = [each["data"]["text"] for each in told if each["kind"] == "turn_asked"]
     assert asked == ["/etc/passwd what is it?", "/help me", "/tmp/ ?"]
-
-
-def test_a_recording_that_cannot_be_written_is_told(capfd: pytest.CaptureFixture[str]) -> None:
-    from assent.cli.conversing import View
-    from assent.cli.output import Output
-    from assent.turns.ending import Trouble
-
-    View(Output(), with_words=True)(Trouble(text="Cannot write the recording x: no space is left."))
-
-    assert "! Cannot write the recording x: no space is left.\n" in capfd.readouterr().err

@@ -676,3 +676,25 @@ async def test_a_call_that_is_made_again_does_not_take_long(
     assert found.divergence is not None
     assert found.divergence.kind == "tool result"
     assert "50" in found.divergence.now
+
+
+async def test_an_end_that_cannot_be_recorded_is_told(
+    room: Workroom, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from assent.inference.wrappers import record_file
+    from assent.turns.ending import Done, Event, Note
+
+    told: list[str] = []
+
+    def watch(event: Event) -> None:
+        if isinstance(event, Done):
+            # From now on there is no room for another line.
+            monkeypatch.setattr(record_file, "MOST_BYTES", path.stat().st_size)
+        elif isinstance(event, Note):
+            told.append(event.text)
+
+    ending = await room.assistant(["One."]).run("Say.", record=path, watch=watch)
+
+    assert ending.status == "success"
+    assert len(told) == 1
+    assert "Cannot write the recording" in told[0]

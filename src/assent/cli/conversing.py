@@ -91,10 +91,8 @@ class View:
                     self.pulse.ask()  # With the last of a turn's results the model is asked again.
             case ending.Note():
                 self.say(f"· {event.text}")
-            case ending.Trouble():
-                self.say(f"! {event.text}")
             case _:
-                pass
+                pass  # Trouble ends it here, and is told with how it ended.
 
     def write(self, events: Sequence[Event]) -> None:
         """What the log is told and the loop does not tell."""

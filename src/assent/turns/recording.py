@@ -31,7 +31,7 @@ from assent.turns import run_lines
 from assent.turns.acting import NOT_RUN, CallCame
 from assent.turns.answer import checked
 from assent.turns.asking import Halt
-from assent.turns.ending import Ending, Trouble
+from assent.turns.ending import Ending, Note
 from assent.turns.loop import TurnLoop
 from assent.turns.output import OutputType, OutputUnfit
 from assent.turns.recorded_run import read_run
@@ -230,6 +230,8 @@ class RecordedLoop(TurnLoop):
         self._own_tokens, self._own_cost = 0, 0.0
         """What of all that was used is the model's."""
         self._told_tokens, self._told_cost = 0, 0.0
+        self._unwritten = ""
+        """Why something could not be written, as it was told; once is enough."""
         self._calls_under_way = 0
         self._is_open = False
         """Whether it is not told yet what came of the newest message."""
@@ -347,7 +349,7 @@ class RecordedLoop(TurnLoop):
             try:
                 self._record.failed(clean(words_of(error)), self._conversation.messages)
             except InputError as problem:
-                self._say_unwritten(problem)
+                self._say_unwritten(problem, words_of(error))
         return super()._failed(error)
 
     # How it ends
@@ -375,10 +377,14 @@ class RecordedLoop(TurnLoop):
             self._record.ended(ending, self._conversation.messages, stop)
         except InputError as problem:
             # What was done is done, and whoever waits for it must have it. The file ends early, and says so.
-            self._say_unwritten(problem)
+            self._say_unwritten(problem, ending.error or "")
 
-    def _say_unwritten(self, problem: InputError) -> None:
-        self._tell_watch(Trouble(text=str(problem)))
+    def _say_unwritten(self, problem: InputError, known: str) -> None:
+        """Tell of it, unless what is `known` in any case tells it."""
+        words = str(problem)
+        if words != self._unwritten and words not in known:
+            self._unwritten = words
+            self._tell_watch(Note(text=words))
 
 
 class _Checked(Wrapped):
