@@ -110,7 +110,8 @@ async def test_a_daemon_is_told_of_by_the_shell(benches: Any) -> None:
     result = await bench.rt.execute(proposal(action("a", "shell", parameters={"command": command})))
 
     output = result["a"].output
-    assert (output["exit_code"], output["stdout"]) == (0, "up done")
+    assert output["exit_code"] == 0
+    assert output["stdout"] in ("up done", "doneup "), "two processes wrote it, in whichever order"
     assert output["note"] == "1 process that it had started was still running and was ended"
     await bench.assert_well(2)
 
