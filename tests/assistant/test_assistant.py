@@ -442,7 +442,7 @@ async def test_a_run_that_broke_off_right_after_its_beginning_knows_its_task(
     with kept_in(tmp_path) as kept:
         assistant = room.assistant(["A cat."], runtime=room.runtime(**kept.parts()))
         begun = msgspec.structs.replace(assistant._kept(is_chat=False), task=_of(picture))
-        about = assistant._about("r", begun)
+        about = begun.about("r", assistant.name)
         async with assistant.runtime.open_run(about, run_id="r"):
             pass
 

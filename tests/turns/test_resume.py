@@ -270,7 +270,7 @@ async def test_what_is_no_run_of_an_assistant(room: Workroom, kept: Kept) -> Non
     with pytest.raises(UsageError, match="not one of an assistant"):
         await assistant.resume("o")
 
-    about = assistant._about("odd", assistant._kept(is_chat=False))
+    about = assistant._kept(is_chat=False).about("odd", assistant.name)
     async with runtime.open_run(about, run_id="odd") as run:
         run.tell(b'{"told": "in other words"}')
         await run.settle()

@@ -33,7 +33,7 @@ from assent.assistant.prompt import SYSTEM
 from assent.errors import UsageError
 from assent.inference.messages import Image, Text, User
 from assent.inference.model import Intent, Model
-from assent.ir.proposal import Proposal, new_id
+from assent.ir.proposal import new_id
 from assent.policy.permission import Posture, StanceOf
 from assent.runtime.journal import Choice, Decision
 from assent.runtime.sync import run_sync
@@ -326,7 +326,7 @@ class Assistant:
         needs_one = cancel is not None or is_timed
         with linked(cancel) if needs_one else nullcontext() as inner:
             async with self.runtime.open_run(
-                self._about(run_id or new_id(), kept),
+                kept.about(run_id or new_id(), self.name),
                 scope=scope,
                 session=session,
                 cancel=inner,
@@ -406,9 +406,6 @@ class Assistant:
             gated=sorted(self._consent.gated),
             has_policy=self._consent.policy is not None,
         )
-
-    def _about(self, run_id: str, kept: Kept) -> Proposal:
-        return kept.about(run_id, self.name)
 
     def _loop(
         self,
