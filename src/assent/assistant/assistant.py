@@ -28,7 +28,7 @@ import msgspec
 from assent.assistant.chat import Chat
 from assent.assistant.consent import UNTOLD, Consent, names_of_tools
 from assent.assistant.going_on import GoingOn
-from assent.assistant.kept import LEADER, Kept, end, ending_of, kept_of, say_started
+from assent.assistant.kept import LEADER, Kept, kept_of
 from assent.assistant.prompt import SYSTEM
 from assent.errors import UsageError
 from assent.inference.messages import Image, Text, User
@@ -40,6 +40,7 @@ from assent.runtime.sync import run_sync
 from assent.tools.context import Cancel
 from assent.turns.calls import Offer
 from assent.turns.ending import Ending, Event, Watch
+from assent.turns.leading import end, ending_of, say_started
 from assent.turns.limits import TurnLimits
 from assent.turns.loop import TurnLoop
 from assent.turns.output import OutputType
@@ -53,7 +54,7 @@ if TYPE_CHECKING:
     from assent.runtime.spill import Spill
     from assent.turns.recording import RunRecording
 
-__all__ = ["LEADER", "Assistant", "ending_of", "kept_of"]
+__all__ = ["LEADER", "Assistant", "kept_of"]
 
 _MODEL_LABEL = "model"
 """Of tools that ask a model: an assistant is one already."""
@@ -164,7 +165,7 @@ class Assistant:
             self._recording(record) as recording,
             self._opened(kept, run_id, scope, session, cancel) as (run, inner),
         ):
-            say_started(run, kept, task)
+            say_started(run, task=task, model=kept.model, tools=kept.tools, limits=kept.limits)
             loop = self._loop(run, kept, inner, watch, output, recording=recording)
             return await end(run, await loop.say(message))
 
@@ -382,7 +383,7 @@ class Assistant:
             self._recording(record) as recording,
             self._opened(kept, run_id, scope, session, cancel) as (run, inner),
         ):
-            say_started(run, kept, "")
+            say_started(run, task="", model=kept.model, tools=kept.tools, limits=kept.limits)
             chat = Chat(run, self._loop(run, kept, inner, watch, None, before_effect, recording))
             yield chat
             await chat.leave()

@@ -1,4 +1,4 @@
-"""What is kept of a run that an assistant leads: what it was begun with, and how it ended.
+"""What is kept of a run that an assistant leads: what it was begun with.
 
 Keep true: what a run needs to go on as it began is here, except what no file can hold, such as a function or
 a type; of that it is kept that there was one.
@@ -7,7 +7,6 @@ a type; of that it is kept that there was one.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -15,16 +14,9 @@ from assent.errors import UsageError
 from assent.inference.messages import User
 from assent.ir.json_value import JsonValue
 from assent.ir.proposal import Proposal
-from assent.ir.result import ProposalResult
 from assent.policy.permission import Posture
 from assent.runtime.journal import LED_BY
-from assent.turns.ending import OUTCOMES, Ending
 from assent.turns.limits import TurnLimits
-from assent.turns.output import OutputUnfit
-
-if TYPE_CHECKING:
-    from assent.runtime.open_run import OpenRun
-    from assent.turns.output import OutputType
 
 LEADER = "assistant"
 
@@ -55,33 +47,6 @@ class Kept(msgspec.Struct, frozen=True, kw_only=True):
         return Proposal(id=run_id, source=source, actions=(), context=context)
 
 
-def say_started(run: OpenRun, kept: Kept, task: str) -> None:
-    """Record that a loop begins."""
-    about = run.about
-    run.emit(
-        "turn_loop_started",
-        about.id,
-        {
-            "source": about.source,
-            "task": task[:2_000],
-            "model": kept.model,
-            "tools": list(kept.tools),
-            "limits": msgspec.to_builtins(kept.limits),
-        },
-    )
-
-
-async def end(run: OpenRun, ending: Ending) -> Ending:
-    """End a run as its loop has ended."""
-    await run.end(
-        OUTCOMES[ending.status],
-        None if ending.succeeded else ending.error,
-        loop=ending.as_json(),
-        waiting=ending.waiting or None,
-    )
-    return ending
-
-
 def kept_of(about: Proposal) -> Kept:
     """What a run was begun with.
 
@@ -95,31 +60,3 @@ def kept_of(about: Proposal) -> Kept:
     if kept is None or kept.led_by != LEADER:
         raise UsageError(f"Run '{about.id}' is not one of an assistant.")
     return kept
-
-
-def ending_of(result: ProposalResult, output: OutputType[Any] | None = None) -> Ending:
-    """How a run of an assistant ended, as it was kept. With an `output` type its answer is read once more.
-
-    Raises:
-        UsageError: it is no run of a loop, or its answer is nothing of that type.
-    """
-    if result.loop is msgspec.UNSET:
-        if result.outcome == "waiting":
-            return Ending(
-                status="waiting",
-                summary=result.error or "it waits for a person",
-                run_id=result.run_id,
-                error=result.error,
-                waiting=tuple(result.waiting),
-            )
-        raise UsageError(f"Run '{result.run_id}' is not one of an assistant.")
-    ending = msgspec.convert(result.loop, Ending)
-    if output is None or not ending.succeeded:
-        return ending
-    try:
-        return msgspec.structs.replace(ending, output=output.read(ending.summary))
-    except OutputUnfit as unfit:
-        raise UsageError(
-            f"Run '{result.run_id}' has ended, and its answer does not fit output_type: {unfit}. Leave "
-            "output_type out to get it as text."
-        ) from None

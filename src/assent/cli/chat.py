@@ -297,7 +297,7 @@ class Session:
                 await close()
 
     async def _talk(self, chat: Chat, images: Sequence[Image]) -> int:
-        from assent.assistant.assistant import ending_of
+        from assent.turns.leading import ending_of
         from assent.cli.chat_commands import Commands, is_command
 
         self.view.rest()

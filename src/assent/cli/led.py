@@ -152,7 +152,7 @@ def _show_again(
     output: Output, summary: RunSummary, decide: Mapping[str, Decision], db: str | None, *, as_json: bool
 ) -> int:
     from assent.app.app import open_records
-    from assent.assistant.assistant import ending_of
+    from assent.turns.leading import ending_of
     from assent.cli.conversing import Told, show_ending
     from assent.cli.ending import exit_code
     from assent.errors import UnknownRun, UsageError

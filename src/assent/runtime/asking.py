@@ -78,6 +78,17 @@ class Desk:
         """Runs that have asked something here."""
         self._being_put: set[asyncio.Future[Approval]] = set()
 
+    def for_folder(self, folder: str | None) -> Desk:
+        """The same people, asked about work in another folder."""
+        return Desk(
+            self._ledger,
+            patience_s=self._patience_s,
+            expires_s=self._expires_s,
+            folder=folder,
+            person=self._one_at_a_time if self._person is not None else None,
+            nobody_else=self._nobody_else,
+        )
+
     def expiry(self, now: float) -> float | None:
         """Until when a question that is asked now can be answered."""
         return None if self._expires_s is None else now + self._expires_s
@@ -143,19 +154,22 @@ class Desk:
                 task.cancel()
             await asyncio.gather(asking, elsewhere, return_exceptions=True)
 
-    async def _ask_person(self, asked: Approval) -> Approval | None:
+    async def _one_at_a_time(self, asked: Approval) -> Reply | None:
         assert self._person is not None
         loop = asyncio.get_running_loop()
         if self._in_turn is None or self._in_turn[0] is not loop:
             self._in_turn = loop, asyncio.Lock()
         async with self._in_turn[1]:
-            try:
-                answered = self._person(asked)
-                reply = await answered if inspect.isawaitable(answered) else answered
-            except Exception as error:
-                raise AssentError(
-                    f"whoever is asked right here failed: {type(error).__name__}: {error}"
-                ) from error
+            answered = self._person(asked)
+            return await answered if inspect.isawaitable(answered) else answered
+
+    async def _ask_person(self, asked: Approval) -> Approval | None:
+        try:
+            reply = await self._one_at_a_time(asked)
+        except Exception as error:
+            raise AssentError(
+                f"whoever is asked right here failed: {type(error).__name__}: {error}"
+            ) from error
         if reply is not None and not isinstance(reply, Reply):
             raise AssentError(f"whoever is asked right here answered {reply!r:.80}, which is no Reply")
         if reply is None and self._nobody_else:

@@ -212,6 +212,25 @@ class Runtime:
 
     # Set-up
 
+    def beside(self, tools: Iterable[Tool], *, folder: str, isolation: Isolation | None = None) -> Runtime:
+        """Another runtime for work in another folder: with tools of its own, and the policies, permissions,
+        log, journal and people of this one."""
+        made = Runtime(
+            policies=self.policies,
+            events=self.events,
+            capabilities=self.capabilities,
+            journal=self._settings.journal,
+            permissions=self.permissions,
+            max_concurrency=self._settings.max_concurrency,
+            folder=folder,
+            builtin=tools,
+            isolation=isolation,
+        )
+        desk = self._services.desk
+        if desk is not None:
+            made._services = made._services._replace(desk=desk.for_folder(made._folder))
+        return made
+
     def register(
         self,
         schema: ToolSchema,

@@ -87,6 +87,11 @@ def user_folder(environment: Mapping[str, str]) -> Path:
     return _folder_of(environment, "XDG_DATA_HOME", ".local/share")
 
 
+def state_folder(environment: Mapping[str, str]) -> Path:
+    """Where this person's work in progress is kept; not with their other things, which are closed to tools."""
+    return _folder_of(environment, "XDG_STATE_HOME", ".local/state")
+
+
 def _folder_of(environment: Mapping[str, str], variable: str, below_home: str) -> Path:
     base = environment.get(variable)
     if base and Path(base).is_absolute():

@@ -70,6 +70,7 @@ class Terms(NamedTuple):
     schemas: Sequence[ToolSchema]
     limits: TurnLimits
     failures: int
+    failed: int
     output: OutputType[Any] | None
     intent: Intent | None
     cancel: Cancel | None
@@ -91,6 +92,7 @@ class Asking:
         self._schemas = tuple(terms.schemas)
         self._limits = limits = terms.limits
         self._failures = terms.failures
+        self._failed_before = terms.failed
         self._output = terms.output
         self._intent = terms.intent
         self._cancel = terms.cancel

@@ -63,6 +63,7 @@ class TurnLoop(Acting):
         schemas: Sequence[ToolSchema] = (),
         limits: TurnLimits | None = None,
         failures: int = 1,
+        failed: int = 0,
         output: OutputType[Any] | None = None,
         intent: Intent | None = None,
         cancel: Cancel | None = None,
@@ -70,15 +71,17 @@ class TurnLoop(Acting):
         watch: Watch | None = None,
         before_effect: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
-        """`cancel` is that of the run. `failures` is how often in a row the model may give no answer. Of a
-        run that was taken up again, `go_on` brings the loop to where it stood. `before_effect` is awaited
-        before each call that may change something."""
+        """`cancel` is that of the run. `failures` is how often in a row the model may give no answer, and
+        `failed` how often it just did, asked by somebody else. Of a run that was taken up again,
+        `go_on` brings the loop to where it stood. `before_effect` is awaited before each call that may change
+        something."""
         terms = Terms(
             offer=offer,
             system=system,
             schemas=schemas,
             limits=limits or TurnLimits(),
             failures=failures,
+            failed=failed,
             output=output,
             intent=intent,
             cancel=cancel,
@@ -93,7 +96,7 @@ class TurnLoop(Acting):
         """Forget what belongs to one message."""
         self._repetition = Repetition()
         self._turns = 0
-        self._failed_in_a_row = 0
+        self._failed_in_a_row = self._failed_before
         self._is_too_long = False
         self._was_empty = False
         self._repairs_left = 1
@@ -110,6 +113,11 @@ class TurnLoop(Acting):
     def conversation(self) -> Conversation:
         """All that was said."""
         return self._conversation
+
+    @property
+    def failed(self) -> int:
+        """How often in a row the model has just given no answer."""
+        return self._failed_in_a_row
 
     def use(self, model: Model) -> None:
         """Ask another model from now on."""

@@ -7,9 +7,11 @@ Keep true:
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import asyncio
+from collections.abc import Coroutine, Iterator
 from contextlib import contextmanager
 from functools import partial
+from typing import Any
 
 from assent.tools.context import Cancel
 
@@ -32,3 +34,24 @@ def linked(*outer: Cancel | None) -> Iterator[Cancel]:
 
 def _pass_on(outer: Cancel, inner: Cancel, hard: bool) -> None:
     inner.cancel(outer.reason, hard=hard)
+
+
+async def stopped_by(cancel: Cancel, work: Coroutine[Any, Any, object]) -> bool:
+    """Do something to its end, unless it is cancelled first; whether it was."""
+    loop = asyncio.get_running_loop()
+    task = loop.create_task(work)
+    # May come from any thread.
+    unlink = cancel.on_request(lambda: loop.call_soon_threadsafe(task.cancel))
+    try:
+        await task
+        return False
+    except asyncio.CancelledError:
+        mine = asyncio.current_task()
+        if not cancel.requested or (mine is not None and mine.cancelling()):
+            raise
+        return True
+    finally:
+        unlink()
+        if not task.done():
+            task.cancel()
+            await asyncio.wait((task,))

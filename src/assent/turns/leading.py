@@ -1,0 +1,76 @@
+"""The beginning and the end of a run that a loop leads, as the log and the journal know them.
+
+Keep true: how a run ended is kept with it, so that whoever asks later gets the same ending.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from assent.errors import UsageError
+from assent.ir.result import ProposalResult
+from assent.turns.ending import OUTCOMES, Ending
+from assent.turns.limits import TurnLimits
+from assent.turns.output import OutputUnfit
+
+if TYPE_CHECKING:
+    from assent.runtime.open_run import OpenRun
+    from assent.turns.output import OutputType
+
+
+def say_started(run: OpenRun, *, task: str, model: str, tools: Sequence[str], limits: TurnLimits) -> None:
+    """Record that a loop begins."""
+    about = run.about
+    run.emit(
+        "turn_loop_started",
+        about.id,
+        {
+            "source": about.source,
+            "task": task[:2_000],
+            "model": model,
+            "tools": list(tools),
+            "limits": msgspec.to_builtins(limits),
+        },
+    )
+
+
+async def end(run: OpenRun, ending: Ending) -> Ending:
+    """End a run as its loop has ended."""
+    await run.end(
+        OUTCOMES[ending.status],
+        None if ending.succeeded else ending.error,
+        loop=ending.as_json(),
+        waiting=ending.waiting or None,
+    )
+    return ending
+
+
+def ending_of(result: ProposalResult, output: OutputType[Any] | None = None) -> Ending:
+    """How a run of a loop ended, as it was kept. With an `output` type its answer is read once more.
+
+    Raises:
+        UsageError: it is no run of a loop, or its answer is nothing of that type.
+    """
+    if result.loop is msgspec.UNSET:
+        if result.outcome == "waiting":
+            return Ending(
+                status="waiting",
+                summary=result.error or "it waits for a person",
+                run_id=result.run_id,
+                error=result.error,
+                waiting=tuple(result.waiting),
+            )
+        raise UsageError(f"Run '{result.run_id}' is not one of an assistant.")
+    ending = msgspec.convert(result.loop, Ending)
+    if output is None or not ending.succeeded:
+        return ending
+    try:
+        return msgspec.structs.replace(ending, output=output.read(ending.summary))
+    except OutputUnfit as unfit:
+        raise UsageError(
+            f"Run '{result.run_id}' has ended, and its answer does not fit output_type: {unfit}. Leave "
+            "output_type out to get it as text."
+        ) from None
