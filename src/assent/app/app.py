@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from assent.approvals.approval import Approval
     from assent.approvals.ledger import ApprovalLedger
     from assent.approvals.sql import SqlApprovals
+    from assent.coder.repairs_sql import SqlRepairs
+    from assent.coder.store_sql import SqlSessions
     from assent.durable.sql import RunSummary, SqlJournal
     from assent.events.jsonl import JsonlSink
     from assent.events.sql import SqlEvents
@@ -87,6 +89,20 @@ class Records:
         from assent.approvals.sql import SqlApprovals
 
         return SqlApprovals(self.database)
+
+    @cached_property
+    def sessions(self) -> SqlSessions:
+        """The coding sessions."""
+        from assent.coder.store_sql import SqlSessions
+
+        return SqlSessions(self.database)
+
+    @cached_property
+    def repairs(self) -> SqlRepairs:
+        """What helped when checks failed."""
+        from assent.coder.repairs_sql import SqlRepairs
+
+        return SqlRepairs(self.database, redactor=self._redactor)
 
     def note_answer(self, approval: Approval) -> None:
         """Let the log know of an answer when it is given, not only when the run acts on it."""

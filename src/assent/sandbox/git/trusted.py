@@ -4,12 +4,13 @@ Git starts programs that its settings and attributes name: hooks, filters, diff 
 editors, monitors, helpers for passwords and signing. So nothing of the person's environment and settings is
 read, but for the one file of the repository itself; what is dangerous in there is overruled, since what
 stands on the command line wins. And only plumbing is run, which asks for no work tree, no attributes and no
-driver.
+driver; where it must look at files, it is with a git folder of our own, whose settings name no program.
 
 Keep true:
 1. No GIT_ variable of the host reaches git, and git is never looked for in a folder of the person's.
 2. The git folder is always named. Git that looks for one itself finds what somebody has put in its way.
-3. No command is run here that looks at files of a work tree, or that speaks to another repository.
+3. No command is run here that speaks to another repository, or that looks at files of a work tree with
+   settings that we have not written ourselves.
 """
 
 from __future__ import annotations
@@ -97,13 +98,16 @@ async def git(
     git_dir: str,
     stdin: bytes = b"",
     environment: Mapping[str, str] = {},
+    work_tree: str | None = None,
     with_persons_settings: bool = False,
     limits: Limits = LIMITS,
 ) -> bytes:
     """What git writes, run on one git folder: `await git(["rev-parse", "HEAD"], git_dir=folder)`.
 
-    `environment` goes before what is set here. `with_persons_settings` is for looking up data in the settings
-    of the person and of the machine, and for nothing else.
+    `environment` goes before what is set here. With a `work_tree` git looks at the files there, and
+    `git_dir` must be one whose config we wrote: attributes of those files can name any filter that stands in
+    it. `with_persons_settings` is for looking up data in the settings of the person and of the machine, and
+    for nothing else.
 
     Raises:
         ToolError: git is not there, fails, or was ended.
@@ -112,12 +116,13 @@ async def git(
         raise ToolError(f"The git folder {git_dir!r} is no absolute path.", retry=False)
     overruled = [part for key, value in OVERRULED.items() for part in ("-c", f"{key}={value}")]
     own = _persons_settings() if with_persons_settings else _NO_SETTINGS
+    files = {} if work_tree is None else {"GIT_WORK_TREE": work_tree}
     finished = await run_command(
         [program(), "--no-pager", *overruled, *argv],
         # A git folder that is named is taken as it is: whose it is, git asks only of one that it has found.
         folder=git_dir,
         stdin=stdin,
-        environment={**_ENVIRONMENT, **own, "GIT_DIR": git_dir, **environment},
+        environment={**_ENVIRONMENT, **own, "GIT_DIR": git_dir, **files, **environment},
         limits=limits,
     )
     if finished.exit_code == 0 and not finished.left_behind:

@@ -4,10 +4,13 @@ Keep true:
 1. Files are reached through the workspace alone, which keeps every path beneath its folder.
 2. An edit changes what it names and nothing else: encoding, byte order mark, line ends and mode stay.
 3. What cannot be done says why and what to do instead, so that a model can go on.
+4. A path that must not be written is refused before anything else is looked at.
 """
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable
 from typing import Annotated
 
 from msgspec import Meta
@@ -15,8 +18,10 @@ from msgspec import Meta
 from assent.errors import ToolError
 from assent.ir.json_value import JsonValue
 from assent.sandbox.refusals import refused, shown
-from assent.sandbox.workspace import Workspace
+from assent.sandbox.spot import Seen
+from assent.sandbox.workspace import Workspace, Written
 from assent.tools.builtin.near_miss import near_miss
+from assent.tools.builtin.syntax import syntax_problem
 from assent.tools.builtin.text_file import MOST_BYTES, Encoding, decode, encode, no_text, read_part
 from assent.tools.tool import Tool, tool
 
@@ -25,11 +30,23 @@ _CONTEXT = 2
 _EXCERPT_LINES = 12
 _EXCERPT_LETTERS = 160
 
+Refuse = Callable[[str], str]
+"""Why a path, relative to the workspace, may not be written, as the rest of a sentence that begins with "it";
+"" if it may."""
+
 PathText = Annotated[str, Meta(description="Relative to the workspace, such as src/main.py.")]
 
 
-def file_tools(workspace: Workspace) -> list[Tool]:
-    """read_file, write_file and edit_file for the files of one workspace."""
+def file_tools(workspace: Workspace, *, refuse: Refuse | None = None, syntax: bool = False) -> list[Tool]:
+    """read_file, write_file and edit_file for the files of one workspace.
+
+    `refuse` says which files are not to be written. With `syntax`, an answer says at once if what was written
+    is no valid Python, JSON or TOML.
+    """
+
+    def checked(answer: dict[str, JsonValue], text: str) -> dict[str, JsonValue]:
+        problem = syntax_problem(str(answer["path"]), text) if syntax else ""
+        return {**answer, "syntax": problem} if problem else answer
 
     @tool(risk="read_only", labels=("confined",))
     def read_file(
@@ -67,9 +84,10 @@ def file_tools(workspace: Workspace) -> list[Tool]:
         create_folders: Annotated[bool, Meta(description="Make missing folders of the path.")] = True,
     ) -> dict[str, JsonValue]:
         """Make a text file in UTF-8, or replace one as a whole. To change a part of a file use edit_file."""
+        check_allowed(workspace, path, refuse)
         data = _encode(path, text, "utf-8")
         written = workspace.write_bytes(path, data, create_folders=create_folders)
-        return {"path": written.path, "bytes": len(data), "created": written.created}
+        return checked({"path": written.path, "bytes": len(data), "created": written.created}, text)
 
     @tool(risk="destructive", labels=("confined",))
     def edit_file(
@@ -82,20 +100,86 @@ def file_tools(workspace: Workspace) -> list[Tool]:
     ) -> dict[str, JsonValue]:
         """Replace a piece of a text file by another. The old text must occur exactly once, unless replace_all
         is true. Line ends of the file are kept."""
-        return _edit(workspace, path, old, new, replace_all=replace_all)
+        check_allowed(workspace, path, refuse)
+        return checked(*_edit(workspace, path, old, new, replace_all=replace_all))
 
     return [read_file, write_file, edit_file]
 
 
-def _edit(workspace: Workspace, path: str, old: str, new: str, *, replace_all: bool) -> dict[str, JsonValue]:
+def check_allowed(workspace: Workspace, path: str, refuse: Refuse | None) -> None:
+    """Refuse a path that must not be written.
+
+    Both the path as it is spelled and the file that it leads to are asked for. This tells a model early; who
+    must be sure looks at what was written.
+
+    Raises:
+        ToolError: it must not, or is no path in the workspace.
+    """
+    if refuse is None:
+        return
+    spelled = os.path.normpath(workspace.relative(path))
+    leads = os.path.relpath(os.path.realpath(workspace.folder / spelled), workspace.folder)
+    why = refuse(spelled) or refuse(leads)
+    if why:
+        raise refused(
+            f"The file {shown(path)} must not be written: it {why}. Leave it as it is and change other files."
+        )
+
+
+def read_text(workspace: Workspace, path: str) -> tuple[str, Encoding, Seen]:
+    """The whole text of a file, its encoding, and what tells it from a later one of that name.
+
+    Raises:
+        ToolError: there is no such file, or it is no text.
+    """
+    data, was = workspace.read(path, MOST_BYTES)
+    return *decoded_text(path, data), was
+
+
+def decoded_text(path: str, data: bytes) -> tuple[str, Encoding]:
+    """The text of a file's bytes, and its encoding.
+
+    Raises:
+        ToolError: they are no text.
+    """
+    decoded = decode(data)
+    if decoded is None:
+        raise no_text(path, len(data))
+    return decoded
+
+
+def changed_bytes(path: str, text: str, encoding: Encoding) -> bytes:
+    """The bytes of a changed text in the encoding that its file has.
+
+    Raises:
+        ToolError: the encoding cannot hold it, or it would be read in another one.
+    """
+    data = _encode(path, text, encoding)
+    if decode(data) not in ((text, encoding), (text, "utf-8")):
+        raise refused(
+            f"With the new text {shown(path)} would be read in another encoding than {encoding}. Write "
+            "the whole file with write_file instead."
+        )
+    return data
+
+
+def replace_text(workspace: Workspace, path: str, text: str, encoding: Encoding, was: Seen) -> Written:
+    """Write a changed text in the encoding that its file has.
+
+    Raises:
+        ToolError: nothing was written; the message says why.
+    """
+    return workspace.write_bytes(path, changed_bytes(path, text, encoding), if_unchanged=was)
+
+
+def _edit(
+    workspace: Workspace, path: str, old: str, new: str, *, replace_all: bool
+) -> tuple[dict[str, JsonValue], str]:
+    """The answer, and the whole new text."""
     if not old:
         raise refused("There is no old text to look for. To make or replace a whole file use write_file.")
     with workspace.lock:
-        data, was = workspace.read(path, MOST_BYTES)
-        decoded = decode(data)
-        if decoded is None:
-            raise no_text(path, len(data))
-        text, encoding = decoded
+        text, encoding, was = read_text(workspace, path)
         old, new = _with_line_ends_of(text, old, new)
         if old == new:
             raise refused("The old and the new text are the same, so there is nothing to change.")
@@ -112,19 +196,14 @@ def _edit(workspace: Workspace, path: str, old: str, new: str, *, replace_all: b
             # Asked before it is made: a short text in a million places becomes a long one.
             raise _too_large(path)
         changed = text.replace(old, new, -1 if replace_all else 1)
-        data = _encode(path, changed, encoding)
-        if decode(data) not in ((changed, encoding), (changed, "utf-8")):
-            raise refused(
-                f"With the new text {shown(path)} would be read in another encoding than {encoding}. Write "
-                "the whole file with write_file instead."
-            )
-        written = workspace.write_bytes(path, data, if_unchanged=was)
-    return {
+        written = replace_text(workspace, path, changed, encoding, was)
+    answer: dict[str, JsonValue] = {
         "path": written.path,
         "replaced": count,
         "line": text.count("\n", 0, first) + 1,
         "excerpt": _excerpt(text, changed, first, len(old), len(new)),
     }
+    return answer, changed
 
 
 def _encode(path: str, text: str, encoding: Encoding) -> bytes:
@@ -154,12 +233,13 @@ def _with_line_ends_of(text: str, old: str, new: str) -> tuple[str, str]:
     if "\r\n" not in text:
         return old, new
     is_uniform = text.count("\n") == text.count("\r\n")
-    if is_uniform or (old not in text and _as_crlf(old) in text):
-        return _as_crlf(old), _as_crlf(new)
+    if is_uniform or (old not in text and as_crlf(old) in text):
+        return as_crlf(old), as_crlf(new)
     return old, new
 
 
-def _as_crlf(text: str) -> str:
+def as_crlf(text: str) -> str:
+    """A text in which every line ends with a carriage return and a line feed."""
     return text.replace("\r\n", "\n").replace("\n", "\r\n")
 
 

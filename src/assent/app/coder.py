@@ -1,0 +1,388 @@
+"""A coder on the command line: put together from rules, records and a model, for one repository.
+
+Keep true:
+1. Nothing that a repository brings is loaded: its rules hold, its tools are not used, its contract waits for
+   trust.
+2. Commands must be kept in by the kernel unless a person asks for less, this time or by a lowering.
+3. What decides how a session goes on is kept with its run, so that it goes on the same from anywhere.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from assent.app.app import NOWHERE, Records, database_url, known_secrets, open_records, set_up_of
+
+if TYPE_CHECKING:
+    from assent.app.governance import Question as TrustQuestion
+    from assent.app.isolation import Required
+    from assent.app.models import Attached
+    from assent.app.trust import Snapshot
+    from assent.coder.asking import AskPerson
+    from assent.coder.coder import Coder
+    from assent.coder.contract import CheckResult, Contract
+    from assent.coder.session import Attempt, CodeLimits, Iteration, Question, Session
+    from assent.coder.store import Sessions
+    from assent.inference.choice import Chosen
+    from assent.inference.model import Model, Request, Result
+    from assent.ir.json_value import JsonValue
+    from assent.redaction import Redactor
+    from assent.runtime.asking import Person
+    from assent.runtime.runtime import Runtime
+    from assent.sandbox.isolation import Level
+
+ASK_S = 600.0
+"""How long a question waits for whoever sits at the terminal."""
+_NO_TOOLS = ""
+"""In the place of a tools file, so that the project's is not wanted."""
+
+Confirm = Callable[["TrustQuestion"], bool]
+
+
+class CoderApp(NamedTuple):
+    """A coder, and what is around it."""
+
+    coder: Coder
+    runtime: Runtime
+    sessions: Sessions
+    records: Records | None
+    required: Required
+    chosen: Chosen | None
+    """The model that answers."""
+    redactor: Redactor
+
+
+class _NoModel:
+    """Stands where a model would, for whoever only decides something."""
+
+    name = ""
+
+    async def generate(self, request: Request) -> Result:
+        """Refuses."""
+        from assent.errors import ModelMissing
+
+        raise ModelMissing("No model was opened: nothing is to be asked here.")
+
+
+def home_folder(environment: Mapping[str, str]) -> Path:
+    """Where the private copies of all sessions are."""
+    from assent.storage.location import state_folder
+
+    return state_folder(environment) / "code"
+
+
+@contextmanager
+def open_coder(
+    repository: Path,
+    *,
+    db: str | None,
+    works: bool = True,
+    model: str | None = None,
+    policies: str | None = None,
+    isolation: Level | None = None,
+    make_limits: Callable[[int | None], CodeLimits] | None = None,
+    style: str | None = None,
+    ask_s: float | None = None,
+    ask: AskPerson | None = None,
+    person: Person | None = None,
+    confirm: Confirm | None = None,
+    create: bool = True,
+) -> Iterator[CoderApp]:
+    """A coder for the repository around a folder, with what is kept in `db`; closed afterwards.
+
+    One that never `works` only decides, shows and ends: it needs neither a model nor isolation. `isolation`
+    is what the person asks for in the place of "process". `make_limits` gets how many tokens the model can
+    read, where that is known. A `person` can be asked about a call right here, `ask` puts a model's question
+    to somebody here, and `confirm` asks whether to trust what the folder brings.
+
+    Raises:
+        IsolationMissing: this machine enforces less than is required.
+        ModelMissing: no model is set up.
+        StorageError: the database cannot be used.
+        UsageError: less isolation is asked for than settings require.
+    """
+    from contextlib import ExitStack
+
+    from assent.app.governance import gather
+    from assent.app.isolation import isolation_for, required
+    from assent.app.models import attach
+    from assent.coder.coder import Coder
+    from assent.coder.repairs import MemoryRepairs
+    from assent.coder.store import MemorySessions
+    from assent.durable.memory import MemoryJournal
+    from assent.events.log import EventLog
+    from assent.redaction import Redactor
+    from assent.runtime.runtime import Runtime
+
+    with ExitStack() as stack:
+        rules = gather(repository, os.environ, policies=policies, tools=_NO_TOOLS, confirm=confirm)
+        demand = rules.isolation
+        if works and isolation is None:
+            demand = demand.or_more("process", "`assent code`")
+        needed = required(rules.folder, demand, os.environ, asked=isolation)
+        confined = isolation_for(needed, rules, os.environ)
+        if works and needed.is_checked:
+            _check(confined, needed)
+        attached = attach(model, rules.models, os.environ) if works else None
+        redactor = Redactor(known_secrets(os.environ))
+        records = None
+        if database_url(db) != NOWHERE:
+            context = set_up_of(
+                tools=None,
+                policies=policies,
+                permissions=None,
+                schedule="levels",
+                folder=repository,
+                expires_s=None,
+                isolation=needed.level,
+                asked=isolation,
+                model=model,
+            )
+            records = stack.enter_context(
+                open_records(db, create=create, writes=True, context=context, redactor=redactor)
+            )
+        events = EventLog(redactor=redactor)
+        if records is not None:
+            events.add_sink(records.events)
+        runtime = Runtime(
+            policies=rules.policies,
+            permissions=rules.permissions,
+            events=events,
+            journal=records.journal if records is not None else MemoryJournal(),
+            approvals=records.approvals if records is not None else None,
+            patience_s=0 if records is not None else None,
+            folder=str(repository),
+            person=person,
+            isolation=confined if works and (needed.is_checked or needed.lowering is not None) else None,
+        )
+        stack.callback(events.flush)
+        sessions: Sessions = records.sessions if records is not None else MemorySessions()
+        coder = Coder(
+            runtime,
+            _model(attached),
+            repository,
+            home=home_folder(os.environ),
+            sessions=sessions,
+            repairs=records.repairs if records is not None else MemoryRepairs(redactor=redactor),
+            isolation=confined,
+            limits=make_limits(_context(attached)) if make_limits is not None else None,
+            style=style,
+            ask_s=ask_s,
+            ask=ask,
+        )
+        chosen = attached.chosen if attached is not None else None
+        yield CoderApp(coder, runtime, sessions, records, needed, chosen, redactor)
+
+
+def _check(confined: Any, needed: Required) -> None:
+    from assent.app.isolation import check_isolation
+    from assent.sandbox.workspace import Workspace
+
+    # There, because that is where commands will run: a disk can be of a kind that cannot be confined.
+    home = home_folder(os.environ)
+    home.mkdir(mode=0o700, parents=True, exist_ok=True)
+    place = Workspace(home)
+    try:
+        check_isolation(confined, place, "Or, if that is yours to decide, ask for less: --isolation {found}.")
+    finally:
+        place.close()
+
+
+def _model(attached: Attached | None) -> Model:
+    from assent.app.assistant import model_of
+
+    return model_of(attached) if attached is not None else _NoModel()
+
+
+def _context(attached: Attached | None) -> int | None:
+    from assent.inference.prices import facts_of
+
+    facts = facts_of(attached.chosen.name) if attached is not None and attached.chosen is not None else None
+    return facts.context if facts is not None else None
+
+
+# The contract that a repository keeps
+
+
+def kept_contract(
+    top: Path, environment: Mapping[str, str], confirm: Confirm | None, *, description: str
+) -> Contract | None:
+    """The contract in the file of a repository, if it has one and a person trusts what the folder brings.
+    Where it says nothing about itself, `description` does.
+
+    Raises:
+        PolicyFileError: the file means nothing as it stands; says where.
+        TrustError: it is not trusted.
+    """
+    import msgspec
+
+    from assent.app.trust import snapshot
+    from assent.coder.contract import FILE, read_contract
+    from assent.storage.location import PROJECT_FOLDER
+
+    path = top / FILE
+    if not (path.is_symlink() or path.exists()):
+        return None
+    # Read once: what was looked at is what is used.
+    seen = snapshot(top)
+    data = seen.files.get(FILE.removeprefix(f"{PROJECT_FOLDER}/"))
+    if data is None:
+        return None
+    contract = read_contract(data.decode(errors="replace"), str(path))
+    _ask_for_trust(seen, environment, confirm)
+    return contract if contract.description.strip() else msgspec.structs.replace(contract, description=description)
+
+
+def _ask_for_trust(seen: Snapshot, environment: Mapping[str, str], confirm: Confirm | None) -> None:
+    import shlex
+
+    from assent.app.governance import Question
+    from assent.app.trust import how_trusted, trust
+    from assent.coder.contract import FILE
+    from assent.errors import TrustError
+
+    degree = how_trusted(seen, environment)
+    if degree == "trusted":
+        return
+    wants = f"runs the checks of {FILE}"
+    if confirm is not None and confirm(Question(seen=seen, wants=(wants,), is_changed=degree == "changed")):
+        trust(seen, environment)
+        return
+    problem = "has changed since you trusted it" if degree == "changed" else "is not trusted"
+    raise TrustError(
+        str(seen.folder),
+        f"{problem}, and it {wants}",
+        f"Look at the file, then type: assent trust {shlex.quote(str(seen.folder))}. Or name checks: --check.",
+    )
+
+
+# Sessions that are looked at
+
+
+def find_session(records: Records, given: str) -> Session:
+    """The session whose id begins so; also by the id of one of its runs.
+
+    Raises:
+        UsageError: there is none, or several; or it is a run of another kind.
+    """
+    from assent.coder.store import only_one
+    from assent.coder.store_sql import has_sessions
+    from assent.errors import AssentError, UsageError
+
+    has_any = has_sessions(records.database)
+    try:
+        return records.sessions.find(given) if has_any else only_one([], given)
+    except UsageError as error:
+        if str(error).startswith("Several"):
+            raise
+        try:
+            run = records.journal.record(records.journal.find(given).run_id)
+        except AssentError:
+            raise error from None
+        name = session_of(run.proposal.context)
+        found = records.sessions.get(name) if has_any and name is not None else None
+        if found is None:
+            raise UsageError(
+                f"'{run.run_id}' is a run of another kind, and no coding session. See it with: "
+                f"assent runs show {run.run_id}"
+            ) from None
+        return found
+
+
+def session_of(context: Mapping[str, JsonValue]) -> str | None:
+    """The coding session that a run belongs to, by what is kept with the run; None if it belongs to none."""
+    from assent.runtime.journal import LED_BY
+
+    name = context.get("session")
+    return name if context.get(LED_BY) == "coder" and isinstance(name, str) else None
+
+
+def session_data(
+    session: Session, questions: Sequence[Question] = (), *, run_status: str | None = None
+) -> dict[str, Any]:
+    """A session as JSON, without what only the loop needs. `run_status` is how its run stands."""
+    folder = home_folder(os.environ) / session.id
+    return {
+        "id": session.id,
+        "state": session.state,
+        "reason": session.reason,
+        "run_status": run_status,
+        "intent": session.intent,
+        "repository": session.repository,
+        "model": session.model,
+        "style": session.style,
+        "begun_on": session.begun_on,
+        "includes_changes": session.includes_changes,
+        "branch": session.branch or None,
+        "commit": session.commit or None,
+        "contract": _contract_data(session.contract),
+        "checks": [_result_data(result) for result in session.results],
+        "baseline": [_result_data(result) for result in session.baseline],
+        "green": session.is_green,
+        "candidates": session.candidates,
+        "winner": session.winner,
+        "attempts": [_attempt_data(attempt) for attempt in session.attempts],
+        "iterations": session.iterations,
+        "tokens": session.tokens,
+        "cost_usd": session.cost_usd,
+        "created_at": session.created_at,
+        "changed_at": session.changed_at,
+        "questions": [_question_data(question) for question in questions],
+        "has_change": bool(session.result) or any(each.judged is not None for each in session.attempts),
+        "folder": str(folder) if folder.is_dir() else None,
+    }
+
+
+def _contract_data(contract: Contract | None) -> JsonValue:
+    import msgspec
+
+    data: JsonValue = msgspec.to_builtins(contract)
+    return data
+
+
+def _result_data(result: CheckResult) -> dict[str, Any]:
+    import msgspec
+
+    data: dict[str, Any] = msgspec.to_builtins(result)
+    return data
+
+
+def _attempt_data(attempt: Attempt) -> dict[str, Any]:
+    return {
+        "number": attempt.number,
+        "ended": attempt.ended,
+        "iterations": [_iteration_data(each) for each in attempt.iterations],
+    }
+
+
+def _iteration_data(iteration: Iteration) -> dict[str, Any]:
+    usage = iteration.usage
+    return {
+        "number": iteration.number,
+        "run_id": iteration.run_id,
+        "status": iteration.status,
+        "turns": iteration.turns,
+        "tokens": usage.total if usage is not None else None,
+        "cost_usd": iteration.cost_usd,
+        "hint": iteration.hint,
+        "summary": iteration.summary,
+        "sealed": list(iteration.sealed),
+        "green": iteration.is_green,
+        "checks": [
+            {"name": each.name, "passed": each.passed, "why": each.why, "duration_ms": each.duration_ms}
+            for each in iteration.results
+        ],
+    }
+
+
+def _question_data(question: Question) -> dict[str, Any]:
+    return {
+        "id": question.id,
+        "text": question.text,
+        "asked_at": question.asked_at,
+        "until": question.until,
+    }

@@ -1,0 +1,14 @@
+"""The coding loop: a model works in a private copy until checks that it cannot bend are green.
+
+contract    what must hold, and what came of checking it
+sealing     the files that checks depend on, which a change may not touch
+checks      running the checks on a fresh export
+workshop    the private repository of a session: attempts, exports, the diff, the published commit
+signature   what a failure is known by; repairs, what helped against it before
+context     the part of a program that a failure is about
+style       how a model is led; prompt, what it is told; asking, what it may ask
+session     what is kept of a session; store, where
+attempt     the iterations of one candidate; turning, the turns of one
+work        a session that is being worked on
+coder       the loop itself
+"""

@@ -1,0 +1,327 @@
+"""One candidate: iterations in a folder of its own, until the checks are green or it may go no further.
+
+Keep true:
+1. Each iteration is a fresh conversation; what it knows of the ones before is what the checks said.
+2. The checks run after every iteration, also one whose turns ran out.
+3. Why it went no further is said.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from assent.coder import events
+from assent.coder.asking import TOOL as ASK_USER
+from assent.coder.asking import ask_tool
+from assent.coder.contract import CheckResult, first_red
+from assent.coder.prompt import system_words, task_words
+from assent.coder.repairs import approach_words
+from assent.coder.sampling import Sampled
+from assent.coder.session import HALTS, Attempt, Iteration, Question
+from assent.coder.signature import signature_of
+from assent.coder.turning import FAILURES, Turning
+from assent.errors import AssentError
+from assent.policy.permission import CallByCall, Posture
+from assent.safe_text import clean
+from assent.sandbox.workspace import Workspace
+from assent.turns import ending as turn_events
+from assent.turns.ending import Ending
+from assent.turns.stopping import stopped_by
+
+if TYPE_CHECKING:
+    from assent.coder.repairs import Hint
+    from assent.coder.work import Work
+    from assent.runtime.runtime import Runtime
+    from assent.tools.context import Cancel
+
+GREEN = "green"
+_NOBODY = "it needs an approval, and nobody can be asked here"
+_VOLATILE = re.compile(r"0x[0-9a-f]+|\b\d+(?:\.\d+)?\s?(?:ms|s|seconds)\b|/[^\s:'\"]*/", re.IGNORECASE)
+
+
+class AttemptLoop:
+    """Leads one attempt of a session."""
+
+    def __init__(self, work: Work, attempt: Attempt, cancel: Cancel) -> None:
+        self._work = work
+        self._attempt = attempt
+        self._cancel = cancel
+        self.halt: Ending | None = None
+        """What the turns ended with, where somebody else has to decide what comes next."""
+
+    async def go(self) -> None:
+        """Work until it is green, or goes no further: `attempt.ended` says why, unless it was stopped."""
+        work, attempt = self._work, self._attempt
+        folder = await work.workshop.check_out(attempt.number, work.session.base)
+        workspace = Workspace(folder)
+        try:
+            runtime = await self._runtime(workspace)
+            while not attempt.ended:
+                iteration, has_begun = await self._next(folder)
+                await self._turns(iteration, runtime, has_begun=has_begun)
+                if self.halt is not None:
+                    return
+                if await stopped_by(self._cancel, work.judge(attempt.number, iteration)):
+                    self.halt = Ending(status="cancelled", summary=self._cancel.reason)
+                    return
+                await asyncio.to_thread(self._learn, iteration)
+                attempt.ended = self._why_no_further(iteration)
+                await work.save()
+                self._say_ended(iteration)
+        finally:
+            workspace.close()
+
+    # One iteration
+
+    async def _next(self, folder: Path) -> tuple[Iteration, bool]:
+        """The iteration that is under way, or a new one; and whether its turns had begun."""
+        work, attempt = self._work, self._attempt
+        latest = attempt.latest
+        if latest is not None and not latest.is_judged:
+            return latest, True
+        number = len(attempt.iterations) + 1
+        before = self._results()
+        red = first_red(before)
+        hint = None
+        if red is not None:
+            hint = await asyncio.to_thread(
+                work.repairs.recall, work.session.repository_key, signature_of(red)
+            )
+        iteration = Iteration(
+            number=number,
+            run_id=f"{work.session.id}.{attempt.number}.{number}",
+            prompt=await self._prompt(folder, before, hint, latest.sealed if latest else ()),
+            hint=hint.id if hint is not None else None,
+            failed=latest.failed if latest is not None else 0,
+        )
+        attempt.iterations.append(iteration)
+        await work.save()
+        work.run.say(
+            "coding_iteration_started",
+            {
+                "attempt": attempt.number,
+                "iteration": number,
+                "most": work.session.limits.iterations,
+                "run": iteration.run_id,
+                "hint": iteration.hint,
+            },
+        )
+        work.tell(
+            events.IterationStarted(
+                attempt=attempt.number,
+                number=number,
+                most=work.session.limits.iterations,
+                hint=hint.approach if hint is not None else None,
+            )
+        )
+        return iteration, False
+
+    def _results(self) -> Sequence[CheckResult]:
+        judged = self._attempt.judged
+        return judged.results if judged is not None else self._work.session.baseline
+
+    async def _prompt(
+        self, folder: Path, before: Sequence[CheckResult], hint: Hint | None, sealed: Sequence[str]
+    ) -> str:
+        from assent.coder.context import choose
+
+        work = self._work
+        chosen = ""
+        if work.shows_context:
+            found = await asyncio.to_thread(partial(choose, folder, before, most=work.style.shown))
+            chosen = found.text
+        return task_words(
+            work.session.intent, before, chosen=chosen, hint=hint, sealed=sealed, said=work.style.said
+        )
+
+    async def _turns(self, iteration: Iteration, runtime: Runtime, *, has_begun: bool) -> None:
+        if iteration.has_turned:
+            return  # It had ended, and only the checks are missing.
+        work, number = self._work, self._attempt.number
+        limits, style = work.session.limits.of_iteration, work.style
+        if style.turns is not None:
+            limits = msgspec.structs.replace(limits, turns=min(style.turns, limits.turns))
+        if style.answer_tokens is not None:
+            most = min(style.answer_tokens, limits.answer_tokens or style.answer_tokens)
+            limits = msgspec.structs.replace(limits, answer_tokens=most)
+        model = Sampled(work.model, work.run, style.temperature(number, iteration.number))
+        turning = Turning(
+            runtime=runtime,
+            model=model,
+            run_id=iteration.run_id,
+            session=work.session.id,
+            system=system_words(style, work.contract),
+            message=iteration.prompt,
+            tools=[*style.tools, *([ASK_USER] if ASK_USER in runtime.tools else [])],
+            limits=limits,
+            by_call=self._by_call(),
+            failed=iteration.failed,
+            cancel=self._cancel,
+            watch=self._heard,
+        )
+        ending, failed = await turning.lead(has_begun=has_begun)
+        used = ending.usage.total if ending.usage is not None else 0
+        if used > model.tokens:
+            work.run.spend(used - model.tokens, 0.0)  # Answered before the process died.
+        iteration.status, iteration.summary = ending.status, ending.summary
+        iteration.turns, iteration.failed = ending.turns, failed
+        iteration.usage, iteration.cost_usd = ending.usage, ending.cost_usd
+        if ending.status in HALTS:
+            self.halt = ending
+        await work.save()
+        if ending.succeeded and ending.summary.strip():
+            work.tell(events.PlanTold(attempt=number, text=ending.summary))
+        work.tell(
+            events.Spent(
+                attempt=number,
+                number=iteration.number,
+                turns=ending.turns,
+                tokens=work.session.tokens,
+                cost_usd=work.session.cost_usd,
+            )
+        )
+
+    # Around it
+
+    async def _runtime(self, workspace: Workspace) -> Runtime:
+        from assent.tools.builtin import basic_tools
+        from assent.tools.builtin.code import code_tools
+        from assent.tools.builtin.files import file_tools
+
+        work = self._work
+        refuse = (await work.seal()).why
+        tools = basic_tools(workspace, isolation=work.isolation, only=(*_LOOKS, "shell"))
+        edits = [*file_tools(workspace, refuse=refuse, syntax=True), *code_tools(workspace, refuse=refuse)]
+        for each in edits:
+            each.confined_to = str(workspace.folder)
+        tools += [each for each in edits if each.name != "read_file"]
+        if work.ask_s is not None:
+            tools.append(
+                ask_tool(
+                    work.sessions,
+                    work.session.id,
+                    seconds=work.ask_s,
+                    here=work.ask_here,
+                    asked=self._asked,
+                )
+            )
+        return work.runtime.beside(tools, folder=str(workspace.folder), isolation=work.isolation)
+
+    def _by_call(self) -> CallByCall:
+        # What is confined by the kernel to a private folder can be thrown away; what is not is asked about.
+        posture = "full_access" if self._work.isolation.is_certain else "sandbox_edit"
+        return CallByCall(otherwise=Posture.named(posture), overrules=True, nobody=_NOBODY)
+
+    def _asked(self, question: Question) -> None:
+        work = self._work
+        work.run.say(
+            "coding_question_asked",
+            {"attempt": self._attempt.number, "question": question.id, "text": clean(question.text, 2_000)},
+        )
+        work.tell(events.Asked(attempt=self._attempt.number, question=question))
+
+    def _heard(self, event: turn_events.Event) -> None:
+        number, tell = self._attempt.number, self._work.tell
+        match event:
+            case turn_events.Text():
+                tell(events.Said(attempt=number, text=event.text))
+            case turn_events.Call():
+                tell(
+                    events.Called(
+                        attempt=number,
+                        turn=event.turn,
+                        action_id=event.action_id,
+                        tool=event.tool,
+                        parameters=event.parameters,
+                    )
+                )
+            case turn_events.CallResult():
+                tell(
+                    events.CallEnded(
+                        attempt=number,
+                        turn=event.turn,
+                        action_id=event.action_id,
+                        tool=event.tool,
+                        ok=event.ok,
+                        text=event.text,
+                    )
+                )
+            case turn_events.Trouble():
+                tell(events.Trouble(attempt=number, text=event.text))
+            case turn_events.Note():
+                tell(events.Noted(attempt=number, text=event.text))
+            case _:
+                pass
+
+    # What follows from the checks
+
+    def _learn(self, iteration: Iteration) -> None:
+        """Remember what helped, and what did not."""
+        work, attempt = self._work, self._attempt
+        key = work.session.repository_key
+        before = attempt.iterations[-2].results if len(attempt.iterations) > 1 else work.session.baseline
+        was, now = first_red(before), first_red(iteration.results)
+        try:
+            if was is not None and iteration.is_green:
+                signatures = [signature_of(was)]
+                begun = first_red(work.session.baseline)
+                if begun is not None and signature_of(begun).key != signatures[0].key:
+                    signatures.append(signature_of(begun))
+                for each in signatures:
+                    said = iteration.summary if iteration.status == "success" else ""
+                    work.repairs.learned(key, each, approach_words(each, said), hint=iteration.hint)
+            elif iteration.hint is not None and was is not None and now is not None:
+                if signature_of(now).key == signature_of(was).key:
+                    work.repairs.failed(iteration.hint)
+        except AssentError as error:
+            # What could not be remembered takes nothing from the work.
+            work.note(f"what was learned could not be kept: {error}", attempt.number)
+
+    def _why_no_further(self, iteration: Iteration) -> str:
+        attempt, limits = self._attempt, self._work.session.limits
+        if iteration.is_green:
+            return GREEN
+        if iteration.status == "error" and iteration.failed >= FAILURES:
+            return f"the model gave no answer {iteration.failed} times in a row: {iteration.summary}"
+        same = limits.same_failure
+        if same is not None and self._work.style.counts_failures and len(attempt.iterations) >= same:
+            latest = attempt.iterations[-same:]
+            if len({_failure(each) for each in latest}) == 1:
+                return f"the same failure came back {same} times unchanged"
+        if len(attempt.iterations) >= limits.iterations:
+            return f"{limits.iterations} iterations were not enough"
+        return ""
+
+    def _say_ended(self, iteration: Iteration) -> None:
+        self._work.run.say(
+            "coding_iteration_ended",
+            {
+                "attempt": self._attempt.number,
+                "iteration": iteration.number,
+                "status": iteration.status,
+                "turns": iteration.turns,
+                "green": iteration.is_green,
+                "red": [result.name for result in iteration.results if not result.passed],
+                "why_no_further": clean(self._attempt.ended, 500),
+            },
+        )
+
+
+_LOOKS = ("read_file", "list_dir", "find_files", "grep")
+
+
+def _failure(iteration: Iteration) -> str:
+    """By which a failure is known to be the very same: all that the red checks said, without times."""
+    said = [
+        f"{result.name}\n{result.exit_code}\n{result.ended_by}\n{_VOLATILE.sub('', result.output)}"
+        for result in iteration.results
+        if not result.passed
+    ]
+    return "\n\n".join([*iteration.sealed, *said])

@@ -1,0 +1,58 @@
+"""A contract drafted by the model, for a person to confirm."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from assent.coder.contract import Contract, check_contract
+from assent.coder.prompt import DRAFTING
+from assent.coder.sampling import Sampled
+from assent.coder.style import LOOKING
+from assent.coder.turning import Turning
+from assent.errors import UsageError
+from assent.policy.permission import CallByCall, Posture
+from assent.sandbox.workspace import Workspace
+from assent.turns.limits import TurnLimits
+from assent.turns.output import OutputType
+
+if TYPE_CHECKING:
+    from assent.coder.work import Work
+    from assent.tools.context import Cancel
+
+_LIMITS = TurnLimits(turns=12, answer_tokens=1_000)
+
+
+async def draft(work: Work, cancel: Cancel) -> Contract | str:
+    """The contract that the model proposes, or why there is none. It can look at files, and do no more."""
+    from assent.tools.builtin import basic_tools
+
+    session = work.session
+    folder = await work.workshop.check_out(0, session.base)
+    workspace = Workspace(folder)
+    try:
+        tools = basic_tools(workspace, isolation=work.isolation, only=LOOKING)
+        turning = Turning(
+            runtime=work.runtime.beside(tools, folder=str(folder), isolation=work.isolation),
+            model=Sampled(work.model, work.run, 0.0),
+            run_id=f"{session.id}.contract",
+            session=session.id,
+            system=DRAFTING,
+            message=f"Task: {session.intent}",
+            tools=LOOKING,
+            limits=_LIMITS,
+            by_call=CallByCall(otherwise=Posture.named("read_only"), overrules=True),
+            output=OutputType.of(Contract),
+            cancel=cancel,
+        )
+        ending, _ = await turning.lead(has_begun=True)
+    finally:
+        workspace.close()
+    if not ending.succeeded:
+        return ending.error or ending.summary
+    drafted: Contract = ending.output
+    try:
+        check_contract(drafted)
+    except UsageError as error:
+        return str(error)
+    # What a model proposes may not lift its own seal.
+    return Contract(description=drafted.description, checks=drafted.checks)

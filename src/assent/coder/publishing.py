@@ -1,0 +1,109 @@
+"""The one commit that the person gets: the only place of the coding loop that writes to their repository.
+
+Keep true:
+1. Objects come first, checked by git; then one branch is made. Nothing else is written: not HEAD, not the
+   index, no other ref, no setting, no log but that of the new branch.
+2. A branch that is there is never moved.
+3. Killed at any point, it can be done again: what is there already is not in the way.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from pathlib import Path
+
+from assent.coder.repository import NOBODY
+from assent.coder.trees import Trees, checked
+from assent.errors import ToolError, UsageError
+from assent.sandbox.git.quarantine import UNPACK_LIMIT
+from assent.sandbox.git.trusted import git
+
+
+async def publish(trees: Trees, commit: str, branch: str, note: Path) -> None:
+    """Put a commit into the person's repository, on a new branch. `note` is a file of ours.
+
+    Raises:
+        UsageError: the branch is there with another commit, or cannot be called so.
+        ToolError: git does not take it.
+    """
+    name = await _checked_name(trees, branch)
+    held = await _branches(trees, branch)
+    if held.get(name) == checked(commit):
+        _drop(note)
+        return
+    if name in held:
+        raise UsageError(
+            f"The branch {branch} is there already, at {held[name][:12]}, and is left as it is. Rename it, "
+            "or publish under another name."
+        )
+    for other in held:
+        if name.startswith(f"{other}/") or other.startswith(f"{name}/"):
+            raise UsageError(
+                f"The branch {branch} cannot be made beside {other.removeprefix('refs/heads/')}: one name "
+                "would lie within the other. Rename that one, or publish under another name."
+            )
+    await _send(trees, commit)
+    _drop_left_lock(trees, name, note)
+    _write(note, name)
+    who = NOBODY.removesuffix(">").split(" <")
+    order = ["create " + name, commit]
+    await git(
+        ["update-ref", "--create-reflog", "-m", "assent: published", "--stdin", "-z"],
+        git_dir=trees.repository.git_dir,
+        stdin=b"".join(os.fsencode(part) + b"\0" for part in order),
+        environment={"GIT_COMMITTER_NAME": who[0], "GIT_COMMITTER_EMAIL": who[1]},
+    )
+    _drop(note)
+
+
+async def _checked_name(trees: Trees, branch: str) -> str:
+    name = f"refs/heads/{branch}"
+    try:
+        if branch.startswith("-") or "\0" in branch:
+            raise ToolError("It begins with a dash, or holds a zero byte.")
+        await trees.run(["check-ref-format", name])
+    except (ToolError, UsageError) as error:
+        raise UsageError(f"No branch can be called {branch!r:.80}.") from error
+    return name
+
+
+async def _branches(trees: Trees, branch: str) -> dict[str, str]:
+    """The person's branches that could be in the way of one, by their whole names."""
+    listed = await git(
+        ["for-each-ref", "--format=%(objectname) %(refname)", f"refs/heads/{branch.split('/')[0]}"],
+        git_dir=trees.repository.git_dir,
+    )
+    lines = (line.partition(" ") for line in os.fsdecode(listed).splitlines())
+    return {name: value for value, _, name in lines}
+
+
+async def _send(trees: Trees, commit: str) -> None:
+    """Put what the commit needs, and the person's repository has not, into it."""
+    asked = f"{checked(commit)}\n^{checked(trees.repository.head)}\n".encode()
+    listed = await trees.run(["rev-list", "--objects", "--no-object-names", "--stdin"], stdin=asked)
+    # What is borrowed is there already.
+    packed = await trees.run(
+        ["pack-objects", "--local", "--stdout", "--quiet", "--delta-base-offset"], stdin=listed
+    )
+    count = int.from_bytes(packed[8:12], "big")
+    if not count:
+        return
+    how = ["unpack-objects", "-q"] if count <= UNPACK_LIMIT else ["index-pack", "--stdin"]
+    await git([*how, "--strict"], git_dir=trees.repository.git_dir, stdin=packed)
+
+
+def _write(note: Path, name: str) -> None:
+    note.write_text(name, encoding="utf-8")
+
+
+def _drop(note: Path) -> None:
+    note.unlink(missing_ok=True)
+
+
+def _drop_left_lock(trees: Trees, name: str, note: Path) -> None:
+    """Remove the lock of a branch that a killed process of ours has left. The note says that there was one
+    at work on it."""
+    with suppress(FileNotFoundError):
+        if note.read_text(encoding="utf-8") == name:
+            os.unlink(os.path.join(trees.repository.common, f"{name}.lock"))

@@ -1,0 +1,124 @@
+"""The turns of one iteration: a run of its own, begun, or gone on with where it was broken off.
+
+Keep true:
+1. Taken up again, no answer is asked for twice, and no call that ended is made twice.
+2. A call that was in flight when the process died counts as failed: it worked in a private folder, and the
+   model is told to look.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from assent.errors import UnknownRun
+from assent.inference.messages import User
+from assent.inference.model import Intent, Model
+from assent.ir.json_value import JsonValue
+from assent.ir.proposal import Proposal
+from assent.policy.permission import CallByCall
+from assent.runtime.journal import LED_BY, Choice
+from assent.turns.calls import Offer
+from assent.turns.ending import Ending, Watch
+from assent.turns.leading import end, ending_of, say_started
+from assent.turns.limits import TurnLimits
+from assent.turns.loop import TurnLoop
+
+if TYPE_CHECKING:
+    from assent.runtime.open_run import OpenRun
+    from assent.runtime.runtime import Runtime
+    from assent.tools.context import Cancel
+    from assent.turns.output import OutputType
+
+LEADER = "coder"
+FAILURES = 3
+"""How often in a row the model may give no answer, iterations counted together."""
+_NOT_OFFERED = "tool '{tool}' is not offered to you"
+
+
+class Turning(NamedTuple):
+    """One conversation that is to be had."""
+
+    runtime: Runtime
+    model: Model
+    run_id: str
+    session: str
+    """To which it belongs."""
+    system: str
+    message: str
+    tools: Sequence[str]
+    limits: TurnLimits
+    by_call: CallByCall
+    failed: int = 0
+    """How often in a row the model has just given no answer."""
+    output: OutputType[Any] | None = None
+    cancel: Cancel | None = None
+    watch: Watch | None = None
+
+    async def lead(self, *, has_begun: bool) -> tuple[Ending, int]:
+        """How it ended, and how often in a row the model had then given no answer."""
+        if has_begun:
+            try:
+                return await self._again()
+            except UnknownRun:
+                pass  # The process died before the run was kept.
+        async with self.runtime.open_run(
+            self._about(), cancel=self.cancel, run_id=self.run_id, by_call=self.by_call
+        ) as run:
+            say_started(
+                run,
+                task=self.message,
+                model=str(getattr(self.model, "name", "")),
+                tools=self.tools,
+                limits=self.limits,
+            )
+            loop = self._loop(run)
+            return await end(run, await loop.say(User(self.message))), loop.failed
+
+    async def _again(self) -> tuple[Ending, int]:
+        decide: dict[str, Choice] = {}
+        while True:
+            async with self.runtime.reopen_run(
+                self.run_id, decide=decide, cancel=self.cancel, by_call=self.by_call
+            ) as run:
+                if run.ended is not None:
+                    unknown = [w for w in run.ended.waiting if w.kind == "unknown_outcome"]
+                    if run.ended.outcome == "waiting" and unknown and not decide:
+                        decide = {each.action_id: "fail" for each in unknown}
+                        continue
+                    return ending_of(run.ended, self.output), self.failed
+                loop = self._loop(run)
+                ending = await loop.go_on()
+                if ending is None:
+                    ending = await loop.say(User(self.message))
+                return await end(run, ending), loop.failed
+
+    def _about(self) -> Proposal:
+        context: Mapping[str, JsonValue] = {LED_BY: LEADER, "session": self.session}
+        return Proposal(id=self.run_id, source=LEADER, actions=(), context=dict(context))
+
+    def _loop(self, run: OpenRun) -> TurnLoop:
+        tools = self.runtime.tools
+        call_s = self.limits.call_s
+        offer = Offer(
+            tools=tools,
+            offered=frozenset(self.tools),
+            not_offered=_NOT_OFFERED,
+            source=LEADER,
+            timeout_ms=max(1, int(call_s * 1000)) if call_s is not None else None,
+        )
+        found = (tools.get(name) for name in self.tools)
+        return TurnLoop(
+            run,
+            self.model,
+            offer,
+            system=self.system,
+            schemas=[each.schema for each in found if each is not None],
+            limits=self.limits,
+            failures=FAILURES,
+            failed=self.failed,
+            output=self.output,
+            intent=Intent(task="code", requires=("tools",)),
+            cancel=self.cancel,
+            watch=self.watch,
+        )

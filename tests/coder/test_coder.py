@@ -1,0 +1,291 @@
+"""The coding loop with real git, real commands in the real sandbox, and a model that follows a script."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from assent.coder.contract import Check, Contract
+from assent.coder.events import CheckCompleted, IterationStarted
+from assent.coder.session import CodeLimits
+from assent.errors import ModelError, UsageError
+from assent.inference import Scripted
+from assent.inference.messages import ToolResult
+from assent.inference.model import Request
+from assent.tools.context import Cancel
+from tests.coder.workbench import Workbench, call, git, user_text, write
+
+
+def bench(tmp_path: Path, **files: str) -> Workbench:
+    return Workbench(
+        tmp_path, {name.replace("__", "."): text for name, text in files.items()} or {"a.txt": "a\n"}
+    )
+
+
+class TestSeedBehaviours:
+    """What the first coding loop was tested for, in our terms."""
+
+    async def test_edits_checks_and_passes(self, tmp_path: Path) -> None:
+        here = bench(tmp_path)
+        with here.coder([write("hello.txt", "hello coder"), "the file is made"]) as coder:
+            session = await coder.run(
+                "create hello.txt that says hello coder",
+                ["grep -q 'hello coder' hello.txt"],
+                watch=here.watch,
+            )
+        assert session.state == "needs_approval"
+        assert session.is_green
+        assert session.iterations == 1
+        told = [
+            kind
+            for kind in here.told()
+            if kind in ("iteration", "call", "result", "plan", "check_started", "check_completed")
+        ]
+        # First the baseline, then the iteration.
+        assert told == [
+            "check_started",
+            "check_completed",
+            "iteration",
+            "call",
+            "result",
+            "plan",
+            "check_started",
+            "check_completed",
+        ]
+        assert not (here.repository / "hello.txt").exists()
+
+    async def test_repairs_after_red_checks(self, tmp_path: Path) -> None:
+        here = bench(tmp_path)
+        script = [write("x.txt", "wrong"), "done", write("x.txt", "right"), "fixed"]
+        with here.coder(script) as coder:
+            session = await coder.run("write right into x.txt", ["grep -q right x.txt"])
+        assert session.is_green
+        assert session.iterations == 2
+
+    async def test_question_reaches_the_person_and_the_answer_the_model(self, tmp_path: Path) -> None:
+        here = bench(tmp_path)
+        asked: list[str] = []
+
+        async def answer(question: Any) -> str:
+            asked.append(question.text)
+            return "use port 8080"
+
+        def model(request: Request) -> Any:
+            last = request.messages[-1]
+            if len(request.messages) == 2:
+                return call("ask_user", question="which port?")
+            if isinstance(last, ToolResult) and "8080" in last.text:
+                return write("answer.txt", last.text)
+            return "done"
+
+        with here.coder(model, ask_s=60, ask=answer) as coder:
+            session = await coder.run("record the port", ["grep -q 8080 answer.txt"], watch=here.watch)
+        assert asked == ["which port?"]
+        assert session.is_green
+        assert "question" in here.told()
+
+    async def test_nobody_to_ask(self, tmp_path: Path) -> None:
+        here = bench(tmp_path)
+        model = Scripted([call("ask_user", question="which port?"), write("answer.txt", "1"), "done"])
+        with here.coder(model) as coder:
+            session = await coder.run("record", ["test -f answer.txt"])
+        assert session.is_green
+        assert all(tool.name != "ask_user" for tool in model.requests[0].tools)
+        answer = next(each for each in model.requests[1].messages if isinstance(each, ToolResult))
+        assert answer.is_error
+
+    async def test_cancelled_before_it_begins(self, tmp_path: Path) -> None:
+        here = bench(tmp_path)
+        cancel = Cancel()
+        cancel.cancel("enough")
+        model = Scripted([])
+        with here.coder(model) as coder:
+            session = await coder.run("x", ["false"], cancel=cancel)
+        assert session.iterations == 0
+        assert session.reason == "enough"
+        assert model.requests == []
+
+    async def test_three_failures_in_a_row_end_it_and_one_costs_a_turn(self, tmp_path: Path) -> None:
+        here = bench(tmp_path)
+        script = [
+            ModelError("down"),
+            ModelError("down"),
+            write("x.txt", "x"),
+            "made",
+            *[ModelError("off")] * 9,
+        ]
+        model = Scripted(script)
+        with here.coder(model) as coder:
+            session = await coder.run("x", ["test -f y.txt"])
+        assert session.state == "failed"
+        assert "3 times in a row" in session.reason
+        assert len(model.requests) == 7
+
+    async def test_failures_are_counted_over_iterations(self, tmp_path: Path) -> None:
+        here = bench(tmp_path)
+        model = Scripted([write("x.txt", "x"), ModelError("off"), ModelError("off"), ModelError("off"), "no"])
+        limits = CodeLimits(turns=2)
+        with here.coder(model, limits=limits) as coder:
+            session = await coder.run("x", ["test -f y.txt"])
+        # One failure in the last turn of the first iteration, two in the second.
+        assert len(model.requests) == 4
+        assert session.iterations == 2
+        assert session.state == "failed"
+
+    async def test_feedback_tells_of_failed_checks_alone(self, tmp_path: Path) -> None:
+        here = bench(tmp_path)
+        model = Scripted(["first", write("ok.txt", "x"), "second"])
+        with here.coder(model) as coder:
+            session = await coder.run(
+                "make ok.txt",
+                [
+                    Check(name="good", command="echo fine"),
+                    Check(name="bad", command="test -f ok.txt || { echo assertion failed; exit 3; }"),
+                ],
+            )
+        assert session.is_green
+        said = user_text(model.requests[1])
+        assert "bad (exit code 3" in said
+        assert "assertion failed" in said
+        assert "good" not in said
+
+    async def test_system_text_carries_the_contract(self, tmp_path: Path) -> None:
+        here = bench(tmp_path)
+        model = Scripted([write("ok.txt", "x"), "done"])
+        with here.coder(model) as coder:
+            await coder.run("make ok.txt", ["test -f ok.txt"])
+        system = model.requests[0].messages[0].text  # type: ignore[union-attr]
+        assert "test -f ok.txt" in system
+
+
+class TestBaseline:
+    async def test_green_before_any_work(self, tmp_path: Path) -> None:
+        here = bench(tmp_path)
+        model = Scripted([])
+        with here.coder(model) as coder:
+            session = await coder.run("x", ["true"])
+        assert session.state == "abandoned"
+        assert "nothing" in session.reason
+        assert model.requests == []
+
+    async def test_green_before_any_work_and_wanted_all_the_same(self, tmp_path: Path) -> None:
+        here = bench(tmp_path)
+        with here.coder([write("b.txt", "b"), "added"]) as coder:
+            session = await coder.run("add b.txt", ["true"], even_if_green=True)
+        assert session.state == "needs_approval"
+
+    async def test_red_baseline_is_the_first_feedback(self, tmp_path: Path) -> None:
+        here = bench(tmp_path)
+        model = Scripted([write("ok.txt", "x"), "done"])
+        with here.coder(model) as coder:
+            await coder.run("make it", ["test -f ok.txt || { echo no ok yet; exit 7; }"])
+        assert "no ok yet" in user_text(model.requests[0])
+        assert "exit code 7" in user_text(model.requests[0])
+
+
+class TestStops:
+    async def test_same_failure_three_times(self, tmp_path: Path) -> None:
+        here = bench(tmp_path)
+        with here.coder(lambda request: "I did it") as coder:
+            session = await coder.run("x", ["echo broken; exit 1"])
+        assert session.state == "failed"
+        assert "same failure came back 3 times" in session.reason
+        assert session.iterations == 3
+
+    async def test_checks_run_when_turns_ran_out(self, tmp_path: Path) -> None:
+        here = bench(tmp_path)
+        limits = CodeLimits(turns=1, iterations=2)
+        with here.coder([write("ok.txt", "x")], limits=limits) as coder:
+            session = await coder.run("x", ["test -f ok.txt"])
+        assert session.is_green
+        assert session.attempts[0].iterations[0].status == "max_turns"
+
+    async def test_iterations_run_out(self, tmp_path: Path) -> None:
+        here = bench(tmp_path)
+        count = iter(range(100))
+        with here.coder(
+            lambda request: (
+                "no" if isinstance(request.messages[-1], ToolResult) else write("n.txt", str(next(count)))
+            ),
+            limits=CodeLimits(iterations=4),
+        ) as coder:
+            session = await coder.run("x", ["cat n.txt; exit 1"])
+        assert session.state == "failed"
+        assert session.iterations == 4
+        assert "4 iterations" in session.reason
+
+
+class TestApproval:
+    async def test_publishes_one_commit_on_a_branch_of_its_own(self, tmp_path: Path) -> None:
+        here = bench(tmp_path)
+        head = git(here.repository, "rev-parse", "HEAD")
+        with here.coder([write("ok.txt", "x\n"), "made the file"]) as coder:
+            session = await coder.run("make ok.txt", ["test -f ok.txt"])
+            diff = await coder.diff(session.id)
+            assert "+x" in diff
+            assert git(here.repository, "branch", "--list", "assent/*") == ""
+            session = await coder.approve(session.id)
+        assert session.state == "merged"
+        assert git(here.repository, "rev-parse", "HEAD") == head
+        assert git(here.repository, "rev-parse", f"assent/{session.id}^") == head
+        assert git(here.repository, "show", f"assent/{session.id}:ok.txt") == "x\n"
+        assert git(here.repository, "status", "--porcelain") == ""
+
+    async def test_denied(self, tmp_path: Path) -> None:
+        here = bench(tmp_path)
+        with here.coder([write("ok.txt", "x"), "done"]) as coder:
+            session = await coder.run("make ok.txt", ["test -f ok.txt"])
+            session = await coder.deny(session.id, "not like this")
+        assert session.state == "abandoned"
+        assert "not like this" in session.reason
+        assert git(here.repository, "branch", "--list", "assent/*") == ""
+
+    async def test_drafted_contract_waits_for_a_person(self, tmp_path: Path) -> None:
+        here = bench(tmp_path)
+        drafted = (
+            '{"description": "there is an ok.txt", "checks": [{"name": "ok", "command": "test -f ok.txt"}]}'
+        )
+        with here.coder([drafted]) as coder:
+            session = await coder.run("make ok.txt")
+            assert session.state == "contract_proposed"
+            assert session.contract is not None
+            session = await coder.approve(session.id)
+            assert session.state == "contract_confirmed"
+        with here.coder([write("ok.txt", "x"), "done"]) as coder:
+            session = await coder.resume(session.id)
+            assert session.state == "needs_approval"
+
+
+class TestRefused:
+    @pytest.mark.parametrize(
+        ("options", "words"),
+        [
+            ({"intent": " "}, "no intent"),
+            ({"candidates": 0}, "candidates"),
+            ({"contract": Contract(description="", checks=())}, "check"),
+        ],
+    )
+    async def test_bad_input(self, tmp_path: Path, options: dict[str, Any], words: str) -> None:
+        here = bench(tmp_path)
+        given: dict[str, Any] = {"intent": "x", "checks": ["true"], **options}
+        if "contract" in options:
+            del given["checks"]
+        with here.coder([]) as coder, pytest.raises(UsageError, match=words):
+            await coder.run(**given)
+
+    async def test_no_repository(self, tmp_path: Path) -> None:
+        here = bench(tmp_path)
+        here.repository = tmp_path
+        with here.coder([]) as coder, pytest.raises(UsageError, match="repository"):
+            await coder.run("x", ["true"])
+
+
+async def test_watching_hears_the_numbers(tmp_path: Path) -> None:
+    here = bench(tmp_path)
+    with here.coder([write("ok.txt", "x"), "done"]) as coder:
+        await coder.run("x", ["test -f ok.txt"], watch=here.watch)
+    started = [event for event in here.seen if isinstance(event, IterationStarted)]
+    assert [(event.number, event.most) for event in started] == [(1, 8)]
+    assert [event.result.passed for event in here.seen if isinstance(event, CheckCompleted)] == [False, True]

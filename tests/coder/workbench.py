@@ -1,0 +1,130 @@
+"""A real git repository, a runtime with everything kept in SQLite, and a coder with a scripted model."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from assent import EventLog, Runtime, SqlApprovals, SqlEvents, SqlJournal, open_database
+from assent.coder.coder import Coder
+from assent.coder.events import Event
+from assent.coder.repairs_sql import SqlRepairs
+from assent.coder.store_sql import SqlSessions
+from assent.inference import Scripted
+from assent.inference.messages import ToolCall
+from assent.inference.model import Model, Request, Result
+from assent.sandbox.confinement import Isolation
+
+_IDENTITY = {
+    "GIT_AUTHOR_NAME": "Ada",
+    "GIT_AUTHOR_EMAIL": "ada@example.org",
+    "GIT_COMMITTER_NAME": "Ada",
+    "GIT_COMMITTER_EMAIL": "ada@example.org",
+    "GIT_CONFIG_GLOBAL": "/dev/null",
+    "GIT_CONFIG_NOSYSTEM": "1",
+}
+
+
+def call(name: str, /, **arguments: Any) -> ToolCall:
+    """A call as a model writes it."""
+    return ToolCall(id="", name=name, arguments=arguments)
+
+
+def write(path: str, text: str) -> ToolCall:
+    """A call that writes a file."""
+    return call("write_file", path=path, text=text)
+
+
+def shell(command: str) -> ToolCall:
+    """A call that runs a command line."""
+    return call("shell", command=command)
+
+
+def git(folder: Path, *argv: str) -> str:
+    """What git says, as the person runs it."""
+    done = subprocess.run(
+        ["git", *argv],
+        cwd=folder,
+        env={**os.environ, **_IDENTITY},
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    return done.stdout
+
+
+def make_repository(folder: Path, files: Mapping[str, str]) -> Path:
+    """A repository with one commit of these files."""
+    folder.mkdir(parents=True, exist_ok=True)
+    git(folder, "init", "-q", "-b", "main")
+    for name, text in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    git(folder, "add", "-A")
+    git(folder, "commit", "-q", "--allow-empty", "-m", "first")
+    return folder
+
+
+class Workbench:
+    """A repository of a person, and a coder at work on it."""
+
+    def __init__(self, folder: Path, files: Mapping[str, str]) -> None:
+        self.folder = folder
+        self.repository = make_repository(folder / "repository", files)
+        self.home = folder / "home"
+        self.isolation = Isolation("process", folder=folder / "isolation")
+        self.seen: list[Event] = []
+        """What whoever watches was told."""
+
+    @contextmanager
+    def coder(
+        self, turns: Sequence[Any] | Callable[[Request], Any] | Model, **options: Any
+    ) -> Iterator[Coder]:
+        """A coder with this script, or this model, whose records are those of all coders here."""
+        model = turns if hasattr(turns, "generate") else Scripted(turns)  # type: ignore[arg-type]
+        with open_database(str(self.folder / "assent.db")) as database:
+            journal = SqlJournal(database)
+            try:
+                runtime = Runtime(
+                    journal=journal,
+                    events=EventLog(sinks=[SqlEvents(database)]),
+                    approvals=SqlApprovals(database),
+                    patience_s=0,
+                )
+                made = {
+                    "home": self.home,
+                    "sessions": SqlSessions(database),
+                    "repairs": SqlRepairs(database),
+                    "isolation": self.isolation,
+                    **options,
+                }
+                yield Coder(runtime, model, self.repository, **made)
+                runtime.events.flush()
+            finally:
+                journal.close()
+
+    def watch(self, event: Event) -> None:
+        """Keep what is told."""
+        self.seen.append(event)
+
+    def told(self) -> list[str]:
+        """The kinds of what was told, in order."""
+        return [type(event).__struct_config__.tag for event in self.seen]  # type: ignore[misc]
+
+
+def user_text(request: Request) -> str:
+    """What the person's side says first in a request."""
+    from assent.inference.messages import User
+
+    first = next(message for message in request.messages if isinstance(message, User))
+    return "".join(getattr(part, "text", "") for part in first.parts)
+
+
+def done(text: str = "done") -> Result:
+    """An answer that asks for no tool."""
+    return Result(text=text)
