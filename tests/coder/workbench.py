@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import atexit
 import os
+import shutil
 import subprocess
+import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -70,6 +74,14 @@ def make_repository(folder: Path, files: Mapping[str, str]) -> Path:
     return folder
 
 
+@cache
+def _known() -> str:
+    """Where the self-test of the sandbox writes down what it found: trying once is enough for all tests."""
+    folder = tempfile.mkdtemp(prefix="assent-tests-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder
+
+
 class Workbench:
     """A repository of a person, and a coder at work on it."""
 
@@ -77,7 +89,7 @@ class Workbench:
         self.folder = folder
         self.repository = make_repository(folder / "repository", files)
         self.home = folder / "home"
-        self.isolation = Isolation("process", folder=folder / "isolation")
+        self.isolation = Isolation("process", folder=_known())
         self.seen: list[Event] = []
         """What whoever watches was told."""
 

@@ -234,7 +234,9 @@ def kept_contract(
         return None
     contract = read_contract(data.decode(errors="replace"), str(path))
     _ask_for_trust(seen, environment, confirm)
-    return contract if contract.description.strip() else msgspec.structs.replace(contract, description=description)
+    if contract.description.strip():
+        return contract
+    return msgspec.structs.replace(contract, description=description)
 
 
 def _ask_for_trust(seen: Snapshot, environment: Mapping[str, str], confirm: Confirm | None) -> None:
@@ -256,7 +258,7 @@ def _ask_for_trust(seen: Snapshot, environment: Mapping[str, str], confirm: Conf
     raise TrustError(
         str(seen.folder),
         f"{problem}, and it {wants}",
-        f"Look at the file, then type: assent trust {shlex.quote(str(seen.folder))}. Or name checks: --check.",
+        f"Look at it, then type: assent trust {shlex.quote(str(seen.folder))}. Or name checks with --check.",
     )
 
 
@@ -333,7 +335,7 @@ def session_data(
         "changed_at": session.changed_at,
         "questions": [_question_data(question) for question in questions],
         "has_change": bool(session.result) or any(each.judged is not None for each in session.attempts),
-        "folder": str(folder) if folder.is_dir() else None,
+        "folder": str(folder) if any(folder.glob("attempt-*")) else None,
     }
 
 

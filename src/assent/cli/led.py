@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from assent.durable.sql import RunSummary
     from assent.ir.json_value import JsonValue
     from assent.redaction import Redactor
+    from assent.render.advice import Advice
     from assent.runtime.journal import Decision, RunRecord
     from assent.sandbox.isolation import Level
     from assent.tools.context import Cancel
@@ -37,14 +38,21 @@ def go_on(
     """Go on with a run where it stood, or show how it ended; returns the exit code.
 
     Raises:
-        UsageError: a program leads it, or its folder is gone.
+        UsageError: a program or a coding session leads it, or its folder is gone.
     """
     from assent.app.assistant import began_here, kept_set_up, make_assistant, workspace_kept
+    from assent.app.coder import session_of
     from assent.assistant.assistant import kept_of
     from assent.cli.beginning import beginning_of
     from assent.cli.conversing import Told, closing, lead, open_for
     from assent.errors import UsageError
 
+    session = session_of(record.proposal.context)
+    if session is not None:
+        raise UsageError(
+            f"Run '{summary.run_id}' belongs to a coding session. Go on with: "
+            f"{coding_commands(session, db)[0].command}"
+        )
     began_here(summary, record)
     if not is_open(summary):
         return _show_again(output, summary, decide, db, as_json=as_json)
@@ -141,6 +149,17 @@ class Asked(NamedTuple):
     parameters: Mapping[str, JsonValue]
 
 
+def coding_commands(session: str, db: str | None) -> list[Advice]:
+    """What to do with a run of a coding session: the session is what can be gone on with, and looked at."""
+    from assent.render.advice import Advice, db_words, name_words
+
+    rest = f"{name_words(session)}{db_words(db)}"
+    return [
+        Advice("It belongs to a coding session. To go on with that:", f"assent code resume {rest}"),
+        Advice("To see how it stands:", f"assent code show {rest}"),
+    ]
+
+
 def is_open(summary: RunSummary) -> bool:
     """Whether more can come of a run."""
     from assent.durable.sql import RESUMABLE
@@ -152,10 +171,10 @@ def _show_again(
     output: Output, summary: RunSummary, decide: Mapping[str, Decision], db: str | None, *, as_json: bool
 ) -> int:
     from assent.app.app import open_records
-    from assent.turns.leading import ending_of
     from assent.cli.conversing import Told, show_ending
     from assent.cli.ending import exit_code
     from assent.errors import UnknownRun, UsageError
+    from assent.turns.leading import ending_of
 
     if decide:
         raise UsageError(f"Run '{summary.run_id}' has ended ({summary.status}); nothing is to be decided.")

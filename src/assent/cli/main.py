@@ -17,6 +17,7 @@ import click
 from assent import __version__
 from assent.cli.approvals import approvals
 from assent.cli.chat import chat
+from assent.cli.code import code
 from assent.cli.do import do
 from assent.cli.doctor import doctor
 from assent.cli.explain import explain
@@ -62,8 +63,8 @@ def cli(context: click.Context) -> None:
 
 mcp.add_command(serve)
 for _command in (
-    *(do, chat, run, resume, runs, approvals, verify, policy, graph, explain, log, tools, model, mcp, trust),
-    *(isolation, doctor, replay),
+    *(do, chat, code, run, resume, runs, approvals, verify, policy, graph, explain, log, tools, model, mcp),
+    *(trust, isolation, doctor, replay),
 ):
     cli.add_command(_command)
 

@@ -105,7 +105,8 @@ def show(output: Output, run: str, db: str | None, as_json: bool) -> int:
     from rich.text import Text
 
     from assent.app.app import is_a_programs, open_records
-    from assent.cli.led import calls_in_flight
+    from assent.app.coder import session_of
+    from assent.cli.led import calls_in_flight, coding_commands
     from assent.cli.repeat import repeat_of
     from assent.errors import StorageUnavailable
     from assent.ir.graph import Graph
@@ -143,10 +144,10 @@ def show(output: Output, run: str, db: str | None, as_json: bool) -> int:
         history.settle(result)
     if summary.status == "interrupted":
         history.break_off()
+    session = session_of(proposal.context)
+    advised = advise(history, db=db) if session is None else coding_commands(session, db)
     if as_json:
-        output.show_json(
-            {**_as_data(summary), "result": result, "next": [a._asdict() for a in advise(history, db=db)]}
-        )
+        output.show_json({**_as_data(summary), "result": result, "next": [a._asdict() for a in advised]})
         return 0
     graph = Graph(proposal.actions)
     layers = [graph.ids(layer) for layer in graph.layers]
@@ -158,7 +159,9 @@ def show(output: Output, run: str, db: str | None, as_json: bool) -> int:
     title = f"run {clean(summary.run_id)}"
     output.show(Text.assemble((f"{look.sign} {look.word}", look.style), f"  {', '.join(facts)}"))
     width = output.result_console().width
-    if history.led is not None:
+    if session == summary.run_id:
+        pass  # Its turns are those of its iterations, which are runs of their own.
+    elif history.led is not None:
         output.show(draw_turns(history, title=title, width=width))
         end = history.led.end
         # Where the model said nothing, the summary only says again how it ended.
@@ -166,7 +169,7 @@ def show(output: Output, run: str, db: str | None, as_json: bool) -> int:
         output.show(Text(f"It said last: {clean(said.strip(), _LONG)}")) if said else None
     else:
         output.show(draw_tree(history, layers, title=title, max_lines=150, width=width))
-    for advice in advise(history, db=db):
+    for advice in advised:
         output.show(Text(advice.sentence))
         if advice.command:
             output.show(Text(f"  {advice.command}"))
@@ -223,6 +226,7 @@ def _led(records: Records, found: Sequence[RunSummary]) -> dict[str, _Led]:
     """Those among them that a model leads."""
     from contextlib import suppress
 
+    from assent.app.coder import session_of
     from assent.assistant.assistant import kept_of
     from assent.errors import AssentError
     from assent.inference.messages import Text
@@ -232,7 +236,11 @@ def _led(records: Records, found: Sequence[RunSummary]) -> dict[str, _Led]:
         if summary.actions:
             continue  # A plan.
         with suppress(AssentError):  # A program may keep runs of which only it knows what they are.
-            kept = kept_of(records.journal.record(summary.run_id).proposal)
+            proposal = records.journal.record(summary.run_id).proposal
+            if session_of(proposal.context) is not None:
+                made[summary.run_id] = _Led(str(proposal.context.get("intent", "")), is_left=False)
+                continue
+            kept = kept_of(proposal)
             is_left = False
             if kept.is_chat and summary.status == "waiting":
                 result = records.journal.shown(summary.run_id)

@@ -274,9 +274,11 @@ class AttemptLoop:
                 begun = first_red(work.session.baseline)
                 if begun is not None and signature_of(begun).key != signatures[0].key:
                     signatures.append(signature_of(begun))
+                said = iteration.summary if iteration.status == "success" else ""
+                hint = iteration.hint
                 for each in signatures:
-                    said = iteration.summary if iteration.status == "success" else ""
-                    work.repairs.learned(key, each, approach_words(each, said), hint=iteration.hint)
+                    work.repairs.learned(key, each, approach_words(each, said), hint=hint)
+                    hint = None  # It helped once.
             elif iteration.hint is not None and was is not None and now is not None:
                 if signature_of(now).key == signature_of(was).key:
                     work.repairs.failed(iteration.hint)

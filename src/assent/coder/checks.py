@@ -18,6 +18,7 @@ from pathlib import Path
 import msgspec
 
 from assent.coder.contract import Check, CheckResult, Contract
+from assent.coder.conventions import CACHE
 from assent.coder.reports import (
     MOST_BYTES,
     doubt,
@@ -41,7 +42,6 @@ OUTPUT_BYTES = LIMIT
 _SHELL = "/bin/sh"
 _MERGED = 'exec /bin/sh -c "$1" 2>&1'
 """The command comes as an argument, so that it is run as it was written."""
-_CACHE = "__pycache__"
 
 Fresh = Callable[[], AbstractAsyncContextManager[Path]]
 """Makes a folder with the files to check, which goes when the check is over."""
@@ -183,8 +183,8 @@ def _remove_caches(folder: Path) -> None:
     import shutil
 
     for top, folders, files in os.walk(folder):
-        if _CACHE in files or (_CACHE in folders and os.path.islink(os.path.join(top, _CACHE))):
-            os.unlink(os.path.join(top, _CACHE))
-        elif _CACHE in folders:
-            folders.remove(_CACHE)
-            shutil.rmtree(os.path.join(top, _CACHE))
+        if CACHE in files or (CACHE in folders and os.path.islink(os.path.join(top, CACHE))):
+            os.unlink(os.path.join(top, CACHE))
+        elif CACHE in folders:
+            folders.remove(CACHE)
+            shutil.rmtree(os.path.join(top, CACHE))

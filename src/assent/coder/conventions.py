@@ -15,6 +15,9 @@ from fnmatch import translate
 OWN = ".assent"
 """The folder that nothing lets a change touch."""
 
+CACHE = "__pycache__"
+"""Where Python keeps what it has compiled. Checks run without it."""
+
 _TEST_FOLDERS = {
     "test",
     "tests",
@@ -52,18 +55,18 @@ playwright.config.* cypress.config.* babel.config.* .babelrc* .swcrc .eslintrc* 
 .credo.exs .gitlab-ci.yml .travis.yml azure-pipelines.yml jenkinsfile
 """
 """Files that configure checks, in small letters."""
-_SETTINGS_FIT = re.compile("|".join(translate(name) for name in _SETTINGS.split()))
+_SETTINGS_NAMES = {name for name in _SETTINGS.split() if "*" not in name}
+_SETTINGS_FIT = re.compile("|".join(translate(name) for name in _SETTINGS.split() if "*" in name))
 _SETTINGS_FOLDERS = {".circleci", ".cargo", ".husky"}
 _LOADED_FIRST = {"conftest.py", "sitecustomize.py", "usercustomize.py"}
 _TOOL_FOLDERS = {"node_modules", "site-packages", "__pypackages__", ".venv", "venv"}
 
 _TOOLS = """
-pytest _pytest py pluggy iniconfig xdist pytest_asyncio pytest_cov pytest_mock pytest_timeout anyio unittest
-doctest coverage hypothesis mypy mypyc ruff nox tox nose nose2 pylint flake8 pyflakes pycodestyle black isort
-bandit pyright behave robot green ward testfixtures mock responses freezegun trial twisted setuptools pip
-pkg_resources hatchling attr
+pytest _pytest pluggy iniconfig xdist pytest_asyncio pytest_cov pytest_mock pytest_timeout anyio unittest
+doctest coverage hypothesis mypy mypyc ruff nox tox nose nose2 pylint flake8 pyflakes pycodestyle isort
+bandit pyright setuptools pkg_resources hatchling
 """
-"""What checks of Python programs load besides the standard library."""
+"""What checks of Python programs load besides the standard library, as far as nothing else is called so."""
 
 MODULES = frozenset(sys.stdlib_module_names) | frozenset(_TOOLS.split())
 
@@ -88,7 +91,12 @@ def convention(path: str) -> str:
         return "is a test"
     if low in _LOADED_FIRST or low.endswith(".pth"):
         return "would be loaded before the checks"
-    if _SETTINGS_FIT.fullmatch(low) or around & _SETTINGS_FOLDERS or low in _SETTINGS_FOLDERS:
+    if (
+        low in _SETTINGS_NAMES
+        or _SETTINGS_FIT.fullmatch(low)
+        or around & _SETTINGS_FOLDERS
+        or low in _SETTINGS_FOLDERS
+    ):
         return "configures checks"
     if low == "workflows" or "workflows" in around:
         if ".github" in around:

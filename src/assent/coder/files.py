@@ -22,62 +22,88 @@ from collections.abc import Collection, Iterable
 from contextlib import suppress
 from pathlib import Path
 
-from assent.coder.repository import Repository, Settings
+from assent.coder.repository import Repository
 from assent.coder.scratch import remove_tree
 from assent.coder.trees import SUBMODULE, Trees, checked, inside
 from assent.errors import ToolError, UsageError
+from assent.safe_text import clean
 
 _UNSEEN = re.compile("[\u200c-\u200f\u202a-\u202e\u206a-\u206f\ufeff]")
 _DANGEROUS = re.compile(r"(\.git|git~1)[ .]*(:.*)?", re.IGNORECASE | re.DOTALL)
 """Names that some system takes for `.git`. A repository that holds one is refused by git elsewhere."""
 _SHOWN = 5
+_LATER_NS = 3600 * 10**9
 
 
-async def take_in(trees: Trees, work_tree: Path, index: Path, *, ours: bool = True) -> str:
+async def take_in(
+    trees: Trees, work_tree: Path, index: Path, *, ours: bool = True, filters: Collection[str] = ()
+) -> str:
     """The tree of the files in a folder. `index` says which were there before, and remembers them.
 
-    With `ours` a file that may not be read is made readable.
+    With `ours` a file that may not be read is made readable. `filters` are those that git would run for
+    whoever works in the folder.
 
     Raises:
+        UsageError: a changed file goes through one of them. In a commit it would be another than here.
         ToolError: a file cannot be read.
     """
     seen, gone = await _differing(trees, work_tree, index)
+    same, other = await _filtered(trees, work_tree, index, seen, filters)
+    if other:
+        raise UsageError(
+            f"Changed files go through a filter of git, which is not run here: {_some(sorted(other))}. "
+            "Commit them first, or begin without the changes."
+        )
     if ours:
         for path in seen:
             _make_readable(os.path.join(os.fsencode(work_tree), path))
-    await _update(trees, work_tree, index, seen, gone)
+    await _update(trees, work_tree, index, [path for path in seen if path not in same], gone)
     return (await trees.run(["write-tree"], index=index)).decode().strip()
 
 
-async def check_filters(trees: Trees, work_tree: Path, index: Path, settings: Settings) -> None:
-    """See that no changed file goes through a filter that git would run for this person.
-
-    Raises:
-        UsageError: one does. In a commit it would be something else than in the folder.
-    """
-    if not settings.filters:
-        return
-    seen, _ = await _differing(trees, work_tree, index)
-    listed = await trees.run(
-        ["check-attr", "-z", "--stdin", "filter"], stdin=_joined(seen), index=index, work_tree=work_tree
-    )
-    parts = os.fsdecode(listed).split("\0")
-    named = [path for path, value in zip(parts[::3], parts[2::3], strict=False) if value in settings.filters]
-    if named:
-        raise UsageError(
-            f"Changed files go through a filter of git, which is not run here: {_some(named)}. Commit them "
-            "first, or begin without the changes."
-        )
-
-
-async def uncommitted(trees: Trees, work_tree: Path, index: Path, commit: str) -> list[str]:
+async def uncommitted(
+    trees: Trees, work_tree: Path, index: Path, commit: str, filters: Collection[str]
+) -> list[str]:
     """The paths in a folder that differ from a commit. Nothing is kept of them."""
+    # Of files that seem changed, git forgets at the next step what it remembered of them.
+    before = index.with_suffix(".before")
+    shutil.copyfile(index, before)
     quietly = ["update-index", "-q", "--unmerged", "--ignore-missing", "--refresh"]
     await trees.run(quietly, index=index, work_tree=work_tree)
     how = ["diff-index", "-z", "--name-only", "--no-renames", "--ignore-submodules=all", checked(commit)]
     listed = await trees.run(how, index=index, work_tree=work_tree)
+    found = [path for path in listed.split(b"\0") if path]
+    same, _ = await _filtered(trees, work_tree, before, found, filters)
     others = await _untracked(trees, work_tree, index)
-    return sorted({os.fsdecode(path) for path in [*listed.split(b"\0"), *others] if path})
+    return sorted({os.fsdecode(path) for path in [*found, *others] if path not in same})
+
+
+async def _filtered(
+    trees: Trees, work_tree: Path, index: Path, paths: Iterable[bytes], filters: Collection[str]
+) -> tuple[set[bytes], set[bytes]]:
+    """The paths that go through one of the filters: those that seem changed only because it is not run, and
+    those that were changed.
+
+    Git looks into files that are as young as the index, and then sees what is not yet filtered. All else that
+    the index remembers of them decides.
+    """
+    stdin = _joined(paths)
+    if not filters or not stdin:
+        return set(), set()
+    argv = ["check-attr", "-z", "--stdin", "filter"]
+    listed = (await trees.run(argv, stdin=stdin, index=index, work_tree=work_tree)).split(b"\0")
+    named = {
+        path for path, value in zip(listed[::3], listed[2::3], strict=False) if os.fsdecode(value) in filters
+    }
+    if not named:
+        return set(), set()
+    trusting = index.with_suffix(".trusting")
+    shutil.copyfile(index, trusting)
+    later = os.stat(index).st_mtime_ns + _LATER_NS
+    os.utime(trusting, ns=(later, later))
+    seen, gone = await _differing(trees, work_tree, trusting)
+    other = named.intersection([*seen, *gone])
+    return named - other, other
 
 
 async def write_out(trees: Trees, tree: str, folder: Path, index: Path) -> None:
@@ -129,18 +155,18 @@ def copy_index(repository: Repository, index: Path, beside: Path) -> bool:
 
 async def _differing(trees: Trees, work_tree: Path, index: Path) -> tuple[list[bytes], list[bytes]]:
     """Files that may be other than the index has them, and paths of it that are no files any more."""
-    listed = await trees.run(
-        ["diff-files", "-z", "--name-only", "--no-renames", "--ignore-submodules=all"],
-        index=index,
-        work_tree=work_tree,
-    )
+    # So git does not look whether a submodule is dirty: for that it would run itself in there.
+    argv = ["diff-files", "-z", "--raw", "--no-renames", "--ignore-submodules=none"]
+    listed = (await trees.run(argv, index=index, work_tree=work_tree)).split(b"\0")
     top = os.fsencode(work_tree)
     seen: list[bytes] = []
     gone: list[bytes] = []
     links: dict[bytes, bool] = {}
-    for path in dict.fromkeys(listed.split(b"\0")):
-        if path:
-            (seen if _is_file(top, path, links) else gone).append(path)
+    for path, about in dict(zip(listed[1::2], listed[::2], strict=False)).items():
+        if _is_file(top, path, links):
+            seen.append(path)
+        elif not about.startswith(b":" + SUBMODULE):
+            gone.append(path)
     seen += await _untracked(trees, work_tree, index)
     return seen, gone
 
@@ -264,6 +290,6 @@ def _joined(paths: Iterable[bytes]) -> bytes:
     return b"".join(path + b"\0" for path in paths)
 
 
-def _some(names: list[str]) -> str:
-    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-    return ", ".join(names[:_SHOWN]) + more
+def _some(paths: list[bytes]) -> str:
+    more = f" and {len(paths) - _SHOWN} more" if len(paths) > _SHOWN else ""
+    return ", ".join(clean(os.fsdecode(path), 100) for path in paths[:_SHOWN]) + more

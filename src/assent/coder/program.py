@@ -18,6 +18,7 @@ import posixpath
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 
 from assent.coder.python_source import (
@@ -267,6 +268,7 @@ class _Search:
         self._best: dict[Definition, float] = {}
         self._lines: dict[Definition, int | None] = {}
         self._waiting: list[tuple[float, int, Definition]] = []
+        self._count = count()
         for start in starts:
             self._lines.setdefault(start.definition, start.line)
             self._offer(start.definition, start.cost)
@@ -286,7 +288,7 @@ class _Search:
         if cost < min(self._best.get(definition, _FURTHEST), _FURTHEST):
             self._best[definition] = cost
             # The count keeps equals in the order in which they were met.
-            heapq.heappush(self._waiting, (cost, len(self._best), definition))
+            heapq.heappush(self._waiting, (cost, next(self._count), definition))
 
     def _follow(self, here: Definition, cost: float) -> None:
         read = self._program.file(here.path)
@@ -337,7 +339,8 @@ class _Search:
                 if each not in self._classes:
                     self._classes[each] = None
                     for name, wanted in list(self._wanted.items()):
-                        self._take_method(each, name, wanted)
+                        # A class that is met far away is not likely to be what was meant nearby.
+                        self._take_method(each, name, max(wanted, cost))
         for name in _MADE:
             for method in self._program.methods(owner, name):
                 self._offer(method, cost + 0.5)

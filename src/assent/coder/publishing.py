@@ -10,7 +10,6 @@ Keep true:
 from __future__ import annotations
 
 import os
-from contextlib import suppress
 from pathlib import Path
 
 from assent.coder.repository import NOBODY
@@ -44,16 +43,21 @@ async def publish(trees: Trees, commit: str, branch: str, note: Path) -> None:
                 "would lie within the other. Rename that one, or publish under another name."
             )
     await _send(trees, commit)
-    _drop_left_lock(trees, name, note)
+    _see_that_it_is_free(trees, name, note)
     _write(note, name)
     who = NOBODY.removesuffix(">").split(" <")
     order = ["create " + name, commit]
-    await git(
-        ["update-ref", "--create-reflog", "-m", "assent: published", "--stdin", "-z"],
-        git_dir=trees.repository.git_dir,
-        stdin=b"".join(os.fsencode(part) + b"\0" for part in order),
-        environment={"GIT_COMMITTER_NAME": who[0], "GIT_COMMITTER_EMAIL": who[1]},
-    )
+    try:
+        await git(
+            ["update-ref", "--create-reflog", "-m", "assent: published", "--stdin", "-z"],
+            git_dir=trees.repository.git_dir,
+            stdin=b"".join(os.fsencode(part) + b"\0" for part in order),
+            environment={"GIT_COMMITTER_NAME": who[0], "GIT_COMMITTER_EMAIL": who[1]},
+        )
+    except ToolError:
+        # Git has ended by itself and cleaned up. A lock that is there now is not ours.
+        _drop(note)
+        raise
     _drop(note)
 
 
@@ -101,9 +105,18 @@ def _drop(note: Path) -> None:
     note.unlink(missing_ok=True)
 
 
-def _drop_left_lock(trees: Trees, name: str, note: Path) -> None:
-    """Remove the lock of a branch that a killed process of ours has left. The note says that there was one
-    at work on it."""
-    with suppress(FileNotFoundError):
-        if note.read_text(encoding="utf-8") == name:
-            os.unlink(os.path.join(trees.repository.common, f"{name}.lock"))
+def _see_that_it_is_free(trees: Trees, name: str, note: Path) -> None:
+    """Remove the lock of a branch that a killed process of ours has left: the note says that it was at work.
+
+    Raises:
+        UsageError: somebody else has locked it.
+    """
+    lock = os.path.join(trees.repository.common, f"{name}.lock")
+    if not os.path.lexists(lock):
+        return
+    if not note.exists() or note.read_text(encoding="utf-8") != name:
+        raise UsageError(
+            f"Another git process is at work on the branch: {lock} is there. Try again when it has ended; if "
+            "none is running, remove that file."
+        )
+    os.unlink(lock)

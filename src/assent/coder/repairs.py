@@ -200,7 +200,7 @@ def merged(known: Repair | None, brought: Repair) -> Repair:
     """A repair and the same one of somebody else: the larger counts, the times as they are here."""
     if known is None:
         return brought
-    return replace(known, wins=known.wins + brought.wins, losses=max(known.losses, brought.losses))
+    return replace(known, wins=max(known.wins, brought.wins), losses=max(known.losses, brought.losses))
 
 
 class _Shared(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

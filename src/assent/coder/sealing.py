@@ -16,8 +16,8 @@ from collections.abc import Callable, Collection, Iterator
 from posixpath import dirname, normpath, splitext
 
 from assent.coder.command_line import Named, looks_like_a_file, named_files
-from assent.coder.contract import Contract
-from assent.coder.conventions import MODULES, OWN, convention, is_named_like_tests
+from assent.coder.contract import Contract, check_contract
+from assent.coder.conventions import CACHE, MODULES, OWN, convention, is_named_like_tests
 from assent.tools.builtin.matching.globs import compile_glob
 
 _Module = tuple[str, str]
@@ -53,7 +53,12 @@ class Seal:
 
     @classmethod
     def of(cls, contract: Contract, base_paths: Collection[str]) -> Seal:
-        """The seal of a contract over a tree with these files."""
+        """The seal of a contract over a tree with these files.
+
+        Raises:
+            UsageError: the contract is none that `check_contract` lets pass.
+        """
+        check_contract(contract)
         return cls(contract, base_paths)
 
     def why(self, path: str) -> str:
@@ -62,8 +67,12 @@ class Seal:
         The same answer for making, changing, deleting it, or putting a link there.
         """
         plain = normpath(path).lstrip("/")
-        if convention(plain) and OWN in plain.casefold().split("/"):
+        parts = plain.casefold().split("/")
+        if OWN in parts:
             return convention(plain)
+        if CACHE in parts:
+            # Running tests leaves it everywhere, and checks do not get it.
+            return ""
         return "" if self._is_lifted(plain) else self._of_itself(plain) or self._in_the_way(plain)
 
     def notes(self, base_paths: Collection[str]) -> list[str]:
@@ -89,14 +98,15 @@ class Seal:
     def _of_itself(self, path: str) -> str:
         """Why a path is sealed, by its name or because a check names it."""
         by_name = convention(path) or self._files.get(path, "")
-        if not by_name and (module := _module(path)) is not None:
+        if not by_name and not _is_plain(path) and (module := _module(path)) is not None:
             # A package may come in the place of a module, and so may what is compiled.
             by_name = convention("/".join(filter(None, module)) + ".py")
         if by_name:
             return by_name
-        for folder in _folders_above(path):
-            if folder in self._folders:
-                return self._folders[folder]
+        if self._folders:
+            for folder in _folders_above(path):
+                if folder in self._folders:
+                    return self._folders[folder]
         return ""
 
     def _in_the_way(self, path: str) -> str:
@@ -171,8 +181,13 @@ def lifts(pattern: str) -> Callable[[str], bool]:
 
 
 def _folders_above(path: str) -> Iterator[str]:
-    while path := dirname(path):
+    while path := path.rpartition("/")[0]:
         yield path
+
+
+def _is_plain(path: str) -> bool:
+    """Whether a file is, as a module, just what its name says; so are most."""
+    return path.endswith(".py") and path.count(".") == 1 and not path.endswith("/__init__.py")
 
 
 def _module(path: str) -> _Module | None:

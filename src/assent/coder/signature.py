@@ -136,6 +136,8 @@ def _found(result: CheckResult) -> Finding:
             return Finding("out_of_memory", "it used too much memory")
         case "signal":
             return crash_of(lines) or Finding("crash", "it was ended by a signal")
+        case "start":
+            return Finding("other", result.why or "it could not be started")
         case "itself":
             pass
         case _:

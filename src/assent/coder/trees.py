@@ -32,8 +32,8 @@ _NEXT_FILE = b"diff --git "
 _PIECE = 1 << 16
 _HASH = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 _LOST = re.compile(
-    r"unable to (read|find)|failed to unpack tree|bad object|missing|not a (tree|valid)|invalid object|could not (read|parse)"
-    r"|does not exist|alternate object",
+    r"unable to (read|find)|failed to unpack tree|bad object|missing|not a (tree|valid)|invalid object"
+    r"|could not (read|parse)|does not exist|alternate object",
     re.IGNORECASE,
 )
 _AUTHOR = re.compile(r"(?P<name>[^<>\n\0]*[^<>\n\0 ]) *<(?P<mail>[^<>\n\0 ]+)>")

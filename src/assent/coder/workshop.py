@@ -21,7 +21,7 @@ from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
-from assent.coder.files import check_filters, copy_index, put_back, take_in, uncommitted, write_out
+from assent.coder.files import copy_index, put_back, take_in, uncommitted, write_out
 from assent.coder.publishing import publish
 from assent.coder.repository import NOBODY, Repository, Settings, author_of, settings_of
 from assent.coder.repository import find_repository as find_repository
@@ -62,7 +62,8 @@ class Workshop:
     async def changes(self) -> list[str]:
         """What the person has not committed, staged or not; new files too, ignored ones not."""
         async with self._persons_index() as index:
-            return await uncommitted(self._trees, self.repository.top, index, self.repository.head)
+            top, head = self.repository.top, self.repository.head
+            return await uncommitted(self._trees, top, index, head, (await self._looked_up()).filters)
 
     async def begin(self, include_changes: bool) -> str:
         """The tree to start from: that of HEAD, or of the person's files as they are.
@@ -73,9 +74,8 @@ class Workshop:
         if not include_changes:
             return (await self._started())[0]
         async with self._persons_index() as index:
-            top = self.repository.top
-            await check_filters(self._trees, top, index, await self._looked_up())
-            return await take_in(self._trees, top, index, ours=False)
+            filters = (await self._looked_up()).filters
+            return await take_in(self._trees, self.repository.top, index, ours=False, filters=filters)
 
     async def author(self) -> str:
         """Whoever would commit in the person's repository, as `Name <mail>`."""

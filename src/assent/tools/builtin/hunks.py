@@ -167,6 +167,8 @@ class _Search:
             wanted = [_plain(line, is_loose) for _, line in old]
             if found := list(self._whole(hunk, wanted, is_loose=is_loose)):
                 return found
+        if any(mark == "-" and line.strip() and line.rstrip() not in self._index(True) for mark, line in old):
+            return []  # What is to go is nowhere, whatever else is overlooked.
         if found := list(self._with_blanks(hunk, old)):
             return found
         for count in range(1, 2 * _MOST_TRIMMED + 1):

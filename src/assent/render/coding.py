@@ -1,0 +1,349 @@
+"""A coding session as text: how it stands, what came of its checks, what it would change, what to do next.
+
+Keep true:
+1. Every line is cleaned: intents, names of files, output of checks and a model's words are others' text.
+2. What is cut is said to be cut.
+3. Every state has a next step, and its commands are complete but for words in capitals.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from rich.table import Table
+from rich.text import Text
+
+from assent.render.advice import Advice, db_words, name_words
+from assent.render.text import count, duration, moment
+from assent.render.turns import money
+from assent.safe_text import clean
+
+Data = Mapping[str, Any]
+"""A session as JSON, as `assent code show --json` prints it."""
+
+_LINE = 200
+_LONG = 600
+_TAIL_LINES = 12
+"""Of what a red check wrote."""
+_SUMMARY_LINES = 8
+_COMMIT = 10
+"""Characters by which a commit is known."""
+
+
+class Look(NamedTuple):
+    """How a state looks."""
+
+    sign: str
+    words: str
+    style: str
+
+
+_STATES: dict[str, Look] = {
+    "created": Look("·", "created", "dim"),
+    "contract_proposed": Look("?", "contract to confirm", "bold yellow"),
+    "contract_confirmed": Look("·", "contract confirmed", "dim"),
+    "running": Look("▸", "running", "cyan"),
+    "needs_approval": Look("?", "green, to approve", "bold yellow"),
+    "merged": Look("✓", "published", "green"),
+    "failed": Look("✗", "failed", "bold red"),
+    "abandoned": Look("■", "abandoned", "yellow"),
+}
+_AT_WORK = ("created", "contract_confirmed", "running")
+
+
+def look(data: Data) -> Look:
+    """How a session stands. One that nobody is at work on has stopped, or its process is gone."""
+    state = str(data["state"])
+    if state in _AT_WORK and data.get("run_status") not in (None, "running"):
+        return Look("■", "stopped" if data["run_status"] != "waiting" else "waits for a person", "yellow")
+    return _STATES.get(state) or Look("?", clean(state, 40), "")
+
+
+# While it goes on
+
+
+def iteration_words(number: int, most: int, elapsed_ms: float) -> str:
+    """The heading of an iteration.
+
+    >>> iteration_words(2, 8, 65_000)
+    '── iteration 2 of 8 (1 min 5 s so far)'
+    """
+    passed = f" ({duration(elapsed_ms)} so far)" if elapsed_ms >= 1000 else ""
+    return f"── iteration {number} of {most}{passed}"
+
+
+def check_words(result: Data) -> str:
+    """What came of a check, in one line.
+
+    >>> check_words({"name": "pytest", "passed": False, "why": "exit code 1", "duration_ms": 2300.0})
+    '✗ pytest: red, exit code 1 (2.3 s)'
+    """
+    took = f" ({took})" if (took := duration(result.get("duration_ms"))) else ""
+    why = f", {clean(result['why'], _LINE)}" if result.get("why") else ""
+    tests = _tests_words(result.get("tests"))
+    word = "✓ {}: green" if result["passed"] else "✗ {}: red"
+    return f"{word.format(clean(result['name'], 80))}{why}{tests}{took}"
+
+
+def _tests_words(tests: Data | None) -> str:
+    if not tests:
+        return ""
+    found = [f"{tests[name]:,} {name}" for name in ("passed", "failed", "skipped") if tests.get(name)]
+    return f", tests: {', '.join(found)}" if found else ""
+
+
+def tail_lines(output: str, most: int = _TAIL_LINES) -> Iterator[str]:
+    """The last lines of what a check wrote, behind a bar."""
+    lines = output.replace("\r\n", "\n").rstrip().split("\n")
+    left_out = len(lines) - most
+    if left_out > 0:
+        yield f"  │ … {count(left_out, 'line')} before …"
+        lines = lines[-most:]
+    for line in lines:
+        if line.strip():
+            yield f"  │ {clean(line.expandtabs(4), _LINE)}"
+
+
+def text_lines(text: str, most: int = _SUMMARY_LINES) -> Iterator[str]:
+    """The first lines of what a model says."""
+    lines = [line for line in text.replace("\r\n", "\n").strip().split("\n") if line.strip()]
+    for line in lines[:most]:
+        yield f"  “ {clean(line.strip().expandtabs(4), _LINE)}"
+    if len(lines) > most:
+        yield f"  “ … {count(len(lines) - most, 'more line')}"
+
+
+def spent_words(turns: int, tokens: int, cost_usd: float | None, elapsed_ms: float) -> str:
+    """What an iteration took, and the session so far."""
+    facts = [count(turns, "turn")]
+    facts += [f"{count(tokens, 'token')} so far"] if tokens else []
+    facts += [money(cost_usd)] if cost_usd else []
+    facts += [duration(elapsed_ms)] if elapsed_ms >= 1000 else []
+    return f"· {', '.join(facts)}"
+
+
+# A change
+
+
+def diff_lines(diff: str) -> list[Text]:
+    """A unified diff, line by line, coloured as people know it."""
+    if not diff.strip():
+        return [Text("(nothing is changed)", style="dim")]
+    found = []
+    for line in diff.replace("\r\n", "\n").removesuffix("\n").split("\n"):
+        found.append(Text(clean(line, tabs=True).expandtabs(4), style=_diff_style(line)))
+    return found
+
+
+def _diff_style(line: str) -> str:
+    if line.startswith(("diff --git", "+++", "---", "index ", "new file", "deleted file", "rename ")):
+        return "bold"
+    if line.startswith("@@"):
+        return "cyan"
+    return "green" if line.startswith("+") else "red" if line.startswith("-") else ""
+
+
+# How it stands
+
+
+def sessions_table(found: Sequence[Data]) -> Table:
+    """One row for each session."""
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    for heading in ("session", "state", "begun (UTC)", "iterations", "tokens", "intent"):
+        right = heading in ("iterations", "tokens")
+        table.add_column(heading, no_wrap=True, overflow="ellipsis", justify="right" if right else "left")
+    for data in found:
+        seen = look(data)
+        table.add_row(
+            Text(clean(data["id"], 40)),
+            Text(f"{seen.sign} {seen.words}", style=seen.style),
+            Text(moment(data["created_at"]).removesuffix(" UTC")),
+            Text(f"{data['iterations']:,}"),
+            Text(f"{data['tokens']:,}"),
+            Text(clean(" ".join(str(data["intent"]).split()), 60)),
+        )
+    return table
+
+
+def session_lines(data: Data) -> Iterator[Text]:
+    """Everything about a session that a person wants to know, but for what to do next."""
+    seen = look(data)
+    reason = f": {clean(data['reason'], _LONG)}" if data["reason"] else ""
+    yield Text.assemble((f"{seen.sign} {seen.words}", seen.style), f"  session {clean(data['id'])}{reason}")
+    facts = [
+        ("intent", clean(" ".join(str(data["intent"]).split()), _LONG)),
+        ("repository", clean(data["repository"], _LONG)),
+        ("begun", f"{moment(data['created_at'])} on {_short(data['begun_on'])}{_changes_words(data)}"),
+        ("model", f"{clean(data['model'] or 'not known', 80)}, led as a {clean(data['style'], 20)} one"),
+        ("took", _took(data)),
+        ("branch", _branch(data)),
+        ("private copy", clean(data["folder"] or "", _LONG)),
+    ]
+    for label, fact in facts:
+        if fact:
+            yield Text.assemble((f"  {label:13}", "dim"), fact)
+    yield from _checks(data)
+    for attempt in data["attempts"]:
+        yield from _attempt(attempt, len(data["attempts"]))
+    for question in data["questions"]:
+        yield Text(f"It asks ({clean(question['id'], 80)}): {clean(question['text'], _LONG)}", "bold yellow")
+
+
+def _changes_words(data: Data) -> str:
+    return ", with what was not committed" if data["includes_changes"] else ""
+
+
+def _took(data: Data) -> str:
+    facts = [count(data["iterations"], "iteration")]
+    # Not every model tells.
+    facts += [count(data["tokens"], "token")] if data["tokens"] else []
+    facts += [money(data["cost_usd"])] if data["cost_usd"] else []
+    return ", ".join(facts)
+
+
+def _branch(data: Data) -> str:
+    if not data["branch"]:
+        return ""
+    return f"{clean(data['branch'], 100)} ({_short(data['commit'])})"
+
+
+def _short(commit: str | None) -> str:
+    return clean((commit or "")[:_COMMIT])
+
+
+def _checks(data: Data) -> Iterator[Text]:
+    contract = data["contract"]
+    if contract is None:
+        yield Text("No checks yet: the model has still to draft them.")
+        return
+    results = {result["name"]: result for result in data["checks"]}
+    yield Text("Checks:")
+    for check in contract["checks"]:
+        result = results.get(check["name"])
+        command = f"`{clean(check['command'], _LINE)}`"
+        if result is None:
+            yield Text(f"  · {clean(check['name'], 80)}: {command} has not run yet")
+            continue
+        style = "green" if result["passed"] else "red"
+        yield Text.assemble("  ", (check_words(result), style), f"  {command}")
+        if not result["passed"]:
+            yield from (Text(f"  {line}") for line in tail_lines(result["output"]))
+    if contract["may_touch"]:
+        patterns = ", ".join(clean(pattern, 80) for pattern in contract["may_touch"])
+        yield Text(f"  The change may touch: {patterns}")
+
+
+def _attempt(attempt: Data, number_of: int) -> Iterator[Text]:
+    ended = f": {clean(attempt['ended'], _LONG)}" if attempt["ended"] else ""
+    if number_of > 1 or ended:
+        yield Text(f"Attempt {attempt['number']}{ended}")
+    for each in attempt["iterations"]:
+        red = [clean(check["name"], 60) for check in each["checks"] if not check["passed"]]
+        judged = "green" if each["green"] else f"red: {', '.join(red)}" if red else "not checked"
+        if each["sealed"]:
+            names = ", ".join(clean(path, 80) for path in each["sealed"][:5])
+            judged += f"; it changed sealed files, which were put back: {names}"
+        facts = [count(each["turns"], "turn")]
+        facts += [count(each["tokens"], "token")] if each["tokens"] else []
+        facts += ["with a hint"] if each["hint"] else []
+        yield Text(f"  iteration {each['number']}: {judged} ({', '.join(facts)})")
+        for line in text_lines(each["summary"], 2) if each["status"] == "success" else ():
+            yield Text(f"  {line}", "dim")
+
+
+# What to do
+
+
+def next_steps(data: Data, db: str | None = None) -> list[Advice]:
+    """What a person can do now."""
+    name, place = name_words(data["id"]), db_words(db)
+
+    def command(verb: str, rest: str = "") -> str:
+        return f"assent code {verb} {name}{rest}{place}"
+
+    asked = [
+        Advice("To answer its question:", f"assent code answer {name_words(each['id'])} TEXT{place}")
+        for each in data["questions"]
+    ]
+    match data["state"]:
+        case "contract_proposed":
+            return [
+                Advice("To confirm the contract:", command("approve")),
+                Advice("and then to work on it:", command("resume")),
+                Advice("To refuse it:", command("deny", " --reason TEXT")),
+            ]
+        case "needs_approval":
+            return [
+                Advice("To see the change:", command("diff")),
+                Advice("To publish it:", command("approve")),
+                Advice("To refuse it:", command("deny", " --reason TEXT")),
+            ]
+        case "merged":
+            top, branch = shlex.quote(clean(data["repository"])), shlex.quote(clean(data["branch"]))
+            return [
+                Advice("To see it:", f"git -C {top} show {branch}"),
+                Advice("To take it into your branch:", f"git -C {top} merge {branch}"),
+            ]
+        case "failed" | "abandoned":
+            seen = [Advice("To see what was changed last:", command("diff"))] if data["has_change"] else []
+            if not data["iterations"] and data["checks"] and all(each["passed"] for each in data["checks"]):
+                seen.append(Advice("To work on it all the same, begin again with --even-if-green."))
+            return [*seen, Advice("To see what its checks said:", command("show"))]
+    if data.get("run_status") == "running":
+        return [*asked, Advice("It is being worked on. To end it:", command("cancel"))]
+    waits = data.get("run_status") == "waiting"
+    runs = [each["iterations"][-1]["run_id"] for each in data["attempts"] if each["iterations"]]
+    decide = [
+        Advice("To see what has to be decided:", f"assent approvals list --run {name_words(run)}{place}")
+        for run in (runs if waits else ())
+    ]
+    return [
+        *asked,
+        *decide,
+        Advice("To go on:", command("resume")),
+        Advice("To end it:", command("cancel")),
+    ]
+
+
+def steps_data(data: Data, db: str | None = None) -> list[dict[str, str]]:
+    """The same as JSON."""
+    return [{"sentence": each.sentence, "command": each.command} for each in next_steps(data, db)]
+
+
+def ending_lines(
+    data: Data, *, db: str | None, is_kept: bool, elapsed_ms: float | None = None
+) -> Iterator[str]:
+    """How a session stands when its process lets go of it after so long, and what to do next."""
+    seen = look(data)
+    what = f" as {_branch(data)}" if data["state"] == "merged" else ""
+    why = f": {clean(data['reason'], _LONG)}" if data["reason"] and data["state"] != "merged" else ""
+    passed = f", {duration(elapsed_ms)}" if elapsed_ms is not None else ""
+    yield f"{seen.sign} {seen.words}{what}{why} ({_took(data)}{passed})"
+    if not is_kept and data["state"] != "merged":
+        yield "  Nothing is kept (--db none), so it cannot be gone on with."
+        return
+    for advice in next_steps(data, db):
+        yield f"  {advice.sentence} {advice.command}".rstrip()
+
+
+# What helped before
+
+
+def repairs_table(found: Sequence[Data]) -> Table:
+    """One row for each repair that is remembered."""
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    for heading in ("id", "won", "lost", "failure", "what helped"):
+        right = heading in ("won", "lost")
+        table.add_column(heading, overflow="fold", justify="right" if right else "left")
+    for data in found:
+        command, kind, message = (clean(data[key], 120) for key in ("command", "error_class", "message"))
+        table.add_row(
+            Text(clean(data["id"], 40)),
+            Text(f"{data['wins']:,}"),
+            Text(f"{data['losses']:,}"),
+            Text(f"{command} ({kind}): {message}"),
+            Text(clean(" ".join(str(data["approach"]).split()), 200)),
+        )
+    return table

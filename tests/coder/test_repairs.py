@@ -1,0 +1,407 @@
+"""Repairs in memory, SQLite and Postgres keep the same promises; those on disk also between processes."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from assent.coder.repairs import (
+    MOST_APPROACH,
+    MOST_BYTES,
+    MOST_REPAIRS,
+    Hint,
+    MemoryRepairs,
+    RepairMemory,
+    approach_words,
+    cut,
+    repository_key,
+)
+from assent.coder.repairs_sql import SqlRepairs, has_repairs
+from assent.coder.signature import Signature
+from assent.errors import DecodeError, StorageDamaged
+from assent.redaction import REDACTED, Redactor
+from assent.safe_text import clean
+from assent.storage.location import open_database
+from assent.testing import FakeClock
+from tests.properties.effort import examples
+from tests.storage.children import run, say
+
+START = 1_000.0
+Make = Callable[..., RepairMemory]
+
+
+def signature(message: str = "test_a: assert <n> == <n>", **changes: Any) -> Signature:
+    return Signature(**{"command": "pytest -q", "error_class": "test_failure", "message": message, **changes})
+
+
+OTHER = signature("test_b: assert <n> == <n>")
+"""The same command and kind."""
+ELSEWHERE = signature(command="make")
+
+
+@pytest.fixture
+def clock() -> FakeClock:
+    return FakeClock(START)
+
+
+@pytest.fixture(params=["memory", "sqlite", "postgres"])
+def make(request: pytest.FixtureRequest, clock: FakeClock, tmp_path: Any) -> Iterator[Make]:
+    """Makes an empty memory of each kind."""
+    if request.param == "memory":
+        yield lambda **options: MemoryRepairs(clock=clock, **options)
+        return
+    url = (
+        f"sqlite://{tmp_path}/r.db" if request.param == "sqlite" else request.getfixturevalue("postgres_url")
+    )
+    with open_database(url) as database:
+
+        def empty(**options: Any) -> RepairMemory:
+            repairs = SqlRepairs(database, clock=clock, **options)
+            say(database, "DELETE FROM repairs")
+            return repairs
+
+        yield empty
+
+
+@pytest.fixture
+def repairs(make: Make) -> RepairMemory:
+    return make()
+
+
+def shown(repairs: RepairMemory, known: Signature | None = None) -> Hint:
+    hint = repairs.recall("r", known or signature())
+    assert hint is not None
+    return hint
+
+
+def counts(repairs: RepairMemory, repository: str = "r") -> dict[str, tuple[int, int]]:
+    return {one.approach: (one.wins, one.losses) for one in repairs.entries(repository)}
+
+
+def test_what_helped_is_recalled_for_that_failure_alone(repairs: RepairMemory) -> None:
+    repairs.learned("r", signature(), "swap the operands", hint=None)
+
+    hint = shown(repairs)
+    assert (hint.approach, hint.is_coarse) == ("swap the operands", False)
+    assert shown(repairs, OTHER) == Hint(id=hint.id, approach="swap the operands", is_coarse=True)
+    assert repairs.recall("r", ELSEWHERE) is None
+    assert repairs.recall("r", signature(error_class="lint")) is None
+    assert repairs.recall("another repository", signature()) is None
+
+
+def test_an_exact_match_comes_before_a_better_coarse_one(repairs: RepairMemory) -> None:
+    for _ in range(3):
+        repairs.learned("r", OTHER, "often", hint=None)
+    repairs.learned("r", signature(), "once", hint=None)
+
+    assert shown(repairs).approach == "once"
+    assert shown(repairs, signature("test_c")).approach == "often"
+
+
+def test_the_same_approach_again_is_a_win(repairs: RepairMemory, clock: FakeClock) -> None:
+    repairs.learned("r", signature(), "a", hint=None)
+    clock.advance(5)
+    repairs.learned("r", signature(), "  a\n", hint=None)
+
+    (kept,) = repairs.entries("r")
+    assert (kept.wins, kept.losses, kept.made, kept.used) == (2, 0, START, START + 5)
+    assert kept.signature == signature()
+
+
+def test_of_equal_rank_the_newest_is_shown(repairs: RepairMemory, clock: FakeClock) -> None:
+    repairs.learned("r", signature(), "old", hint=None)
+    clock.advance(1)
+    repairs.learned("r", signature(), "new", hint=None)
+    assert shown(repairs).approach == "new"
+
+    clock.advance(1)
+    repairs.learned("r", signature(), "old", hint=None)
+    assert shown(repairs).approach == "old"
+
+
+def test_a_loss_makes_nothing_newer(repairs: RepairMemory, clock: FakeClock) -> None:
+    for approach in ("old", "new", "old"):
+        repairs.learned("r", signature(), approach, hint=None)
+        clock.advance(1)
+    repairs.failed(shown(repairs).id)
+
+    assert counts(repairs) == {"old": (2, 1), "new": (1, 0)}
+    assert shown(repairs).approach == "new"
+
+
+def test_a_hint_that_failed_loses_rank_and_is_shown_no_more_in_the_end(repairs: RepairMemory) -> None:
+    repairs.learned("r", signature(), "a", hint=None)
+    repairs.learned("r", signature(), "b", hint=None)
+    first = shown(repairs)
+
+    repairs.failed(first.id)
+    second = shown(repairs)
+    assert second.id != first.id
+    assert counts(repairs)[first.approach] == (1, 1)
+
+    # Two more losses than wins, and it is gone; the coarse way does not bring it back.
+    for hint in (first, second, first, second, second):
+        repairs.failed(hint.id)
+    assert repairs.recall("r", signature()) is None
+    assert repairs.recall("r", OTHER) is None
+    assert len(repairs.entries("r")) == 2
+
+    # Whoever finds the same way again makes it worth showing.
+    repairs.learned("r", signature(), first.approach, hint=None)
+    assert shown(repairs).id == first.id
+
+
+def test_one_loss_more_than_wins_is_still_shown(repairs: RepairMemory) -> None:
+    repairs.learned("r", signature(), "a", hint=None)
+    for _ in range(2):
+        repairs.failed(shown(repairs).id)
+
+    assert counts(repairs) == {"a": (1, 2)}
+    assert shown(repairs).approach == "a"
+
+
+def test_a_hint_that_went_green_wins_once(repairs: RepairMemory) -> None:
+    repairs.learned("r", signature(), "a", hint=None)
+    repairs.learned("r", signature(), "did as told", hint=shown(repairs).id)
+    assert counts(repairs) == {"a": (2, 0), "did as told": (1, 0)}
+
+    repairs.learned("r", signature(), "a", hint=shown(repairs).id)
+    assert counts(repairs)["a"] == (3, 0)
+
+
+def test_what_is_no_longer_kept_may_be_counted(repairs: RepairMemory) -> None:
+    repairs.failed("gone")
+    repairs.learned("r", signature(), "a", hint="gone\0")
+
+    assert counts(repairs) == {"a": (1, 0)}
+
+
+def test_nothing_to_say_is_not_kept_but_the_hint_still_wins(repairs: RepairMemory) -> None:
+    repairs.learned("r", signature(), "a", hint=None)
+    repairs.learned("r", signature(), " \n", hint=shown(repairs).id)
+
+    assert counts(repairs) == {"a": (2, 0)}
+
+
+def test_awkward_texts_are_kept_as_they_can_be_shown(repairs: RepairMemory) -> None:
+    repairs.learned("r", signature("a\0b\ud800"), "do\0 \x1b[31m\ud800 \u202e this\nand that", hint=None)
+
+    hint = shown(repairs, signature("a\0b\ud800"))
+    assert not hint.is_coarse
+    assert hint.approach == "do\\x00 \\e[31m\\ud800 \\u202e this\nand that"
+    assert repairs.bring_in("r", repairs.export("r")) == 0
+
+
+def test_secrets_are_neither_kept_nor_in_the_way(make: Make) -> None:
+    repairs = make(redactor=Redactor(["hunter2hunter2"]))
+    known = signature("login with hunter2hunter2 failed", command="curl -u hunter2hunter2")
+    repairs.learned("r", known, "use hunter2hunter2 to log in", hint=None)
+
+    assert shown(repairs, known) == Hint(
+        id=repairs.entries("r")[0].id, approach=f"use {REDACTED} to log in", is_coarse=False
+    )
+    assert b"hunter2" not in repairs.export("r")
+
+
+def test_forgetting(repairs: RepairMemory) -> None:
+    repairs.learned("r", signature(), "a", hint=None)
+    (kept,) = repairs.entries("r")
+
+    assert not repairs.forget("q", kept.id)
+    assert repairs.forget("r", kept.id)
+    assert not repairs.forget("r", kept.id)
+    assert repairs.entries("r") == []
+    assert repairs.recall("r", signature()) is None
+
+
+def test_a_file_brings_repairs_to_another_repository(repairs: RepairMemory, clock: FakeClock) -> None:
+    repairs.learned("r", signature(), "a", hint=None)
+    repairs.learned("r", OTHER, "b", hint=None)
+    repairs.failed(shown(repairs, OTHER).id)
+    file = repairs.export("r")
+    clock.advance(10)
+
+    assert repairs.bring_in("s", file) == 2
+    assert msgspec.json.decode(repairs.export("s"))["version"] == 1
+    assert counts(repairs, "s") == {"a": (1, 0), "b": (1, 1)}
+    hint = repairs.recall("s", signature())
+    assert hint is not None
+    assert hint.approach == "a"
+    # Each repository counts for itself.
+    repairs.failed(hint.id)
+    assert counts(repairs, "s")["a"] == (1, 1)
+    assert counts(repairs, "r")["a"] == (1, 0)
+
+
+def test_bringing_in_the_same_file_twice_changes_nothing(repairs: RepairMemory, clock: FakeClock) -> None:
+    repairs.learned("r", signature(), "a", hint=None)
+    file = repairs.export("r")
+    repairs.learned("r", signature(), "a", hint=None)
+    repairs.failed(shown(repairs).id)
+    before = repairs.entries("r")
+    clock.advance(5)
+
+    assert repairs.bring_in("r", file) == 0
+    assert repairs.entries("r") == before
+
+    ahead = file.replace(b'"wins":1,', b'"wins":7,').replace(b'"used":1000.0', b'"used":9e9')
+    assert ahead != file
+    assert [repairs.bring_in("r", ahead), repairs.bring_in("r", ahead)] == [1, 0]
+    assert counts(repairs) == {"a": (7, 1)}
+    assert [repairs.bring_in("new", ahead), repairs.bring_in("new", ahead)] == [1, 0]
+    # What somebody's clock says is not believed: nothing is kept for ever because it was used tomorrow.
+    assert repairs.entries("new")[0].used == START + 5
+
+
+LINE: dict[str, Any] = {
+    "command": "c", "error_class": "lint", "message": "m", "approach": "a",
+    "wins": 1, "losses": 0, "made": 1.0, "used": 1.0,
+}  # fmt: skip
+
+
+def file_with(*lines: dict[str, Any], **top: Any) -> bytes:
+    return msgspec.json.encode({"version": 1, "repairs": lines, **top})
+
+
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        (b"", "empty"),
+        (b"{", "malformed"),
+        (b"[]", "object"),
+        (b'{"version":1}', "repairs"),
+        (b'{"version":1,"version":1,"repairs":[]}', "twice"),
+        (file_with(version=2), "version is 2"),
+        (file_with(version="\x1b[31m"), "\\e[31m"),
+        (file_with(extra=1), "extra"),
+        (file_with({**LINE, "id": "x"}), "id"),
+        (file_with({**LINE, "error_class": "nonsense"}), "nonsense"),
+        (file_with({**LINE, "wins": -1}), "$.repairs[0].wins"),
+        (file_with({**LINE, "wins": 10**9}), "$.repairs[0].wins"),
+        (file_with({**LINE, "made": -5}), "$.repairs[0].made"),
+        (file_with({**LINE, "approach": ""}), "approach"),
+        (file_with({**LINE, "approach": "x" * 1025}), "approach"),
+        (file_with({**LINE, "message": "x" * 301}), "message"),
+        (file_with(LINE, {"command": "c"}), "$.repairs[1]"),
+        (file_with(*[LINE] * (MOST_REPAIRS + 1)), "1000"),
+        (b" " * (MOST_BYTES + 1), "larger"),
+    ],
+)
+def test_a_file_that_is_not_right_brings_nothing(data: bytes, words: str) -> None:
+    repairs = MemoryRepairs()
+
+    with pytest.raises(DecodeError) as refused:
+        repairs.bring_in("r", data)
+
+    assert words in str(refused.value)
+    assert clean(str(refused.value)) == str(refused.value)
+    assert repairs.entries("r") == []
+
+
+@given(st.binary(max_size=60) | st.text(max_size=60).map(str.encode))
+@examples(100)
+def test_any_bytes_are_refused_in_words(data: bytes) -> None:
+    with pytest.raises(DecodeError):
+        MemoryRepairs().bring_in("r", data)
+
+
+def test_the_newest_are_kept_and_the_rest_goes(repairs: RepairMemory, clock: FakeClock) -> None:
+    full = [{**LINE, "approach": f"a{n}", "made": n, "used": n} for n in range(MOST_REPAIRS)]
+    assert repairs.bring_in("r", file_with(*full)) == MOST_REPAIRS
+    repairs.learned("q", signature(), "of another repository", hint=None)
+
+    repairs.learned("r", signature(), "new", hint=None)
+
+    kept = repairs.entries("r")
+    assert len(kept) == MOST_REPAIRS
+    assert kept[0].approach == "new"
+    assert "a0" not in {one.approach for one in kept}
+    assert counts(repairs, "q") == {"of another repository": (1, 0)}
+
+
+def test_whoever_counts_at_once_counts(repairs: RepairMemory) -> None:
+    repairs.learned("r", signature(), "a", hint=None)
+    id = shown(repairs).id
+
+    def count() -> None:
+        for _ in range(5):
+            repairs.failed(id)
+            repairs.learned("r", signature(), "a", hint=None)
+
+    threads = [threading.Thread(target=count) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert counts(repairs) == {"a": (16, 15)}
+
+
+def test_what_is_too_much_leaves_the_disk_too(database_url: str, clock: FakeClock) -> None:
+    full = [{**LINE, "approach": f"a{n}"} for n in range(MOST_REPAIRS)]
+    with open_database(database_url) as database:
+        repairs = SqlRepairs(database, clock=clock)
+        repairs.bring_in("r", file_with(*full))
+        repairs.learned("r", signature(), "new", hint=None)
+
+        assert database.read(lambda t: t.execute("SELECT count(*) FROM repairs")) == [(MOST_REPAIRS,)]
+
+
+LEARNER = """
+import sys
+from assent.coder.repairs_sql import SqlRepairs
+from assent.coder.signature import Signature
+from assent.storage.location import open_database
+with open_database(sys.argv[1]) as database:
+    known = Signature(command="pytest -q", error_class="test_failure", message="m")
+    SqlRepairs(database).learned("r", known, "learned elsewhere", hint=None)
+"""
+
+
+def test_what_one_process_learned_another_recalls(database_url: str) -> None:
+    with open_database(database_url) as database:
+        assert not has_repairs(database)
+        run(LEARNER, database_url)
+
+        assert has_repairs(database)
+        assert shown(SqlRepairs(database), signature("m")).approach == "learned elsewhere"
+
+
+def test_a_row_that_was_changed_by_hand_is_named(database_url: str) -> None:
+    with open_database(database_url) as database:
+        repairs = SqlRepairs(database)
+        repairs.learned("r", signature(), "a", hint=None)
+        say(database, "UPDATE repairs SET error_class = 'nonsense'")
+
+        with pytest.raises(StorageDamaged, match="a repair that cannot be read"):
+            repairs.entries("r")
+
+
+def test_a_repository_is_known_by_its_first_commit_wherever_it_is() -> None:
+    assert repository_key("/a/.git", "c0ffee") == repository_key("/b/.git", "c0ffee")
+    assert repository_key("/a/.git", None) != repository_key("/b/.git", None)
+    assert "ann" not in repository_key("/home/ann/.git", None)
+
+
+def test_an_approach_ends_at_a_word() -> None:
+    words = approach_words(signature(), "word " * 500)
+
+    assert len(words) <= MOST_APPROACH
+    assert words.endswith("word")
+    assert len(approach_words(signature(), "x" * 5_000)) == MOST_APPROACH
+    assert "pytest -q" in approach_words(signature(), "\n")
+
+
+@given(st.text(max_size=30).map(lambda text: text * 60))
+@examples(100)
+def test_an_approach_that_was_cut_stays_as_it_is(text: str) -> None:
+    once = cut(text)
+
+    assert len(once) <= MOST_APPROACH
+    assert cut(once) == once
