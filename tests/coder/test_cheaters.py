@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import sys
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -29,7 +30,7 @@ FILES = {
     "verify.py": "import sys, shop\nsys.exit(0 if shop.total([1]) == 1 else 1)\n",
     ".assent/contract.toml": '[[checks]]\nname = "t"\ncommand = "false"\n',
 }
-PYTEST = "python3 -m pytest -q -p no:cacheprovider tests"
+PYTEST = f"PYTEST_DISABLE_PLUGIN_AUTOLOAD=1 {sys.executable} -m pytest -q -p no:cacheprovider tests"
 
 
 class Cheat(NamedTuple):

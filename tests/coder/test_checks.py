@@ -278,6 +278,20 @@ async def test_tests_that_are_ended_or_skipped_from_inside_are_red(tmp_path: Pat
     assert result.why
 
 
+async def test_a_file_of_tests_that_could_not_be_loaded_must_run_later(tmp_path: Path) -> None:
+    tests = {"test_app.py": TESTS, "test_old.py": "def test_old():\n    pass\n"}
+    skips = "import pytest\npytest.skip('not now', allow_module_level=True)\n"
+
+    baseline = await run_one(export(tmp_path, {"app.py": "", **tests}), PYTEST)
+    skipped = await run_one(export(tmp_path, {"app.py": skips, **tests}), PYTEST, baseline=[baseline])
+    right = await run_one(export(tmp_path, {"app.py": APP, **tests}), PYTEST, baseline=[baseline])
+
+    assert baseline.tests == Tests(failed=1, unloaded=1, one="::test_app")
+    assert skipped.exit_code == 0
+    assert skipped.why == "no test of test_app ran, which could not be loaded in the base"
+    assert right.passed, right.why
+
+
 async def test_a_right_change_is_green_beside_its_baseline(tmp_path: Path) -> None:
     baseline = await run_one(export(tmp_path, {"app.py": WRONG, "test_app.py": TESTS}), PYTEST)
 

@@ -4,6 +4,7 @@ commit; and what was learned from it."""
 from __future__ import annotations
 
 import asyncio
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +39,7 @@ FILES = {
     "pytest.ini": "[pytest]\npythonpath = .\n",
     "README.md": "# A shop\n",
 }
-CHECK = "python3 -m pytest -q -p no:cacheprovider"
+CHECK = f"PYTEST_DISABLE_PLUGIN_AUTOLOAD=1 {sys.executable} -m pytest -q -p no:cacheprovider"
 WRONG = call("edit_file", path="shop/prices.py", old="price * percent // 10", new="price * percent // 1000")
 RIGHT = call(
     "replace_function",

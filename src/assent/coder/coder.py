@@ -16,6 +16,8 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from assent.coder.contract import Check, Contract, check_contract, contract_of
 from assent.coder.session import Attempt, CodeLimits, Session
 from assent.coder.store import MemorySessions
@@ -147,6 +149,7 @@ class Coder:
             raise UsageError(f"candidates is {candidates}; it is from 1 to {MOST_CANDIDATES}.")
         agreed = _contract(intent, checks, contract, may_touch)
         from assent.coder.repairs import repository_key
+        from assent.coder.repository import first_commit
         from assent.coder.workshop import Workshop, find_repository
 
         await self._isolation.check()
@@ -159,7 +162,7 @@ class Coder:
             id=name,
             intent=intent,
             repository=str(found.top),
-            repository_key=repository_key(found.common, None),
+            repository_key=repository_key(found.common, await first_commit(found)),
             contract=agreed,
             limits=self.limits,
             candidates=candidates,
@@ -442,11 +445,7 @@ class Coder:
         await work.workshop.open()
         if not session.commit:
             session.commit = await work.workshop.commit(
-                session.result,
-                session.begun_on,
-                _message(session),
-                when=int(time.time()),
-                author=None,
+                session.result, session.begun_on, _message(session), when=int(time.time()), author=None
             )
             session.branch = BRANCH.format(id=session.id)
             await work.save()
@@ -487,7 +486,8 @@ class Coder:
         from assent.coder.workshop import Workshop, find_repository
 
         found = await find_repository(Path(session.repository))
-        workshop = Workshop(self._home / session.id, found)
+        # The person may have gone on meanwhile; the session has not.
+        workshop = Workshop(self._home / session.id, msgspec.structs.replace(found, head=session.begun_on))
         async with self._reopened(session, cancel) as run:
             # Read once more: nobody else writes it from now on.
             session = self._sessions.get(session.id) or session

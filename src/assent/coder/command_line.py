@@ -147,12 +147,17 @@ def runs(command: str, tools: Collection[str]) -> bool:
     if any(kind == "end" and text in ("||", "&") for kind, text in _tokens(command)):
         return False
     for simple in simple_commands(command):
-        if simple.words[0] == "test" or not set(tools) & {_module(simple), simple.program}:
+        if not runs_one_of(simple, tools):
             continue
         return not any(
             word in ("--version", "-V", "-h", "--help", "--co", "--fixtures") for word in simple.words
         )
     return False
+
+
+def runs_one_of(simple: Simple, tools: Collection[str]) -> bool:
+    """Whether it is one of these that a single command runs, also as a module of Python."""
+    return simple.program in tools or _module(simple) in tools
 
 
 def named_files(command: str) -> list[Named]:

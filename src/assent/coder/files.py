@@ -156,7 +156,7 @@ def copy_index(repository: Repository, index: Path, beside: Path) -> bool:
 async def _differing(trees: Trees, work_tree: Path, index: Path) -> tuple[list[bytes], list[bytes]]:
     """Files that may be other than the index has them, and paths of it that are no files any more."""
     # So git does not look whether a submodule is dirty: for that it would run itself in there.
-    argv = ["diff-files", "-z", "--raw", "--no-renames", "--ignore-submodules=none"]
+    argv = ["diff-files", "-z", "--raw", "--no-renames", "--ignore-submodules=dirty"]
     listed = (await trees.run(argv, index=index, work_tree=work_tree)).split(b"\0")
     top = os.fsencode(work_tree)
     seen: list[bytes] = []

@@ -14,7 +14,7 @@ import re
 from collections.abc import Iterator, Sequence
 from html import unescape
 
-from assent.coder.command_line import runs
+from assent.coder.command_line import runs, runs_one_of, simple_commands
 from assent.coder.contract import Check, CheckResult, Tests
 from assent.coder.sealing import lifts
 from assent.safe_text import clean
@@ -22,6 +22,7 @@ from assent.safe_text import clean
 MOST_BYTES = 64 * 1024 * 1024
 """A larger report is none."""
 
+PYTEST = ("pytest", "py.test")
 _VARIABLE = "ASSENT_TEST_REPORT"
 _OPTION = f"--junitxml=${_VARIABLE}"
 """pytest fills in the variable: so the path needs no quotes, whatever is in it."""
@@ -110,7 +111,11 @@ def doubt(
         return "its test program did not come to its end, where it reports what ran: it was ended from inside"
     if now.passed == 0 and (before is None or before.passed + before.failed):
         return "no test ran to its end"
-    if before is None or before.unloaded or not _is_same(before, report) or _may_be_fewer(report, may_touch):
+    if before is None or _may_be_fewer(report, may_touch):
+        return ""
+    if before.unloaded:
+        return _unloaded_doubt(check, before, report)
+    if not _is_same(before, report):
         return ""
     ran = before.passed + before.failed
     if now.passed < ran:
@@ -120,11 +125,23 @@ def doubt(
     return ""
 
 
+def _unloaded_doubt(check: Check, before: Tests, report: bytes) -> str:
+    """How many tests are in files that could not be loaded in the base is not known; that they run now is."""
+    place, _, module = before.one.partition("::")
+    tools = [simple for simple in simple_commands(check.command) if runs_one_of(simple, PYTEST)]
+    # Where pytest runs more than once, or out of our sight, the report may be of other files.
+    if place or not module or len(tools) != 1:
+        return ""
+    if any(name.startswith((f"{module}::", f"{module}.")) for name in _names(report)):
+        return ""
+    return f"no test of {module} ran, which could not be loaded in the base"
+
+
 def _is_expected(check: Check) -> bool:
     """Whether a check, once it gets so far, reports: pytest to us, or unittest on its output."""
     if "junit" in check.command or "PYTEST_ADDOPTS" in check.command or "env -i" in check.command:
         return False
-    return runs(check.command, ("pytest", "py.test", "unittest"))
+    return runs(check.command, (*PYTEST, "unittest"))
 
 
 def _is_same(before: Tests, report: bytes) -> bool:

@@ -98,6 +98,16 @@ async def find_repository(folder: Path) -> Repository:
     )
 
 
+async def first_commit(repository: Repository) -> str | None:
+    """The oldest commit before HEAD, which all clones share; None where the history is cut off."""
+    if os.path.exists(os.path.join(repository.common, "shallow")):
+        return None
+    said = await git(
+        ["rev-list", "--first-parent", "--max-parents=0", repository.head], git_dir=repository.git_dir
+    )
+    return said.decode().split()[-1] if said.strip() else None
+
+
 def _why_none(folder: Path) -> str:
     """Why there is no repository to work on."""
     if not folder.is_dir():

@@ -39,9 +39,9 @@ def syntax_problem(path: str, text: str) -> str:
 
     The kind is told by the path. Of a kind that is not known here, "" as well.
 
-    >>> print(syntax_problem("a.py", "x = (1,\\n"))
-    No valid Python...: '(' was never closed. Line 1, column 5:
-    1: x = (1,
+    >>> print(syntax_problem("a.json", "[1,\\n 2 3]"))
+    No valid JSON: Expecting ',' delimiter. Line 2, column 4:
+    2:  2 3]
     """
     name = path.casefold()
     text = text.removeprefix("\ufeff")

@@ -1,0 +1,429 @@
+"""`assent code` with a scripted model, real git, real checks in the real sandbox, where nobody is asked."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.conftest import command, environment
+from tests.coder.workbench import git, make_repository
+
+CHECK = "grep -q right a.txt"
+
+
+def call(name: str, **arguments: Any) -> dict[str, Any]:
+    return {"name": name, "arguments": arguments}
+
+
+def write(path: str = "a.txt", text: str = "right\n") -> dict[str, Any]:
+    return {"calls": [call("write_file", path=path, text=text)]}
+
+
+class Desk:
+    """A person in their repository, with a database and state of their own."""
+
+    def __init__(self, folder: Path, assent: Callable[..., Any]) -> None:
+        self.folder = folder
+        self.repository = make_repository(folder / "repository", {"a.txt": "wrong\n", "b.txt": "b\n"})
+        self.db = str(folder / "kept.db")
+        self.state = {"XDG_STATE_HOME": str(folder / "state")}
+        self._assent = assent
+
+    def script(self, *turns: Any, name: str = "script.json") -> str:
+        """A scripted model that answers with these turns."""
+        (self.folder / name).write_text(json.dumps({"turns": turns}))
+        return f"scripted:{self.folder / name}"
+
+    def code(self, *arguments: str, db: str | None = None, **options: Any) -> Any:
+        """Run `assent code`."""
+        return self.run("code", *arguments, "--db", db or self.db, **options)
+
+    def run(self, *arguments: str, cwd: Path | None = None, **more: str) -> Any:
+        """Run `assent`."""
+        return self._assent(*arguments, cwd=cwd or self.repository, **self.state, **more)
+
+    def start(self, *arguments: str) -> subprocess.Popen[bytes]:
+        """Start `assent code` and leave it running."""
+        return subprocess.Popen(
+            command("code", *arguments, "--db", self.db),
+            cwd=self.repository,
+            env=environment(**self.state),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+
+    def session(self) -> Any:
+        """The newest session."""
+        return self.code("list", "--json").json["sessions"][0]
+
+    def looks(self) -> tuple[str, ...]:
+        """All that a session must leave alone: files, index, refs, settings."""
+        return (
+            git(self.repository, "status", "--porcelain"),
+            git(self.repository, "for-each-ref"),
+            git(self.repository, "ls-files", "--stage"),
+            git(self.repository, "config", "--list", "--local"),
+            (self.repository / "a.txt").read_text(),
+        )
+
+
+@pytest.fixture
+def desk(tmp_path: Path, assent: Callable[..., Any]) -> Desk:
+    return Desk(tmp_path, assent)
+
+
+def wait_for(found: Callable[[], Any], running: subprocess.Popen[bytes]) -> Any:
+    """What is found in the end; fails if the process ends before."""
+    for _ in range(600):
+        if value := found():
+            return value
+        assert running.poll() is None, running.communicate()
+        time.sleep(0.05)
+    raise AssertionError("it never came")
+
+
+def no_steering(done: Any) -> bool:
+    return not set(done.out + done.err) & {"\x1b", "\x07", "\x9b", "\r"}
+
+
+# From the intent to the branch
+
+
+def test_a_change_is_checked_shown_approved_and_published(desk: Desk) -> None:
+    before = desk.looks()
+    model = desk.script(
+        {"text": "I try.", **write(text="left\n"), "usage": {"input": 1200, "output": 30}},
+        "It says left now.",
+        write(),
+        "The word was wrong.",
+    )
+
+    done = desk.code("make a right", "--check", CHECK, "--model", model)
+
+    assert done.code == 4
+    assert "-wrong\n+right\n" in done.out
+    steps = [
+        "1. grep: `grep -q right a.txt`",
+        "── the checks, before any work",
+        "✗ grep: red",
+        "── iteration 1 of 8",
+        "“ I try.",
+        "→ write_file path=a.txt",
+        "── iteration 2 of 8",
+        "✓ grep: green",
+        "? green, to approve",
+    ]
+    places = [done.err.index(step) for step in steps]
+    assert places == sorted(places)
+    assert "1,230 tokens" in done.err
+    assert desk.looks() == before
+
+    id = desk.session()["id"]
+    shown = desk.code("show", id[:5]).out
+    assert "iteration 1: red: grep" in shown
+    assert "iteration 2: green" in shown
+    assert f"assent code approve {id} --db {desk.db}" in shown
+    assert desk.code("diff", id).out == done.out
+    assert desk.code("diff", id, "--raw").out == done.out
+    assert desk.code("diff", id, "--json").json["diff"] == done.out
+
+    approved = desk.code("approve", id[:5])
+    assert approved.code == 0
+    assert f"published as assent/{id}" in approved.err
+    assert git(desk.repository, "show", f"assent/{id}:a.txt") == "right\n"
+    assert git(desk.repository, "log", "--format=%s", f"main..assent/{id}") == "make a right\n"
+    again = desk.code("approve", id)
+    assert (again.code, "nothing to approve" in again.err) == (2, True)
+
+    # What helped is remembered, shared and forgotten.
+    [kept] = desk.code("repairs", "--json").json["repairs"]
+    assert kept["approach"] == "The word was wrong."
+    assert desk.code("repairs", "--export", "../repairs.json").code == 0
+    other = str(desk.folder / "other.db")
+    assert desk.code("repairs", "--import", "../repairs.json", "--json", db=other).json == {"brought_in": 1}
+    assert desk.code("repairs", "--import", "../repairs.json", "--json", db=other).json == {"brought_in": 0}
+    assert desk.code("repairs", "--forget", kept["id"][:6], db=other).code == 0
+    assert "Nothing is remembered" in desk.code("repairs", db=other).err
+
+    # Its runs lead to the session.
+    resumed = desk.run("resume", f"{id}.1.1", "--db", desk.db)
+    assert resumed.code == 2
+    assert f"assent code resume {id}" in resumed.err
+    assert f"assent code resume {id}" in desk.run("runs", "show", id, "--db", desk.db).out
+    assert "coder: make a right" in desk.run("runs", "--db", desk.db).out
+    assert desk.code("show", f"{id}.1.1", "--json").json["id"] == id
+
+
+def test_yes_publishes_without_asking_and_the_result_is_one_json_object(desk: Desk) -> None:
+    model = desk.script(write(), "Done.")
+
+    options = ["--check", CHECK, "--model", model, "--repo", str(desk.repository)]
+    done = desk.code("run", "make a right", *options, "--yes", "--json", cwd=desk.folder)
+
+    assert done.code == 0
+    assert done.json["state"] == "merged"
+    assert done.json["branch"] == f"assent/{done.json['id']}"
+    assert git(desk.repository, "rev-parse", done.json["branch"]).strip() == done.json["commit"]
+    assert [check["passed"] for check in done.json["checks"]] == [True]
+    assert done.json["attempts"][0]["iterations"][0]["summary"] == "Done."
+    assert [each["id"] for each in desk.code("list", "--state", "merged", "--json").json["sessions"]] == [
+        done.json["id"]
+    ]
+    assert desk.code("list", "--state", "failed", "--json").json == {"sessions": []}
+    assert desk.code("resume", done.json["id"]).code == 0
+
+
+def test_without_a_database_a_change_is_published_at_once_or_not_begun(desk: Desk) -> None:
+    model = desk.script(write(), "Done.")
+
+    refused = desk.code("make a right", "--check", CHECK, "--model", model, db="none")
+    drafting = desk.code("make a right", "--model", model, "--yes", db="none")
+    done = desk.code("make a right", "--check", CHECK, "--model", model, "--yes", db="none")
+
+    assert (refused.code, "--yes" in refused.err, "iteration" in refused.err) == (2, True, False)
+    assert (drafting.code, "--check" in drafting.err) == (2, True)
+    assert done.code == 0
+    assert "assent/" in git(desk.repository, "branch", "--list", "assent/*")
+
+
+def test_a_failed_session_says_why_and_a_green_beginning_is_no_work(desk: Desk) -> None:
+    before = desk.looks()
+    model = desk.script(*[turn for _ in range(2) for turn in (write(text="left\n"), "Done, surely.")])
+
+    failed = desk.code("make a right", "--check", CHECK, "--model", model, "--max-iterations", "2")
+    green = desk.code("nothing", "--check", "true", "--model", model, "--events")
+
+    assert (failed.code, failed.out) == (1, "")
+    assert "✗ failed: 2 iterations were not enough" in failed.err
+    assert (
+        "-wrong\n+left\n"
+        in desk.code("diff", desk.code("list", "--state", "failed", "--json").json["sessions"][0]["id"]).out
+    )
+    assert green.code == 1
+    told = [json.loads(line) for line in green.out.splitlines()]
+    assert [each["event"] for each in told] == [
+        "state", "baseline", "check_started", "check_completed", "state", "ended"
+    ]  # fmt: skip
+    assert told[-1]["session"]["state"] == "abandoned"
+    assert "--even-if-green" in green.err
+    assert desk.looks() == before
+
+
+def test_a_refused_change_is_not_published(desk: Desk) -> None:
+    model = desk.script(write(), "Done.")
+    desk.code("make a right", "--check", CHECK, "--model", model)
+    id = desk.session()["id"]
+
+    denied = desk.code("deny", id, "--reason", "too short", "--json")
+    resumed = desk.code("resume", id)
+    cancelled = desk.code("cancel", id)
+
+    assert (denied.code, denied.json["state"], denied.json["reason"]) == (0, "abandoned", "denied: too short")
+    assert resumed.code == 1
+    assert (cancelled.code, "has ended" in cancelled.err) == (2, True)
+    assert git(desk.repository, "branch", "--list", "assent/*") == ""
+
+
+# What it begins with
+
+
+def test_uncommitted_changes_are_left_out_unless_they_are_wanted(desk: Desk) -> None:
+    (desk.repository / "b.txt").write_text("mine\n")
+    model = desk.script(write(), "Done.")
+    checks = ["--check", f"{CHECK} && grep -q mine b.txt"]
+
+    without = desk.code("x", *checks, "--model", model, "--max-iterations", "1")
+    with_them = desk.code("x", *checks, "--model", model, "--include-changes", "--json")
+
+    assert without.code == 1
+    assert "Note: 1 file has changes that are not committed" in without.err
+    assert with_them.code == 4
+    assert with_them.json["includes_changes"] is True
+    assert (desk.repository / "b.txt").read_text() == "mine\n"
+    assert git(desk.repository, "status", "--porcelain") == " M b.txt\n"
+
+
+def test_the_contract_of_a_repository_waits_for_trust(desk: Desk) -> None:
+    (desk.repository / ".assent").mkdir()
+    (desk.repository / ".assent/contract.toml").write_text(
+        f'[[checks]]\nname = "word"\ncommand = "{CHECK}"\n'
+    )
+    own = {"XDG_DATA_HOME": str(desk.folder / "data")}
+    model = desk.script(write(), "Done.")
+
+    refused = desk.code("make a right", "--model", model, **own)
+    desk.run("trust", ".", "--yes", **own)
+    done = desk.code("make a right", "--model", model, "--json", "--allow", "b.txt", **own)
+
+    assert (refused.code, "word" in refused.err) == (2, False)
+    assert "assent trust" in refused.err
+    assert done.code == 4
+    assert "1. word: `grep -q right a.txt`" in done.err
+    assert done.json["contract"]["description"] == "make a right"
+    assert done.json["contract"]["may_touch"] == ["b.txt"]
+
+
+def test_a_drafted_contract_is_confirmed_by_a_person_and_never_by_yes(desk: Desk) -> None:
+    contract = {"description": "the word", "checks": [{"name": "word", "command": CHECK}]}
+    drafts = desk.script(json.dumps(contract))
+
+    drafted = desk.code("make a right", "--model", drafts, "--yes")
+
+    assert drafted.code == 4
+    id = desk.session()["id"]
+    assert f"assent code approve {id}" in drafted.err
+    assert "`grep -q right a.txt`" in desk.code("show", id).out
+    confirmed = desk.code("approve", id)
+    assert (confirmed.code, f"assent code resume {id}" in confirmed.err) == (0, True)
+    done = desk.code("resume", id, "--model", desk.script(write(), "Done.", name="works.json"), "--yes")
+    assert done.code == 0
+    assert git(desk.repository, "show", f"assent/{id}:a.txt") == "right\n"
+
+
+# Bad input
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["x", "--check", ""], "checks[0].command: it is empty"),
+        (["x", "--check", "true", "--candidates", "0"], "--candidates"),
+        (["x", "--allow", "b.txt"], "--check"),
+        (["x", "--check", "true", "--allow", "../b"], "may_touch[0]"),
+        (["x", "--check", "true", "--events", "--json"], "Give one of them"),
+        (["x", "--check", "true", "--repo", ".."], "is in no git repository"),
+        (["x", "--check", "true", "--repo", "nowhere"], "There is no folder nowhere"),
+        (["  ", "--check", "true"], "There is no intent"),
+        (["fix", "the", "bug"], "assent code 'fix the bug'"),
+        (["shwo", "id"], "Did you mean 'show'?"),
+        (["show", "nope"], "There is no coding session 'nope'"),
+        (["resume", "nope"], "There is no coding session 'nope'"),
+        (["answer", "nope", "yes"], "nope"),
+        (["show", "r1"], "'r1' is a run of another kind"),
+        (["repairs", "--import", "a.txt"], "repairs"),
+        (["repairs", "--forget", "abc"], "None begins with 'abc'"),
+    ],
+)
+def test_bad_input_is_said_in_words(desk: Desk, arguments: list[str], words: str) -> None:
+    if "nope" in arguments or "r1" in arguments or "--forget" in arguments:
+        (desk.folder / "plan.json").write_text('{"id": "p", "source": "t", "actions": []}')
+        desk.run("run", "../plan.json", "--run-id", "r1", "--db", desk.db)
+
+    done = desk.code(*arguments)
+
+    assert done.code == 2
+    assert words in done.err + done.out
+    assert "Traceback" not in done.err
+
+
+def test_a_repository_without_commits_and_a_wrong_contract_file_are_told(desk: Desk) -> None:
+    empty = desk.folder / "empty"
+    empty.mkdir()
+    git(empty, "init", "-q")
+    (desk.repository / ".assent").mkdir()
+    (desk.repository / ".assent/contract.toml").write_text('[[checks]]\ncommmand = "true"\n')
+
+    without = desk.code("x", "--check", "true", cwd=empty)
+    wrong = desk.code("x")
+
+    assert (without.code, "no commit yet" in without.err) == (2, True)
+    assert wrong.code == 2
+    assert "contract.toml" in wrong.err
+    assert "commmand" in wrong.err
+
+
+def test_an_intent_may_be_the_name_of_a_command(desk: Desk) -> None:
+    done = desk.code("--check", "true", "--model", desk.script("x"), "--json", "--", "list")
+
+    assert (done.code, done.json["intent"]) == (1, "list")
+
+
+def test_no_text_of_others_steers_a_terminal(desk: Desk) -> None:
+    bad = "\x1b]0;mine\x07\x1b[31m\x9b2J\r"
+    model = desk.script(
+        {"text": f"words {bad}", **write(path="c\x1b[1m.txt", text=f"{bad}\n")},
+        {"calls": [call(f"no{bad}")]},
+        {"text": f"end {bad}", **write()},
+        f"closing {bad}",
+    )
+
+    done = desk.code(
+        f"make {bad} right", "--check", f"printf '\\033[31mred\\007\\n'; {CHECK}", "--model", model
+    )
+
+    assert done.code == 4, done.err
+    id = desk.session()["id"]
+    everything = [
+        done,
+        desk.code("list"),
+        desk.code("show", id),
+        desk.code("diff", id),
+        desk.run("runs", "--db", desk.db),
+    ]
+    assert all(map(no_steering, everything))
+    assert "\\e[31mred\\x07" in done.err
+    assert "\x1b" in desk.code("diff", id, "--raw").out
+
+
+# While it goes on
+
+
+def test_a_question_is_answered_from_elsewhere(desk: Desk) -> None:
+    model = desk.script({"calls": [call("ask_user", question="Which word?")]}, write(), "Done.")
+    running = desk.start("make a right", "--check", CHECK, "--model", model, "--ask-for", "60", "--yes")
+
+    id = wait_for(lambda: (desk.folder / "kept.db").exists() and _asked(desk), running)
+    answered = desk.code("answer", id, "right", "--json")
+    _, err = running.communicate(timeout=60)
+
+    assert (answered.code, answered.json["answer"]) == (0, "right")
+    assert running.returncode == 0, err
+    assert b"? it asks: Which word?" in err
+    assert "✓ ask_user: right" in err.decode()
+
+
+def _asked(desk: Desk) -> str | None:
+    listed = desk.code("list", "--json")
+    if listed.code != 0:
+        return None  # The tables are being made.
+    return next((each["id"] for each in listed.json["sessions"] if each["questions"]), None)
+
+
+def test_ctrl_c_keeps_everything_and_resume_goes_on(desk: Desk) -> None:
+    model = desk.script({"text": "I wait.", "calls": [call("shell", command="touch begun; sleep 60")]})
+    running = desk.start("make a right", "--check", CHECK, "--model", model)
+    wait_for(lambda: list(desk.folder.glob("state/assent/code/*/attempt-1/begun")), running)
+
+    running.send_signal(signal.SIGINT)
+    _, err = running.communicate(timeout=60)
+
+    assert running.returncode == 130, err
+    id = desk.session()["id"]
+    assert f"assent code resume {id} --db {desk.db}" in err.decode()
+    assert "■ stopped" in desk.code("show", id).out
+    done = desk.code("resume", id[:6], "--model", desk.script(write(), "Done.", name="rest.json"), "--json")
+    assert (done.code, done.json["state"]) == (4, "needs_approval")
+    assert done.json["iterations"] == 1
+
+
+def test_a_session_is_ended_from_elsewhere(desk: Desk) -> None:
+    running = desk.start("x", "--check", "sleep 60", "--model", desk.script("x"))
+    folder = wait_for(lambda: list(desk.folder.glob("state/assent/code/*/exports/*")), running)[0]
+    id = folder.parent.parent.name
+
+    held = desk.code("resume", id)
+    cancelled = desk.code("cancel", id, "--reason", "enough")
+    _, err = running.communicate(timeout=60)
+
+    assert (held.code, "work" in held.err) == (2, True)
+    assert cancelled.code == 0
+    assert running.returncode == 1, err
+    assert "abandoned: cancelled: enough" in err.decode()
