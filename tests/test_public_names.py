@@ -15,6 +15,12 @@ import pytest
 
 ASSENT = [
     "Assistant",
+    "Check",
+    "CodeLimits",
+    "Coder",
+    "Contract",
+    "SqlRepairs",
+    "SqlSessions",
     "Ending",
     "Reply",
     "Stance",

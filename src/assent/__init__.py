@@ -70,12 +70,23 @@ _HOME = {
     "Reply": "assent.runtime.asking",
     "Stance": "assent.policy.permission",
     "TurnLimits": "assent.turns.limits",
+    "Check": "assent.coder.contract",
+    "CodeLimits": "assent.coder.session",
+    "Coder": "assent.coder.coder",
+    "Contract": "assent.coder.contract",
+    "SqlRepairs": "assent.coder.repairs_sql",
+    "SqlSessions": "assent.coder.store_sql",
 }
 
 if TYPE_CHECKING:
     from assent.approvals.memory import MemoryApprovals
     from assent.approvals.sql import SqlApprovals
     from assent.assistant.assistant import Assistant
+    from assent.coder.coder import Coder
+    from assent.coder.contract import Check, Contract
+    from assent.coder.repairs_sql import SqlRepairs
+    from assent.coder.session import CodeLimits
+    from assent.coder.store_sql import SqlSessions
     from assent.durable.sql import SqlJournal
     from assent.errors import AssentError, ToolError
     from assent.events.jsonl import JsonlSink
@@ -125,6 +136,12 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Assistant",
+    "Check",
+    "CodeLimits",
+    "Coder",
+    "Contract",
+    "SqlRepairs",
+    "SqlSessions",
     "Ending",
     "Reply",
     "Stance",

@@ -6,7 +6,7 @@ import json
 import signal
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +35,7 @@ class Desk:
         self.db = str(folder / "kept.db")
         self.state = {"XDG_STATE_HOME": str(folder / "state")}
         self._assent = assent
+        self.started: list[subprocess.Popen[bytes]] = []
 
     def script(self, *turns: Any, name: str = "script.json") -> str:
         """A scripted model that answers with these turns."""
@@ -51,7 +52,7 @@ class Desk:
 
     def start(self, *arguments: str) -> subprocess.Popen[bytes]:
         """Start `assent code` and leave it running."""
-        return subprocess.Popen(
+        process = subprocess.Popen(
             command("code", *arguments, "--db", self.db),
             cwd=self.repository,
             env=environment(**self.state),
@@ -59,6 +60,8 @@ class Desk:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
         )
+        self.started.append(process)
+        return process
 
     def session(self) -> Any:
         """The newest session."""
@@ -76,8 +79,12 @@ class Desk:
 
 
 @pytest.fixture
-def desk(tmp_path: Path, assent: Callable[..., Any]) -> Desk:
-    return Desk(tmp_path, assent)
+def desk(tmp_path: Path, assent: Callable[..., Any]) -> Iterator[Desk]:
+    made = Desk(tmp_path, assent)
+    yield made
+    for process in made.started:
+        process.kill()
+        process.communicate()
 
 
 def wait_for(found: Callable[[], Any], running: subprocess.Popen[bytes]) -> Any:
@@ -341,7 +348,8 @@ def test_a_repository_without_commits_and_a_wrong_contract_file_are_told(desk: D
 
 
 def test_an_intent_may_be_the_name_of_a_command(desk: Desk) -> None:
-    done = desk.code("--check", "true", "--model", desk.script("x"), "--json", "--", "list")
+    options = ["--check", "true", "--model", desk.script("x"), "--json", "--db", desk.db]
+    done = desk.run("code", *options, "--", "list")
 
     assert (done.code, done.json["intent"]) == (1, "list")
 
@@ -416,8 +424,8 @@ def test_ctrl_c_keeps_everything_and_resume_goes_on(desk: Desk) -> None:
 
 def test_a_session_is_ended_from_elsewhere(desk: Desk) -> None:
     running = desk.start("x", "--check", "sleep 60", "--model", desk.script("x"))
-    folder = wait_for(lambda: list(desk.folder.glob("state/assent/code/*/exports/*")), running)[0]
-    id = folder.parent.parent.name
+    folder = wait_for(lambda: list(desk.folder.glob("state/assent/code/*/exports/*/files/a.txt")), running)[0]
+    id = folder.relative_to(desk.folder / "state/assent/code").parts[0]
 
     held = desk.code("resume", id)
     cancelled = desk.code("cancel", id, "--reason", "enough")

@@ -73,8 +73,12 @@ class Leading:
             UsageError: there is none to work on.
         """
         from assent.coder.repository import find_repository
+        from assent.errors import UsageError
         from assent.runtime.sync import run_sync
 
+        if not folder.is_dir():
+            # Git would look further up, and find one that is not meant.
+            raise UsageError(f"There is no folder {folder}. Name one that is in a git repository.")
         return run_sync(find_repository(folder))
 
     def check_somebody_can_decide(self, *, has_contract: bool) -> None:

@@ -120,6 +120,7 @@ class Checking:
                     return _Run(limits, failure=str(error))
                 return _Run(limits, finished, _report(workspace, name))
             finally:
+                self._isolation.forget(workspace)
                 workspace.close()
 
 

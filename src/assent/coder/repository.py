@@ -100,12 +100,16 @@ async def find_repository(folder: Path) -> Repository:
 
 async def first_commit(repository: Repository) -> str | None:
     """The oldest commit before HEAD, which all clones share; None where the history is cut off."""
-    if os.path.exists(os.path.join(repository.common, "shallow")):
+    if _is_shallow(repository):
         return None
     said = await git(
         ["rev-list", "--first-parent", "--max-parents=0", repository.head], git_dir=repository.git_dir
     )
     return said.decode().split()[-1] if said.strip() else None
+
+
+def _is_shallow(repository: Repository) -> bool:
+    return os.path.exists(os.path.join(repository.common, "shallow"))
 
 
 def _why_none(folder: Path) -> str:

@@ -45,6 +45,9 @@ Entries = dict[bytes, tuple[bytes, bytes]]
 Kind = Literal["added", "deleted", "modified"]
 _KINDS: dict[str, Kind] = {"A": "added", "D": "deleted"}
 
+_LEFT_BY_TOOLS = b"\n__pycache__/\n.pytest_cache/\n.mypy_cache/\n.ruff_cache/\n.hypothesis/\n"
+"""What trying things out leaves behind; not everybody ignores it, and nobody means it."""
+
 
 class Changed(msgspec.Struct, frozen=True):
     """One file that differs between two trees."""
@@ -68,7 +71,7 @@ class Trees:
             "HEAD": b"ref: refs/heads/none\n",
             "config": config_text(self.repository, settings.data, bare=True),
             "objects/info/alternates": self.alternates(),
-            "info/exclude": settings.ignored,
+            "info/exclude": settings.ignored + _LEFT_BY_TOOLS,
             **({"shallow": shallow} if shallow else {}),
         }
         if self.path.is_dir():

@@ -160,6 +160,10 @@ class Isolation:
         self._require(found.facts.isolation, ladder)
         return found
 
+    def forget(self, workspace: Workspace) -> None:
+        """Let go of what is known of a workspace that is used no more."""
+        self._sandboxes.pop(str(workspace.folder), None)
+
     def _require(self, level: Level, ladder: Ladder) -> None:
         if self.required is None or is_at_least(level, self.required):
             return
