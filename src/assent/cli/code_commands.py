@@ -14,6 +14,8 @@ from assent.cli.inputs import db_option, json_option, not_empty, single
 from assent.cli.output import Output
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from assent.app.app import Records
     from assent.app.coder import CoderApp
     from assent.coder.session import Question, Session, State
@@ -220,15 +222,13 @@ def repairs(
     from pathlib import Path
 
     from assent.app.app import open_records
-    from assent.coder.repairs import repository_key
     from assent.coder.repairs_sql import has_repairs
-    from assent.coder.repository import find_repository
     from assent.runtime.sync import run_sync
 
     output.claim()
     if sum(each is not None for each in (target, source, forget)) > 1:
         raise click.UsageError("--export, --import and --forget are three things. Give one of them.")
-    key = repository_key(run_sync(find_repository(Path(repo or "."))).common, None)
+    key = run_sync(_repository_key(Path(repo or ".")))
     if source is not None:
         data = _read(source)
         with open_records(db, create=True, writes=True) as records:
@@ -249,6 +249,15 @@ def repairs(
         return _done(output, {"exported": len(found)}, f"{len(found):,} written to {target}.", as_json)
     _list_repairs(output, [_repair(each) for each in found], as_json=as_json)
     return 0
+
+
+async def _repository_key(folder: Path) -> str:
+    """What the repository around a folder is known by."""
+    from assent.coder.repairs import repository_key
+    from assent.coder.repository import find_repository, first_commit
+
+    found = await find_repository(folder)
+    return repository_key(found.common, await first_commit(found))
 
 
 def _list_repairs(output: Output, found: list[dict[str, Any]], *, as_json: bool) -> None:

@@ -21,8 +21,8 @@ from assent.coder import events
 from assent.coder.asking import TOOL as ASK_USER
 from assent.coder.asking import ask_tool
 from assent.coder.contract import CheckResult, first_red
+from assent.coder.learning import learn
 from assent.coder.prompt import system_words, task_words
-from assent.coder.repairs import approach_words
 from assent.coder.sampling import Sampled
 from assent.coder.session import HALTS, Attempt, Iteration, Question
 from assent.coder.signature import signature_of
@@ -71,7 +71,7 @@ class AttemptLoop:
                 if await stopped_by(self._cancel, work.judge(attempt.number, iteration)):
                     self.halt = Ending(status="cancelled", summary=self._cancel.reason)
                     return
-                await asyncio.to_thread(self._learn, iteration)
+                await self._learn(iteration)
                 attempt.ended = self._why_no_further(iteration)
                 await work.save()
                 self._say_ended(iteration)
@@ -262,26 +262,25 @@ class AttemptLoop:
 
     # What follows from the checks
 
-    def _learn(self, iteration: Iteration) -> None:
+    async def _learn(self, iteration: Iteration) -> None:
         """Remember what helped, and what did not."""
         work, attempt = self._work, self._attempt
-        key = work.session.repository_key
         before = attempt.iterations[-2].results if len(attempt.iterations) > 1 else work.session.baseline
-        was, now = first_red(before), first_red(iteration.results)
         try:
-            if was is not None and iteration.is_green:
-                signatures = [signature_of(was)]
-                begun = first_red(work.session.baseline)
-                if begun is not None and signature_of(begun).key != signatures[0].key:
-                    signatures.append(signature_of(begun))
-                said = iteration.summary if iteration.status == "success" else ""
-                hint = iteration.hint
-                for each in signatures:
-                    work.repairs.learned(key, each, approach_words(each, said), hint=hint)
-                    hint = None  # It helped once.
-            elif iteration.hint is not None and was is not None and now is not None:
-                if signature_of(now).key == signature_of(was).key:
-                    work.repairs.failed(iteration.hint)
+            diff = ""
+            if iteration.is_green and iteration.status != "success":
+                diff = await work.workshop.diff(work.session.base, iteration.tree, context=0)
+            await asyncio.to_thread(
+                partial(
+                    learn,
+                    work.repairs,
+                    work.session.repository_key,
+                    iteration,
+                    before=before,
+                    baseline=work.session.baseline,
+                    diff=diff,
+                )
+            )
         except AssentError as error:
             # What could not be remembered takes nothing from the work.
             work.note(f"what was learned could not be kept: {error}", attempt.number)
