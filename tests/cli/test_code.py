@@ -295,6 +295,34 @@ def test_a_drafted_contract_is_confirmed_by_a_person_and_never_by_yes(desk: Desk
     assert git(desk.repository, "show", f"assent/{id}:a.txt") == "right\n"
 
 
+def test_candidates_are_told_apart_and_one_of_them_wins(desk: Desk) -> None:
+    model = desk.script(write(), write(), "Done.", "Done.")
+
+    done = desk.code("make a right", "--check", CHECK, "--model", model, "--candidates", "2", "--json")
+
+    assert done.code == 4, done.err
+    assert len(done.json["attempts"]) == 2
+    assert done.json["winner"] in (1, 2)
+    assert "[1] ── iteration 1 of 8" in done.err
+    assert "[2] → write_file path=a.txt" in done.err
+
+
+def test_a_command_that_is_not_confined_for_sure_waits_for_an_approval(desk: Desk) -> None:
+    model = desk.script({"calls": [call("shell", command="echo right > a.txt")]})
+
+    waits = desk.code("make a right", "--check", CHECK, "--model", model, "--isolation", "changes")
+
+    assert waits.code == 4
+    id = desk.session()["id"]
+    assert "? waits for a person (" in waits.err
+    assert f"assent approvals list --run {id}.1.1" in waits.err
+    [asked] = desk.run("approvals", "--run", f"{id}.1.1", "--db", desk.db, "--json").json["approvals"]
+    desk.run("approvals", "approve", asked["id"], "--db", desk.db)
+    done = desk.code("resume", id, "--model", desk.script("Done.", name="rest.json"), "--yes")
+    assert done.code == 0, done.err
+    assert git(desk.repository, "show", f"assent/{id}:a.txt") == "right\n"
+
+
 # Bad input
 
 

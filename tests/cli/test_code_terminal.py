@@ -1,4 +1,4 @@
-"""`assent code` in a real terminal: what to begin with, checks, questions and the change are decided there."""
+"""`assent code` in a real terminal: what to begin with, checks, questions and the change are decided."""
 
 from __future__ import annotations
 

@@ -297,8 +297,8 @@ class Session:
                 await close()
 
     async def _talk(self, chat: Chat, images: Sequence[Image]) -> int:
-        from assent.turns.leading import ending_of
         from assent.cli.chat_commands import Commands, is_command
+        from assent.turns.leading import ending_of
 
         self.view.rest()
         commands = Commands(self)

@@ -123,7 +123,13 @@ class Leading:
 
         wish = self._wish
         has_person = is_terminal()
-        view = CodeView(self.output, candidates=candidates, is_asked_here=has_person, as_events=wish.events)
+        view = CodeView(
+            self.output,
+            candidates=candidates,
+            db=wish.db,
+            is_asked_here=has_person,
+            as_events=wish.events,
+        )
         person = None
         if has_person:
             asker = Asker(self.output, view.silence, db=wish.db, is_kept=self._is_kept)

@@ -69,8 +69,9 @@ class CodePerson:
     async def about_changes(self, changes: Sequence[str]) -> bool | None:
         """Whether the work begins with what is not committed; None if nobody says."""
         from assent.render.text import count
+        from assent.safe_text import clean
 
-        shown = [f"  {path}" for path in changes[:_NAMED]]
+        shown = [f"  {clean(path, 200)}" for path in changes[:_NAMED]]
         if len(changes) > _NAMED:
             shown.append(f"  and {len(changes) - _NAMED:,} more")
         files = count(len(changes), "file has", "files have")

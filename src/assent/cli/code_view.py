@@ -11,7 +11,7 @@ from __future__ import annotations
 import sys
 import time
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
 from assent.cli.conversing import View
 from assent.cli.output import Output, to_json
@@ -35,12 +35,19 @@ class CodeView(View):
     """Shows what a coder does: `hear` is a watch of its session, the view itself a sink for what else is."""
 
     def __init__(
-        self, output: Output, *, candidates: int, is_asked_here: bool, as_events: bool = False
+        self,
+        output: Output,
+        *,
+        candidates: int,
+        db: str | None,
+        is_asked_here: bool,
+        as_events: bool = False,
     ) -> None:
-        """`as_events` also writes each event to stdout, as a line of JSON."""
+        """`as_events` also writes each event to stdout, as a line of JSON. `db` is as the person named it."""
         super().__init__(output, with_words=False, is_asked_here=is_asked_here)
         self._has_several = candidates > 1
         self._as_events = as_events
+        self._db = db
         self._began = time.monotonic()
         self._whose = ""
         """Goes before what is said of a call."""
@@ -51,6 +58,7 @@ class CodeView(View):
         """One thing that happened."""
         from assent.coder import events
         from assent.render import coding
+        from assent.render.advice import db_words, name_words
 
         if self._as_events:
             self.write_line(event)
@@ -93,7 +101,8 @@ class CodeView(View):
                 self.say(self._of(event.attempt, words))
             case events.Asked() if not self._is_asked_here:
                 self.say(self._of(event.attempt, f"? it asks: {event.question.text}"))
-                self.say(f"  answer it: assent code answer {event.question.id} TEXT")
+                name, place = name_words(event.question.id), db_words(self._db)
+                self.say(f"  answer it: assent code answer {name} TEXT{place}")
             case events.Trouble():
                 self.say(self._of(event.attempt, f"✗ the model: {event.text}"))
             case events.Noted():
@@ -168,16 +177,18 @@ def _turn_call(event: Called) -> TurnEvent:
 
 
 def _turn_result(event: CallEnded) -> TurnEvent:
-    """The result of a call as a loop of turns tells it; what was refused says so in its first word."""
+    """The result of a call as a loop of turns tells it; what did not succeed says how in its first word."""
+    from assent.ir.result import Status
     from assent.turns.ending import CallResult
 
-    is_refused = not event.ok and event.text.startswith("rejected: ")
+    first = event.text.partition(": ")[0]
+    status: Status = first if first in get_args(Status) else "failed"  # type: ignore[assignment]
     return CallResult(
         turn=event.turn,
         action_id=f"{event.attempt}.{event.action_id}",
         tool=event.tool,
         ok=event.ok,
-        status="succeeded" if event.ok else "rejected" if is_refused else "failed",
+        status="succeeded" if event.ok else status,
         text=event.text,
     )
 

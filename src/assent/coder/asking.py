@@ -10,12 +10,13 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 
 from assent.coder.session import Question
-from assent.errors import ToolError
+from assent.errors import ToolError, UsageError
 from assent.tools.context import ToolContext
 from assent.tools.tool import Tool, tool
 
@@ -31,6 +32,7 @@ _Question = Annotated[
 ]
 _HERE = "the person at the terminal"
 _LOOKS_S = 0.25
+_A_MOMENT_S = 0.001
 _NOBODY = ToolContext(action_id="", run_id="")
 _GO_ON = "nobody answered within {seconds:g} s. Decide yourself what is most likely meant, and go on."
 
@@ -41,9 +43,10 @@ def ask_tool(
     *,
     seconds: float,
     here: AskPerson | None = None,
-    asked: Callable[[Question], None] | None = None,
+    asked: Callable[[Question, bool], None] | None = None,
 ) -> Tool:
-    """The tool, for one session. A question waits so many `seconds`; `asked` hears of each."""
+    """The tool, for one session. A question waits so many `seconds`; `asked` hears of each, and whether it
+    is new: one that was put before the process died is put to whoever watches now."""
 
     @tool(
         name=TOOL,
@@ -54,12 +57,7 @@ def ask_tool(
             "comes in time, go on with what is most likely."
         ),
     )
-    async def ask_user(
-        question: Annotated[
-            str, msgspec.Meta(min_length=1, max_length=2_000, description="In one sentence.")
-        ],
-        context: ToolContext = _NOBODY,
-    ) -> str:
+    async def ask_user(question: _Question, context: ToolContext = _NOBODY) -> str:
         now = time.time()
         put = await asyncio.to_thread(
             sessions.ask,
@@ -72,7 +70,7 @@ def ask_tool(
             ),
         )
         if put.answer is None and asked is not None:
-            asked(put)
+            asked(put, put.asked_at == now)
         answer = await _answer(sessions, put, here)
         if answer is None:
             raise ToolError(_GO_ON.format(seconds=seconds), retry=False)
@@ -87,27 +85,23 @@ async def _answer(sessions: Sessions, put: Question, here: AskPerson | None) -> 
         return put.answer
     asking = asyncio.ensure_future(here(put)) if here is not None else None
     try:
-        while time.time() < put.until:
+        while True:
+            # Asked first: whoever answers after that is told that nobody waits any longer.
+            is_over = time.time() > put.until
             if asking is not None and asking.done():
                 said = asking.result()
                 asking = None
                 if said is not None and said.strip():
-                    done = await asyncio.to_thread(sessions.question, put.id)
-                    if done is None or done.answer is None:
-                        done = await asyncio.to_thread(
-                            sessions.answer, put.id, said, "the person at the terminal"
-                        )
-                    return done.answer
+                    with suppress(UsageError):  # Somebody else was first, or it was too late.
+                        return (await asyncio.to_thread(sessions.answer, put.id, said, _HERE)).answer
             found = await asyncio.to_thread(sessions.question, put.id)
-            if found is not None and found.answer is not None:
-                return found.answer
-            waits = {asking} if asking is not None else set()
-            left = min(_LOOKS_S, max(put.until - time.time(), 0.0))
-            if waits:
-                await asyncio.wait(waits, timeout=left)
+            if is_over or (found is not None and found.answer is not None):
+                return found.answer if found is not None else None
+            left = min(_LOOKS_S, max(put.until - time.time(), 0.0) + _A_MOMENT_S)
+            if asking is not None:
+                await asyncio.wait({asking}, timeout=left)
             else:
                 await asyncio.sleep(left)
-        return None
     finally:
         if asking is not None:
             asking.cancel()

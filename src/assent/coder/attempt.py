@@ -21,13 +21,16 @@ from assent.coder import events
 from assent.coder.asking import TOOL as ASK_USER
 from assent.coder.asking import ask_tool
 from assent.coder.contract import CheckResult, first_red
+from assent.coder.import_roots import python_path
 from assent.coder.learning import learn
 from assent.coder.prompt import system_words, task_words
 from assent.coder.sampling import Sampled
 from assent.coder.session import HALTS, Attempt, Iteration, Question
 from assent.coder.signature import signature_of
+from assent.coder.style import LOOKING
 from assent.coder.turning import FAILURES, Turning
 from assent.errors import AssentError
+from assent.ir.json_value import JsonValue
 from assent.policy.permission import CallByCall, Posture
 from assent.safe_text import clean
 from assent.sandbox.workspace import Workspace
@@ -71,8 +74,9 @@ class AttemptLoop:
                 if await stopped_by(self._cancel, work.judge(attempt.number, iteration)):
                     self.halt = Ending(status="cancelled", summary=self._cancel.reason)
                     return
-                await self._learn(iteration)
+                iteration.is_judged = True
                 attempt.ended = self._why_no_further(iteration)
+                await self._learn(iteration)
                 await work.save()
                 self._say_ended(iteration)
         finally:
@@ -167,9 +171,6 @@ class AttemptLoop:
             watch=self._heard,
         )
         ending, failed = await turning.lead(has_begun=has_begun)
-        used = ending.usage.total if ending.usage is not None else 0
-        if used > model.tokens:
-            work.run.spend(used - model.tokens, 0.0)  # Answered before the process died.
         iteration.status, iteration.summary = ending.status, ending.summary
         iteration.turns, iteration.failed = ending.turns, failed
         iteration.usage, iteration.cost_usd = ending.usage, ending.cost_usd
@@ -197,7 +198,12 @@ class AttemptLoop:
 
         work = self._work
         refuse = (await work.seal()).why
-        tools = basic_tools(workspace, isolation=work.isolation, only=(*_LOOKS, "shell"))
+        tools = basic_tools(
+            workspace,
+            isolation=work.isolation,
+            environment=python_path(str(workspace.folder), work.roots),
+            only=(*LOOKING, "shell"),
+        )
         edits = [*file_tools(workspace, refuse=refuse, syntax=True), *code_tools(workspace, refuse=refuse)]
         for each in edits:
             each.confined_to = str(workspace.folder)
@@ -219,13 +225,16 @@ class AttemptLoop:
         posture = "full_access" if self._work.isolation.is_certain else "sandbox_edit"
         return CallByCall(otherwise=Posture.named(posture), overrules=True, nobody=_NOBODY)
 
-    def _asked(self, question: Question) -> None:
-        work = self._work
-        work.run.say(
-            "coding_question_asked",
-            {"attempt": self._attempt.number, "question": question.id, "text": clean(question.text, 2_000)},
-        )
-        work.tell(events.Asked(attempt=self._attempt.number, question=question))
+    def _asked(self, question: Question, is_new: bool) -> None:
+        work, number = self._work, self._attempt.number
+        if is_new:
+            said: dict[str, JsonValue] = {
+                "attempt": number,
+                "question": question.id,
+                "text": clean(question.text, 2_000),
+            }
+            work.run.say("coding_question_asked", said)
+        work.tell(events.Asked(attempt=number, question=question))
 
     def _heard(self, event: turn_events.Event) -> None:
         number, tell = self._attempt.number, self._work.tell
@@ -313,9 +322,6 @@ class AttemptLoop:
                 "why_no_further": clean(self._attempt.ended, 500),
             },
         )
-
-
-_LOOKS = ("read_file", "list_dir", "find_files", "grep")
 
 
 def _failure(iteration: Iteration) -> str:

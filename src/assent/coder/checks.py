@@ -19,6 +19,7 @@ import msgspec
 
 from assent.coder.contract import Check, CheckResult, Contract
 from assent.coder.conventions import CACHE
+from assent.coder.import_roots import python_path
 from assent.coder.reports import (
     MOST_BYTES,
     doubt,
@@ -59,10 +60,14 @@ class Checking:
         *,
         limits: Limits | None = None,
         environment: Mapping[str, str] | None = None,
+        roots: Sequence[str] = (),
     ) -> None:
+        """`environment` is what checks get besides what every command gets. Python imports from `roots`,
+        folders of the export, before anything else."""
         self._isolation = isolation
         self._limits = Limits() if limits is None else limits
         self._environment = {} if environment is None else dict(environment)
+        self._roots = list(roots)
 
     async def run(
         self,
@@ -103,7 +108,7 @@ class Checking:
             await asyncio.to_thread(_remove_caches, folder)
             workspace = Workspace(folder)
             try:
-                more = dict(self._environment)
+                more = self._environment | python_path(str(workspace.folder), self._roots)
                 if reports:
                     path = os.path.join(workspace.folder, name)
                     more |= variables(path, more.get("PYTEST_ADDOPTS", ""))

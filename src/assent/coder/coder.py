@@ -10,11 +10,14 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 import msgspec
 
@@ -31,6 +34,8 @@ from assent.runtime.journal import LED_BY
 from assent.runtime.sync import run_sync
 from assent.safe_text import clean
 from assent.tools.context import Cancel
+from assent.turns.ending import Ending
+from assent.turns.limits import used_up_words
 from assent.turns.stopping import linked, stopped_by
 
 if TYPE_CHECKING:
@@ -49,6 +54,9 @@ BRANCH = "assent/{id}"
 MOST_CANDIDATES = 16
 _LOOKS_S = 0.5
 """How often it is looked whether somebody wants the session to stop."""
+_TIME_OVER = "the time is over"
+_ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,63}")
+"""It names a folder and a branch."""
 
 
 class Coder:
@@ -145,6 +153,11 @@ class Coder:
         """
         if not intent.strip():
             raise UsageError("There is no intent. Say in a sentence what is to be changed.")
+        if session_id is not None and not _ID.fullmatch(session_id):
+            raise UsageError(
+                f"'{clean(session_id, 80)}' cannot be the id of a session: use 1 to 64 letters, digits, dashes and "
+                "underscores, the first of them no dash."
+            )
         if not 1 <= candidates <= MOST_CANDIDATES:
             raise UsageError(f"candidates is {candidates}; it is from 1 to {MOST_CANDIDATES}.")
         agreed = _contract(intent, checks, contract, may_touch)
@@ -154,6 +167,8 @@ class Coder:
 
         await self._isolation.check()
         found = await find_repository(self._folder)
+        _check_text(intent, "The intent")
+        _check_text(str(found.top), "The path of the repository")
         name = session_id or new_id()
         if self._sessions.get(name) is not None:
             raise UsageError(f"There is a coding session '{name}' already. Choose another id.")
@@ -169,6 +184,7 @@ class Coder:
             style=self._style.name,
             model=str(getattr(self.model, "name", "")),
             begun_on=found.head,
+            includes_changes=include_changes,
             even_if_green=even_if_green,
             created_at=now,
             changed_at=now,
@@ -180,9 +196,7 @@ class Coder:
             ) as run:
                 await asyncio.to_thread(self._sessions.put, session)
                 work = self._work(session, run, workshop, watch)
-                return await self._lead(
-                    work, inner, include_changes=include_changes, approve=approve, keep=keep
-                )
+                return await self._lead(work, inner, approve=approve, keep=keep)
 
     def run_sync(self, intent: str, checks: Sequence[str | Check] = (), **options: Any) -> Session:
         """`run` for people without an event loop."""
@@ -202,18 +216,23 @@ class Coder:
         Raises:
             UsageError: there is none.
             RunHeld: another process is at work on it.
+            IsolationMissing: this machine enforces less than is required.
         """
         session = self._find(session_id)
         if not session.is_open:
+            await self._tidy(session, keep=keep)
             return session
+        await self._isolation.check()
         with linked(cancel) as inner:
             async with self._held(session, inner, watch) as work:
                 session = work.session
+                if await self._was_stopped(work) or not session.is_open:
+                    return session
                 if session.state in ("contract_proposed", "needs_approval") and not (
                     approve and session.state == "needs_approval"
                 ):
                     return await self._wait(work)
-                return await self._lead(work, inner, include_changes=False, approve=approve, keep=keep)
+                return await self._lead(work, inner, approve=approve, keep=keep)
 
     # What a person decides
 
@@ -228,6 +247,7 @@ class Coder:
         session = self._find(session_id)
         _check_waits(session, "approve")
         async with self._held(session, None, watch) as work:
+            await self._was_stopped(work)
             match work.session.state:
                 case "contract_proposed":
                     await work.move("contract_confirmed")
@@ -267,7 +287,7 @@ class Coder:
                     await self._abandon(work, why)
                 return work.session
         except RunError:
-            return session  # Whoever is at work will notice.
+            return self._find(session.id)  # Whoever is at work will notice.
 
     async def diff(self, session_id: str) -> str:
         """The change so far, or as it is to be published, as a unified diff."""
@@ -285,9 +305,7 @@ class Coder:
 
     # The way
 
-    async def _lead(
-        self, work: Work, cancel: Cancel, *, include_changes: bool, approve: bool, keep: bool
-    ) -> Session:
+    async def _lead(self, work: Work, cancel: Cancel, *, approve: bool, keep: bool) -> Session:
         """From wherever the session stands to where it goes no further by itself."""
         session = work.session
         looking = asyncio.get_running_loop().create_task(self._look(session.id, cancel))
@@ -297,8 +315,8 @@ class Coder:
         try:
             await work.workshop.open()
             if not session.base:
-                session.base = await work.workshop.begin(include_changes)
-                session.includes_changes = include_changes
+                session.begun_on = work.workshop.repository.head
+                session.base = await work.workshop.begin(session.includes_changes)
                 await work.save()
             if session.state == "created":
                 if session.contract is None:
@@ -352,10 +370,11 @@ class Coder:
         from assent.coder.attempt import GREEN, AttemptLoop
 
         session = work.session
-        for attempt in session.attempts:
-            for each in attempt.iterations:
-                if each.usage is not None and each.has_turned:
-                    work.run.spend(each.usage.total, each.cost_usd)
+        if session.drafting is not None:
+            work.run.spend(session.drafting.total, session.drafting_usd)
+        for each in [each for attempt in session.attempts for each in attempt.iterations]:
+            if each.has_turned and each.has_answers:
+                work.run.spend(each.usage.total if each.usage is not None else None, each.cost_usd)
         won = next((each for each in session.attempts if each.ended == GREEN), None)
         halted: list[AttemptLoop] = []
         if won is None:
@@ -375,10 +394,13 @@ class Coder:
                             if loops[task].halt is not None:
                                 halted.append(loops[task])
                         won = next((each for each in session.attempts if each.ended == GREEN), None)
-                finally:
-                    inner.cancel("another candidate was green first", hard=True)
+                except BaseException:
                     for task in loops:
                         task.cancel()
+                    raise
+                finally:
+                    # They end by themselves, so that what they have used is known.
+                    inner.cancel("another candidate was green first", hard=True)
                     await asyncio.gather(*loops, return_exceptions=True)
         if won is not None:
             for attempt in session.attempts:
@@ -399,13 +421,10 @@ class Coder:
     async def _pause(self, work: Work, cancel: Cancel) -> Session:
         """Stop where it stands: somebody wants that, time is over, or a person has to decide something."""
         session = work.session
-        wanted = await asyncio.to_thread(self._sessions.asked_to_stop, session.id)
-        if wanted is not None:
-            await self._abandon(work, wanted)
+        if await self._was_stopped(work):
             return session
-        limit = work.run.used_up()
-        if limit is not None:
-            await work.move("failed", cancel.reason or f"a limit was reached: {limit}")
+        if cancel.reason == _TIME_OVER and work.run.budget is not None:
+            await work.move("failed", used_up_words("max_duration_ms", work.run.budget))
             await self._end(work, keep=False)
             return session
         session.reason = cancel.reason or "it waits for a person"
@@ -419,6 +438,8 @@ class Coder:
     async def _wait(self, work: Work) -> Session:
         """Let go, until a person has decided."""
         session = work.session
+        if await self._was_stopped(work):
+            return session
         what = "the contract" if session.state == "contract_proposed" else "the change"
         reason = f"{what} waits for approval: assent code approve {session.id}"
         waiting = Waiting(kind="approval", action_id=session.id, reason=reason)
@@ -430,10 +451,12 @@ class Coder:
 
         session = work.session
         drafted = await draft(work, cancel)
-        if isinstance(drafted, str):
-            if cancel.requested:
+        if isinstance(drafted, Ending):
+            if drafted.status in ("cancelled", "waiting"):
+                work.waiting = [*drafted.waiting]
                 return await self._pause(work, cancel)
-            await work.move("failed", f"the model could not draft a contract: {drafted}")
+            why = drafted.error or drafted.summary
+            await work.move("failed", f"the model could not draft a contract: {why}")
             await self._end(work, keep=False)
             return session
         session.contract = drafted
@@ -459,11 +482,30 @@ class Coder:
         await self._end(work, keep=False)
 
     async def _end(self, work: Work, *, keep: bool) -> None:
+        from assent.coder.scratch import Scratch
+
         session = work.session
         if not keep:
             await work.workshop.remove_attempts()
+        # Of a process that was killed before.
+        await Scratch(work.workshop.home / "exports").clear_up()
         succeeded = session.state == "merged"
         await work.run.end("succeeded" if succeeded else "partial", None if succeeded else session.reason)
+
+    async def _was_stopped(self, work: Work) -> bool:
+        """End it if somebody wants that; whether it has come to that."""
+        reason = await asyncio.to_thread(self._sessions.asked_to_stop, work.session.id)
+        if reason is None or not work.session.is_open:
+            return False
+        await self._abandon(work, reason)
+        return True
+
+    async def _tidy(self, session: Session, *, keep: bool) -> None:
+        """Do what a process left undone that died as the session had just ended."""
+        with suppress(AssentError):
+            async with self._held(session, None, None) as work:
+                if work.run.ended is None:
+                    await self._end(work, keep=keep)
 
     # Parts
 
@@ -486,30 +528,27 @@ class Coder:
         from assent.coder.workshop import Workshop, find_repository
 
         found = await find_repository(Path(session.repository))
-        # The person may have gone on meanwhile; the session has not.
-        workshop = Workshop(self._home / session.id, msgspec.structs.replace(found, head=session.begun_on))
-        async with self._reopened(session, cancel) as run:
+        async with self.runtime.reopen_run(session.id, cancel=cancel) as run:
             # Read once more: nobody else writes it from now on.
             session = self._sessions.get(session.id) or session
-            yield self._work(session, run, workshop, watch)
-
-    @asynccontextmanager
-    async def _reopened(self, session: Session, cancel: Cancel | None) -> AsyncIterator[OpenRun]:
-        async with self.runtime.reopen_run(session.id, cancel=cancel) as run:
-            # What it waited for is what is being decided now.
-            run.ended = None
-            yield run
+            if session.base:
+                # The person may have gone on meanwhile; the session has not.
+                found = msgspec.structs.replace(found, head=session.begun_on)
+            yield self._work(session, run, Workshop(self._home / session.id, found), watch)
 
     def _work(self, session: Session, run: OpenRun, workshop: Workshop, watch: Watch | None) -> Work:
         from assent.coder.checks import Checking
+        from assent.coder.import_roots import import_roots
         from assent.coder.style import style_named
         from assent.coder.work import Work
 
+        roots = import_roots(workshop.repository.top, os.environ)
         return Work(
             session,
             run,
             workshop,
-            Checking(self._isolation),
+            Checking(self._isolation, roots=roots),
+            roots=roots,
             runtime=self.runtime,
             model=self.model,
             sessions=self._sessions,
@@ -532,6 +571,13 @@ def _contract(
         check_contract(contract)
         return contract
     return contract_of(checks, intent, may_touch) if checks else None
+
+
+def _check_text(text: str, what: str) -> None:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise UsageError(f"{what} is no valid text, so it cannot be kept: {clean(text, 80)}") from None
 
 
 def _check_waits(session: Session, what: str) -> None:
@@ -566,4 +612,4 @@ def _alarm(run: OpenRun, cancel: Cancel) -> asyncio.TimerHandle | None:
     if budget is None or budget.max_duration_ms is None:
         return None
     left_s = max(budget.max_duration_ms - run.elapsed_ms, 1.0) / 1000
-    return asyncio.get_running_loop().call_later(left_s, lambda: cancel.cancel("the time is over", hard=True))
+    return asyncio.get_running_loop().call_later(left_s, lambda: cancel.cancel(_TIME_OVER, hard=True))

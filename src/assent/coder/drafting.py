@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from assent.coder.contract import Contract, check_contract
 from assent.coder.prompt import DRAFTING
 from assent.coder.sampling import Sampled
@@ -12,6 +14,7 @@ from assent.coder.turning import Turning
 from assent.errors import UsageError
 from assent.policy.permission import CallByCall, Posture
 from assent.sandbox.workspace import Workspace
+from assent.turns.ending import Ending
 from assent.turns.limits import TurnLimits
 from assent.turns.output import OutputType
 
@@ -22,8 +25,8 @@ if TYPE_CHECKING:
 _LIMITS = TurnLimits(turns=12, answer_tokens=1_000)
 
 
-async def draft(work: Work, cancel: Cancel) -> Contract | str:
-    """The contract that the model proposes, or why there is none. It can look at files, and do no more."""
+async def draft(work: Work, cancel: Cancel) -> Contract | Ending:
+    """The contract that the model proposes, or how it ended without one. It can look at files, and do no more."""
     from assent.tools.builtin import basic_tools
 
     session = work.session
@@ -48,11 +51,12 @@ async def draft(work: Work, cancel: Cancel) -> Contract | str:
     finally:
         workspace.close()
     if not ending.succeeded:
-        return ending.error or ending.summary
+        return ending
+    session.drafting, session.drafting_usd = ending.usage, ending.cost_usd
     drafted: Contract = ending.output
     try:
         check_contract(drafted)
     except UsageError as error:
-        return str(error)
+        return msgspec.structs.replace(ending, status="error", error=str(error))
     # What a model proposes may not lift its own seal.
     return Contract(description=drafted.description, checks=drafted.checks)

@@ -13,6 +13,7 @@ import msgspec
 
 from assent.errors import BudgetSpent
 from assent.inference.model import Model, Piece, Request, Result, stream
+from assent.inference.usage import Usage
 from assent.inference.wrappers.wrapped import Wrapped
 from assent.turns.limits import used_up_words
 
@@ -27,8 +28,6 @@ class Sampled(Wrapped):
         super().__init__(model)
         self._run = run
         self._temperature = temperature
-        self.tokens = 0
-        """Counted here so far."""
 
     async def generate(self, request: Request) -> Result:
         """The whole answer.
@@ -37,7 +36,7 @@ class Sampled(Wrapped):
             BudgetSpent: nothing was asked: what the session may use is used up.
         """
         result = await self.model.generate(self._asked(request))
-        self._count(result)
+        self.count(result.usage, result.cost)
         return result
 
     async def stream(self, request: Request) -> AsyncGenerator[Piece, None]:
@@ -45,7 +44,7 @@ class Sampled(Wrapped):
         async with aclosing(stream(self.model, self._asked(request))) as pieces:
             async for piece in pieces:
                 if isinstance(piece, Result):
-                    self._count(piece)
+                    self.count(piece.usage, piece.cost)
                 yield piece
 
     def _asked(self, request: Request) -> Request:
@@ -55,8 +54,7 @@ class Sampled(Wrapped):
             raise BudgetSpent(used_up_words(limit, self._run.budget))
         return msgspec.structs.replace(request, temperature=self._temperature)
 
-    def _count(self, result: Result) -> None:
-        usage = result.usage
-        known = usage.total if usage is not None and (usage.input or usage.output) is not None else None
-        self.tokens += known or 0
-        self._run.spend(known, result.cost)
+    def count(self, usage: Usage | None, cost: float | None) -> None:
+        """Take what an answer took from what the session may use; what is not told takes all of it."""
+        is_told = usage is not None and (usage.input is not None or usage.output is not None)
+        self._run.spend(usage.total if usage is not None and is_told else None, cost)

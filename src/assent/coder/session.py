@@ -121,6 +121,11 @@ class Iteration(msgspec.Struct, kw_only=True):
         return bool(self.status) and self.status not in HALTS
 
     @property
+    def has_answers(self) -> bool:
+        """Whether the model has said anything in it."""
+        return self.turns > self.failed
+
+    @property
     def is_green(self) -> bool:
         """Whether the checks say that it is done."""
         return (
@@ -163,15 +168,18 @@ class Session(msgspec.Struct, kw_only=True):
     limits: CodeLimits = CodeLimits()
     candidates: int = 1
     style: str = "large"
-    """How the model is led: see `assent.coder.leading`."""
+    """How the model is led: see `assent.coder.style`."""
     model: str = ""
     begun_on: str = ""
     """The person's commit when it began."""
     base: str = ""
     """The tree that it began with."""
     includes_changes: bool = False
-    """Whether the person's uncommitted changes are in it."""
+    """Whether the person's uncommitted changes are to be in it."""
     even_if_green: bool = False
+    drafting: Usage | None = None
+    """What it took to draft the contract."""
+    drafting_usd: float | None = 0.0
     baseline: list[CheckResult] = []
     attempts: list[Attempt] = []
     winner: int | None = None
@@ -220,12 +228,13 @@ class Session(msgspec.Struct, kw_only=True):
     def tokens(self) -> int:
         """Read and written, as far as it is known."""
         used = (each.usage for attempt in self.attempts for each in attempt.iterations)
-        return sum(usage.total for usage in used if usage is not None)
+        return sum(usage.total for usage in (self.drafting, *used) if usage is not None)
 
     @property
     def cost_usd(self) -> float | None:
         """What it cost; None where some of it is not known."""
-        costs = [each.cost_usd for attempt in self.attempts for each in attempt.iterations if each.status]
+        made = [each for attempt in self.attempts for each in attempt.iterations]
+        costs = [self.drafting_usd, *(each.cost_usd for each in made if each.has_answers)]
         return None if any(cost is None for cost in costs) else sum(cost or 0.0 for cost in costs)
 
     def moved(self, state: State, reason: str = "") -> None:

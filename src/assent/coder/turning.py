@@ -1,7 +1,8 @@
 """The turns of one iteration: a run of its own, begun, or gone on with where it was broken off.
 
 Keep true:
-1. Taken up again, no answer is asked for twice, and no call that ended is made twice.
+1. Taken up again, no answer is asked for twice, and no call that ended is made twice; what the answers took
+   counts before anything more is asked.
 2. A call that was in flight when the process died counts as failed: it worked in a private folder, and the
    model is told to look.
 """
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from assent.errors import UnknownRun
 from assent.inference.messages import User
-from assent.inference.model import Intent, Model
+from assent.inference.model import Intent
 from assent.ir.json_value import JsonValue
 from assent.ir.proposal import Proposal
 from assent.policy.permission import CallByCall
@@ -23,8 +24,11 @@ from assent.turns.ending import Ending, Watch
 from assent.turns.leading import end, ending_of, say_started
 from assent.turns.limits import TurnLimits
 from assent.turns.loop import TurnLoop
+from assent.turns.told import Answered, read
 
 if TYPE_CHECKING:
+    from assent.coder.sampling import Sampled
+    from assent.ir.result import ProposalResult
     from assent.runtime.open_run import OpenRun
     from assent.runtime.runtime import Runtime
     from assent.tools.context import Cancel
@@ -40,7 +44,7 @@ class Turning(NamedTuple):
     """One conversation that is to be had."""
 
     runtime: Runtime
-    model: Model
+    model: Sampled
     run_id: str
     session: str
     """To which it belongs."""
@@ -86,12 +90,23 @@ class Turning(NamedTuple):
                     if run.ended.outcome == "waiting" and unknown and not decide:
                         decide = {each.action_id: "fail" for each in unknown}
                         continue
-                    return ending_of(run.ended, self.output), self.failed
+                    return self._known(run.ended)
+                for note in read(run.told):
+                    if isinstance(note, Answered):
+                        self.model.count(note.result.usage, note.result.cost)
                 loop = self._loop(run)
                 ending = await loop.go_on()
                 if ending is None:
                     ending = await loop.say(User(self.message))
                 return await end(run, ending), loop.failed
+
+    def _known(self, result: ProposalResult) -> tuple[Ending, int]:
+        """How it had ended, or what it still waits for."""
+        ending = ending_of(result, self.output)
+        failed = 0 if ending.succeeded else self.failed
+        if ending.turns > failed:
+            self.model.count(ending.usage, ending.cost_usd)
+        return ending, failed
 
     def _about(self) -> Proposal:
         context: Mapping[str, JsonValue] = {LED_BY: LEADER, "session": self.session}

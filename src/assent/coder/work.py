@@ -1,13 +1,15 @@
 """One session while somebody is at work on it: its run, its files, its checks, and what is told of it.
 
 Keep true:
-1. What has happened is kept before anything follows from it.
+1. What has happened is kept before anything follows from it, and a later state never by an earlier one.
 2. Green is what the checks say of the change alone: on a fresh export, with every sealed file as it was.
 """
 
 from __future__ import annotations
 
 import asyncio
+import threading
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -55,6 +57,7 @@ class Work:
         ask_s: float | None = None,
         ask_here: AskPerson | None = None,
         shows_context: bool = True,
+        roots: Sequence[str] = (),
         watch: Watch | None = None,
     ) -> None:
         self.session = session
@@ -69,21 +72,43 @@ class Work:
         self.ask_s = ask_s
         self.ask_here = ask_here
         self.shows_context = shows_context
+        self.roots = list(roots)
+        """Folders of the repository from which the person's Python imports."""
         self.waiting: list[Waiting] = []
         """What a person has to decide before it can go on."""
         self._checking = checking
         self._watch = watch
         self._seal: Seal | None = None
-        self._judged: dict[str, list[CheckResult]] = {}
+        self._saving = threading.Lock()
+        self._judged: dict[str, list[CheckResult]] = {
+            each.tree: each.results
+            for attempt in session.attempts
+            for each in attempt.iterations
+            if each.is_judged
+        }
         """What the checks have said of a tree: asked again they might say something else by chance, and green
         by chance is not green."""
+        if session.baseline:
+            self._judged[session.base] = session.baseline
 
     # Keeping and telling
 
     async def save(self) -> None:
-        """Keep the session as it is."""
+        """Keep the session as it is. Once begun it is done, also if nobody waits for it any longer."""
         self.session.touched()
-        await asyncio.to_thread(self.sessions.put, self.session)
+        # The journal knows from it how much time was used, also if the process dies.
+        self.run.tell(b'"kept"')
+        saving = asyncio.ensure_future(asyncio.to_thread(self._put))
+        try:
+            await asyncio.shield(saving)
+        except asyncio.CancelledError:
+            await asyncio.wait((saving,))
+            raise
+
+    def _put(self) -> None:
+        # Candidates save side by side: what is read last is written last.
+        with self._saving:
+            self.sessions.put(self.session)
 
     async def move(self, state: State, reason: str = "") -> None:
         """Change the state, keep it, and tell."""
@@ -125,23 +150,30 @@ class Work:
 
     async def measure(self) -> None:
         """Run the checks once before any work."""
-        self.session.baseline = await self._check(self.session.base, 0)
+        session = self.session
+        session.baseline = self._judged[session.base] = await self._check(session.base, 0)
         await self.save()
 
     async def judge(self, attempt: int, iteration: Iteration) -> None:
-        """Run the checks on what an iteration has made of the files."""
+        """Run the checks on what an iteration has made of the files. Whoever asks marks it as judged, together
+        with what follows from that: another candidate may have the session kept at any time."""
         session, workshop = self.session, self.workshop
         tree = await workshop.tree_of(attempt)
         seal = await self.seal()
         changed = await workshop.changed(session.base, tree)
         broken = [each.path for each in changed if seal.why(each.path)]
         if broken:
+            # A name may be no valid text, and then could not be kept.
+            names = [clean(path, _LOGGED) for path in broken]
+            # Kept first: once they are put back nothing shows that they were changed.
+            iteration.sealed = list(dict.fromkeys([*iteration.sealed, *names]))
+            await self.save()
             await workshop.put_back(attempt, session.base, broken)
             tree = await workshop.with_base(tree, session.base, broken)
-            self.tell(SealBroken(attempt=attempt, paths=broken))
+            self.tell(SealBroken(attempt=attempt, paths=names))
             self.run.say(
                 "coding_seal_broken",
-                {"attempt": attempt, "iteration": iteration.number, "paths": [*broken[:100]]},
+                {"attempt": attempt, "iteration": iteration.number, "paths": [*names[:100]]},
             )
         results = self._judged.get(tree)
         if results is None:
@@ -149,9 +181,7 @@ class Work:
         else:
             self.note("nothing has changed since the checks ran last, so they were not run again", attempt)
         iteration.tree = tree
-        iteration.sealed = broken
         iteration.results = results
-        iteration.is_judged = True
 
     async def _check(self, tree: str, attempt: int) -> list[CheckResult]:
         def started(check: Check) -> None:

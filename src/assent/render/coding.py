@@ -50,6 +50,7 @@ _STATES: dict[str, Look] = {
     "failed": Look("✗", "failed", "bold red"),
     "abandoned": Look("■", "abandoned", "yellow"),
 }
+_WAITS = "waits for a person"
 _AT_WORK = ("created", "contract_confirmed", "running")
 
 
@@ -57,7 +58,11 @@ def look(data: Data) -> Look:
     """How a session stands. One that nobody is at work on has stopped, or its process is gone."""
     state = str(data["state"])
     if state in _AT_WORK and data.get("run_status") not in (None, "running"):
-        return Look("■", "stopped" if data["run_status"] != "waiting" else "waits for a person", "yellow")
+        return (
+            Look("?", _WAITS, "bold yellow")
+            if data["run_status"] == "waiting"
+            else Look("■", "stopped", "yellow")
+        )
     return _STATES.get(state) or Look("?", clean(state, 40), "")
 
 
@@ -170,8 +175,8 @@ def sessions_table(found: Sequence[Data]) -> Table:
 def session_lines(data: Data) -> Iterator[Text]:
     """Everything about a session that a person wants to know, but for what to do next."""
     seen = look(data)
-    reason = f": {clean(data['reason'], _LONG)}" if data["reason"] else ""
-    yield Text.assemble((f"{seen.sign} {seen.words}", seen.style), f"  session {clean(data['id'])}{reason}")
+    words = f"  session {clean(data['id'])}{_why(data)}"
+    yield Text.assemble((f"{seen.sign} {seen.words}", seen.style), words)
     facts = [
         ("intent", clean(" ".join(str(data["intent"]).split()), _LONG)),
         ("repository", clean(data["repository"], _LONG)),
@@ -189,6 +194,13 @@ def session_lines(data: Data) -> Iterator[Text]:
         yield from _attempt(attempt, len(data["attempts"]))
     for question in data["questions"]:
         yield Text(f"It asks ({clean(question['id'], 80)}): {clean(question['text'], _LONG)}", "bold yellow")
+
+
+def _why(data: Data) -> str:
+    """Why it stands so, where that says more than how it does."""
+    if not data["reason"] or data["reason"] == f"it {_WAITS}":
+        return ""
+    return f": {clean(data['reason'], _LONG)}"
 
 
 def _changes_words(data: Data) -> str:
@@ -318,9 +330,8 @@ def ending_lines(
     """How a session stands when its process lets go of it after so long, and what to do next."""
     seen = look(data)
     what = f" as {_branch(data)}" if data["state"] == "merged" else ""
-    why = f": {clean(data['reason'], _LONG)}" if data["reason"] and data["state"] != "merged" else ""
     passed = f", {duration(elapsed_ms)}" if elapsed_ms is not None else ""
-    yield f"{seen.sign} {seen.words}{what}{why} ({_took(data)}{passed})"
+    yield f"{seen.sign} {seen.words}{what}{_why(data)} ({_took(data)}{passed})"
     if not is_kept and data["state"] != "merged":
         yield "  Nothing is kept (--db none), so it cannot be gone on with."
         return

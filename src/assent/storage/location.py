@@ -88,7 +88,7 @@ def user_folder(environment: Mapping[str, str]) -> Path:
 
 
 def state_folder(environment: Mapping[str, str]) -> Path:
-    """Where this person's work in progress is kept; not with their other things, which are closed to tools."""
+    """Where this person's work in progress is kept; their other things are closed to tools."""
     return _folder_of(environment, "XDG_STATE_HOME", ".local/state")
 
 

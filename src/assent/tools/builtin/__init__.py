@@ -10,7 +10,7 @@ small     calculate, now, sleep
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -28,13 +28,15 @@ def basic_tools(
     hosts: HostFilter | None = None,
     limits: Limits | None = None,
     isolation: Isolation | None = None,
+    environment: Mapping[str, str] | None = None,
     only: Sequence[str] | None = None,
 ) -> list[Tool]:
     """The basic tools, for work in one folder.
 
     Files are read and written beneath `workspace`, whatever links say; commands start there and are confined
     as `isolation` says, as far as this machine can. `hosts` are those that http_get may speak to: without it
-    all but private addresses. `limits` are those of a command. `only` names the ones that are wanted.
+    all but private addresses. `limits` are those of a command, and `environment` is what it gets besides what
+    every command gets. `only` names the ones that are wanted.
 
     Raises:
         UsageError: the folder is none, or `only` names a tool that is not there.
@@ -60,7 +62,7 @@ def basic_tools(
     made = [
         *file_tools(where),
         *search_tools(where),
-        *shell_tools(where, limits=limits or Limits(), isolation=isolation),
+        *shell_tools(where, limits=limits or Limits(), isolation=isolation, environment=environment),
         *web_tools(hosts or HostFilter()),
         *small_tools(),
     ]
