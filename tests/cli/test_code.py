@@ -326,9 +326,10 @@ def test_a_command_that_is_not_confined_for_sure_waits_for_an_approval(desk: Des
 # Bad input
 
 
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
+def test_bad_input_is_said_in_words(desk: Desk) -> None:
+    (desk.folder / "plan.json").write_text('{"id": "p", "source": "t", "actions": []}')
+    desk.run("run", "../plan.json", "--run-id", "r1", "--db", desk.db)
+    cases = [
         (["x", "--check", ""], "checks[0].command: it is empty"),
         (["x", "--check", "true", "--candidates", "0"], "--candidates"),
         (["x", "--allow", "b.txt"], "--check"),
@@ -343,20 +344,20 @@ def test_a_command_that_is_not_confined_for_sure_waits_for_an_approval(desk: Des
         (["resume", "nope"], "There is no coding session 'nope'"),
         (["answer", "nope", "yes"], "nope"),
         (["show", "r1"], "'r1' is a run of another kind"),
-        (["repairs", "--import", "a.txt"], "repairs"),
+        (["repairs", "--import", "a.txt"], "the repairs"),
         (["repairs", "--forget", "abc"], "None begins with 'abc'"),
-    ],
-)
-def test_bad_input_is_said_in_words(desk: Desk, arguments: list[str], words: str) -> None:
-    if "nope" in arguments or "r1" in arguments or "--forget" in arguments:
-        (desk.folder / "plan.json").write_text('{"id": "p", "source": "t", "actions": []}')
-        desk.run("run", "../plan.json", "--run-id", "r1", "--db", desk.db)
+        (["deny", "x", "--reason", "\udcff"], "no text in UTF-8"),
+        (["show", "\udcff"], "no text in UTF-8"),
+    ]
 
-    done = desk.code(*arguments)
+    for arguments, words in cases:
+        done = desk.code(*arguments)
 
-    assert done.code == 2
-    assert words in done.err + done.out
-    assert "Traceback" not in done.err
+        assert (done.code, words in done.err + done.out) == (2, True), (arguments, done)
+        assert "Traceback" not in done.err
+
+    # An intent that is the name of a command, and not the command.
+    assert "checks[0]" in desk.run("code", "--check", "", "--", "list").err
 
 
 def test_a_repository_without_commits_and_a_wrong_contract_file_are_told(desk: Desk) -> None:
@@ -373,13 +374,6 @@ def test_a_repository_without_commits_and_a_wrong_contract_file_are_told(desk: D
     assert wrong.code == 2
     assert "contract.toml" in wrong.err
     assert "commmand" in wrong.err
-
-
-def test_an_intent_may_be_the_name_of_a_command(desk: Desk) -> None:
-    options = ["--check", "true", "--model", desk.script("x"), "--json", "--db", desk.db]
-    done = desk.run("code", *options, "--", "list")
-
-    assert (done.code, done.json["intent"]) == (1, "list")
 
 
 def test_no_text_of_others_steers_a_terminal(desk: Desk) -> None:

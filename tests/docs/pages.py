@@ -6,7 +6,7 @@ A page is tried in an empty folder, from top to bottom, as a reader would follow
     ```output              what the python block before it printed
     ```LANG title=FILE     is written to FILE; ~ is the folder itself
     ```console             each line `$ COMMAND` runs, the lines below it are what it prints
-    ```toml                must be a policy file, tools, or settings if FILE is called settings.toml
+    ```toml                must be a policy file, tools, or settings or a contract if FILE is called so
     ```json                must be JSON
 
 A page that says `$DATABASE_URL` finds an empty Postgres database there.
@@ -31,6 +31,7 @@ from typing import Any, NamedTuple
 
 from assent.app.command_tools import read_command_tools
 from assent.app.settings import FILE_NAME, parse_settings
+from assent.coder.contract import read_contract
 from assent.ir.codec import decode_json, decode_proposal
 from assent.policy.loader import load_policies
 from tests.command import ASSENT
@@ -228,6 +229,8 @@ class Trial:
         title, data = block.title or "", block.text.encode()
         if title.endswith(FILE_NAME):
             parse_settings(Path(title), data, of_project=not title.startswith(HOME))
+        elif title.endswith("contract.toml"):
+            read_contract(block.text, title)
         elif block.text.startswith("[[tool]]"):
             read_command_tools(self._folder / title, data)
         else:
@@ -272,6 +275,7 @@ def environment(folder: Path, assent: Sequence[str] = ASSENT) -> dict[str, str]:
         "PYTHONUTF8": "1",
         "XDG_DATA_HOME": str(folder / ".share"),
         "XDG_CONFIG_HOME": str(folder / ".config"),
+        "XDG_STATE_HOME": str(folder / ".state"),
     }
 
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from assent.cli.code_options import repo_option, session_argument
-from assent.cli.inputs import db_option, json_option, not_empty, single
+from assent.cli.code_options import plain_text, reason_option, repo_option, session_argument
+from assent.cli.inputs import db_option, json_option, single
 from assent.cli.output import Output
 
 if TYPE_CHECKING:
@@ -145,7 +145,7 @@ def approve(output: Output, id: str, keep: bool, db: str | None, as_json: bool) 
 
 @click.command(short_help="Refuse a contract, or a change.")
 @session_argument
-@single("--reason", metavar="TEXT", help="Why.")
+@reason_option
 @db_option
 @json_option
 @click.pass_obj
@@ -159,7 +159,7 @@ def deny(output: Output, id: str, reason: str | None, db: str | None, as_json: b
 
 @click.command(short_help="End a session for good.")
 @session_argument
-@single("--reason", metavar="TEXT", help="Why.")
+@reason_option
 @db_option
 @json_option
 @click.pass_obj
@@ -173,7 +173,7 @@ def cancel(output: Output, id: str, reason: str | None, db: str | None, as_json:
 
 @click.command(short_help="Answer what a model asks.")
 @session_argument
-@click.argument("text", metavar="TEXT", callback=not_empty)
+@click.argument("text", metavar="TEXT", callback=plain_text)
 @db_option
 @json_option
 @click.pass_obj
@@ -189,7 +189,7 @@ def answer(output: Output, id: str, text: str, db: str | None, as_json: bool) ->
 
     with open_records(db, writes=True) as records:
         question = _question(records, id)
-        made = records.sessions.answer(question, text.encode(errors="replace").decode(), login_name())
+        made = records.sessions.answer(question, text, login_name())
     if as_json:
         output.show_json(msgspec.to_builtins(made))
     else:

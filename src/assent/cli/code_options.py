@@ -14,7 +14,20 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 _FIRST = "run"
 _SHOWN = 200
 
-session_argument = click.argument("id", metavar="ID", callback=not_empty)
+
+def plain_text(context: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
+    """Refuse what is empty, and bytes that are no text: neither can be kept, or looked for."""
+    value = not_empty(context, parameter, value)
+    try:
+        if value is not None:
+            value.encode()
+    except UnicodeEncodeError:
+        raise click.BadParameter("it is no text in UTF-8.", context, parameter) from None
+    return value
+
+
+session_argument = click.argument("id", metavar="ID", callback=plain_text)
+reason_option = click.option("--reason", metavar="TEXT", callback=plain_text, help="Why.")
 repo_option = single(
     "--repo", metavar="PATH", help="A folder in the git repository. Default: the current folder."
 )

@@ -19,8 +19,6 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-import msgspec
-
 from assent.coder.contract import Check, Contract, check_contract, contract_of
 from assent.coder.session import Attempt, CodeLimits, Session
 from assent.coder.store import MemorySessions
@@ -155,8 +153,8 @@ class Coder:
             raise UsageError("There is no intent. Say in a sentence what is to be changed.")
         if session_id is not None and not _ID.fullmatch(session_id):
             raise UsageError(
-                f"'{clean(session_id, 80)}' cannot be the id of a session: use 1 to 64 letters, digits, dashes and "
-                "underscores, the first of them no dash."
+                f"'{clean(session_id, 80)}' cannot be the id of a session: use 1 to 64 letters, digits, "
+                "dashes and underscores, the first of them no dash."
             )
         if not 1 <= candidates <= MOST_CANDIDATES:
             raise UsageError(f"candidates is {candidates}; it is from 1 to {MOST_CANDIDATES}.")
@@ -267,7 +265,7 @@ class Coder:
         _check_waits(session, "deny")
         async with self._held(session, None, watch) as work:
             _check_waits(work.session, "deny")
-            await self._abandon(work, f"denied{': ' + reason if reason else ''}")
+            await self._abandon(work, _because("denied", reason))
             return work.session
 
     async def cancel(self, session_id: str, reason: str = "") -> Session:
@@ -279,7 +277,7 @@ class Coder:
         session = self._find(session_id)
         if not session.is_open:
             raise UsageError(f"Session '{session.id}' has ended: it is {session.state}.")
-        why = f"cancelled{': ' + reason if reason else ''}"
+        why = _because("cancelled", reason)
         await asyncio.to_thread(self._sessions.ask_to_stop, session.id, why)
         try:
             async with self._held(session, None, None) as work:
@@ -571,6 +569,10 @@ def _contract(
         check_contract(contract)
         return contract
     return contract_of(checks, intent, may_touch) if checks else None
+
+
+def _because(what: str, reason: str) -> str:
+    return f"{what}: {clean(reason, 500)}" if reason else what
 
 
 def _check_text(text: str, what: str) -> None:

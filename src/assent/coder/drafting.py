@@ -26,7 +26,7 @@ _LIMITS = TurnLimits(turns=12, answer_tokens=1_000)
 
 
 async def draft(work: Work, cancel: Cancel) -> Contract | Ending:
-    """The contract that the model proposes, or how it ended without one. It can look at files, and do no more."""
+    """The contract that the model proposes, or how it ended without one. It can look at files, no more."""
     from assent.tools.builtin import basic_tools
 
     session = work.session

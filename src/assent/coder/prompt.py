@@ -10,12 +10,24 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from assent.coder.angles import BLANK
 from assent.coder.contract import CheckResult, Contract, contract_words
 from assent.safe_text import clean
 
 if TYPE_CHECKING:
+    from assent.coder.angles import Angle
+    from assent.coder.context import Chosen
     from assent.coder.repairs import Hint
     from assent.coder.style import Style
+
+_SAID = 600
+"""Characters of what a check wrote, where nothing else tells what is wrong."""
+_AROUND = 3
+"""Functions around the one that is looked at."""
+_MOST_SOURCE = 2_000
+"""Characters of one of them."""
+_CODE = "Code involved, nearest first:"
+"""How the part of what was chosen begins that shows the program; before it, what failed."""
 
 DRAFTING = (
     "A person wants a program changed, and nobody has said yet how to tell that it is done. Look at the "
@@ -40,11 +52,12 @@ def task_words(
     sealed: Sequence[str],
     said: int,
 ) -> str:
-    """The message that an iteration begins with."""
+    """The message that an iteration begins with. `said` of 0 leaves what the checks wrote to `chosen`, as
+    far as that says anything."""
     parts = [f"Task: {intent.strip()}"]
     if chosen:
         parts.append(chosen)
-    failed = feedback(results, said)
+    failed = feedback(results, said or _SAID) if said or not chosen else ""
     if failed:
         parts.append(failed)
     if sealed:
@@ -60,6 +73,28 @@ def task_words(
             f"{hint.approach}"
         )
     return "\n\n".join(parts)
+
+
+def angle_words(chosen: Chosen, angle: Angle) -> str:
+    """What was chosen, seen from one angle: the failure, the code around, and last the function with a blank,
+    because what stays the same from angle to angle is read once."""
+    function = angle.function
+    parts = [chosen.text.partition(_CODE)[0].rstrip()]
+    if around := [_source(each.source) for each in chosen.functions[:_AROUND] if each != function]:
+        parts.append("Code that it uses:\n\n" + "\n\n".join(around))
+    path, name = clean(function.path, 200), clean(function.name, 200)
+    what = "a statement may be missing at" if angle.is_missing else "the mistake may be at"
+    wanted = "what is missing there" if angle.is_missing else f"that line with {BLANK} filled in"
+    parts.append(f"In {name} of {path}, {what} {BLANK}:\n\n{_source(angle.shown)}")
+    parts.append(
+        f"Call replace_lines with path {path}, first {angle.first}, last {angle.last}, and as text {wanted}, "
+        "so that the test passes."
+    )
+    return "\n\n".join(part for part in parts if part)
+
+
+def _source(text: str) -> str:
+    return clean(text, _MOST_SOURCE, lines=True, tabs=True)
 
 
 def feedback(results: Sequence[CheckResult], said: int) -> str:

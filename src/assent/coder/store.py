@@ -101,6 +101,10 @@ def answered(question: Question | None, named: str, text: str, by: str, now: flo
         )
     if not text.strip():
         raise UsageError("An answer has at least one word.")
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise UsageError("The answer is no valid text, so it cannot be kept.") from None
     return msgspec.structs.replace(question, answer=text, by=by, answered_at=now)
 
 

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from typing import TypeVar
 
 import msgspec
 
 from assent.coder.session import Question, Session, State
 from assent.coder.store import answered, only_one
-from assent.errors import StorageDamaged
+from assent.errors import StorageDamaged, UsageError
 from assent.storage.database import Database
 from assent.storage.migrate import Migrations, migrate
 from assent.storage.transaction import Transaction, searchable
@@ -32,6 +33,8 @@ MIGRATIONS = Migrations(
         ]
     ],
 )
+
+T = TypeVar("T")
 
 _encode = msgspec.json.Encoder().encode
 _session = msgspec.json.Decoder(Session).decode
@@ -70,9 +73,9 @@ class SqlSessions:
     def get(self, session: str) -> Session | None:
         """The session with that id."""
         rows = self._database.read(
-            lambda t: t.execute("SELECT data FROM coding_sessions WHERE id = ?", (searchable(session),))
+            lambda t: t.execute("SELECT id, data FROM coding_sessions WHERE id = ?", (searchable(session),))
         )
-        return self._read(rows[0][0]) if rows else None
+        return self._session(rows[0]) if rows else None
 
     def find(self, prefix: str) -> Session:
         """The session whose id is, or begins with, `prefix`."""
@@ -81,23 +84,23 @@ class SqlSessions:
             return exact
         rows = self._database.read(
             lambda t: t.execute(
-                "SELECT data FROM coding_sessions WHERE substr(id, 1, ?) = ?"
+                "SELECT id, data FROM coding_sessions WHERE substr(id, 1, ?) = ?"
                 " ORDER BY created DESC, id LIMIT 6",
                 (len(prefix), searchable(prefix)),
             )
         )
-        return only_one([self._read(row[0]) for row in rows] if prefix else [], prefix)
+        return only_one([self._session(row) for row in rows] if prefix else [], prefix)
 
     def listed(self, *, state: State | None = None, limit: int = 50) -> list[Session]:
         """The newest, newest first."""
         where, values = ("", ()) if state is None else (" WHERE state = ?", (state,))
         rows = self._database.read(
             lambda t: t.execute(
-                f"SELECT data FROM coding_sessions{where} ORDER BY created DESC, id DESC LIMIT {limit:d}",
+                f"SELECT id, data FROM coding_sessions{where} ORDER BY created DESC, id DESC LIMIT {limit:d}",
                 values,
             )
         )
-        return [self._read(row[0]) for row in rows]
+        return [self._session(row) for row in rows]
 
     def ask_to_stop(self, session: str, reason: str) -> None:
         """Let whoever is at work on it stop."""
@@ -144,11 +147,11 @@ class SqlSessions:
         """Those that wait for an answer, oldest first."""
         rows = self._database.read(
             lambda t: t.execute(
-                "SELECT data FROM coding_questions WHERE is_open = 1 AND until >= ? ORDER BY asked, id",
+                "SELECT id, data FROM coding_questions WHERE is_open = 1 AND until >= ? ORDER BY asked, id",
                 (self._clock(),),
             )
         )
-        found = [_question(row[0]) for row in rows]
+        found = [self._read(_question, "question", row) for row in rows]
         return [each for each in found if session is None or each.session == session]
 
     def answer(self, question: str, text: str, by: str) -> Question:
@@ -167,15 +170,18 @@ class SqlSessions:
         return self._database.write(work).result()
 
     def _question(self, t: Transaction, question: str) -> Question | None:
-        rows = t.execute("SELECT data FROM coding_questions WHERE id = ?", (searchable(question),))
-        return _question(rows[0][0]) if rows else None
+        rows = t.execute("SELECT id, data FROM coding_questions WHERE id = ?", (searchable(question),))
+        return self._read(_question, "question", rows[0]) if rows else None
 
-    def _read(self, data: str) -> Session:
+    def _session(self, row: tuple[str, str]) -> Session:
+        return self._read(_session, "session", row)
+
+    def _read(self, decode: Callable[[str], T], what: str, row: tuple[str, str]) -> T:
         try:
-            return _session(data)
-        except msgspec.DecodeError as error:
+            return decode(row[1])
+        except (msgspec.DecodeError, UsageError, RecursionError) as error:
             raise StorageDamaged(
                 self._database.name,
-                f"holds a coding session that cannot be read ({error})",
+                f"holds a coding {what} '{row[0]}' that cannot be read ({error})",
                 "Restore a copy.",
             ) from None

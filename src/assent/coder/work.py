@@ -155,8 +155,8 @@ class Work:
         await self.save()
 
     async def judge(self, attempt: int, iteration: Iteration) -> None:
-        """Run the checks on what an iteration has made of the files. Whoever asks marks it as judged, together
-        with what follows from that: another candidate may have the session kept at any time."""
+        """Run the checks on what an iteration has made of the files. Who asks marks it as judged, together
+        with what follows from that: another candidate may have the session kept in between."""
         session, workshop = self.session, self.workshop
         tree = await workshop.tree_of(attempt)
         seal = await self.seal()
