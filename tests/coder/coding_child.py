@@ -58,10 +58,12 @@ class Slow:
 
     name = "slow"
 
-    def __init__(self, trace: Trace, long: str) -> None:
+    def __init__(self, trace: Trace, *, long: str = "", asks: bool = False) -> None:
         self._trace = trace
         self._long = long
         """A command that takes its time, instead of the short one."""
+        self._asks = asks
+        """It asks a person for the word."""
 
     async def generate(self, request: Request) -> Result:
         """The answer that follows from what was said before."""
@@ -81,6 +83,10 @@ class Slow:
         ]
         if iteration == 2:
             steps = [ToolCall(name="write_file", arguments={"path": "x.txt", "text": "right\n"})]
+        if self._asks:
+            steps = [ToolCall(name="ask_user", arguments={"question": "which word?"}), steps[0]]
+            heard = next((each.text for each in request.messages if isinstance(each, ToolResult)), "")
+            steps[1].arguments["text"] = heard
         results = [message for message in request.messages if isinstance(message, ToolResult)]
         through = sum(not result.is_error for result in results)
         if through == len(steps):
@@ -116,12 +122,13 @@ async def lead(job: dict[str, Any]) -> Session:
             sessions = SqlSessions(database)
             coder = Coder(
                 runtime,
-                Slow(trace, job.get("long", "")),
+                Slow(trace, long=job.get("long", ""), asks="ask_s" in job),
                 folder / "repository",
                 home=folder / "home",
                 sessions=sessions,
                 repairs=SqlRepairs(database),
                 isolation=Isolation("process", folder=job["known"]),
+                ask_s=job.get("ask_s"),
             )
             try:
                 return await _through(coder, sessions, job, watcher(trace))
@@ -173,13 +180,13 @@ def serve() -> None:
         if pid == 0:
             code = 70
             try:
-                session = asyncio.run(lead(job))
-                Path(job["out"]).write_bytes(msgspec.json.encode(session))
+                said = msgspec.json.encode(asyncio.run(lead(job)))
                 code = 0
             except BaseException as error:
-                Path(job["out"]).write_text(f"{type(error).__name__}\n{traceback.format_exc()}")
-            finally:
-                os._exit(code)
+                said = f"{type(error).__name__}: {error}\n{traceback.format_exc()}".encode()
+            Path(f"{job['out']}.new").write_bytes(said)
+            os.replace(f"{job['out']}.new", job["out"])
+            os._exit(code)
         print(pid, flush=True)
         if not job.get("beside"):
             print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), flush=True)

@@ -5,10 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
-import select
 import signal
-import subprocess
-import sys
 import tempfile
 import time
 from collections import Counter
@@ -23,13 +20,12 @@ from assent.coder.store_sql import SqlSessions
 from assent.runtime.journal import Replay
 from assent.turns.told import Answered, read
 from tests.coder.coding_child import INTENT
+from tests.coder.nursery import PATIENCE_S, Nursery, read_trace, until_nothing_runs
 from tests.coder.repositories import fingerprint
 from tests.coder.workbench import _known, git, make_repository
 
 SOAK = bool(os.environ.get("ASSENT_SOAK"))
 KILLS = 250 if SOAK else 14
-PATIENCE_S = 60.0
-ROOT = Path(__file__).parents[2]
 FILES = {"a.txt": "c\nb\na\n"}
 
 MAKING, BASELINE, DRAFT, ASKING = "making the workshop", "in the baseline", "in the draft", "while asking"
@@ -64,51 +60,8 @@ def phase_of(line: list[Any]) -> str:
     return BETWEEN
 
 
-class Nursery:
-    """Starts processes that have everything loaded."""
-
-    def __init__(self, temporary: Path) -> None:
-        """`temporary` is where they make temporary folders."""
-        self.temporary = temporary
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "tests.coder.coding_child"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            cwd=ROOT,
-            env={**os.environ, "TMPDIR": str(temporary)},
-        )
-
-    def start(self, job: dict[str, Any]) -> int:
-        """The id of a process that is at work on it."""
-        assert self._process.stdin is not None
-        self._process.stdin.write(json.dumps(job) + "\n")
-        self._process.stdin.flush()
-        return int(self._line())
-
-    def code(self) -> int:
-        """How it ended, once it has."""
-        return int(self._line())
-
-    @property
-    def has_ended(self) -> bool:
-        """Whether `code` would not wait."""
-        assert self._process.stdout is not None
-        return bool(select.select([self._process.stdout], [], [], 0)[0])
-
-    def _line(self) -> str:
-        assert self._process.stdout is not None
-        assert select.select([self._process.stdout], [], [], PATIENCE_S)[0], "nothing was heard of it"
-        return self._process.stdout.readline()
-
-    def close(self) -> None:
-        """End it."""
-        self._process.communicate(timeout=PATIENCE_S)
-
-
 @pytest.fixture
 def nursery() -> Iterator[Nursery]:
-    # Not beneath the folder of the test: a socket in there could not be named, the path is too long.
     with tempfile.TemporaryDirectory(prefix="k") as temporary:
         made = Nursery(Path(temporary))
         yield made
@@ -144,9 +97,8 @@ class KillRun:
         }
 
     def trace(self) -> list[list[Any]]:
-        """All that has happened. A line that was cut off by a kill has not."""
-        data = self._trace.read_bytes() if self._trace.exists() else b""
-        return [json.loads(line) for line in data.splitlines(keepends=True) if line.endswith(b"\n")]
+        """All that has happened."""
+        return read_trace(self._trace)
 
     def through(self, max_kills: int) -> dict[str, Any]:
         """Kill and go on until it is through; the session then."""
@@ -237,28 +189,6 @@ class KillRun:
         assert row.status == "succeeded"
 
 
-def left_running(folder: Path) -> list[str]:
-    """Programs that are at work beneath a folder."""
-    found = []
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            try:
-                place, words = os.readlink(entry / "cwd"), (entry / "cmdline").read_bytes()
-            except OSError:
-                continue
-            if place.startswith(str(folder)) or os.fsencode(folder) in words:
-                found.append(words.replace(b"\0", b" ").decode(errors="replace"))
-    return found
-
-
-def until_nothing_runs(folder: Path) -> None:
-    """Wait until nothing does any more; what was killed takes a moment to go."""
-    deadline = time.monotonic() + PATIENCE_S
-    while left := left_running(folder):
-        assert time.monotonic() < deadline, left
-        time.sleep(0.01)
-
-
 @pytest.mark.timeout(3600 if SOAK else 200)
 def test_killed_in_any_state_it_ends_as_if_it_had_not_been(
     tmp_path: Path, nursery: Nursery, record_property: Callable[[str, object], None]
@@ -279,7 +209,7 @@ def test_killed_in_any_state_it_ends_as_if_it_had_not_been(
         folder = tmp_path / f"run-{runs}"
         run = KillRun(folder, nursery, chance, phases, **kinds[runs % len(kinds)])
         run.check(run.through(max_kills=6 if SOAK else KILLS - kills), tree)
-        until_nothing_runs(folder)
+        until_nothing_runs(str(folder))
         kills += run.kills
         runs += 1
 

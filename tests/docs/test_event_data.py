@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -12,12 +13,15 @@ import pytest
 from assent import (
     Assistant,
     Cancel,
+    CodeLimits,
+    Coder,
     DenyTool,
     FlowRule,
     Isolation,
     JsonlTrajectories,
     MemoryApprovals,
     ReplanConfig,
+    Reply,
     Runtime,
     Scope,
     ToolContext,
@@ -107,6 +111,7 @@ async def everything_happens(kept: Kept, folder: Path) -> None:
     await isolation_was_lowered(log)
     await a_model_answers(log)
     await a_model_leads(log)
+    await a_coder_works(log, folder)
 
     answers = iter(["junk", {"actions": [{"id": "b", "tool": "broken"}]}])
     options = {"tools": tools, "events": log, "replan_config": ReplanConfig(max_replans=2)}
@@ -197,7 +202,8 @@ async def a_person_is_asked(log: EventLog) -> None:
 
 def kinds() -> list[list[str]]:
     page = REFERENCE / "events.md"
-    return [*rows_of(section(page, "Kinds")), *rows_of(section(page, "Kinds of a loop"))]
+    headings = ("Kinds", "Kinds of a loop", "Kinds of a coding session")
+    return [row for heading in headings for row in rows_of(section(page, heading))]
 
 
 def documented() -> dict[str, tuple[set[str], set[str]]]:
@@ -241,6 +247,46 @@ async def a_model_leads(log: EventLog) -> None:
     )
 
     assert (await assistant.run("Look.")).status == "stuck"
+
+
+async def a_coder_works(log: EventLog, folder: Path) -> None:
+    """A session in which everything happens that a coding session says of itself."""
+    top = folder / "program"
+    top.mkdir()
+    (top / "Makefile").write_text("all:\n")
+    who = ["-c", "user.name=Ann", "-c", "user.email=ann@example.org"]
+    for words in (["init", "-q"], ["add", "."], ["commit", "-q", "-m", "Begin"]):
+        await asyncio.to_thread(subprocess.run, ["git", *who, *words], cwd=top, check=True)
+
+    async def answers(question: object) -> str:
+        return "both"
+
+    async def agrees(approval: object) -> Reply:
+        return Reply("once")
+
+    def asks(wanted: str, **arguments: object) -> ToolCall:
+        return ToolCall(name=wanted, arguments=arguments)
+
+    coder = Coder(
+        Runtime(events=log, person=agrees),
+        Scripted(
+            [
+                [asks("ask_user", question="Which?"), asks("shell", command="echo > Makefile; echo > done")],
+                "Done.",
+                "Done without it.",
+            ]
+        ),
+        top,
+        home=folder / "private",
+        isolation=Isolation("none"),
+        limits=CodeLimits(iterations=2),
+        ask_s=60,
+        ask=answers,
+    )
+
+    session = await coder.run("x", ["test -f done"], approve=True)
+
+    assert session.state == "merged"
 
 
 @pytest.fixture

@@ -23,6 +23,9 @@ from assent.app import command_tools, mcp_servers
 from assent.app.model_settings import _PRICE, _PROVIDER
 from assent.app.settings import _HTTP, _ISOLATION, _KEYS
 from assent.cli.main import cli
+from assent.coder import events as coding
+from assent.coder.contract import Check, CheckResult, Contract
+from assent.coder.session import OPEN, Attempt, Iteration, Session, State
 from assent.events.event import KINDS
 from assent.events.span import _CLOSES
 from assent.inference import Intent, Request, Result, Scripted, ToolCall, Usage
@@ -92,6 +95,8 @@ API = REFERENCE / "python-api.md"
 TOOLS = REFERENCE / "tools.md"
 ISOLATION = REFERENCE / "isolation.md"
 MODELS = REFERENCE / "models.md"
+CONTRACT = REFERENCE / "contract.md"
+CODING = REFERENCE.parent / "explanation" / "coding.md"
 
 
 def table(text: str) -> dict[str, list[str]]:
@@ -247,6 +252,17 @@ def test_the_reference_says_which_kinds_close_a_span() -> None:
 
     assert closing.pop("proposal_ended") == "the proposal's: `ok` if it succeeded, else `error`"
     assert closing == {kind: f"`{status}`" for kind, status in _CLOSES.items()}
+
+
+def test_every_event_of_a_watched_session_has_its_row() -> None:
+    rows = rows_of(section(EVENTS, "Watching a coding session"))
+    documented = {row[0].strip("`"): (row[1].strip("`"), codes_in(row[3])) for row in rows}
+
+    assert set(documented) == {str(each.__struct_config__.tag) for each in get_args(coding.Event)}
+    for each in get_args(coding.Event):
+        name, fields = documented[str(each.__struct_config__.tag)]
+        assert name == each.__name__
+        assert set(each.__struct_fields__) <= fields, name
 
 
 # Errors
@@ -496,6 +512,45 @@ def test_every_method_of_the_runtime_is_explained_with_its_parameters() -> None:
     }
 
     assert documented == methods
+
+
+def test_every_part_of_the_coder_is_explained() -> None:
+    text = section(API, "Coder")
+    rows, limits = table(text), table(section(API, "CodeLimits"))
+    defaults = {name: p.default for name, p in inspect.signature(assent.Coder).parameters.items()}
+    methods = {
+        name: parameters_of(value)
+        for name, value in vars(assent.Coder).items()
+        if inspect.isfunction(value) and not name.startswith("_")
+    }
+    calls = filter(None, (re.fullmatch(r"(?:await )?(\w+)\((.*)\)", code) for code in rows))
+    documented = {call[1]: {name for name in re.split(r"[ ,*]+", call[2]) if name} for call in calls}
+
+    for name in set(defaults) - {"runtime", "model", "repository"}:
+        assert rows[name][0] == f"`{defaults[name]!r}`", name
+    assert documented == methods
+    assert {name: row[0] for name, row in limits.items()} == {
+        f.name: default_of(f).replace("null", "None") for f in msgspec.structs.fields(assent.CodeLimits)
+    }
+    named = set().union(*(set(each.__struct_fields__) for each in (Attempt, CheckResult)))
+    assert named | (set(Session.__struct_fields__) - INSIDE) <= codes_in(text)
+    assert set(Iteration.__struct_fields__) - INSIDE <= codes_in(text)
+
+
+INSIDE = {
+    *("repository_key", "even_if_green", "drafting", "drafting_usd", "created_at", "changed_at"),
+    *("failed", "is_judged"),
+}
+"""Of a session: what nobody needs who only looks at one."""
+
+
+def test_every_key_of_a_contract_and_every_state_is_explained() -> None:
+    documented = set(table(CONTRACT.read_text(encoding="utf-8").split("## How a check runs")[0]))
+    states = table(section(CODING, "States"))
+
+    assert documented == {*Contract.__struct_fields__, *Check.__struct_fields__}
+    assert set(states) == set(get_args(State))
+    assert {"contract_proposed", "needs_approval"} < set(OPEN)
 
 
 HOOKS = {"on_spend", "on_progress", "on_command", "on_model"}

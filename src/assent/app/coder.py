@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from assent.app.governance import Question as TrustQuestion
     from assent.app.isolation import Required
     from assent.app.models import Attached
-    from assent.app.trust import Snapshot
     from assent.coder.asking import AskPerson
     from assent.coder.coder import Coder
     from assent.coder.contract import CheckResult, Contract
@@ -220,46 +219,27 @@ def kept_contract(
     """
     import msgspec
 
+    from assent.app.governance import CONTRACT, RUNS_CHECKS, granted
     from assent.app.trust import snapshot
     from assent.coder.contract import FILE, read_contract
-    from assent.storage.location import PROJECT_FOLDER
+    from assent.errors import TrustError
 
     path = top / FILE
     if not (path.is_symlink() or path.exists()):
         return None
     # Read once: what was looked at is what is used.
     seen = snapshot(top)
-    data = seen.files.get(FILE.removeprefix(f"{PROJECT_FOLDER}/"))
+    data = seen.files.get(CONTRACT)
     if data is None:
         return None
     contract = read_contract(data.decode(errors="replace"), str(path))
-    _ask_for_trust(seen, environment, confirm)
+    if not granted(seen, (RUNS_CHECKS,), environment, confirm):
+        raise TrustError(
+            str(seen.folder), f"is not trusted, and it {RUNS_CHECKS}", "Name checks with --check."
+        )
     if contract.description.strip():
         return contract
     return msgspec.structs.replace(contract, description=description)
-
-
-def _ask_for_trust(seen: Snapshot, environment: Mapping[str, str], confirm: Confirm | None) -> None:
-    import shlex
-
-    from assent.app.governance import Question
-    from assent.app.trust import how_trusted, trust
-    from assent.coder.contract import FILE
-    from assent.errors import TrustError
-
-    degree = how_trusted(seen, environment)
-    if degree == "trusted":
-        return
-    wants = f"runs the checks of {FILE}"
-    if confirm is not None and confirm(Question(seen=seen, wants=(wants,), is_changed=degree == "changed")):
-        trust(seen, environment)
-        return
-    problem = "has changed since you trusted it" if degree == "changed" else "is not trusted"
-    raise TrustError(
-        str(seen.folder),
-        f"{problem}, and it {wants}",
-        f"Look at it, then type: assent trust {shlex.quote(str(seen.folder))}. Or name checks with --check.",
-    )
 
 
 # Sessions that are looked at

@@ -60,6 +60,11 @@ class Question:
         return self.seen.folder
 
 
+CONTRACT = "contract.toml"
+RUNS_CHECKS = f"runs the checks of {PROJECT_FOLDER}/{CONTRACT}"
+"""What `assent code` does with a contract that a folder keeps."""
+
+
 class Demand(NamedTuple):
     """The least isolation that commands must have, and who says so. "none" demands nothing: what works is
     used all the same."""
@@ -167,7 +172,7 @@ def gather(
     inner = settings.tools if tools is None else None
     if nearest.seen is not None:
         wants = _wants(inner, own, permissions)
-        if wants and not _may(nearest.seen, wants, environment, confirm):
+        if wants and not granted(nearest.seen, wants, environment, confirm):
             inner, permissions = None, _tightened(own, permissions)
     for outer in projects[1:]:
         if outer.settings.has_permissions:
@@ -230,15 +235,22 @@ def examine(folder: Path, environment: Mapping[str, str]) -> Question:
     mine = own_settings(environment)
     own = mine.over(Permissions()) if mine.has_permissions else None
     wants = _wants(project.settings.tools, own, project.settings.over(own or Permissions()))
+    if CONTRACT in seen.files:
+        wants += (RUNS_CHECKS,)
     return Question(seen=seen, wants=wants, is_changed=how_trusted(seen, environment) == "changed")
 
 
-def _may(
+def granted(
     seen: Snapshot,
     wants: tuple[str, ...],
     environment: Mapping[str, str],
     confirm: Callable[[Question], bool] | None,
 ) -> bool:
+    """Whether a person trusts what a folder brings; `confirm` asks them, where they have not said so before.
+
+    Raises:
+        TrustError: it is not trusted, and there is nobody to ask.
+    """
     degree = how_trusted(seen, environment)
     if degree == "trusted":
         return True

@@ -9,6 +9,7 @@ Keep true:
 from __future__ import annotations
 
 import asyncio
+import os
 import re
 from collections.abc import Sequence
 from functools import partial
@@ -33,6 +34,7 @@ from assent.errors import AssentError
 from assent.ir.json_value import JsonValue
 from assent.policy.permission import CallByCall, Posture
 from assent.safe_text import clean
+from assent.sandbox.spot import TEMPORARY
 from assent.sandbox.workspace import Workspace
 from assent.turns import ending as turn_events
 from assent.turns.ending import Ending
@@ -46,6 +48,7 @@ if TYPE_CHECKING:
 
 GREEN = "green"
 _NOBODY = "it needs an approval, and nobody can be asked here"
+_UNFINISHED = re.compile(re.escape(TEMPORARY) + r"[0-9a-f]{16}\.tmp")
 _VOLATILE = re.compile(r"0x[0-9a-f]+|\b\d+(?:\.\d+)?\s?(?:ms|s|seconds)\b|/[^\s:'\"]*/", re.IGNORECASE)
 
 
@@ -63,6 +66,8 @@ class AttemptLoop:
         """Work until it is green, or goes no further: `attempt.ended` says why, unless it was stopped."""
         work, attempt = self._work, self._attempt
         folder = await work.workshop.check_out(attempt.number, work.session.base)
+        if attempt.iterations:
+            await asyncio.to_thread(_remove_unfinished, folder)
         workspace = Workspace(folder)
         try:
             runtime = await self._runtime(workspace)
@@ -322,6 +327,14 @@ class AttemptLoop:
                 "why_no_further": clean(self._attempt.ended, 500),
             },
         )
+
+
+def _remove_unfinished(folder: Path) -> None:
+    """Remove what a killed process was about to put in the place of a file: it would be taken for work."""
+    for top, _, names in os.walk(folder):
+        for name in names:
+            if _UNFINISHED.fullmatch(name):
+                os.unlink(os.path.join(top, name))
 
 
 def _failure(iteration: Iteration) -> str:
