@@ -5,15 +5,16 @@ from __future__ import annotations
 import sys
 
 from evals import calls, turns
+from evals.code import score
 
-EVALS = {"calls": calls.main, "turns": turns.main}
+EVALS = {"calls": calls.main, "turns": turns.main, "code": score.main}
 
 
 def main(arguments: list[str]) -> int:
     """The exit code: 0 measured, 2 no such one, or it could not be run."""
     name, *rest = arguments or [""]
     if name not in EVALS:
-        print(f"usage: python -m evals {{{','.join(EVALS)}}} [--json] [--model NAME]", file=sys.stderr)
+        print(f"usage: python -m evals {{{','.join(EVALS)}}} [--json] [--model NAME] ...", file=sys.stderr)
         return 2
     return EVALS[name](rest)
 

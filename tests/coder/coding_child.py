@@ -15,6 +15,7 @@ import json
 import os
 import sys
 import traceback
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -84,9 +85,11 @@ class Slow:
         if iteration == 2:
             steps = [ToolCall(name="write_file", arguments={"path": "x.txt", "text": "right\n"})]
         if self._asks:
-            steps = [ToolCall(name="ask_user", arguments={"question": "which word?"}), steps[0]]
             heard = next((each.text for each in request.messages if isinstance(each, ToolResult)), "")
-            steps[1].arguments["text"] = heard
+            steps = [
+                ToolCall(name="ask_user", arguments={"question": "which word?"}),
+                ToolCall(name="write_file", arguments={"path": "x.txt", "text": heard}),
+            ]
         results = [message for message in request.messages if isinstance(message, ToolResult)]
         through = sum(not result.is_error for result in results)
         if through == len(steps):
@@ -176,6 +179,9 @@ def serve() -> None:
     """Do job after job."""
     for line in sys.stdin:
         job = json.loads(line)
+        with suppress(ChildProcessError):
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                pass  # One that was started beside others, and has ended.
         pid = os.fork()
         if pid == 0:
             code = 70

@@ -2,22 +2,34 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections.abc import Callable, Iterator
-from itertools import product
+from contextlib import suppress
+from itertools import count, pairwise, product
 from pathlib import Path
 from typing import Any, get_args
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
+from assent.coder.coder import Coder
 from assent.coder.contract import CheckResult, contract_of
+from assent.coder.events import Event, StateChanged
 from assent.coder.session import OPEN, Attempt, CodeLimits, Iteration, Question, Session, State
 from assent.coder.store import MemorySessions, Sessions
 from assent.coder.store_sql import MIGRATIONS, SqlSessions, has_sessions
 from assent.errors import StorageDamaged, StorageNewer, UsageError
+from assent.inference.messages import ToolCall, ToolResult
+from assent.inference.model import Request
 from assent.inference.usage import Usage
 from assent.storage.location import open_database
 from assent.testing import FakeClock
+from assent.tools.context import Cancel
+from tests.coder.repositories import fingerprint
+from tests.coder.workbench import Workbench, git
+from tests.properties.effort import UNHURRIED, examples
 from tests.storage.children import ask, run, say
 
 START = 1_000.0
@@ -293,3 +305,106 @@ class TestArrows:
         assert [pair for pair in allowed if pair[1] == "needs_approval"] == [("running", "needs_approval")]
         # What is open can always be given up.
         assert {pair[0] for pair in allowed if pair[1] == "abandoned"} == set(OPEN)
+
+
+OPERATIONS = ("run", "resume", "resume and approve", "stop", "approve", "deny", "cancel", "answer")
+PUBLISHES = ("approve", "resume and approve")
+
+
+class Walk:
+    """One session, with which people do what comes to their minds."""
+
+    def __init__(self, here: Workbench, number: int, *, drafts: bool, succeeds: bool, asks: bool) -> None:
+        self.here = here
+        self.name = f"walk{number}"
+        self.way: list[str] = ["created"]
+        """The states that it went through."""
+        self._drafts = drafts
+        self._succeeds = succeeds
+        self._asks = asks
+
+    def _model(self, request: Request) -> Any:
+        if "A person wants a program changed" in request.messages[0].text:  # type: ignore[union-attr]
+            return '{"description": "", "checks": [{"name": "ok", "command": "test -f ok.txt"}]}'
+        done = sum(isinstance(each, ToolResult) for each in request.messages)
+        steps = [ToolCall(name="ask_user", arguments={"question": "which?"})] if self._asks else []
+        if self._succeeds:
+            steps.append(ToolCall(name="write_file", arguments={"path": "ok.txt", "text": self.name}))
+        return steps[done] if done < len(steps) else "done"
+
+    def _watch(self, event: Event) -> None:
+        if isinstance(event, StateChanged):
+            self.way.append(event.state)
+
+    def do(self, operation: str) -> Session | None:
+        """Do it; the session as it is kept then, if there is one."""
+        limits = CodeLimits(iterations=1)
+        with self.here.coder(self._model, limits=limits, ask_s=0.02) as coder:
+            with suppress(UsageError):
+                asyncio.run(self._done(coder, operation))
+            return coder._sessions.get(self.name)
+
+    async def _done(self, coder: Coder, operation: str) -> None:
+        match operation:
+            case "run":
+                checks = [] if self._drafts else ["test -f ok.txt"]
+                await coder.run("make it", checks, session_id=self.name, watch=self._watch)
+            case "resume":
+                await coder.resume(self.name, watch=self._watch)
+            case "resume and approve":
+                await coder.resume(self.name, approve=True, watch=self._watch)
+            case "stop":
+                cancel = Cancel()
+                cancel.cancel("enough")
+                await coder.resume(self.name, cancel=cancel, watch=self._watch)
+            case "approve":
+                await coder.approve(self.name, watch=self._watch)
+            case "deny":
+                await coder.deny(self.name, watch=self._watch)
+            case "cancel":
+                self.way += ["abandoned"] if (await coder.cancel(self.name)).state == "abandoned" else []
+            case "answer":
+                coder._sessions.answer(f"{self.name}.1.1.t1c1", "this", "Ada")
+
+
+@UNHURRIED
+def test_in_whatever_order_things_are_done_it_stays_on_the_arrows(tmp_path: Path) -> None:
+    here = Workbench(tmp_path, {"a.txt": "a\n"})
+    numbers = count()
+    ends: set[str] = set()
+
+    @examples(8)
+    @example(False, True, True, ["stop", "approve", "cancel"])
+    @example(True, True, False, ["approve", "stop", "answer", "resume and approve", "deny"])
+    @example(True, False, True, ["resume", "approve", "resume", "run", "cancel"])
+    @given(
+        drafts=st.booleans(),
+        succeeds=st.booleans(),
+        asks=st.booleans(),
+        operations=st.lists(st.sampled_from(OPERATIONS), min_size=2, max_size=5),
+    )
+    def walks(drafts: bool, succeeds: bool, asks: bool, operations: list[str]) -> None:
+        walk = Walk(here, next(numbers), drafts=drafts, succeeds=succeeds, asks=asks)
+        branch = f"assent/{walk.name}"
+        before = fingerprint(here.repository)
+        known: Session | None = None
+        for operation in ["run", *operations]:
+            now = walk.do(operation)
+            assert now is not None
+            if known is not None and not known.is_open:
+                assert now == known, "what has ended stays as it is"
+            assert walk.way[-1] == now.state
+            is_there = branch in git(here.repository, "branch", "--list", "--format=%(refname:short)").split()
+            assert is_there is (now.state == "merged")
+            if now.state == "merged" and (known is None or known.state != "merged"):
+                assert operation in PUBLISHES
+                assert now.is_green
+            if now.state != "merged":
+                assert fingerprint(here.repository) == before
+            known = now
+        for one, other in pairwise(walk.way):
+            session(state=one).moved(other)  # type: ignore[arg-type]
+        ends.add(walk.way[-1])
+
+    walks()
+    assert {"merged", "abandoned", "failed"} <= ends

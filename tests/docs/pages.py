@@ -144,12 +144,20 @@ def codes_in(text: str) -> set[str]:
 class Trial:
     """One page, followed step by step in a folder of its own."""
 
-    def __init__(self, name: str, text: str, folder: Path, assent: Sequence[str] = ASSENT) -> None:
-        """`assent` is how the program of that name is started."""
+    def __init__(
+        self,
+        name: str,
+        text: str,
+        folder: Path,
+        assent: Sequence[str] = ASSENT,
+        python: Sequence[str] = (sys.executable,),
+    ) -> None:
+        """`assent` and `python` are how the programs of these names are started."""
         self._name = name
         self._text = text
         self._folder = folder
         self._assent = assent
+        self._python = python
         self._namespace: dict[str, Any] = {"__name__": "a_page"}
         self._printed: str | None = None
         self._exit_code = 0
@@ -245,7 +253,7 @@ class Trial:
             done = subprocess.run(
                 ["sh", "-c", f"(exit {self._exit_code}); {command}"],
                 cwd=self._folder,
-                env=environment(self._folder, self._assent),
+                env=environment(self._folder, self._assent, self._python),
                 stdin=subprocess.DEVNULL,
                 capture_output=True,
                 text=True,
@@ -258,12 +266,14 @@ class Trial:
             self._ids |= compare(expected, shown, f"{place}: $ {command}")
 
 
-def environment(folder: Path, assent: Sequence[str] = ASSENT) -> dict[str, str]:
+def environment(
+    folder: Path, assent: Sequence[str] = ASSENT, python: Sequence[str] = (sys.executable,)
+) -> dict[str, str]:
     """Where `assent` is the code under test, and nothing of the person's own gets in, not even their runs."""
     programs = folder / ".bin"
     if not programs.exists():
         programs.mkdir()
-        for name, argv in (("assent", assent), ("python", [sys.executable])):
+        for name, argv in (("assent", assent), ("python", python)):
             script = programs / name
             script.write_text(f'#!/bin/sh\nexec {shlex.join(argv)} "$@"\n')
             script.chmod(0o755)

@@ -37,7 +37,7 @@ def test_a_page_does_what_it_says(
         # Asked for by name, so that other pages start no server.
         monkeypatch.setenv(SERVER, request.getfixturevalue("postgres_url"))
 
-    Trial(name_of(page), text, tmp_path, warm.command).run()
+    Trial(name_of(page), text, tmp_path, warm.command, warm.python).run()
 
 
 def texts_of(picture: Path) -> list[str]:

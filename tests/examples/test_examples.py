@@ -406,3 +406,29 @@ def test_the_isolation_demo_fails_when_a_claim_does_not_hold(tmp_path: Path) -> 
 
     assert done.returncode == 1
     assert "✗ change a file outside: held, as claimed" in done.stdout
+
+
+def test_the_coder_demo_mends_the_shop_and_lets_nobody_cheat(tmp_path: Path) -> None:
+    done = _python(EXAMPLES / "coder" / "demo.py", cwd=tmp_path)
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "✗ " not in done.stdout
+    assert "+    return price - price * percent // 100" in done.stdout
+    assert "  ✗ write_file failed: The file 'tests/test_basket.py' must not be written" in done.stderr
+    assert "✗ files were changed that checks depend on, and put back: sitecustomize.py, " in done.stderr
+    assert "it was ended from inside" in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+@IN_A_SOAK
+def test_the_coder_demo_fails_when_nobody_mends_the_shop(tmp_path: Path) -> None:
+    """Its checks check: a model whose second fix is as wrong as the first has nothing to be published."""
+    folder = tmp_path / "coder"
+    shutil.copytree(EXAMPLES / "coder", folder, ignore=shutil.ignore_patterns("__pycache__"))
+    script = folder / "honest.json"
+    script.write_text(script.read_text().replace("percent // 100\\n", "percent // 50\\n"))
+
+    done = _python(folder / "demo.py", cwd=tmp_path)
+
+    assert done.returncode == 1
+    assert "✗ the first model was red once, then green, and waited for a person" in done.stdout

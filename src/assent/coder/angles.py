@@ -1,7 +1,8 @@
 """Ways to look at a failure, one after the other: a small model finds more when it is asked about one place.
 
-The model is shown a function in which one place is left blank, and writes what belongs there. It so cannot
-copy what is wrong, which it mostly does when it sees it.
+The model is shown a function in which one place is left blank, and writes what belongs there: it cannot copy
+what is wrong, which it mostly does when it sees it. Or it is told that a line is wrong, and corrects it: some
+lines cannot be guessed. Each way finds what the other does not.
 
 Keep true:
 1. The same functions give the same angles in the same order.
@@ -14,7 +15,7 @@ from __future__ import annotations
 import ast
 import textwrap
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from assent.coder.python_source import Function
 
@@ -23,6 +24,13 @@ MOST_FUNCTIONS = 4
 """Of those nearest to a failure, as many are looked at closely."""
 MOST_LINES = 6
 """Of a statement that is left blank."""
+
+
+_DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+
+
+Way = Literal["blank", "wrong", "missing"]
+"""A statement is left blank, said to be wrong, or may be missing."""
 
 
 class Angle(NamedTuple):
@@ -35,21 +43,33 @@ class Angle(NamedTuple):
     """One less than `first` if something may be missing before that line."""
     shown: str
     """The function with the blank."""
+    was: str
+    """The lines as they are, without their indentation."""
+    way: Way
 
     @property
-    def is_missing(self) -> bool:
-        """Whether nothing stands there yet."""
-        return self.last < self.first
+    def row(self) -> str:
+        """The line with the blank, without its indentation."""
+        return next(row for row in self.shown.split("\n") if BLANK in row).strip()
 
 
 def angles(functions: Sequence[Function]) -> list[Angle]:
     """Places to look at, the most telling first: of each function, nearest first, the statements that decide
-    something, then the others, then where one may be missing."""
+    something, then the others; both ways; then where one may be missing."""
     return [angle for each in functions[:MOST_FUNCTIONS] for angle in _angles(each)]
+
+
+def angle_for(found: Sequence[Angle], attempt: int, iteration: int, candidates: int) -> Angle | None:
+    """From where an iteration looks: side by side, candidates share the angles, and begin again after the
+    last. The very first one sees all as it is: None."""
+    at = (iteration - 1) * candidates + attempt - 2
+    return found[at % len(found)] if found and at >= 0 else None
 
 
 def _angles(function: Function) -> Iterator[Angle]:
     source = textwrap.dedent(function.source)
+    if BLANK in source:
+        return  # Nobody could tell which one is meant.
     try:
         tree = ast.parse(source)
     except (SyntaxError, ValueError, RecursionError):
@@ -57,28 +77,29 @@ def _angles(function: Function) -> Iterator[Angle]:
     margin = len(function.source.split("\n", 1)[0]) - len(source.split("\n", 1)[0])
     statements = [node for node in _statements(tree) if not isinstance(node, ast.Pass | ast.Global)]
     lines = source.split("\n")
-    for node in sorted(statements, key=_weight):
-        end = _head_end(node)
-        if end - node.lineno < MOST_LINES:
-            text = _with_blank(lines, node, end)
-            yield _angle(function, text, node.lineno, end, margin)
+    ways: tuple[Way, ...] = ("blank", "wrong")
+    for way in ways:
+        for node in sorted(statements, key=_weight):
+            end = _head_end(node)
+            if end - node.lineno < MOST_LINES:
+                yield _angle(function, _with_blank(lines, node, end), node.lineno, end, margin, way)
     for at, indent in _gaps(tree):
         text = "\n".join([*lines[: at - 1], f"{indent}{BLANK}", *lines[at - 1 :]])
-        yield _angle(function, text, at, at - 1, margin)
+        yield _angle(function, text, at, at - 1, margin, "missing")
 
 
-def _angle(function: Function, text: str, first: int, last: int, margin: int) -> Angle:
+def _angle(function: Function, text: str, first: int, last: int, margin: int, way: Way) -> Angle:
     shown = textwrap.indent(text, " " * margin)
-    return Angle(function, function.first + first - 1, function.first + last - 1, shown)
+    was = textwrap.dedent("\n".join(function.source.split("\n")[first - 1 : last]))
+    return Angle(function, function.first + first - 1, function.first + last - 1, shown, was, way)
 
 
 def _statements(tree: ast.AST) -> Iterator[ast.stmt]:
     """All statements within functions, in the order of the text; docstrings and definitions left out."""
     for node in ast.walk(tree):
         for body in _bodies(node):
-            for at, each in enumerate(body):
-                is_docstring = at == 0 and isinstance(each, ast.Expr) and isinstance(each.value, ast.Constant)
-                if not is_docstring and not isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            for each in body:
+                if not _is_docstring(each) and not isinstance(each, _DEFINITIONS):
                     yield each
 
 
@@ -119,42 +140,50 @@ def _head_end(node: ast.stmt) -> int:
 
 
 def _with_blank(lines: Sequence[str], node: ast.stmt, end: int) -> str:
-    """The text with a blank for the expression that a statement is about, so that its kind still shows."""
-    part = _part(node)
-    start, stop = (part.lineno, part.end_lineno) if part is not None else (0, 0)
-    indent = lines[node.lineno - 1][: node.col_offset]
-    if part is None or start != node.lineno or stop != end:
-        row = f"{indent}{BLANK}"
-    else:
+    """The text with a blank for what a statement is about, so that its kind still shows."""
+    row = lines[node.lineno - 1][: node.col_offset] + BLANK
+    kept = _kept(node)
+    if kept is not None and node.lineno == end:
         # Columns count bytes.
-        head = lines[start - 1].encode()[: part.col_offset].decode(errors="replace")
-        tail = lines[end - 1].encode()[part.end_col_offset :].decode(errors="replace")
-        row = f"{head}{BLANK}{tail}"
+        line = lines[end - 1].encode()
+        row = f"{line[: kept[0]].decode(errors='replace')}{BLANK}{line[kept[1] :].decode(errors='replace')}"
     return "\n".join([*lines[: node.lineno - 1], row, *lines[end:]])
 
 
-def _part(node: ast.stmt) -> ast.expr | None:
+def _kept(node: ast.stmt) -> tuple[int, int | None] | None:
+    """Where in its line the blank begins and ends: up to the one and from the other on the line stays."""
+    part: ast.expr | None = None
     match node:
         case ast.If() | ast.While():
-            return node.test
+            part = node.test
         case ast.For() | ast.AsyncFor():
-            return node.iter
+            part = node.iter
         case ast.Return() | ast.Assign():
-            return node.value
+            part = node.value
+        case ast.AugAssign():
+            return (node.target.end_col_offset or 0) + 1, node.end_col_offset
+        case ast.Expr(value=ast.Call(func=ast.Attribute(value=owner))):
+            return (owner.end_col_offset or 0) + 1, node.end_col_offset
         case _:
-            return None
+            pass
+    return None if part is None else (part.col_offset, part.end_col_offset)
 
 
 def _gaps(tree: ast.AST) -> Iterator[tuple[int, str]]:
-    """Where a statement may be missing: before the first of a body, and after the last."""
+    """Where a statement is most often missing: at the beginning of a function, and at the end of a loop."""
     found: list[tuple[int, str]] = []
     for node in ast.walk(tree):
-        for body in _bodies(node):
-            is_docstring = isinstance(body[0], ast.Expr) and isinstance(body[0].value, ast.Constant)
-            first = body[1] if is_docstring and len(body) > 1 else body[0]
-            indent = " " * first.col_offset
-            found.append((first.lineno, indent))
-            last = body[-1]
-            if not isinstance(last, ast.Return | ast.Raise | ast.Break | ast.Continue):
-                found.append(((last.end_lineno or last.lineno) + 1, indent))
+        match node:
+            case ast.FunctionDef() | ast.AsyncFunctionDef():
+                first = node.body[1] if _is_docstring(node.body[0]) and len(node.body) > 1 else node.body[0]
+                found.append((first.lineno, " " * first.col_offset))
+            case ast.For() | ast.AsyncFor() | ast.While():
+                last = node.body[-1]
+                found.append(((last.end_lineno or last.lineno) + 1, " " * last.col_offset))
+            case _:
+                pass
     yield from dict.fromkeys(found)
+
+
+def _is_docstring(node: ast.stmt) -> bool:
+    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)

@@ -19,12 +19,14 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from assent.coder import events
+from assent.coder.angles import Angle, angle_for, angles
 from assent.coder.asking import TOOL as ASK_USER
 from assent.coder.asking import ask_tool
+from assent.coder.blanks import OneLine, blank_tool
 from assent.coder.contract import CheckResult, first_red
 from assent.coder.import_roots import python_path
 from assent.coder.learning import learn
-from assent.coder.prompt import system_words, task_words
+from assent.coder.prompt import angle_words, system_words, task_words
 from assent.coder.sampling import Sampled
 from assent.coder.session import HALTS, Attempt, Iteration, Question
 from assent.coder.signature import signature_of
@@ -41,6 +43,7 @@ from assent.turns.ending import Ending
 from assent.turns.stopping import stopped_by
 
 if TYPE_CHECKING:
+    from assent.coder.context import Chosen
     from assent.coder.repairs import Hint
     from assent.coder.work import Work
     from assent.runtime.runtime import Runtime
@@ -61,6 +64,7 @@ class AttemptLoop:
         self._cancel = cancel
         self.halt: Ending | None = None
         """What the turns ended with, where somebody else has to decide what comes next."""
+        self._angle: Angle | None = None
 
     async def go(self) -> None:
         """Work until it is green, or goes no further: `attempt.ended` says why, unless it was stopped."""
@@ -94,8 +98,11 @@ class AttemptLoop:
         work, attempt = self._work, self._attempt
         latest = attempt.latest
         if latest is not None and not latest.is_judged:
+            await self._look(folder, self._results(), latest.number)
             return latest, True
         number = len(attempt.iterations) + 1
+        if latest is not None and work.style.takes_angles:
+            await self._begin_anew(latest)
         before = self._results()
         red = first_red(before)
         hint = None
@@ -106,7 +113,7 @@ class AttemptLoop:
         iteration = Iteration(
             number=number,
             run_id=f"{work.session.id}.{attempt.number}.{number}",
-            prompt=await self._prompt(folder, before, hint, latest.sealed if latest else ()),
+            prompt=await self._prompt(folder, before, number, hint, latest.sealed if latest else ()),
             hint=hint.id if hint is not None else None,
             failed=latest.failed if latest is not None else 0,
         )
@@ -134,18 +141,42 @@ class AttemptLoop:
 
     def _results(self) -> Sequence[CheckResult]:
         judged = self._attempt.judged
-        return judged.results if judged is not None else self._work.session.baseline
+        if judged is None or self._work.style.takes_angles:
+            return self._work.session.baseline
+        return judged.results
 
-    async def _prompt(
-        self, folder: Path, before: Sequence[CheckResult], hint: Hint | None, sealed: Sequence[str]
-    ) -> str:
+    async def _begin_anew(self, latest: Iteration) -> None:
+        """Make the files as they were: what did not help is in the way of what might."""
+        work, number = self._work, self._attempt.number
+        changed = await work.workshop.changed(work.session.base, latest.tree)
+        await work.workshop.put_back(number, work.session.base, [each.path for each in changed])
+
+    async def _look(self, folder: Path, before: Sequence[CheckResult], number: int) -> Chosen | None:
+        """What the model is shown of the program, if it is; and from which angle, if from one."""
         from assent.coder.context import choose
 
+        work, self._angle = self._work, None
+        if not work.shows_context:
+            return None
+        found = await asyncio.to_thread(partial(choose, folder, before, most=work.style.shown))
+        if work.style.takes_angles:
+            every = angles(found.functions)
+            self._angle = angle_for(every, self._attempt.number, number, work.session.candidates)
+        return found
+
+    async def _prompt(
+        self,
+        folder: Path,
+        before: Sequence[CheckResult],
+        number: int,
+        hint: Hint | None,
+        sealed: Sequence[str],
+    ) -> str:
         work = self._work
-        chosen = ""
-        if work.shows_context:
-            found = await asyncio.to_thread(partial(choose, folder, before, most=work.style.shown))
-            chosen = found.text
+        found = await self._look(folder, before, number)
+        chosen = found.text if found is not None else ""
+        if found is not None and self._angle is not None:
+            chosen = angle_words(found, self._angle)
         return task_words(
             work.session.intent, before, chosen=chosen, hint=hint, sealed=sealed, said=work.style.said
         )
@@ -160,15 +191,18 @@ class AttemptLoop:
         if style.answer_tokens is not None:
             most = min(style.answer_tokens, limits.answer_tokens or style.answer_tokens)
             limits = msgspec.structs.replace(limits, answer_tokens=most)
-        model = Sampled(work.model, work.run, style.temperature(number, iteration.number))
+        inner, system, offered = work.model, system_words(style, work.contract), style.tools
+        if self._angle is not None:
+            inner, system, offered = OneLine(inner), style.angle_rules, style.angle_tools
+        model = Sampled(inner, work.run, style.temperature(number, iteration.number))
         turning = Turning(
             runtime=runtime,
             model=model,
             run_id=iteration.run_id,
             session=work.session.id,
-            system=system_words(style, work.contract),
+            system=system,
             message=iteration.prompt,
-            tools=[*style.tools, *([ASK_USER] if ASK_USER in runtime.tools else [])],
+            tools=[*offered, *([ASK_USER] if ASK_USER in runtime.tools else [])],
             limits=limits,
             by_call=self._by_call(),
             failed=iteration.failed,
@@ -213,6 +247,7 @@ class AttemptLoop:
         for each in edits:
             each.confined_to = str(workspace.folder)
         tools += [each for each in edits if each.name != "read_file"]
+        tools.append(blank_tool(workspace, lambda: self._angle, refuse=refuse))
         if work.ask_s is not None:
             tools.append(
                 ask_tool(

@@ -7,8 +7,9 @@ Keep true:
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, assert_never
 
 from assent.coder.angles import BLANK
 from assent.coder.contract import CheckResult, Contract, contract_words
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
 _SAID = 600
 """Characters of what a check wrote, where nothing else tells what is wrong."""
+_NUMBERS = re.compile(r"^\d+: ?|, lines? \d+(?: to \d+)?(?:; it fails at line \d+)?(?=:$)", re.MULTILINE)
 _AROUND = 3
 """Functions around the one that is looked at."""
 _MOST_SOURCE = 2_000
@@ -79,17 +81,23 @@ def angle_words(chosen: Chosen, angle: Angle) -> str:
     """What was chosen, seen from one angle: the failure, the code around, and last the function with a blank,
     because what stays the same from angle to angle is read once."""
     function = angle.function
-    parts = [chosen.text.partition(_CODE)[0].rstrip()]
+    # A small model that sees numbers of lines writes numbers of lines.
+    parts = [_NUMBERS.sub("", chosen.text.partition(_CODE)[0]).rstrip()]
     if around := [_source(each.source) for each in chosen.functions[:_AROUND] if each != function]:
         parts.append("Code that it uses:\n\n" + "\n\n".join(around))
-    path, name = clean(function.path, 200), clean(function.name, 200)
-    what = "a statement may be missing at" if angle.is_missing else "the mistake may be at"
-    wanted = "what is missing there" if angle.is_missing else f"that line with {BLANK} filled in"
-    parts.append(f"In {name} of {path}, {what} {BLANK}:\n\n{_source(angle.shown)}")
-    parts.append(
-        f"Call replace_lines with path {path}, first {angle.first}, last {angle.last}, and as text {wanted}, "
-        "so that the test passes."
-    )
+    match angle.way:
+        case "wrong":
+            told = f"The function:\n\n{_source(function.source)}\n\nThis line is wrong:\n{_source(angle.was)}"
+            asked = "Write the corrected line."
+        case "blank":
+            told = f"The function, with one line left out:\n\n{_source(angle.shown)}"
+            asked = f"Write the line that stands there with {BLANK}: {_source(angle.row)}"
+        case "missing":
+            told = f"The function, with a line left out:\n\n{_source(angle.shown)}"
+            asked = f"Write the code that belongs where {BLANK} stands."
+        case _:
+            assert_never(angle.way)
+    parts += [told, asked]
     return "\n\n".join(part for part in parts if part)
 
 

@@ -26,14 +26,25 @@ class Style(NamedTuple):
     turns: int | None = None
     """Of each iteration, where that is not for the limits to say."""
     answer_tokens: int | None = None
+    angle_tools: tuple[str, ...] = ()
+    """What is offered instead of `tools` where one place of a function is looked at. With any, each iteration
+    begins with the files as they were, and looks at another place."""
     counts_failures: bool = True
     """Whether the same failure again and again means that nothing more will come."""
     rules: str = ""
+    angle_rules: str = ""
+    """Instead of `rules`, where one place is looked at."""
+
+    @property
+    def takes_angles(self) -> bool:
+        """Whether each iteration looks at another place."""
+        return bool(self.angle_tools)
 
     def temperature(self, attempt: int, iteration: int) -> float:
         """How far from the most likely words the model is asked to go: each candidate takes another way."""
-        if self.turns == 1:
-            return 0.0 if (attempt, iteration) == (1, 1) else 0.8
+        if self.takes_angles:
+            # Another place is asked about each time; once all were, another answer is wanted.
+            return 0.0 if (attempt, iteration) == (1, 1) else 0.5
         return 0.0 if attempt == 1 else min(0.4 + 0.2 * (attempt - 1), 1.0)
 
 
@@ -56,15 +67,21 @@ LARGE = Style(
 
 SMALL = Style(
     name="small",
-    tools=("replace_function",),
-    shown=3_000,
-    said=600,
+    tools=("replace_function", "replace_lines"),
+    angle_tools=("fill_blank",),
+    shown=2_400,
+    said=0,
     turns=1,
-    answer_tokens=400,
+    answer_tokens=300,
     counts_failures=False,
     rules=(
         "You repair Python functions. You are shown a failing test and the functions that it uses. One of "
-        "them is wrong. Call replace_function with the whole corrected function."
+        "them is wrong. Call replace_function with the whole corrected function, or replace_lines if it is "
+        "no function."
+    ),
+    angle_rules=(
+        "You repair Python code. You are shown a failing test, what it said, and a function. Reply with "
+        'JSON: {"code": the line of code that is asked for}.'
     ),
 )
 

@@ -1,0 +1,219 @@
+"""What a small model is asked: one place at a time, the beginning always the same."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from assent.coder.angles import BLANK, Angle, angle_for, angles
+from assent.coder.blanks import blank_tool
+from assent.coder.context import Chosen
+from assent.coder.contract import CheckResult
+from assent.coder.prompt import angle_words, task_words
+from assent.coder.python_source import Function
+from assent.coder.style import LARGE, SMALL, style_for
+from assent.errors import ToolError
+from assent.inference import Scripted
+from assent.inference.model import Request
+from assent.sandbox.workspace import Workspace
+from tests.coder.workbench import Workbench, call, user_text
+
+SOURCE = '''\
+def gaps(spans):
+    """What lies between."""
+    found = []
+    for index in range(1, len(spans)):
+        if spans[index] is None:
+            continue
+        found.append(spans[index] - spans[index - 1])
+    return found
+'''
+PROGRAM = f"import math\n\n\n{SOURCE}"
+METHODS = """\
+class Account:
+    def take(self, sum):
+        if sum > self.balance:
+            raise ValueError(
+                "too much"
+            )
+        self.balance += sum
+"""
+CHECK = f"PYTEST_DISABLE_PLUGIN_AUTOLOAD=1 {sys.executable} -m pytest -q -p no:cacheprovider"
+
+
+def gaps() -> Function:
+    return Function(path="spans.py", name="gaps", first=4, last=11, source=SOURCE.rstrip("\n"))
+
+
+def take() -> Function:
+    source = METHODS.split("\n", 1)[1].rstrip("\n")
+    return Function(path="account.py", name="Account.take", first=2, last=7, source=source)
+
+
+def at(found: list[Angle], row: str) -> Angle:
+    return next(each for each in found if each.row == row)
+
+
+class TestAngles:
+    def test_what_decides_comes_first_and_then_the_rest(self) -> None:
+        found = angles([gaps()])
+        assert [each.row for each in found if each.way == "blank"] == [
+            f"for index in {BLANK}:",
+            f"if {BLANK}:",
+            f"return {BLANK}",
+            f"found = {BLANK}",
+            f"found.{BLANK}",
+            BLANK,
+        ]
+
+    def test_lines_are_those_of_the_file(self) -> None:
+        found = angles([gaps()])
+        loop = at(found, f"for index in {BLANK}:")
+        assert (loop.first, loop.last, loop.was) == (7, 7, "for index in range(1, len(spans)):")
+        missing = [(each.first, each.last) for each in found if each.way == "missing"]
+        assert missing == [(6, 5), (11, 10)]
+
+    def test_only_one_place_is_blank_and_the_rest_is_as_it_was(self) -> None:
+        for each in angles([gaps(), take()]):
+            assert each.shown.count(BLANK) == 1
+            rows, was = each.shown.split("\n"), each.function.source.split("\n")
+            begin, end = each.first - each.function.first, each.last - each.function.first + 1
+            assert rows[:begin] == was[:begin]
+            assert rows[begin + 1 :] == was[end:]
+
+    def test_a_statement_of_several_lines_is_one_blank(self) -> None:
+        raises = next(each for each in angles([take()]) if each.last > each.first)
+        assert (raises.first, raises.last, raises.row) == (4, 6, BLANK)
+
+    def test_the_operator_of_an_assignment_is_part_of_the_blank(self) -> None:
+        assert at(angles([take()]), f"self.balance {BLANK}").first == 7
+
+    @pytest.mark.parametrize("source", ["def broken(:\n    pass", "def f():\n    return '____'", ""])
+    def test_what_cannot_be_looked_at_has_no_angles(self, source: str) -> None:
+        assert angles([Function(path="x.py", name="f", first=1, last=2, source=source)]) == []
+
+    def test_candidates_share_the_angles(self) -> None:
+        found = angles([gaps()])
+        seen = [angle_for(found, attempt, turn, 2) for turn in range(1, 9) for attempt in (1, 2)]
+        assert seen == [None, *found, *found][:16]
+        assert angle_for([], 2, 3, 2) is None
+
+
+class TestWords:
+    def test_angles_differ_only_at_the_end(self) -> None:
+        chosen = Chosen(
+            text="Failing test x:\n1: def x():\n\nCode involved, nearest first:\n\ngaps:\n4: def gaps",
+            functions=(gaps(), take()),
+        )
+        words = [angle_words(chosen, each) for each in angles([gaps()])]
+        start = "Failing test x:\ndef x():\n\nCode that it uses:\n\n    def take(self, sum):"
+        assert all(each.startswith(start) for each in words)
+        # Of the function that is looked at, the line in question is shown nowhere.
+        assert "range(1, len(spans))" not in words[0]
+        assert words[0].endswith(f"for index in {BLANK}:")
+
+    def test_hidden_characters_are_shown(self) -> None:
+        odd = Function(path="x.py", name="f", first=1, last=2, source="def f():\n    return '\x1b[31m'")
+        assert "\x1b" not in angle_words(Chosen(text="", functions=(odd,)), angles([odd])[-1])
+
+    def test_what_a_check_wrote_is_not_told_twice(self) -> None:
+        red = CheckResult(name="t", command="t", passed=False, exit_code=1, output="it is broken")
+        common: dict[str, Any] = {"hint": None, "sealed": (), "said": 0}
+        assert "it is broken" not in task_words("mend it", [red], chosen="code", **common)
+        assert "it is broken" in task_words("mend it", [red], chosen="", **common)
+
+    def test_which_style(self) -> None:
+        assert style_for(["local"], None) is SMALL
+        assert style_for(["openai:x"], None) is LARGE
+        assert SMALL.takes_angles
+        assert not LARGE.takes_angles
+        assert SMALL.temperature(1, 1) == 0.0
+
+
+class TestFilling:
+    @pytest.fixture
+    def workspace(self, tmp_path: Path) -> Any:
+        (tmp_path / "spans.py").write_text(PROGRAM)
+        made = Workspace(tmp_path)
+        yield made
+        made.close()
+
+    @staticmethod
+    def fill(workspace: Workspace, angle: Angle | None, code: str) -> str:
+        blank_tool(workspace, lambda: angle, refuse=None)(code)
+        return (Path(workspace.folder) / "spans.py").read_text()
+
+    @pytest.mark.parametrize(
+        "code", ["range(2)", "for index in range(2):", "    for index in range(2):\n", "range(2):"]
+    )
+    def test_the_whole_line_or_what_is_blank(self, workspace: Workspace, code: str) -> None:
+        angle = at(angles([gaps()]), f"for index in {BLANK}:")
+        now = self.fill(workspace, angle, code)
+        assert now == PROGRAM.replace("range(1, len(spans))", "range(2)")
+
+    def test_another_method(self, workspace: Workspace) -> None:
+        angle = at(angles([gaps()]), f"found.{BLANK}")
+        now = self.fill(workspace, angle, "found.insert(0, 1)")
+        assert now == PROGRAM.replace("found.append(spans[index] - spans[index - 1])", "found.insert(0, 1)")
+
+    def test_what_is_missing_is_put_before_the_line(self, workspace: Workspace) -> None:
+        angle = next(each for each in angles([gaps()]) if each.way == "missing")
+        now = self.fill(workspace, angle, "if not spans:\n    return []")
+        assert now == PROGRAM.replace(
+            "    found = []\n", "    if not spans:\n        return []\n    found = []\n"
+        )
+
+    @pytest.mark.parametrize(
+        "code", ["range(1, len(spans))", "for index in range(1, len(spans)):", "((", "\0"]
+    )
+    def test_nothing_is_written_that_is_the_same_or_makes_no_sense(
+        self, workspace: Workspace, code: str
+    ) -> None:
+        with pytest.raises(ToolError):
+            self.fill(workspace, at(angles([gaps()]), f"for index in {BLANK}:"), code)
+        assert (Path(workspace.folder) / "spans.py").read_text() == PROGRAM
+
+    def test_without_an_angle_it_is_refused(self, workspace: Workspace) -> None:
+        with pytest.raises(ToolError, match="Nothing was left blank"):
+            self.fill(workspace, None, "x = 1")
+
+    def test_sealed_files_are_refused(self, workspace: Workspace) -> None:
+        angle = angles([gaps()])[0]
+        with pytest.raises(ToolError, match="is a test"):
+            blank_tool(workspace, lambda: angle, refuse=lambda path: "is a test")("range(2)")
+
+
+class TestLoop:
+    FILES = {
+        "prices.py": "def total(prices):\n    whole = 1\n    for price in prices:\n        whole += price\n"
+        "    return whole\n",
+        "test_prices.py": "from prices import total\n\n\ndef test_total():\n    assert total([1, 2]) == 3\n",
+    }
+
+    async def test_each_iteration_begins_anew_and_looks_elsewhere(self, tmp_path: Path) -> None:
+        here = Workbench(tmp_path, self.FILES)
+
+        def answer(request: Request) -> Any:
+            row = user_text(request).rstrip().rpartition("\n")[2]
+            if request.schema is None:
+                return call(
+                    "replace_function", path="prices.py", name="total", source="def total(p):\n    return 9"
+                )
+            return msgspec.json.encode({"code": "whole = 0" if "whole =" in row else "return -1"}).decode()
+
+        model = Scripted(answer)
+        with here.coder(model, style="small") as coder:
+            session = await coder.run("mend total", [CHECK])
+            diff = await coder.diff(session.id)
+        assert session.is_green, session.reason
+        changed = [
+            line for line in diff.split("\n") if line[:1] in ("+", "-") and line[:3] not in ("+++", "---")
+        ]
+        assert changed == ["-    whole = 1", "+    whole = 0"]
+        rows = [user_text(each).rstrip().rpartition("\n")[2] for each in model.requests[1:]]
+        blanks = [row.rpartition(": ")[2] if row.endswith(BLANK) else row[-18:] for row in rows]
+        assert blanks == [f"for price in {BLANK}:", f"return {BLANK}", f"whole = {BLANK}"]
