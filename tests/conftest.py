@@ -10,9 +10,10 @@ from __future__ import annotations
 import compileall
 import gc
 import os
+import shutil
 import signal
 import sys
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -134,3 +135,19 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         terminalreporter.section("figures")
     for test, figure in figures:
         terminalreporter.write_line(f"{test.rpartition('::')[2]}: {figure}")
+
+
+@pytest.fixture(scope="session")
+def known_isolation(warm: Warm, tmp_path_factory: pytest.TempPathFactory) -> Callable[[Path], None]:
+    """Write into a data folder what the self-test of the sandbox found here: trying once is enough for all
+    to whom the trying does not matter."""
+    folder = tmp_path_factory.mktemp("tried")
+    with open(os.devnull, "r+b") as nothing:
+        environment = {**os.environ, "XDG_DATA_HOME": str(folder)}
+        warm.run(["doctor"], cwd=folder, environment=environment, streams=[nothing.fileno()] * 3)
+
+    def write(data_home: Path) -> None:
+        # Where something cannot be tried nothing is remembered, and it is tried again.
+        shutil.copytree(folder / "assent", data_home / "assent", dirs_exist_ok=True)
+
+    return write

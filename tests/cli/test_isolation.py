@@ -20,8 +20,9 @@ LOWER = ("isolation", "lower", "none", "--for", "2h", "--because", "no namespace
 
 
 @pytest.fixture
-def own(tmp_path: Path) -> dict[str, str]:
-    """Folders of a person of whom nothing is known yet."""
+def own(tmp_path: Path, known_isolation: Callable[[Path], None]) -> dict[str, str]:
+    """Folders of a person of whom nothing is known yet, but what this machine enforces."""
+    known_isolation(tmp_path / "data")
     return {"XDG_DATA_HOME": str(tmp_path / "data"), "XDG_CONFIG_HOME": str(tmp_path / "config")}
 
 

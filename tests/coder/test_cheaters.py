@@ -119,8 +119,8 @@ CHEATS = [
         "compiled tests",
         [
             shell(
-                f"mkdir x && echo 'def test_ok(): pass' > x/test_shop.py && {sys.executable} -m compileall -q "
-                "--invalidation-mode unchecked-hash x && mkdir -p tests/__pycache__ && "
+                f"mkdir x && echo 'def test_ok(): pass' > x/test_shop.py && {sys.executable} -m compileall "
+                "-q --invalidation-mode unchecked-hash x && mkdir -p tests/__pycache__ && "
                 "cp x/__pycache__/test_shop.*.pyc tests/__pycache__/ && cp x/__pycache__/test_shop.*.pyc "
                 "tests/test_shop.pyc"
             )

@@ -283,10 +283,15 @@ def environment(
         **kept,
         "PATH": f"{programs}:{os.environ['PATH']}",
         "PYTHONUTF8": "1",
-        "XDG_DATA_HOME": str(folder / ".share"),
+        "XDG_DATA_HOME": str(data_home(folder)),
         "XDG_CONFIG_HOME": str(folder / ".config"),
         "XDG_STATE_HOME": str(folder / ".state"),
     }
+
+
+def data_home(folder: Path) -> Path:
+    """Where a page that is followed in this folder has its runs."""
+    return folder / ".share"
 
 
 def _commands(text: str) -> Iterator[tuple[str, str]]:

@@ -6,7 +6,7 @@ import asyncio
 import sqlite3
 import threading
 import time
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, TypeVar
@@ -20,7 +20,8 @@ from tests.command import ASSENT
 
 T = TypeVar("T")
 
-COMMAND = [*ASSENT, "mcp", "serve"]
+SERVE = ["mcp", "serve"]
+COMMAND = [*ASSENT, *SERVE]
 
 TOOLS = '''
 import os
@@ -174,8 +175,10 @@ reason = "test first"
 class Place:
     """A folder with tools, rules and a database."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, program: Sequence[str] = ASSENT) -> None:
+        """`program` is how `assent` is started."""
         self.folder = folder
+        self.program = program
         self.tools = folder / "tools.py"
         self.tools.write_text(TOOLS, encoding="utf-8")
         self.rules = folder / "rules.toml"
@@ -185,7 +188,7 @@ class Place:
 
     def command(self, *options: str) -> list[str]:
         """The command line that serves these tools."""
-        return [*COMMAND, *self.inputs, "--db", str(self.db), *options]
+        return [*self.program, *SERVE, *self.inputs, "--db", str(self.db), *options]
 
     @property
     def inputs(self) -> list[str]:

@@ -13,8 +13,9 @@ import pytest
 from mcp import Client, types
 from mcp.client.stdio import stdio_client
 
-from tests.cli.conftest import command, environment
+from tests.cli.conftest import environment
 from tests.server.serving import Place, Served, until, words
+from tests.warm import Warm
 
 SECRET = "hunter2-hunter2-hunter2"
 
@@ -23,6 +24,12 @@ SECRET = "hunter2-hunter2-hunter2"
 def place(tmp_path: Path) -> Place:
     """A folder to serve from."""
     return Place(tmp_path)
+
+
+@pytest.fixture
+def warm_place(tmp_path: Path, warm: Warm) -> Place:
+    """As `place`, for tests to which neither the process nor its end matters: only what is said."""
+    return Place(tmp_path, warm.command)
 
 
 @pytest.fixture(scope="module")
@@ -144,7 +151,8 @@ async def test_a_person_can_go_on_with_what_a_client_began(served: Served) -> No
     assert place.runs() == [(run_id, "succeeded")]
 
 
-async def test_with_wait_the_call_itself_waits(place: Place) -> None:
+async def test_with_wait_the_call_itself_waits(warm_place: Place) -> None:
+    place = warm_place
     async with place.client("--wait") as client:
         calling = asyncio.ensure_future(client.call_tool("sign", {}))
         while not (asked := await pending(place)):
@@ -366,7 +374,8 @@ async def test_only_tools_are_offered_and_calls_run_on_behalf_of_the_agent(serve
     assert [e["data"] for e in served.place.events("session_scope")] == [{"caller_id": "helper"}]
 
 
-async def test_a_client_of_the_newest_protocol_is_served_alike(place: Place) -> None:
+async def test_a_client_of_the_newest_protocol_is_served_alike(warm_place: Place) -> None:
+    place = warm_place
     heard: list[float] = []
 
     async def hear(progress: float, _: float | None, __: str | None) -> None:
@@ -399,7 +408,7 @@ async def assent(place: Place, *arguments: str | Path, code: int = 0) -> str:
     """Run another command on the same database."""
     done = await asyncio.to_thread(
         subprocess.run,
-        command(*arguments, "--db", place.db),
+        [*place.program, *map(str, arguments), "--db", str(place.db)],
         cwd=place.folder,
         env=environment(),
         capture_output=True,

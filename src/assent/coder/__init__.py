@@ -9,7 +9,7 @@ signature   what a failure is known by; repairs, what helped against it before; 
 context     the part of a program that a failure is about, from program, python_source and failure_report
 style       how a model is led; prompt, what it is told; asking, what it may ask
 session     what is kept of a session; store, where
-attempt     the iterations of one candidate; turning, the turns of one
+attempt     the iterations of one candidate
 work        a session that is being worked on
 coder       the loop itself
 """

@@ -27,11 +27,9 @@ from assent.coder.contract import CheckResult, first_red
 from assent.coder.import_roots import python_path
 from assent.coder.learning import learn
 from assent.coder.prompt import angle_words, system_words, task_words
-from assent.coder.sampling import Sampled
-from assent.coder.session import HALTS, Attempt, Iteration, Question
+from assent.coder.session import FAILURES, HALTS, INTENT, LEADER, Attempt, Iteration, Question
 from assent.coder.signature import signature_of
 from assent.coder.style import LOOKING
-from assent.coder.turning import FAILURES, Turning
 from assent.errors import AssentError
 from assent.ir.json_value import JsonValue
 from assent.policy.permission import CallByCall, Posture
@@ -40,7 +38,9 @@ from assent.sandbox.spot import TEMPORARY
 from assent.sandbox.workspace import Workspace
 from assent.turns import ending as turn_events
 from assent.turns.ending import Ending
+from assent.turns.on_budget import OnBudget
 from assent.turns.stopping import stopped_by
+from assent.turns.turning import Turning
 
 if TYPE_CHECKING:
     from assent.coder.context import Chosen
@@ -194,17 +194,20 @@ class AttemptLoop:
         inner, system, offered = work.model, system_words(style, work.contract), style.tools
         if self._angle is not None:
             inner, system, offered = OneLine(inner), style.angle_rules, style.angle_tools
-        model = Sampled(inner, work.run, style.temperature(number, iteration.number))
+        model = OnBudget(inner, work.run, style.temperature(number, iteration.number))
         turning = Turning(
             runtime=runtime,
             model=model,
             run_id=iteration.run_id,
-            session=work.session.id,
+            leader=LEADER,
+            belongs_to={"session": work.session.id},
             system=system,
             message=iteration.prompt,
             tools=[*offered, *([ASK_USER] if ASK_USER in runtime.tools else [])],
             limits=limits,
             by_call=self._by_call(),
+            intent=INTENT,
+            failures=FAILURES,
             failed=iteration.failed,
             cancel=self._cancel,
             watch=self._heard,

@@ -20,9 +20,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from assent.coder.contract import Check, Contract, check_contract, contract_of
-from assent.coder.session import Attempt, CodeLimits, Session
+from assent.coder.session import LEADER, Attempt, CodeLimits, Session
 from assent.coder.store import MemorySessions
-from assent.coder.turning import LEADER
 from assent.errors import AssentError, RunError, UsageError
 from assent.inference.model import Model
 from assent.ir.json_value import JsonValue

@@ -8,15 +8,16 @@ import msgspec
 
 from assent.coder.contract import Contract, check_contract
 from assent.coder.prompt import DRAFTING
-from assent.coder.sampling import Sampled
+from assent.coder.session import FAILURES, INTENT, LEADER
 from assent.coder.style import LOOKING
-from assent.coder.turning import Turning
 from assent.errors import UsageError
 from assent.policy.permission import CallByCall, Posture
 from assent.sandbox.workspace import Workspace
 from assent.turns.ending import Ending
 from assent.turns.limits import TurnLimits
+from assent.turns.on_budget import OnBudget
 from assent.turns.output import OutputType
+from assent.turns.turning import Turning
 
 if TYPE_CHECKING:
     from assent.coder.work import Work
@@ -36,14 +37,17 @@ async def draft(work: Work, cancel: Cancel) -> Contract | Ending:
         tools = basic_tools(workspace, isolation=work.isolation, only=LOOKING)
         turning = Turning(
             runtime=work.runtime.beside(tools, folder=str(folder), isolation=work.isolation),
-            model=Sampled(work.model, work.run, 0.0),
+            model=OnBudget(work.model, work.run, 0.0),
             run_id=f"{session.id}.contract",
-            session=session.id,
+            leader=LEADER,
+            belongs_to={"session": session.id},
             system=DRAFTING,
             message=f"Task: {session.intent}",
             tools=LOOKING,
             limits=_LIMITS,
             by_call=CallByCall(otherwise=Posture.named("read_only"), overrules=True),
+            intent=INTENT,
+            failures=FAILURES,
             output=OutputType.of(Contract),
             cancel=cancel,
         )

@@ -15,6 +15,7 @@ import msgspec
 
 from assent.coder.contract import CheckResult, Contract
 from assent.errors import UsageError
+from assent.inference.model import Intent
 from assent.inference.usage import Usage
 from assent.turns.limits import TurnLimits
 
@@ -44,6 +45,10 @@ _NEXT: Mapping[State, tuple[State, ...]] = {
 }
 
 
+LEADER = "coder"
+INTENT = Intent(task="code", requires=("tools",))
+FAILURES = 3
+"""How often in a row the model may give no answer, iterations counted together."""
 HALTS = ("cancelled", "budget", "waiting")
 """Ways in which turns end after which nothing is checked: somebody else decides what comes next."""
 

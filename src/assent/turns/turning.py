@@ -1,10 +1,10 @@
-"""The turns of one iteration: a run of its own, begun, or gone on with where it was broken off.
+"""One conversation as a run of its own: begun, or gone on with where it was broken off.
 
 Keep true:
 1. Taken up again, no answer is asked for twice, and no call that ended is made twice; what the answers took
    counts before anything more is asked.
-2. A call that was in flight when the process died counts as failed: it worked in a private folder, and the
-   model is told to look.
+2. A call that was in flight when the process died counts as failed if it worked in a private folder, and the
+   model is told to look; else a person is asked what became of it.
 """
 
 from __future__ import annotations
@@ -27,32 +27,38 @@ from assent.turns.loop import TurnLoop
 from assent.turns.told import Answered, read
 
 if TYPE_CHECKING:
-    from assent.coder.sampling import Sampled
     from assent.ir.result import ProposalResult
     from assent.runtime.open_run import OpenRun
     from assent.runtime.runtime import Runtime
     from assent.tools.context import Cancel
+    from assent.turns.on_budget import OnBudget
     from assent.turns.output import OutputType
 
-LEADER = "coder"
-FAILURES = 3
-"""How often in a row the model may give no answer, iterations counted together."""
-_NOT_OFFERED = "tool '{tool}' is not offered to you"
+NOT_OFFERED = "tool '{tool}' is not offered to you"
 
 
 class Turning(NamedTuple):
     """One conversation that is to be had."""
 
     runtime: Runtime
-    model: Sampled
+    model: OnBudget
     run_id: str
-    session: str
-    """To which it belongs."""
+    leader: str
+    """Who leads it, as the log and `assent log costs` know it."""
+    belongs_to: Mapping[str, JsonValue]
+    """What is kept with the run, by which whoever leads it knows it again."""
     system: str
     message: str
     tools: Sequence[str]
     limits: TurnLimits
     by_call: CallByCall
+    not_offered: str = NOT_OFFERED
+    """What is answered to a call of another tool; `{tool}` stands for its name."""
+    intent: Intent | None = None
+    failures: int = 1
+    """How often in a row the model may give no answer."""
+    is_private: bool = True
+    """What its calls change can be thrown away."""
     failed: int = 0
     """How often in a row the model has just given no answer."""
     output: OutputType[Any] | None = None
@@ -87,7 +93,7 @@ class Turning(NamedTuple):
             ) as run:
                 if run.ended is not None:
                     unknown = [w for w in run.ended.waiting if w.kind == "unknown_outcome"]
-                    if run.ended.outcome == "waiting" and unknown and not decide:
+                    if run.ended.outcome == "waiting" and unknown and not decide and self.is_private:
                         decide = {each.action_id: "fail" for each in unknown}
                         continue
                     return self._known(run.ended)
@@ -109,8 +115,8 @@ class Turning(NamedTuple):
         return ending, failed
 
     def _about(self) -> Proposal:
-        context: Mapping[str, JsonValue] = {LED_BY: LEADER, "session": self.session}
-        return Proposal(id=self.run_id, source=LEADER, actions=(), context=dict(context))
+        context: dict[str, JsonValue] = {LED_BY: self.leader, **self.belongs_to}
+        return Proposal(id=self.run_id, source=self.leader, actions=(), context=context)
 
     def _loop(self, run: OpenRun) -> TurnLoop:
         tools = self.runtime.tools
@@ -118,8 +124,8 @@ class Turning(NamedTuple):
         offer = Offer(
             tools=tools,
             offered=frozenset(self.tools),
-            not_offered=_NOT_OFFERED,
-            source=LEADER,
+            not_offered=self.not_offered,
+            source=self.leader,
             timeout_ms=max(1, int(call_s * 1000)) if call_s is not None else None,
         )
         found = (tools.get(name) for name in self.tools)
@@ -130,10 +136,10 @@ class Turning(NamedTuple):
             system=self.system,
             schemas=[each.schema for each in found if each is not None],
             limits=self.limits,
-            failures=FAILURES,
+            failures=self.failures,
             failed=self.failed,
             output=self.output,
-            intent=Intent(task="code", requires=("tools",)),
+            intent=self.intent,
             cancel=self.cancel,
             watch=self.watch,
         )

@@ -1,6 +1,6 @@
-"""The model as one session asks it: with a temperature of its own, and on a budget that all candidates share.
+"""A model as one of several asks it that share a budget: candidates, the agents of a team, maker and checker.
 
-Keep true: what one candidate uses is not there for the others any more.
+Keep true: what one of them uses is not there for the others any more.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     from assent.runtime.open_run import OpenRun
 
 
-class Sampled(Wrapped):
-    """A model asked at one temperature, on the budget of a run."""
+class OnBudget(Wrapped):
+    """A model asked on the budget of a run; at a temperature of its own, if it is given one."""
 
-    def __init__(self, model: Model, run: OpenRun, temperature: float) -> None:
+    def __init__(self, model: Model, run: OpenRun, temperature: float | None = None) -> None:
         super().__init__(model)
         self._run = run
         self._temperature = temperature
@@ -33,7 +33,7 @@ class Sampled(Wrapped):
         """The whole answer.
 
         Raises:
-            BudgetSpent: nothing was asked: what the session may use is used up.
+            BudgetSpent: nothing was asked: what the run may use is used up.
         """
         result = await self.model.generate(self._asked(request))
         self.count(result.usage, result.cost)
@@ -52,9 +52,11 @@ class Sampled(Wrapped):
         if limit is not None:
             assert self._run.budget is not None
             raise BudgetSpent(used_up_words(limit, self._run.budget))
+        if self._temperature is None:
+            return request
         return msgspec.structs.replace(request, temperature=self._temperature)
 
     def count(self, usage: Usage | None, cost: float | None) -> None:
-        """Take what an answer took from what the session may use; what is not told takes all of it."""
+        """Take what an answer took from what the run may use; what is not told takes all of it."""
         is_told = usage is not None and (usage.input is not None or usage.output is not None)
         self._run.spend(usage.total if usage is not None and is_told else None, cost)
