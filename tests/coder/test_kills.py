@@ -206,7 +206,8 @@ def test_killed_in_any_state_it_ends_as_if_it_had_not_been(
     while kills < KILLS or (any(not phases[p] for p in PHASES) and kills < KILLS * 6):
         folder = tmp_path / f"run-{runs}"
         run = KillRun(folder, nursery, chance, phases, **kinds[runs % len(kinds)])
-        run.check(run.through(max_kills=6 if SOAK else KILLS - kills), tree)
+        missing = sum(not phases[p] for p in PHASES)
+        run.check(run.through(max_kills=6 if SOAK else max(KILLS - kills, missing)), tree)
         until_nothing_runs(str(folder))
         kills += run.kills
         runs += 1
