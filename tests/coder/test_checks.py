@@ -247,7 +247,7 @@ async def test_pytest_reports_what_it_ran(tmp_path: Path, isolation: Isolation) 
     result = await run_one(base, PYTEST, isolation=isolation)
 
     assert not result.passed
-    assert result.tests == Tests(passed=1, failed=1, one="test_app::test_nothing")
+    assert result.tests == Tests(passed=1, failed=1, one="test_app::test_nothing", modules=("test_app",))
     assert "generated xml" not in result.output
     assert "1 failed, 1 passed" in result.output
 
@@ -286,7 +286,9 @@ async def test_a_file_of_tests_that_could_not_be_loaded_must_run_later(tmp_path:
     skipped = await run_one(export(tmp_path, {"app.py": skips, **tests}), PYTEST, baseline=[baseline])
     right = await run_one(export(tmp_path, {"app.py": APP, **tests}), PYTEST, baseline=[baseline])
 
-    assert baseline.tests == Tests(failed=1, unloaded=1, one="::test_app")
+    assert baseline.tests == Tests(
+        failed=1, unloaded=1, one="::test_app", modules=("test_app",), absent=("test_app",)
+    )
     assert skipped.exit_code == 0
     assert skipped.why == "no test of test_app ran, which could not be loaded in the base"
     assert right.passed, right.why

@@ -34,6 +34,7 @@ eslint.config.js tsconfig.json tsconfig.build.json CMakeLists.txt Cargo.toml
 """
 LOADED_FIRST = """
 conftest.py pkg/conftest.py Conftest.py sitecustomize.py src/usercustomize.py evil.pth
+x.egg-info/entry_points.txt sub/x-1.dist-info/METADATA x.egg-info
 conftest/__init__.py conftest.cpython-311-x86_64-linux-gnu.so sitecustomize.pyc
 """
 WORK = """
@@ -118,6 +119,117 @@ def test_a_new_module_in_the_place_of_one_that_checks_load_is_sealed(path: str, 
 def test_a_folder_with_tests_is_where_python_looks_unless_it_is_a_package() -> None:
     assert seal().why("pkg/ast.py") == ""
     assert "shadow" in seal(base=["loose/test_a.py"]).why("loose/ast.py")
+
+
+@pytest.mark.parametrize(
+    ("command", "path"),
+    [
+        ("cd backend && pytest -q", "backend/argparse.py"),
+        ("PYTHONPATH=one:$PWD/two pytest", "one/ast.py"),
+        ("export PYTHONPATH=one:$PWD/two; pytest", "two/ast.py"),
+        ("pytest", "three/ast.py"),
+        ("pytest", "four/ast.py"),
+        ("pytest", "five/ast.py"),
+    ],
+)
+def test_where_python_is_told_to_look_nothing_is_shadowed(command: str, path: str) -> None:
+    texts = {
+        "pytest.ini": "[pytest]\npythonpath = . three\n    four\nother = x\n",
+        "pyproject.toml": '[tool.pytest.ini_options]\npythonpath = ["src", "five"]\n',
+    }
+    sealed = Seal.of(contract_of([command]), BASE, texts=texts)
+
+    assert "would shadow the module" in sealed.why(path)
+    assert sealed.why(f"else/{path}") == ""
+
+
+def test_what_is_installed_is_not_shadowed() -> None:
+    sealed = Seal.of(contract_of(["pytest"]), BASE, modules={"pygments", "app"})
+
+    assert "would shadow the module 'pygments'" in sealed.why("pygments.py")
+    assert "would shadow" in sealed.why("pygments/__init__.py")
+    assert sealed.why("pkg/pygments.py") == ""
+    assert sealed.why("app.py") == "", "it was there before"
+
+
+def test_what_reported_tests_is_a_test_whatever_its_name() -> None:
+    base = ["shop.py", "suite/shopping.py", "sub/checks/check_a.py", "testshop.py", "sub/testing.py"]
+    sealed = Seal.of(
+        contract_of(["cd sub && pytest", "python -m unittest"]),
+        base,
+        tests={"suite.shopping.TestIt", "checks.check_a", "gone"},
+    )
+
+    assert sealed.why("suite/shopping.py") == sealed.why("sub/checks/check_a.py") == "is a test"
+    assert sealed.why("testshop.py") == sealed.why("sub/testing.py") == "is a test"
+    assert sealed.why("shop.py") == sealed.why("suite/more.py") == ""
+    assert Seal.of(contract_of(["pytest"]), base).why("sub/testing.py") == ""
+
+
+MAKEFILE = """
+-include local.env
+include ci/more.mk
+PY ?= python3
+.PHONY: check
+check: lint unit  ## all
+\t@$(PY) verify.py \\
+\t    --fast
+unit: ; ./unit.sh
+lint:
+\t-$(MAKE) -C sub deep
+run:
+\tpython3 app.py
+"""
+
+
+@pytest.mark.parametrize(
+    ("command", "path", "by"),
+    [
+        ("make check", "verify.py", "Makefile"),
+        ("make", "verify.py", "Makefile"),
+        ("make -j 2 check", "unit.sh", "Makefile"),
+        ("make check", "lib/common.sh", "unit.sh"),
+        ("make check", "sub/deep.py", "sub/Makefile"),
+        ("npm test", "run.js", "package.json"),
+        ("npm run-script test", "prepare.js", "package.json"),
+        ("tox -e py", "toxed.py", "tox.ini"),
+        ("just check", "verify.py", "justfile"),
+    ],
+)
+def test_what_is_run_at_one_remove_is_sealed(command: str, path: str, by: str) -> None:
+    texts = {
+        "Makefile": MAKEFILE,
+        "sub/Makefile": "deep:\n\tpython deep.py\n",
+        "unit.sh": "#!/bin/sh\nset -e\n. lib/common.sh\nrun\n",
+        "package.json": '{"scripts": {"pretest": "node prepare.js", "test": "node run.js", "x": "node a.js"}}',
+        "tox.ini": "[testenv]\ncommands =\n    python toxed.py {posargs}\n    pytest\ndeps = x\n",
+        "justfile": "check *ARGS: one\n    python3 verify.py\none:\n    true\n",
+    }
+    base = [*texts, "verify.py", "lib/common.sh", "sub/deep.py", "run.js", "prepare.js", "toxed.py", "app.py"]
+    sealed = Seal.of(contract_of([command]), [*base, "a.js"], texts=texts)
+
+    assert sealed.why(path).startswith(f"is run by {by} for the check")
+    assert sealed.why("app.py") == sealed.why("a.js") == "", "another recipe runs them"
+
+
+def test_what_a_makefile_takes_in_is_sealed_also_if_it_is_not_there() -> None:
+    sealed = Seal.of(contract_of(["make check"]), ["Makefile"], texts={"Makefile": MAKEFILE})
+
+    assert sealed.why("local.env") == "is taken in by Makefile, which a check runs"
+    assert sealed.why("ci/more.mk") != ""
+    assert Seal.of(contract_of(["true"]), ["Makefile"], texts={"Makefile": MAKEFILE}).why("local.env") == ""
+
+
+@UNHURRIED
+@examples(150)
+@given(
+    st.text(alphabet="ab:=$(){}\\\n\t .;-#include\"'", max_size=200),
+    st.sampled_from(["make", "just", "tox", "npm t"]),
+)
+def test_any_recipe_is_taken(text: str, command: str) -> None:
+    names = ("Makefile", "justfile", "tox.ini", "package.json", "a.sh")
+
+    Seal.of(contract_of([command, "sh a.sh"]), names, texts=dict.fromkeys(names, text)).why("a")
 
 
 @pytest.mark.parametrize(

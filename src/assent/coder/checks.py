@@ -27,6 +27,7 @@ from assent.coder.reports import (
     read_output,
     read_report,
     variables,
+    was_left,
     without_notice,
 )
 from assent.errors import ToolError
@@ -146,7 +147,7 @@ class _Run:
 
     def result(self, check: Check, baseline: CheckResult | None, contract: Contract) -> CheckResult:
         """What came of it."""
-        tests = read_report(self._report) or read_output(self.output)
+        tests = read_report(self._report, is_base=baseline is None) or read_output(self.output)
         why = self._why(check) or doubt(check, tests, self._report, baseline, contract.may_touch)
         finished = self._finished
         return CheckResult(
@@ -168,6 +169,8 @@ class _Run:
             return clean(ending(self._finished, self._limits), 500)
         if check.expect_exit_zero and self.exit_code != 0:
             return f"it ended with exit code {self.exit_code}"
+        if was_left(self.output):
+            return "its test program was told from inside to leave before its end"
         if check.output_contains is not None and check.output_contains not in self.output:
             return f'its output does not contain "{clean(check.output_contains, 200)}"'
         return ""

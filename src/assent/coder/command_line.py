@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Sequence
+from itertools import pairwise
 from posixpath import basename, join, normpath
 from typing import Literal, NamedTuple
 
@@ -48,7 +49,7 @@ _RUNNERS = {
 }
 _RUNNER_VALUES = {"--with", "--python", "-p", "--extra", "--group", "--package", "--project", "--directory"}
 _RUNNER_VALUES |= {"--env-file", "--with-requirements", "-n", "--name", "--only-group", "-C"}
-_SHELLS = {"sh", "bash", "dash", "zsh", "ksh", "ash"}
+SHELLS = {"sh", "bash", "dash", "zsh", "ksh", "ash"}
 _INTERPRETERS = {"node", "nodejs", "deno", "bun", "ruby", "perl", "php", "Rscript", "lua", "tsx", "ts-node"}
 _INTERPRETERS |= {"source", ".", "bats", "julia", "elixir", "awk", "gawk"}
 _SUBCOMMANDS = {"run", "test"}
@@ -114,7 +115,8 @@ def simple_commands(command: str, folder: str = "", depth: int = 0) -> list[Simp
         else:
             plain = _unwrapped(words)
             if plain and plain[0] in ("cd", "pushd"):
-                folder = _at(folder, plain[1]) if len(plain) > 1 else folder
+                # Where a variable leads to is not known; mostly it is where the script lies.
+                folder = _at(folder, plain[1]) if len(plain) > 1 and "$" not in plain[1] else folder
             elif plain:
                 found += _opened(Simple(tuple(plain), folder, tuple(reads)), depth)
             words, reads, goes = [], [], ""
@@ -168,14 +170,47 @@ def named_files(command: str) -> list[Named]:
     >>> named_files("pytest -q unit/cases.py::test_a && ./check.sh data.txt")
     [Named(path='unit/cases.py', role='test'), Named(path='check.sh', role='run')]
     """
-    found: list[Named] = []
-    for simple in simple_commands(command):
-        found += [
-            Named(path, role)
-            for word, role in _named(simple)
-            if (path := _at(simple.folder, word)) and not path.startswith(("../", "/"))
-        ]
-    return list(dict.fromkeys(found))
+    return list(dict.fromkeys(each for simple in simple_commands(command) for each in named_by(simple)))
+
+
+def named_by(simple: Simple) -> list[Named]:
+    """The same of one program."""
+    return [
+        Named(path, role)
+        for word, role in _named(simple)
+        if (path := _at(simple.folder, word)) and not path.startswith(("../", "/"))
+    ]
+
+
+def python_folders(command: str) -> list[str]:
+    """Folders in which Python looks first as a command runs: where it runs, and what PYTHONPATH names.
+
+    >>> python_folders("cd app && PYTHONPATH=lib:$PWD/more python3 -m pytest")
+    ['app', 'app/lib', 'app/more']
+    """
+    folders = list(dict.fromkeys(simple.folder for simple in simple_commands(command)))
+    named = [
+        re.sub(r"\A\$(PWD|\{PWD\})/?", "", entry)
+        for kind, word in _tokens(command)
+        if kind == "word" and word.startswith(("PYTHONPATH=", "PYTHONPATH+="))
+        for entry in word.partition("=")[2].split(":")
+    ]
+    return [*folders, *(_at(folder, entry) for folder in folders for entry in named if entry)]
+
+
+def discovered_by(simple: Simple) -> str:
+    """The pattern of the files that unittest looks for its tests in; empty if it is not unittest.
+
+    >>> discovered_by(Simple(("python3", "-m", "unittest", "discover", "-p", "*_check.py"), "", ()))
+    '*_check.py'
+    """
+    if not runs_one_of(simple, ("unittest",)):
+        return ""
+    words = _after_module(simple)
+    for option, value in pairwise(words):
+        if option in ("-p", "--pattern"):
+            return value
+    return "test*.py"
 
 
 def _named(simple: Simple) -> Iterator[tuple[str, Role]]:
@@ -238,7 +273,7 @@ def _places(module: str) -> list[str]:
 
 
 def _is_interpreter(program: str) -> bool:
-    return program in _SHELLS | _INTERPRETERS or _PYTHON.fullmatch(program) is not None
+    return program in SHELLS | _INTERPRETERS or _PYTHON.fullmatch(program) is not None
 
 
 def _is_pythonic(simple: Simple) -> bool:
@@ -288,7 +323,7 @@ def _script(simple: Simple) -> str | None:
         words = words[1:]
     while words:
         word = words.pop(0)
-        if word in ("-c", "-m", "-") or (word == "-e" and program not in _SHELLS):
+        if word in ("-c", "-m", "-") or (word == "-e" and program not in SHELLS):
             return None
         if word in _SCRIPT_VALUES:
             words = words[1:]
@@ -299,7 +334,7 @@ def _script(simple: Simple) -> str | None:
 
 def _opened(simple: Simple, depth: int) -> list[Simple]:
     """What `sh -c` is given is a command line of its own."""
-    if simple.program in _SHELLS and depth < _MOST_NESTED:
+    if simple.program in SHELLS and depth < _MOST_NESTED:
         for position, word in enumerate(simple.words[1:-1], 1):
             if re.fullmatch(r"-[a-z]*c", word):
                 return simple_commands(simple.words[position + 1], simple.folder, depth + 1)

@@ -68,6 +68,10 @@ class Tests(msgspec.Struct, frozen=True, kw_only=True):
     """Of those that failed, files of tests that could not even be loaded: what they hold is not known."""
     one: str = ""
     """The name of one of them, by which a later report of the same tests is known; empty if none has one."""
+    modules: tuple[str, ...] = ()
+    """What holds them, of the base alone: those files are tests, whatever they are called."""
+    absent: tuple[str, ...] = ()
+    """Of those, the ones that could not be loaded."""
 
 
 class CheckResult(msgspec.Struct, frozen=True, kw_only=True):

@@ -59,6 +59,8 @@ _SETTINGS_NAMES = {name for name in _SETTINGS.split() if "*" not in name}
 _SETTINGS_FIT = re.compile("|".join(translate(name) for name in _SETTINGS.split() if "*" in name))
 _SETTINGS_FOLDERS = {".circleci", ".cargo", ".husky"}
 _LOADED_FIRST = {"conftest.py", "sitecustomize.py", "usercustomize.py"}
+_PACKAGE_DATA = re.compile(r".+\.(egg-info|dist-info)|egg-info|dist-info")
+"""By which Python finds plugins: pytest loads what they name before any test."""
 _TOOL_FOLDERS = {"node_modules", "site-packages", "__pypackages__", ".venv", "venv"}
 
 _TOOLS = """
@@ -89,7 +91,8 @@ def convention(path: str) -> str:
         or _TESTS_IN_WORDS.fullmatch(name)
     ):
         return "is a test"
-    if low in _LOADED_FIRST or low.endswith(".pth"):
+    is_package_data = any(_PACKAGE_DATA.fullmatch(each) for each in (*around, low))
+    if is_package_data or low in _LOADED_FIRST or low.endswith(".pth"):
         return "would be loaded before the checks"
     if (
         low in _SETTINGS_NAMES

@@ -1,4 +1,5 @@
-"""Where Python finds a project that its own environment has installed in place (`pip install -e`).
+"""Where Python finds a project that its own environment has installed in place (`pip install -e`), and what
+else it has.
 
 Such an installation names the person's folder. Checks run on an export somewhere else: without more, Python
 would find nothing there, or worse, the person's files in the place of the change.
@@ -10,8 +11,11 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
+
+from assent.coder.command_line import simple_commands
 
 _MOST_BYTES = 1 << 20
 _NAMED_IN_FINDER = re.compile(r"""['"](/[^'"\n]+)['"]""")
@@ -30,6 +34,24 @@ def import_roots(top: Path, environment: Mapping[str, str]) -> list[str]:
     return list(dict.fromkeys(found))
 
 
+def installed_modules(commands: Iterable[str], environment: Mapping[str, str]) -> frozenset[str]:
+    """The modules that are installed where checks load theirs from: in the Python of PATH, in the active
+    environment, and in any other whose programs a check names by their path."""
+    found: set[str] = set()
+    named = [
+        os.path.dirname(os.path.dirname(simple.words[0]))
+        for command in commands
+        for simple in simple_commands(command)
+        if os.path.isabs(simple.words[0])
+    ]
+    for folder in _packages(environment, named):
+        with suppress(OSError):
+            found |= {
+                name for entry in os.listdir(folder) if (name := entry.partition(".")[0]).isidentifier()
+            }
+    return frozenset(found)
+
+
 def python_path(folder: str, roots: list[str], before: str = "") -> dict[str, str]:
     """What lets Python find the same in another folder; nothing where there is nothing to find."""
     if not roots:
@@ -38,15 +60,21 @@ def python_path(folder: str, roots: list[str], before: str = "") -> dict[str, st
     return {"PYTHONPATH": os.pathsep.join([*entries, *filter(None, [before])])}
 
 
-def _packages(environment: Mapping[str, str]) -> Iterator[Path]:
-    """Where the packages of the first Python in PATH are, and those of the active environment."""
-    prefixes = [environment.get("VIRTUAL_ENV", "")]
+def _packages(environment: Mapping[str, str], more: Sequence[str] = ()) -> Iterator[Path]:
+    """Where the packages of the first Python in PATH are, and those of the active environment; and of `more`
+    prefixes, with those of the Python that they were made from."""
+    prefixes = [environment.get("VIRTUAL_ENV", ""), *more]
+    prefixes += [
+        os.path.dirname(os.path.dirname(os.path.realpath(os.path.join(each, "bin", "python3"))))
+        for each in more
+    ]
     for entry in environment.get("PATH", "").split(os.pathsep):
         if entry and any(os.access(os.path.join(entry, name), os.X_OK) for name in ("python", "python3")):
             prefixes.append(os.path.dirname(os.path.abspath(entry)))
             break
     for prefix in dict.fromkeys(filter(None, prefixes)):
         yield from sorted(Path(prefix).glob("lib/python3*/site-packages"))
+        yield from sorted(Path(prefix).glob("lib/python3*/dist-packages"))
 
 
 def _text(path: Path) -> str:

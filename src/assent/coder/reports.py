@@ -31,6 +31,11 @@ _SUITE = re.compile(rb"<testsuite\s([^<>]{0,10000})>")
 _COUNT = re.compile(rb'\b(tests|errors|failures|skipped)="(\d{1,9})"')
 _CASE = re.compile(rb'<testcase classname="([^"<>]{0,2000})" name="([^"<>]{0,2000})"')
 _UNLOADED = b'<error message="collection failure"'
+_SKIPPED = re.compile(rb"<skipped\b[^<>]{0,10000}>([^<]{0,4000})</skipped>")
+_PLACE = re.compile(r"(.+):\d+: ", re.DOTALL)
+_LEFT = re.compile(r"^!+ _pytest\.outcomes\.Exit: .* !+$", re.MULTILINE)
+"""What pytest writes when `pytest.exit` was called: the tests that were still to come did not run."""
+_MOST_MODULES = 5_000
 _NOTICE = re.compile(r"^-+ generated xml file: [^\n]*?\.assent-[0-9a-f]{16}[^\n]*\n?", re.MULTILINE)
 _RAN = re.compile(
     r"^Ran (\d{1,9}) tests? in [\d.]+s[ \t\r]*\n\s*(?:OK|FAILED|NO TESTS RAN)(?: \(([^()\n]*)\))?[ \t\r]*$",
@@ -55,8 +60,13 @@ def without_notice(output: str) -> str:
     return _NOTICE.sub("", output)
 
 
-def read_report(data: bytes) -> Tests | None:
-    """What pytest reports; None if it is no report."""
+def was_left(output: str) -> bool:
+    """Whether pytest was told from inside to leave before its end."""
+    return _LEFT.search(output) is not None
+
+
+def read_report(data: bytes, *, is_base: bool = False) -> Tests | None:
+    """What pytest reports; None if it is no report. Of the base, also which modules hold the tests."""
     suites = _SUITE.findall(data)
     if not suites:
         return None
@@ -71,6 +81,8 @@ def read_report(data: bytes) -> Tests | None:
         skipped=counts[b"skipped"],
         unloaded=data.count(_UNLOADED),
         one=next((name for name in _names(data) if clean(name) == name), ""),
+        modules=_modules(data) if is_base else (),
+        absent=_modules(data, absent=True) if is_base else (),
     )
 
 
@@ -114,7 +126,7 @@ def doubt(
     if before is None or _may_be_fewer(report, may_touch):
         return ""
     if before.unloaded:
-        return _unloaded_doubt(check, before, report)
+        return _unloaded_doubt(check, before, now, report)
     if not _is_same(before, report):
         return ""
     ran = before.passed + before.failed
@@ -125,16 +137,36 @@ def doubt(
     return ""
 
 
-def _unloaded_doubt(check: Check, before: Tests, report: bytes) -> str:
+def _unloaded_doubt(check: Check, before: Tests, now: Tests, report: bytes) -> str:
     """How many tests are in files that could not be loaded in the base is not known; that they run now is."""
-    place, _, module = before.one.partition("::")
     tools = [simple for simple in simple_commands(check.command) if runs_one_of(simple, PYTEST)]
     # Where pytest runs more than once, or out of our sight, the report may be of other files.
-    if place or not module or len(tools) != 1:
+    if len(tools) != 1:
         return ""
-    if any(name.startswith((f"{module}::", f"{module}.")) for name in _names(report)):
-        return ""
-    return f"no test of {module} ran, which could not be loaded in the base"
+    names = list(_names(report))
+    for module in before.absent:
+        if not any(name.startswith((f"{module}::", f"{module}.")) for name in names):
+            return f"no test of {module} ran, which could not be loaded in the base"
+    if now.skipped > before.skipped and (place := _skipped_from(report, names)):
+        return (
+            f"tests were skipped from {clean(place, 200)}, which is no test: in the base they could not be "
+            "loaded, so they have to run now"
+        )
+    return ""
+
+
+def _skipped_from(report: bytes, names: Sequence[str]) -> str:
+    """The file that skips tests without being one itself; empty if there is none."""
+    modules = {name.partition("::")[0].replace(".", "/") for name in names}
+    tests = {f"{path}.py" for module in modules for path in (module, module.rpartition("/")[0]) if path}
+    for match in _SKIPPED.finditer(report):
+        place = _PLACE.match(unescape(match[1].decode(errors="replace")))
+        file = place[1] if place is not None else "an unknown place"
+        # It lies in an export, whose place says nothing.
+        file = re.sub(r".*/exports/[0-9a-f]+/files/", "", file)
+        if file.rpartition("/")[2] != "conftest.py" and not any(f"/{file}".endswith(f"/{t}") for t in tests):
+            return file
+    return ""
 
 
 def _is_expected(check: Check) -> bool:
@@ -159,6 +191,18 @@ def _may_be_fewer(report: bytes, may_touch: Sequence[str]) -> bool:
     # The name of a class may follow that of the file.
     files = {f"{path}.py" for module in modules for path in (module, module.rpartition("/")[0])}
     return any(fits(file) for file in files for fits in patterns)
+
+
+def _modules(report: bytes, *, absent: bool = False) -> tuple[str, ...]:
+    """The modules that hold the tests of a report; only those that could not be loaded, if wanted."""
+    found: dict[str, None] = {}
+    for name in _names(report):
+        place, _, test = name.partition("::")
+        # One that could not be loaded stands where a test would, in no place.
+        module = test if not place else "" if absent else place
+        if module and clean(module) == module and len(found) < _MOST_MODULES:
+            found[module] = None
+    return tuple(found)
 
 
 def _names(report: bytes) -> Iterator[str]:

@@ -12,12 +12,14 @@ Keep true:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
-from posixpath import dirname, normpath, splitext
+from collections.abc import Callable, Collection, Iterator, Mapping
+from fnmatch import fnmatchcase
+from posixpath import basename, dirname, join, normpath, splitext
 
-from assent.coder.command_line import Named, looks_like_a_file, named_files
+from assent.coder.command_line import discovered_by, looks_like_a_file, named_files, python_folders
 from assent.coder.contract import Contract, check_contract
 from assent.coder.conventions import CACHE, MODULES, OWN, convention, is_named_like_tests
+from assent.coder.recipes import Step, included, python_paths, steps
 from assent.tools.builtin.matching.globs import compile_glob
 
 _Module = tuple[str, str]
@@ -31,7 +33,15 @@ _ROOTS = ("", "src", "lib")
 class Seal:
     """What a change may not touch, and why. Made by `Seal.of`."""
 
-    def __init__(self, contract: Contract, base_paths: Collection[str]) -> None:
+    def __init__(
+        self,
+        contract: Contract,
+        base_paths: Collection[str],
+        texts: Mapping[str, str],
+        tests: Collection[str],
+        modules: Collection[str],
+        roots: Collection[str],
+    ) -> None:
         self._contract = contract
         self._may_touch = [lifts(pattern) for pattern in contract.may_touch]
         self._base = frozenset(base_paths)
@@ -43,23 +53,42 @@ class Seal:
         """Folders that hold sealed files, each with one of them."""
         self._instead: dict[_Module, str] = {}
         """Modules that are sealed, each with its file: nothing may be loaded in their place."""
-        self._roots = set(_ROOTS)
+        self._roots = {*_ROOTS, *roots, *python_paths(texts)}
         """Folders in which Python looks for modules when checks run."""
+        self._loaded = MODULES | frozenset(modules)
         for check in contract.checks:
-            self._add_named(check.name, named_files(check.command))
+            self._roots.update(python_folders(check.command))
+            for step in steps(check.command, texts):
+                self._add_step(check.name, step)
+            for path, by in included(check.command, texts):
+                self._files.setdefault(path, f"is taken in by {by}, which a check runs")
+        self._add_tests(tests)
         for path in sorted(self._base):
             if self._of_itself(path) and not self._is_lifted(path):
                 self._add_sealed(path)
 
     @classmethod
-    def of(cls, contract: Contract, base_paths: Collection[str]) -> Seal:
+    def of(
+        cls,
+        contract: Contract,
+        base_paths: Collection[str],
+        *,
+        texts: Mapping[str, str] | None = None,
+        tests: Collection[str] = (),
+        modules: Collection[str] = (),
+        roots: Collection[str] = (),
+    ) -> Seal:
         """The seal of a contract over a tree with these files.
+
+        `texts` are those of files that say what checks run, `tests` the modules that reported tests in the
+        base, `modules` what is installed where checks load theirs from, and `roots` folders in which Python
+        looks first.
 
         Raises:
             UsageError: the contract is none that `check_contract` lets pass.
         """
         check_contract(contract)
-        return cls(contract, base_paths)
+        return cls(contract, base_paths, texts or {}, tests, modules, roots)
 
     def why(self, path: str) -> str:
         """Why a change may not touch a path, as words that follow it; empty if it may.
@@ -122,23 +151,45 @@ class Seal:
         if module in self._instead and self._instead[module] != path:
             return f"would be loaded in the place of {self._instead[module]}, which checks depend on"
         folder, name = module
-        if name in MODULES and folder in self._roots and module not in self._modules:
+        if name in self._loaded and folder in self._roots and module not in self._modules:
             return f"would shadow the module '{name}' that checks load"
         return ""
 
-    def _add_named(self, check: str, named: Collection[Named]) -> None:
-        for path, role in named:
+    def _add_step(self, check: str, step: Step) -> None:
+        runs = (
+            f"is run by the check '{check}'"
+            if not step.by
+            else f"is run by {step.by} for the check '{check}'"
+        )
+        self._roots.add(step.simple.folder)
+        for path, role in step.named:
             is_there = path in self._base
             if role == "test" and (is_there or looks_like_a_file(path)):
                 self._files.setdefault(path, "is a test")
             elif role == "test" and is_named_like_tests(path):
                 self._folders.setdefault(path, "is a test")
             elif is_there and role == "run":
-                self._files[path] = f"is run by the check '{check}'"
+                self._files[path] = runs
             elif is_there and role == "configures":
                 self._files.setdefault(path, "configures checks")
             elif is_there and role == "compares":
                 self._files.setdefault(path, f"is what the check '{check}' compares with")
+        if pattern := discovered_by(step.simple):
+            folder = f"{step.simple.folder}/" if step.simple.folder else ""
+            for path in self._base:
+                if path.startswith(folder) and fnmatchcase(basename(path), pattern):
+                    self._files.setdefault(path, "is a test")
+
+    def _add_tests(self, modules: Collection[str]) -> None:
+        """What has reported tests is a test, whatever it is called. The name of a class may follow that of
+        the file, and where the names begin depends on where the test program ran."""
+        for module in modules:
+            path = module.replace(".", "/")
+            for name in (path, dirname(path)):
+                for folder in self._roots:
+                    file = join(folder, f"{name}.py")
+                    if name and file in self._base:
+                        self._files.setdefault(file, "is a test")
 
     def _add_sealed(self, path: str) -> None:
         for folder in _folders_above(path):

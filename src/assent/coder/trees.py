@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -28,6 +28,9 @@ from assent.sandbox.snapshot.git_store import quoted
 MOST_DIFF = 1_000_000
 """Bytes of a diff that are given."""
 SUBMODULE = b"160000"
+_FILES = (b"100644", b"100755")
+_MOST_TEXTS = 500
+_LONGEST_TEXT = 256 * 1024
 _NEXT_FILE = b"diff --git "
 _PIECE = 1 << 16
 _HASH = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
@@ -142,6 +145,24 @@ class Trees:
         """The files of a tree, without submodules."""
         entries = await self.entries(tree)
         return [os.fsdecode(path) for path, (mode, _) in entries.items() if mode != SUBMODULE]
+
+    async def texts(self, tree: str, paths: Collection[str]) -> dict[str, str]:
+        """What stands in some files of a tree; long ones, and links, are left out."""
+        entries = await self.entries(tree)
+        held = [(path, entry[1]) for path in paths if (entry := entries.get(os.fsencode(path))) is not None]
+        held = [(path, name) for path, name in held if entries[os.fsencode(path)][0] in _FILES][:_MOST_TEXTS]
+        if not held:
+            return {}
+        told = await self.run(["cat-file", "--batch-check"], stdin=_lines(name for _, name in held))
+        sizes = [int(line.rsplit(b" ", 1)[1]) for line in told.splitlines()]
+        short = [each for each, size in zip(held, sizes, strict=True) if size <= _LONGEST_TEXT]
+        written = await self.run(["cat-file", "--batch"], stdin=_lines(name for _, name in short))
+        found: dict[str, str] = {}
+        for path, _ in short:
+            head, _, written = written.partition(b"\n")
+            size = int(head.rsplit(b" ", 1)[1])
+            found[path], written = written[:size].decode(errors="replace"), written[size + 1 :]
+        return found
 
     async def changed(self, old: str, new: str) -> list[Changed]:
         """What differs between two trees, by path. A file that was renamed is one that is gone and one that
@@ -278,6 +299,10 @@ def _shortened(written: Path) -> str:
     more = f", with {files} more files" if files else ""
     text = kept.decode(errors="replace")
     return f"{text}... {size - len(kept):,} further bytes of the diff are left out{more}.\n"
+
+
+def _lines(names: Iterable[bytes]) -> bytes:
+    return b"".join(name + b"\n" for name in names)
 
 
 def _read(path: str) -> bytes:

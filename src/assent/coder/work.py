@@ -8,6 +8,7 @@ Keep true:
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 from collections.abc import Sequence
 from pathlib import Path
@@ -142,16 +143,32 @@ class Work:
 
     async def seal(self) -> Seal:
         """Which files the change may not touch."""
+        from assent.coder.command_line import named_files
+        from assent.coder.import_roots import installed_modules
+        from assent.coder.recipes import is_readable
         from assent.coder.sealing import Seal
 
         if self._seal is None:
-            self._seal = Seal.of(self.contract, await self.workshop.paths(self.session.base))
+            base, commands = self.session.base, [check.command for check in self.contract.checks]
+            paths = await self.workshop.paths(base)
+            named = {file.path for command in commands for file in named_files(command)}
+            texts = await self.workshop.texts(base, [p for p in paths if is_readable(p) or p in named])
+            reported = [result.tests.modules for result in self.session.baseline if result.tests is not None]
+            self._seal = Seal.of(
+                self.contract,
+                paths,
+                texts=texts,
+                tests={module for each in reported for module in each},
+                modules=await asyncio.to_thread(installed_modules, commands, os.environ),
+                roots=self.roots,
+            )
         return self._seal
 
     async def measure(self) -> None:
         """Run the checks once before any work."""
         session = self.session
         session.baseline = self._judged[session.base] = await self._check(session.base, 0)
+        self._seal = None  # What reported tests is known only now.
         await self.save()
 
     async def judge(self, attempt: int, iteration: Iteration) -> None:
