@@ -201,7 +201,7 @@ def test_what_is_run_at_one_remove_is_sealed(command: str, path: str, by: str) -
         "Makefile": MAKEFILE,
         "sub/Makefile": "deep:\n\tpython deep.py\n",
         "unit.sh": "#!/bin/sh\nset -e\n. lib/common.sh\nrun\n",
-        "package.json": '{"scripts": {"pretest": "node prepare.js", "test": "node run.js", "x": "node a.js"}}',
+        "package.json": '{"scripts": {"pretest": "node prepare.js", "test": "node run.js", "x": "a.js"}}',
         "tox.ini": "[testenv]\ncommands =\n    python toxed.py {posargs}\n    pytest\ndeps = x\n",
         "justfile": "check *ARGS: one\n    python3 verify.py\none:\n    true\n",
     }

@@ -186,8 +186,9 @@ class AttemptLoop:
             return  # It had ended, and only the checks are missing.
         work, number = self._work, self._attempt.number
         limits, style = work.session.limits.of_iteration, work.style
-        if style.turns is not None:
-            limits = msgspec.structs.replace(limits, turns=min(style.turns, limits.turns))
+        turns = style.turns if self._angle is None else style.angle_turns
+        if turns is not None:
+            limits = msgspec.structs.replace(limits, turns=min(turns, limits.turns))
         if style.answer_tokens is not None:
             most = min(style.answer_tokens, limits.answer_tokens or style.answer_tokens)
             limits = msgspec.structs.replace(limits, answer_tokens=most)

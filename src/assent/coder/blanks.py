@@ -20,8 +20,9 @@ from msgspec import Meta
 
 from assent.coder.angles import BLANK, Angle
 from assent.errors import DecodeError
-from assent.inference.messages import ToolCall
+from assent.inference.messages import System, ToolCall, ToolResult, User
 from assent.inference.model import Model, Piece, Request, Result
+from assent.inference.usage import Usage
 from assent.inference.wrappers.wrapped import Wrapped
 from assent.ir.codec import decode_json
 from assent.ir.json_value import JsonValue
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 
 TOOL = "fill_blank"
 _LONGEST = 300
+_FURTHER = 0.25
 _SCHEMA: dict[str, JsonValue] = {
     "type": "object",
     "properties": {"code": {"type": "string", "maxLength": _LONGEST}},
@@ -45,7 +47,8 @@ _SCHEMA: dict[str, JsonValue] = {
 
 class OneLine(Wrapped):
     """A model that is asked for one line of code, without a word about tools; its answer is a call of
-    fill_blank."""
+    fill_blank. A line that was refused, mostly because it stands there already, is asked for again, further
+    from the most likely words each time; once one was written there is nothing more to ask."""
 
     def __init__(self, model: Model) -> None:
         super().__init__(model)
@@ -56,7 +59,18 @@ class OneLine(Wrapped):
         Raises:
             ModelError: as the model inside.
         """
-        asked = msgspec.structs.replace(request, tools=(), tool_choice="auto", schema=_SCHEMA)
+        told = [each for each in request.messages if isinstance(each, ToolResult)]
+        if told and not told[-1].is_error:
+            return Result(text="The line was written.", usage=Usage(input=0, output=0), cost=0.0)
+        asked = msgspec.structs.replace(
+            request,
+            # What was refused is left out: a small model would write it once more.
+            messages=[each for each in request.messages if isinstance(each, System | User)],
+            tools=(),
+            tool_choice="auto",
+            schema=_SCHEMA,
+            temperature=min((request.temperature or 0.0) + _FURTHER * len(told), 1.0),
+        )
         return _as_call(await self.model.generate(asked))
 
     async def stream(self, request: Request) -> AsyncGenerator[Piece, None]:
