@@ -20,7 +20,7 @@ from msgspec import Meta
 
 from assent.coder.angles import BLANK, Angle
 from assent.errors import DecodeError
-from assent.inference.messages import System, ToolCall, ToolResult, User
+from assent.inference.messages import ToolCall, ToolResult
 from assent.inference.model import Model, Piece, Request, Result
 from assent.inference.usage import Usage
 from assent.inference.wrappers.wrapped import Wrapped
@@ -65,7 +65,7 @@ class OneLine(Wrapped):
         asked = msgspec.structs.replace(
             request,
             # What was refused is left out: a small model would write it once more.
-            messages=[each for each in request.messages if isinstance(each, System | User)],
+            messages=request.messages[:2],
             tools=(),
             tool_choice="auto",
             schema=_SCHEMA,
