@@ -258,6 +258,41 @@ def test_uncommitted_changes_are_left_out_unless_they_are_wanted(desk: Desk) -> 
     assert git(desk.repository, "status", "--porcelain") == " M b.txt\n"
 
 
+def test_whoever_approves_sees_their_own_changes_that_go_into_the_commit(desk: Desk) -> None:
+    (desk.repository / "b.txt").write_text("mine\n")
+    (desk.repository / "new.txt").write_text("new\n")
+    own = "Your own 2 uncommitted files go into the commit: b.txt, new.txt."
+
+    done = desk.code("x", "--check", CHECK, "--model", desk.script(write(), "Done."), "--include-changes")
+    id = desk.session()["id"]
+    shown, part, whole = desk.code("show", id), desk.code("diff", id), desk.code("diff", id, "--whole")
+    approved = desk.code("approve", id)
+
+    assert own in done.err
+    assert {"+right", "+mine", "+new"} <= set(done.out.splitlines())
+    assert f"assent code diff {id} --whole" in done.err
+    assert own in shown.out
+    assert ("+right" in part.out, "+mine" in part.out, own in part.err) == (True, False, True)
+    assert whole.out == done.out
+    assert desk.code("diff", id, "--json").json["included"] == ["b.txt", "new.txt"]
+    # What is advised works with the changes still lying there.
+    top = desk.repository
+    assert f"--raw --db {desk.db} | git -C {top} apply" in approved.err
+    (desk.folder / "raw.diff").write_text(desk.code("diff", id, "--raw").out)
+    git(top, "apply", str(desk.folder / "raw.diff"))
+    assert (top / "a.txt").read_text() == "right\n"
+    git(top, "checkout", "a.txt")
+    assert "first commit your own changes" in approved.err
+    git(top, "add", ".")
+    git(top, "commit", "-q", "-m", "mine")
+    git(top, "merge", "-q", "--no-edit", f"assent/{id}")
+    assert [(top / name).read_text() for name in ("a.txt", "b.txt", "new.txt")] == [
+        "right\n",
+        "mine\n",
+        "new\n",
+    ]
+
+
 def test_the_contract_of_a_repository_waits_for_trust(desk: Desk) -> None:
     (desk.repository / ".assent").mkdir()
     (desk.repository / ".assent/contract.toml").write_text(

@@ -299,6 +299,7 @@ def session_data(
         "style": session.style,
         "begun_on": session.begun_on,
         "includes_changes": session.includes_changes,
+        "included": list(session.included),
         "branch": session.branch or None,
         "commit": session.commit or None,
         "contract": _contract_data(session.contract),

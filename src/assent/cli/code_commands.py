@@ -97,32 +97,43 @@ def show(output: Output, id: str, db: str | None, as_json: bool) -> int:
 @click.option(
     "--raw", is_flag=True, help="As it is, with what would steer a terminal, for `git apply`; not on one."
 )
+@click.option(
+    "--whole",
+    is_flag=True,
+    help="All that the commit changes: also what you had not committed, where the work began with it.",
+)
 @db_option
 @json_option
 @click.pass_obj
-def diff(output: Output, id: str, raw: bool, db: str | None, as_json: bool) -> int:
-    """Show the change of session ID as a unified diff: as it would be published, or as it was checked last.
+def diff(output: Output, id: str, raw: bool, whole: bool, db: str | None, as_json: bool) -> int:
+    """Show what the model has changed in session ID as a unified diff: as it would be published, or as it was
+    checked last.
 
     Characters that steer a terminal are shown as escapes, and secrets are not shown.
 
     Exit codes: 0 shown, also if nothing is changed, 2 there is no such session.
     """
     from assent.cli.code_view import show_diff
+    from assent.render.coding import included_words, whole_command
     from assent.runtime.sync import run_sync
 
     output.claim()
     if raw and output.result_console().is_terminal:
         raise click.UsageError("--raw is for a file or a pipe; on a terminal the text would steer it.")
     with _deciding(output, id, db) as (app, session):
-        text = run_sync(app.coder.diff(session.id))
+        text = run_sync(app.coder.diff(session.id, whole=whole))
     if as_json:
-        output.show_json({"id": session.id, "state": session.state, "diff": text})
+        output.show_json(
+            {"id": session.id, "state": session.state, "included": session.included, "diff": text}
+        )
     elif raw:
         output.write(text)
     else:
         show_diff(output, text)
         if not text:
             output.talk("Nothing is changed.")
+    if session.included and not whole and not as_json:
+        output.talk(f"{included_words(session.included)} To see all: {whole_command(session.id, db)}")
     return 0
 
 

@@ -244,6 +244,7 @@ class Leading:
     ) -> Session | None:
         """The session after the person has decided; None if there is nothing to decide, or not now."""
         from assent.coder.coder import BRANCH
+        from assent.render.coding import included_words
 
         coder, view = app.coder, self._view
         assert view is not None
@@ -251,9 +252,12 @@ class Leading:
             said = await person.about_contract(session.contract)
         elif session.state == "needs_approval":
             self._is_shown = True
-            diff = await coder.diff(session.id)
+            # Who says yes has seen all that is published.
+            diff = await coder.diff(session.id, whole=True)
             said = await person.about_change(
-                shown_diff(self.output, diff, session.id, self._wish.db), BRANCH.format(id=session.id)
+                shown_diff(self.output, diff, session.id, self._wish.db),
+                BRANCH.format(id=session.id),
+                included_words(session.included),
             )
         else:
             return None
@@ -295,7 +299,7 @@ class Leading:
             return
         assert self._view is not None
         self._view.rest()
-        show_diff(self.output, await app.coder.diff(session.id))
+        show_diff(self.output, await app.coder.diff(session.id, whole=True))
 
     def _show_end(self, app: CoderApp, session: Session) -> None:
         from assent.app.coder import session_data

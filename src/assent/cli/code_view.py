@@ -204,7 +204,7 @@ def shown_diff(output: Output, diff: str, session: str, db: str | None) -> list[
     shown = output.redactor.text(diff)
     lines = diff_lines(shown)
     if shown != diff:
-        command = f"assent code diff {name_words(session)} --raw{db_words(db)}"
+        command = f"assent code diff {name_words(session)} --whole --raw{db_words(db)}"
         lines.append(Text(f"Something is not shown: secret, or made to look so. To see it: {command} | less"))
     return lines
 

@@ -52,6 +52,7 @@ MOST_CANDIDATES = 16
 _LOOKS_S = 0.5
 """How often it is looked whether somebody wants the session to stop."""
 _TIME_OVER = "the time is over"
+_MOST_PATH = 2_000
 _ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,63}")
 """It names a folder and a branch."""
 
@@ -286,8 +287,9 @@ class Coder:
         except RunError:
             return self._find(session.id)  # Whoever is at work will notice.
 
-    async def diff(self, session_id: str) -> str:
-        """The change so far, or as it is to be published, as a unified diff."""
+    async def diff(self, session_id: str, *, whole: bool = False) -> str:
+        """The change so far, or as it is to be published, as a unified diff. The `whole` is all that the
+        commit changes, with what the person had not committed where the work began with it."""
         from assent.coder.workshop import Workshop, find_repository
 
         session = self._find(session_id)
@@ -298,7 +300,7 @@ class Coder:
         if not tree:
             return ""
         workshop = Workshop(self._home / session.id, await find_repository(Path(session.repository)))
-        return await workshop.diff(session.base, tree)
+        return await workshop.diff(session.begun_on if whole else session.base, tree)
 
     # The way
 
@@ -314,6 +316,9 @@ class Coder:
             if not session.base:
                 session.begun_on = work.workshop.repository.head
                 session.base = await work.workshop.begin(session.includes_changes)
+                theirs = await work.workshop.changed(session.begun_on, session.base)
+                # A name may be no valid text, and then could not be kept.
+                session.included = [clean(each.path, _MOST_PATH) for each in theirs]
                 await work.save()
             if session.state == "created":
                 if session.contract is None:

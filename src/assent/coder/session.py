@@ -181,6 +181,8 @@ class Session(msgspec.Struct, kw_only=True):
     """The tree that it began with."""
     includes_changes: bool = False
     """Whether the person's uncommitted changes are to be in it."""
+    included: list[str] = []
+    """The person's files with such changes: they go into the commit besides what the model changes."""
     even_if_green: bool = False
     drafting: Usage | None = None
     """What it took to draft the contract."""

@@ -28,6 +28,8 @@ _LONG = 600
 _TAIL_LINES = 12
 """Of what a red check wrote."""
 _SUMMARY_LINES = 8
+_INCLUDED = 10
+"""Files of the person that are named one by one."""
 _COMMIT = 10
 """Characters by which a commit is known."""
 
@@ -142,6 +144,25 @@ def diff_lines(diff: str) -> list[Text]:
     return found
 
 
+def included_words(paths: Sequence[str]) -> str:
+    """What goes into a commit besides what the model has changed; empty if nothing does.
+
+    >>> included_words(["a.txt", "b.txt"])
+    'Your own 2 uncommitted files go into the commit: a.txt, b.txt.'
+    """
+    if not paths:
+        return ""
+    files = "uncommitted file goes" if len(paths) == 1 else f"{len(paths):,} uncommitted files go"
+    shown = ", ".join(clean(path, 80) for path in paths[:_INCLUDED])
+    more = f" and {len(paths) - _INCLUDED:,} more" if len(paths) > _INCLUDED else ""
+    return f"Your own {files} into the commit: {shown}{more}."
+
+
+def whole_command(session: str, db: str | None) -> str:
+    """The command that shows all that a commit changes."""
+    return f"assent code diff {name_words(session)} --whole{db_words(db)}"
+
+
 def _diff_style(line: str) -> str:
     if line.startswith(("diff --git", "+++", "---", "index ", "new file", "deleted file", "rename ")):
         return "bold"
@@ -190,6 +211,8 @@ def session_lines(data: Data) -> Iterator[Text]:
         if fact:
             yield Text.assemble((f"  {label:13}", "dim"), fact)
     yield from _checks(data)
+    if data["included"] and data["state"] != "merged":
+        yield Text(included_words(data["included"]), "yellow")
     for attempt in data["attempts"]:
         yield from _attempt(attempt, len(data["attempts"]))
     for question in data["questions"]:
@@ -287,16 +310,27 @@ def next_steps(data: Data, db: str | None = None) -> list[Advice]:
                 Advice("To refuse it:", command("deny", " --reason TEXT")),
             ]
         case "needs_approval":
+            every = Advice("To see all that would be published:", command("diff", " --whole"))
             return [
                 Advice("To see the change:", command("diff")),
+                *([every] if data["included"] else []),
                 Advice("To publish it:", command("approve")),
                 Advice("To refuse it:", command("deny", " --reason TEXT")),
             ]
         case "merged":
             top, branch = shlex.quote(clean(data["repository"])), shlex.quote(clean(data["branch"]))
+            see = Advice("To see it:", f"git -C {top} show {branch}")
+            if not data["included"]:
+                return [see, Advice("To take it into your branch:", f"git -C {top} merge {branch}")]
+            # What lies uncommitted in the checkout is in the branch too: git refuses to merge over it.
+            raw = command("diff", " --raw")
             return [
-                Advice("To see it:", f"git -C {top} show {branch}"),
-                Advice("To take it into your branch:", f"git -C {top} merge {branch}"),
+                see,
+                Advice("To take over only what the model changed:", f"{raw} | git -C {top} apply"),
+                Advice(
+                    "To merge it, first commit your own changes (or `git stash -u`), then:",
+                    f"git -C {top} merge {branch}",
+                ),
             ]
         case "failed" | "abandoned":
             seen = [Advice("To see what was changed last:", command("diff"))] if data["has_change"] else []
@@ -335,6 +369,8 @@ def ending_lines(
     if not is_kept and data["state"] != "merged":
         yield "  Nothing is kept (--db none), so it cannot be gone on with."
         return
+    if data["included"] and data["state"] == "needs_approval":
+        yield f"  {included_words(data['included'])}"
     for advice in next_steps(data, db):
         yield f"  {advice.sentence} {advice.command}".rstrip()
 
