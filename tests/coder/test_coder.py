@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from assent import MemoryJournal, Runtime
+from assent.coder.coder import Coder
 from assent.coder.contract import Check, Contract
 from assent.coder.events import CheckCompleted, IterationStarted
 from assent.coder.session import CodeLimits
@@ -289,3 +291,28 @@ async def test_watching_hears_the_numbers(tmp_path: Path) -> None:
     started = [event for event in here.seen if isinstance(event, IterationStarted)]
     assert [(event.number, event.most) for event in started] == [(1, 8)]
     assert [event.result.passed for event in here.seen if isinstance(event, CheckCompleted)] == [False, True]
+
+
+class TestWithoutAJournal:
+    async def test_work_that_nobody_could_approve_does_not_begin(self, tmp_path: Path) -> None:
+        here = bench(tmp_path)
+        model = Scripted([write("ok.txt", "x"), "made"])
+        coder = Coder(Runtime(), model, here.repository, home=here.home, isolation=here.isolation)
+
+        for checks in (["test -f ok.txt"], []):
+            with pytest.raises(UsageError, match=r"no journal.*journal=MemoryJournal\(\)"):
+                await coder.run("make ok.txt", checks)
+        assert model.requests == []
+        assert not here.home.exists()
+
+        session = await coder.run("make ok.txt", ["test -f ok.txt"], approve=True)
+        assert session.state == "merged"
+
+    async def test_a_journal_in_memory_is_enough_to_approve(self, tmp_path: Path) -> None:
+        here = bench(tmp_path)
+        runtime = Runtime(journal=MemoryJournal())
+        model = Scripted([write("ok.txt", "x"), "made"])
+        coder = Coder(runtime, model, here.repository, home=here.home, isolation=here.isolation)
+
+        session = await coder.run("make ok.txt", ["test -f ok.txt"])
+        assert (await coder.approve(session.id)).state == "merged"

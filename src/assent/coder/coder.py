@@ -146,7 +146,8 @@ class Coder:
         Stopped by `cancel` the session stays as it is, and can be resumed.
 
         Raises:
-            UsageError: no intent, no repository, a contract that cannot be, or an id that is taken.
+            UsageError: no intent, no repository, a contract that cannot be, or an id that is taken; or the
+                runtime has no journal, and it is not to `approve` by itself what it makes.
             IsolationMissing: this machine enforces less than is required.
         """
         if not intent.strip():
@@ -159,6 +160,7 @@ class Coder:
         if not 1 <= candidates <= MOST_CANDIDATES:
             raise UsageError(f"candidates is {candidates}; it is from 1 to {MOST_CANDIDATES}.")
         agreed = _contract(intent, checks, contract, may_touch)
+        self._check_it_can_be_decided(agreed, approve=approve)
         from assent.coder.repairs import repository_key
         from assent.coder.repository import first_commit
         from assent.coder.workshop import Workshop, find_repository
@@ -301,6 +303,18 @@ class Coder:
             return ""
         workshop = Workshop(self._home / session.id, await find_repository(Path(session.repository)))
         return await workshop.diff(session.begun_on if whole else session.base, tree)
+
+    def _check_it_can_be_decided(self, agreed: Contract | None, *, approve: bool) -> None:
+        """Refuse work at the end of which nobody could say yes: what waits is taken up from a journal."""
+        if self.runtime.has_journal or (agreed is not None and approve):
+            return
+        what = "confirm the contract that the model drafts" if agreed is None else "approve the change"
+        instead = "name checks and give approve=True" if agreed is None else "give approve=True"
+        raise UsageError(
+            f"The Runtime of this Coder has no journal, so nobody could {what} afterwards. Make it with a "
+            "journal, such as Runtime(journal=SqlJournal(database)), or Runtime(journal=MemoryJournal()) for "
+            f"as long as this process lives; or {instead}, which publishes a green change at once."
+        )
 
     # The way
 
