@@ -492,3 +492,46 @@ def test_a_session_is_ended_from_elsewhere(desk: Desk) -> None:
     assert cancelled.code == 0
     assert running.returncode == 1, err
     assert "abandoned: cancelled: enough" in err.decode()
+
+
+# What is recorded of it
+
+
+def test_a_session_is_told_as_a_story_and_its_events_say_what_happened(desk: Desk) -> None:
+    model = desk.script(write(text="left\n"), "It says left now.", write(), "The word was wrong.")
+    desk.code("make a right", "--check", CHECK, "--model", model)
+    id = desk.session()["id"]
+
+    waiting = desk.run("explain", id, "--db", desk.db)
+    desk.code("approve", id)
+    told = desk.run("explain", id, "--db", desk.db)
+    events = desk.run("log", "show", id, "--db", desk.db).out
+    turns = desk.run("explain", f"{id}.1.1", "--db", desk.db)
+
+    assert f"assent code approve {id} --db {desk.db}" in waiting.out
+    steps = [
+        f"Coding session {id}",
+        "Intent: make a right",
+        f"✓ published as assent/{id}",
+        f"1. grep: `{CHECK}`",
+        "Before any work:",
+        "✗ grep: red, it ended with exit code 1",
+        f"Iteration 1 of 8 (its turns: assent explain {id}.1.1 --db {desk.db})",
+        "→ red: 'grep' (2 turns)",
+        "Iteration 2 of 8",
+        "✓ grep: green",
+        "All checks are green",
+        "taken up again",
+        f"✓ It was published as assent/{id}",
+        f"git -C {desk.repository} merge assent/{id}",
+    ]
+    places = [told.out.find(step) for step in steps]
+    assert -1 not in places, told.out
+    assert places == sorted(places), told.out
+    assert not [word for word in ("proposal ''", "nothing to go on from", "broken off") if word in told.out]
+    assert "It says left now." in turns.out
+    as_data = desk.run("explain", id, "--db", desk.db, "--json").json
+    assert (as_data["coding"]["state"], as_data["coding"]["intent"]) == ("merged", "make a right")
+    for words in ("coding started", f"grep; {CHECK}", "grep: red", "grep: green", "needs approval"):
+        assert words in events, events
+    assert f"assent/{id} (" in events

@@ -334,9 +334,11 @@ class Coder:
                 # A name may be no valid text, and then could not be kept.
                 session.included = [clean(each.path, _MOST_PATH) for each in theirs]
                 await work.save()
+                work.say_started()
             if session.state == "created":
                 if session.contract is None:
                     return await self._draft(work, cancel)
+                work.say_contract(drafted=False)
                 await work.move("contract_confirmed")
             if session.state == "contract_confirmed" and not await self._begin(work, cancel):
                 return session
@@ -476,6 +478,7 @@ class Coder:
             await self._end(work, keep=False)
             return session
         session.contract = drafted
+        work.say_contract(drafted=True)
         await work.move("contract_proposed")
         return await self._wait(work)
 
