@@ -494,6 +494,16 @@ def test_a_session_is_ended_from_elsewhere(desk: Desk) -> None:
     assert "abandoned: cancelled: enough" in err.decode()
 
 
+def test_a_limit_on_money_needs_a_price(desk: Desk) -> None:
+    model = ["--model", "openai:gpt-of-nobody"]
+
+    done = desk.code("x", "--check", CHECK, "--max-cost", "1", *model, OPENAI_API_KEY="sk-none")
+
+    assert done.code == 2
+    assert "The price of 'openai:gpt-of-nobody' is not known, so --max-cost cannot be kept" in done.err
+    assert "iteration" not in done.err
+
+
 # What is recorded of it
 
 

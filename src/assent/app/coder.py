@@ -16,10 +16,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from assent.app.app import NOWHERE, Records, database_url, known_secrets, open_records, set_up_of
+from assent.safe_text import clean
 
 if TYPE_CHECKING:
     from assent.app.governance import Question as TrustQuestion
     from assent.app.isolation import Required
+    from assent.app.model_settings import ModelSettings
     from assent.app.models import Attached
     from assent.coder.asking import AskPerson
     from assent.coder.coder import Coder
@@ -102,7 +104,8 @@ def open_coder(
         IsolationMissing: this machine enforces less than is required.
         ModelMissing: no model is set up.
         StorageError: the database cannot be used.
-        UsageError: less isolation is asked for than settings require.
+        UsageError: less isolation is asked for than settings require; or there is a limit on money, and
+            nobody knows what the model costs.
     """
     from contextlib import ExitStack
 
@@ -127,6 +130,9 @@ def open_coder(
         if works and needed.is_checked:
             _check(confined, needed)
         attached = attach(model, rules.models, os.environ) if works else None
+        limits = make_limits(_context(attached)) if make_limits is not None else None
+        if limits is not None and limits.cost_usd is not None:
+            _check_price(attached, rules.models)
         redactor = Redactor(known_secrets(os.environ))
         records = None
         if database_url(db) != NOWHERE:
@@ -168,7 +174,7 @@ def open_coder(
             sessions=sessions,
             repairs=records.repairs if records is not None else MemoryRepairs(redactor=redactor),
             isolation=confined,
-            limits=make_limits(_context(attached)) if make_limits is not None else None,
+            limits=limits,
             style=style,
             ask_s=ask_s,
             ask=ask,
@@ -202,6 +208,28 @@ def _context(attached: Attached | None) -> int | None:
 
     facts = facts_of(attached.chosen.name) if attached is not None and attached.chosen is not None else None
     return facts.context if facts is not None else None
+
+
+def _check_price(attached: Attached | None, settings: ModelSettings | None) -> None:
+    """Refuse a limit on money that cannot be kept, before anything is spent.
+
+    Raises:
+        UsageError: nobody knows what the model costs.
+    """
+    from assent.errors import UsageError
+    from assent.inference.opening import BUILT_IN
+    from assent.inference.prices import facts_of
+
+    if attached is None or attached.chosen is None:
+        return
+    name = attached.chosen.name
+    # A script or a recording says itself what an answer is to have cost.
+    if name.partition(":")[0] in BUILT_IN or facts_of(name, settings.prices if settings else None):
+        return
+    raise UsageError(
+        f"The price of '{clean(name, 80)}' is not known, so --max-cost cannot be kept. Say what it costs, in "
+        f'your settings under [models.prices."{clean(name, 80)}"], or limit it by --max-tokens or --time.'
+    )
 
 
 # The contract that a repository keeps
