@@ -17,7 +17,7 @@ from assent.inference import Scripted
 from assent.inference.messages import ToolResult
 from assent.inference.model import Request
 from assent.tools.context import Cancel
-from tests.coder.workbench import Workbench, call, git, user_text, write
+from tests.coder.workbench import Workbench, call, git, shell, user_text, write
 
 
 def bench(tmp_path: Path, **files: str) -> Workbench:
@@ -316,3 +316,40 @@ class TestWithoutAJournal:
 
         session = await coder.run("make ok.txt", ["test -f ok.txt"])
         assert (await coder.approve(session.id)).state == "merged"
+
+
+class TestProgramsThatAreNotThere:
+    @pytest.mark.parametrize(
+        "check", ["pytset -q", "CI=1 timeout 9 pytset", "cd . && env pytset -x", "sh -c 'pytset'"]
+    )
+    async def test_no_model_is_asked_to_mend_that(self, check: str, tmp_path: Path) -> None:
+        here = bench(tmp_path)
+        model = Scripted([])
+        with here.coder(model) as coder:
+            session = await coder.run("x", [check])
+            assert session.state == "failed", session.reason
+            assert "was not found: pytset. A model cannot mend that" in session.reason
+        assert model.requests == []
+
+    @pytest.mark.parametrize("check", ["./run.sh", "sh run.sh", "bash run.sh", 'PATH="$PWD:$PATH" run.sh'])
+    async def test_one_that_is_to_be_made_is_worked_on(self, check: str, tmp_path: Path) -> None:
+        here = bench(tmp_path)
+        made = shell("printf '#!/bin/sh\\nexit 0\\n' > run.sh; chmod +x run.sh")
+        with here.coder([made, "made"]) as coder:
+            session = await coder.run("x", [check])
+        assert session.is_green, session.reason
+
+    async def test_what_a_program_of_the_repository_calls_is_its_own_affair(self, tmp_path: Path) -> None:
+        here = Workbench(tmp_path, {"run.sh": "pytset -q\n", "lib/tool": ""})
+        for check in ("sh run.sh", "tool"):
+            with here.coder(["no idea"], limits=CodeLimits(iterations=1)) as coder:
+                session = await coder.run("x", [check])
+            assert session.iterations == 1
+
+
+async def test_a_limit_that_cannot_be_kept_says_so(tmp_path: Path) -> None:
+    here = bench(tmp_path)
+    with here.coder([write("b.txt", "b"), "done"], limits=CodeLimits(cost_usd=1.0)) as coder:
+        session = await coder.run("x", ["test -f ok.txt"])
+    assert session.state == "failed"
+    assert "does not say what it used, so the limit on money counts as reached ($1)" in session.reason

@@ -363,6 +363,7 @@ class Coder:
 
     async def _begin(self, work: Work, cancel: Cancel) -> bool:
         """Run the checks before any work; whether there is something to turn green."""
+        from assent.coder.checks import missing_program
         from assent.coder.events import BaselineStarted
 
         session = work.session
@@ -379,6 +380,18 @@ class Coder:
                 work, "all checks are green before any work, so there is nothing that would show it was done"
             )
             return False
+        paths = await work.workshop.paths(session.base)
+        for result in session.baseline:
+            missing = missing_program(result, paths)
+            if missing:
+                await work.move(
+                    "failed",
+                    f"the program of check '{clean(result.name, 80)}' was not found: {clean(missing, 80)}. A "
+                    "model cannot mend that. Install it, or activate the environment that has it, or name "
+                    "another check",
+                )
+                await self._end(work, keep=False)
+                return False
         session.attempts = [Attempt(number=number) for number in range(1, session.candidates + 1)]
         await work.move("running")
         return True
