@@ -235,6 +235,8 @@ def test_a_refused_change_is_not_published(desk: Desk) -> None:
 
     assert (denied.code, denied.json["state"], denied.json["reason"]) == (0, "abandoned", "denied: too short")
     assert resumed.code == 1
+    assert "It had ended already" in resumed.err
+    assert (resumed.out, "is abandoned" in cancelled.err) == ("", True)
     assert (cancelled.code, "has ended" in cancelled.err) == (2, True)
     assert git(desk.repository, "branch", "--list", "assent/*") == ""
 
@@ -322,9 +324,15 @@ def test_a_drafted_contract_is_confirmed_by_a_person_and_never_by_yes(desk: Desk
     assert drafted.code == 4
     id = desk.session()["id"]
     assert f"assent code approve {id}" in drafted.err
+    assert f"1. word: `{CHECK}`" in drafted.err
+    assert f"assent code show {id}" in drafted.err
+    assert f"assent code show {id}" not in desk.code("show", id).out
     assert "`grep -q right a.txt`" in desk.code("show", id).out
     confirmed = desk.code("approve", id)
-    assert (confirmed.code, f"assent code resume {id}" in confirmed.err) == (0, True)
+    assert (confirmed.code, f"To work on it: assent code resume {id}" in confirmed.err) == (0, True)
+    assert confirmed.err.startswith("✓ contract confirmed\n")
+    assert "Nothing was checked yet." in desk.code("diff", id).err
+    assert "contract confirmed" in desk.code("list", "--state", "contract confirmed").out
     done = desk.code("resume", id, "--model", desk.script(write(), "Done.", name="works.json"), "--yes")
     assert done.code == 0
     assert git(desk.repository, "show", f"assent/{id}:a.txt") == "right\n"
@@ -356,6 +364,23 @@ def test_a_command_that_is_not_confined_for_sure_waits_for_an_approval(desk: Des
     done = desk.code("resume", id, "--model", desk.script("Done.", name="rest.json"), "--yes")
     assert done.code == 0, done.err
     assert git(desk.repository, "show", f"assent/{id}:a.txt") == "right\n"
+
+
+def test_sessions_are_listed_by_the_words_that_people_see(desk: Desk) -> None:
+    desk.code("x", "--check", CHECK, "--model", desk.script(write(), "Done."), "--yes")
+
+    by_word, by_name, others, wrong = (
+        desk.code("list", "--state", word) for word in ("Published", "merged", "green, to approve", "done")
+    )
+
+    assert by_word.out == by_name.out
+    [heading, row] = by_word.out.splitlines()
+    assert "✓ published" in row
+    # The script does not say how many tokens it took.
+    assert row[: heading.index("tokens") + 6].endswith(" ?")
+    assert desk.session()["tokens"] is None
+    assert (others.out, "No coding session" in others.err) == ("", True)
+    assert (wrong.code, "'published' (merged)" in wrong.err) == (2, True)
 
 
 # Bad input
@@ -446,6 +471,7 @@ def test_a_question_is_answered_from_elsewhere(desk: Desk) -> None:
     running = desk.start("make a right", "--check", CHECK, "--model", model, "--ask-for", "60", "--yes")
 
     id = wait_for(lambda: (desk.folder / "kept.db").exists() and _asked(desk), running)
+    assert "? asks you something" in desk.code("list").out
     answered = desk.code("answer", id, "right", "--json")
     _, err = running.communicate(timeout=60)
 

@@ -7,15 +7,16 @@ from typing import Any
 
 import pytest
 
-from assent import MemoryJournal, Runtime
+from assent import Assistant, MemoryJournal, Runtime
 from assent.coder.coder import Coder
 from assent.coder.contract import Check, Contract
 from assent.coder.events import CheckCompleted, IterationStarted
-from assent.coder.session import CodeLimits
+from assent.coder.session import WORDS, CodeLimits
 from assent.errors import ModelError, UsageError
 from assent.inference import Scripted
 from assent.inference.messages import ToolResult
 from assent.inference.model import Request
+from assent.render.coding import state_words, tail_lines
 from assent.tools.context import Cancel
 from tests.coder.workbench import Workbench, call, git, shell, user_text, write
 
@@ -353,3 +354,27 @@ async def test_a_limit_that_cannot_be_kept_says_so(tmp_path: Path) -> None:
         session = await coder.run("x", ["test -f ok.txt"])
     assert session.state == "failed"
     assert "does not say what it used, so the limit on money counts as reached ($1)" in session.reason
+
+
+@pytest.mark.filterwarnings("error")
+async def test_run_sync_inside_a_loop_says_what_to_await(tmp_path: Path) -> None:
+    here = bench(tmp_path)
+    with here.coder([]) as coder:
+        with pytest.raises(UsageError, match=r"Use `await coder\.run\(\.\.\.\)` there"):
+            coder.run_sync("x", ["true"])
+        with pytest.raises(UsageError, match=r"Use `await assistant\.run\(\.\.\.\)` there"):
+            Assistant(coder.runtime, Scripted([])).run_sync("x")
+
+
+def test_a_state_has_the_same_words_everywhere() -> None:
+    assert {state: state_words(state) for state in WORDS} == WORDS
+
+
+def test_what_a_check_wrote_names_files_from_the_top() -> None:
+    place = "/root/.local/state/assent/code/4f0c2a9be771/exports/0123456789abcdef/files"
+
+    lines = list(
+        tail_lines(f'  File "{place}/tests/test_a.py", line 3\n{place}/b.py:4: in x\nsee /etc/exports/a\n')
+    )
+
+    assert lines == ['  │   File "tests/test_a.py", line 3', "  │ b.py:4: in x", "  │ see /etc/exports/a"]

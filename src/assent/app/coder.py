@@ -338,7 +338,8 @@ def session_data(
         "winner": session.winner,
         "attempts": [_attempt_data(attempt) for attempt in session.attempts],
         "iterations": session.iterations,
-        "tokens": session.tokens,
+        # Whoever was answered has used some; none means that the model does not tell.
+        "tokens": session.tokens or (None if _has_answers(session) else 0),
         "cost_usd": session.cost_usd,
         "created_at": session.created_at,
         "changed_at": session.changed_at,
@@ -346,6 +347,11 @@ def session_data(
         "has_change": bool(session.result) or any(each.judged is not None for each in session.attempts),
         "folder": str(folder) if any(folder.glob("attempt-*")) else None,
     }
+
+
+def _has_answers(session: Session) -> bool:
+    answered = (each.has_answers for attempt in session.attempts for each in attempt.iterations)
+    return any(answered) or session.drafting is not None
 
 
 def _contract_data(contract: Contract | None) -> JsonValue:
@@ -377,7 +383,7 @@ def _iteration_data(iteration: Iteration) -> dict[str, Any]:
         "run_id": iteration.run_id,
         "status": iteration.status,
         "turns": iteration.turns,
-        "tokens": usage.total if usage is not None else None,
+        "tokens": (usage.total or None) if usage is not None else None,
         "cost_usd": iteration.cost_usd,
         "hint": iteration.hint,
         "summary": iteration.summary,

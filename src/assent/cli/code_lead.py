@@ -100,6 +100,11 @@ class Leading:
                 "it once it is green, or leave --db none out."
             )
 
+    def note_ended(self) -> None:
+        """Say that a session which is to go on has ended, so that nobody takes what follows for news."""
+        self.output.talk("It had ended already: there is nothing to go on with. This is how it ended:")
+        self._is_shown = True
+
     def tell_contract(self, contract: Contract | None) -> None:
         """Say what will be checked, before it is."""
         import msgspec
@@ -153,6 +158,11 @@ class Leading:
 
     def _tell_lowering(self, app: CoderApp) -> None:
         data = app.required.as_data()
+        if app.chosen is not None and app.required.level == "none":
+            self.output.talk(
+                "Note: nothing keeps the checks in (isolation none): what the model writes can do all that "
+                "you can. Each command of its own needs an approval."
+            )
         if data:
             self.output.talk(
                 f"Note: isolation '{data['required']}' is required here, and was lowered to "
@@ -328,6 +338,7 @@ class Began(NamedTuple):
     candidates: int
     works: bool
     """Whether there may be something to do that takes a model."""
+    has_ended: bool
     model: str | None
     policies: str | None
     isolation: Level | None
@@ -357,6 +368,7 @@ def began_with(output: Output, given: str, model: str | None, db: str | None) ->
         folder=Path(session.repository),
         candidates=session.candidates,
         works=session.is_open and session.state != "needs_approval",
+        has_ended=not session.is_open,
         model=began.model,
         policies=began.policies,
         isolation=next((level for level in LEVELS if level == asked), None),

@@ -70,7 +70,7 @@ class CodeView(View):
                 words = coding.iteration_words(event.number, event.most, self.elapsed_ms)
                 self.say(self._of(event.attempt, words))
                 if event.hint is not None:
-                    hint = f"· it is told what helped before: {event.hint}"
+                    hint = f"· it is told what helped before: {' '.join(event.hint.split())}"
                     self.say(self._of(event.attempt, hint), _SHORT)
                 self.pulse.ask()
             case events.Said():

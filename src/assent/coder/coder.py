@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from assent.coder.contract import Check, Contract, check_contract, contract_of
-from assent.coder.session import LEADER, Attempt, CodeLimits, Session
+from assent.coder.session import LEADER, WORDS, Attempt, CodeLimits, Session
 from assent.coder.store import MemorySessions
 from assent.errors import AssentError, RunError, UsageError
 from assent.inference.model import Model
@@ -28,7 +28,7 @@ from assent.ir.json_value import JsonValue
 from assent.ir.proposal import Proposal, new_id
 from assent.ir.result import Waiting
 from assent.runtime.journal import LED_BY
-from assent.runtime.sync import run_sync
+from assent.runtime.sync import refuse_inside_loop, run_sync
 from assent.safe_text import clean
 from assent.tools.context import Cancel
 from assent.turns.ending import Ending
@@ -200,6 +200,7 @@ class Coder:
 
     def run_sync(self, intent: str, checks: Sequence[str | Check] = (), **options: Any) -> Session:
         """`run` for people without an event loop."""
+        refuse_inside_loop("run", of="coder")
         return run_sync(self.run(intent, checks, **options))
 
     async def resume(
@@ -278,7 +279,7 @@ class Coder:
         """
         session = self._find(session_id)
         if not session.is_open:
-            raise UsageError(f"Session '{session.id}' has ended: it is {session.state}.")
+            raise UsageError(f"Session '{session.id}' has ended: it is {WORDS[session.state]}.")
         why = _because("cancelled", reason)
         await asyncio.to_thread(self._sessions.ask_to_stop, session.id, why)
         try:
@@ -619,7 +620,9 @@ def _check_text(text: str, what: str) -> None:
 def _check_waits(session: Session, what: str) -> None:
     if session.state not in ("contract_proposed", "needs_approval"):
         more = f" To end it: assent code cancel {session.id}." if session.is_open else ""
-        raise UsageError(f"Session '{session.id}' is {session.state}: there is nothing to {what}.{more}")
+        raise UsageError(
+            f"Session '{session.id}' is {WORDS[session.state]}: there is nothing to {what}.{more}"
+        )
 
 
 def _about(session: Session) -> Proposal:

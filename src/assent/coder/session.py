@@ -45,6 +45,18 @@ _NEXT: Mapping[State, tuple[State, ...]] = {
 }
 
 
+WORDS: Mapping[State, str] = {
+    "created": "created",
+    "contract_proposed": "contract to confirm",
+    "contract_confirmed": "contract confirmed",
+    "running": "running",
+    "needs_approval": "green, to approve",
+    "merged": "published",
+    "failed": "failed",
+    "abandoned": "abandoned",
+}
+"""How people see a state."""
+
 LEADER = "coder"
 INTENT = Intent(task="code", requires=("tools",))
 FAILURES = 3

@@ -8,6 +8,7 @@ Keep true:
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -30,8 +31,14 @@ _TAIL_LINES = 12
 _SUMMARY_LINES = 8
 _INCLUDED = 10
 """Files of the person that are named one by one."""
+_REPAIR = 12
+"""Characters of the id of a repair that are shown; fewer are enough to name it."""
 _COMMIT = 10
 """Characters by which a commit is known."""
+
+
+_EXPORT = re.compile(r"(?<![\w.-])/(?:[^\s/:'\"]+/)*exports/[0-9a-f]{16}/files/")
+"""Where a check runs, up to the top of the repository."""
 
 
 class Look(NamedTuple):
@@ -59,6 +66,10 @@ _AT_WORK = ("created", "contract_confirmed", "running")
 def look(data: Data) -> Look:
     """How a session stands. One that nobody is at work on has stopped, or its process is gone."""
     state = str(data["state"])
+    if state in _AT_WORK and data.get("questions"):
+        return Look("?", "asks you something", "bold yellow")
+    if _is_just_confirmed(data):
+        return Look("✓", "contract confirmed", "green")
     if state in _AT_WORK and data.get("run_status") not in (None, "running"):
         return (
             Look("?", _WAITS, "bold yellow")
@@ -66,6 +77,36 @@ def look(data: Data) -> Look:
             else Look("■", "stopped", "yellow")
         )
     return _STATES.get(state) or Look("?", clean(state, 40), "")
+
+
+def _is_just_confirmed(data: Data) -> bool:
+    """Whether a person has said yes to a contract, and nobody has begun to work on it."""
+    return (
+        data["state"] == "contract_confirmed"
+        and data.get("run_status") == "canceled"
+        and not data.get("reason")
+    )
+
+
+def state_named(word: str) -> str | None:
+    """The state that a word means: its name in JSON, or how people see it.
+
+    >>> state_named("published"), state_named("Green to approve"), state_named("needs_approval")
+    ('merged', 'needs_approval', 'needs_approval')
+    """
+    plain = _plain(word)
+    return next(
+        (state for state, seen in _STATES.items() if plain in (_plain(state), _plain(seen.words))), None
+    )
+
+
+def state_words(state: str) -> str:
+    """How people see a state."""
+    return _STATES[state].words if state in _STATES else clean(state, 40)
+
+
+def _plain(word: str) -> str:
+    return " ".join(re.sub(r"[\W_]+", " ", word).split()).casefold()
 
 
 # While it goes on
@@ -103,7 +144,9 @@ def _tests_words(tests: Data | None) -> str:
 
 def tail_lines(output: str, most: int = _TAIL_LINES) -> Iterator[str]:
     """The last lines of what a check wrote, behind a bar."""
-    lines = output.replace("\r\n", "\n").rstrip().split("\n")
+    # Checks run on an export, which is gone by now: what stays is the way from the top.
+    plain = _EXPORT.sub("", output.replace("\r\n", "\n"))
+    lines = plain.rstrip().split("\n")
     left_out = len(lines) - most
     if left_out > 0:
         yield f"  │ … {count(left_out, 'line')} before …"
@@ -187,7 +230,7 @@ def sessions_table(found: Sequence[Data]) -> Table:
             Text(f"{seen.sign} {seen.words}", style=seen.style),
             Text(moment(data["created_at"]).removesuffix(" UTC")),
             Text(f"{data['iterations']:,}"),
-            Text(f"{data['tokens']:,}"),
+            Text("?" if data["tokens"] is None else f"{data['tokens']:,}"),
             Text(clean(" ".join(str(data["intent"]).split()), 60)),
         )
     return table
@@ -291,8 +334,8 @@ def _attempt(attempt: Data, number_of: int) -> Iterator[Text]:
 # What to do
 
 
-def next_steps(data: Data, db: str | None = None) -> list[Advice]:
-    """What a person can do now."""
+def next_steps(data: Data, db: str | None = None, *, is_shown: bool = False) -> list[Advice]:
+    """What a person can do now; where `assent code show` is what they see, it is not advised."""
     name, place = name_words(data["id"]), db_words(db)
 
     def command(verb: str, rest: str = "") -> str:
@@ -304,7 +347,9 @@ def next_steps(data: Data, db: str | None = None) -> list[Advice]:
     ]
     match data["state"]:
         case "contract_proposed":
+            shown = [] if is_shown else [Advice("To see it:", command("show"))]
             return [
+                *shown,
                 Advice("To confirm the contract:", command("approve")),
                 Advice("and then to work on it:", command("resume")),
                 Advice("To refuse it:", command("deny", " --reason TEXT")),
@@ -336,7 +381,9 @@ def next_steps(data: Data, db: str | None = None) -> list[Advice]:
             seen = [Advice("To see what was changed last:", command("diff"))] if data["has_change"] else []
             if not data["iterations"] and data["checks"] and all(each["passed"] for each in data["checks"]):
                 seen.append(Advice("To work on it all the same, begin again with --even-if-green."))
-            return [*seen, Advice("To see what its checks said:", command("show"))]
+            if data["checks"] and not is_shown:
+                seen.append(Advice("To see what its checks said:", command("show")))
+            return seen
     if data.get("run_status") == "running":
         return [*asked, Advice("It is being worked on. To end it:", command("cancel"))]
     waits = data.get("run_status") == "waiting"
@@ -348,14 +395,15 @@ def next_steps(data: Data, db: str | None = None) -> list[Advice]:
     return [
         *asked,
         *decide,
-        Advice("To go on:", command("resume")),
+        Advice("To work on it:" if _is_just_confirmed(data) else "To go on:", command("resume")),
         Advice("To end it:", command("cancel")),
     ]
 
 
-def steps_data(data: Data, db: str | None = None) -> list[dict[str, str]]:
+def steps_data(data: Data, db: str | None = None, *, is_shown: bool = False) -> list[dict[str, str]]:
     """The same as JSON."""
-    return [{"sentence": each.sentence, "command": each.command} for each in next_steps(data, db)]
+    steps = next_steps(data, db, is_shown=is_shown)
+    return [{"sentence": each.sentence, "command": each.command} for each in steps]
 
 
 def ending_lines(
@@ -365,14 +413,28 @@ def ending_lines(
     seen = look(data)
     what = f" as {_branch(data)}" if data["state"] == "merged" else ""
     passed = f", {duration(elapsed_ms)}" if elapsed_ms is not None else ""
-    yield f"{seen.sign} {seen.words}{what}{_why(data)} ({_took(data)}{passed})"
+    took = f" ({_took(data)}{passed})" if data["iterations"] or passed else ""
+    yield f"{seen.sign} {seen.words}{what}{_why(data)}{took}"
     if not is_kept and data["state"] != "merged":
         yield "  Nothing is kept (--db none), so it cannot be gone on with."
         return
+    if data["state"] == "contract_proposed" and data["contract"] is not None:
+        yield "  The model proposes these checks, which then decide when the work is done:"
+        for number, check in enumerate(data["contract"]["checks"], start=1):
+            command = f"`{clean(check['command'], _LINE)}`"
+            yield f"    {number}. {clean(check['name'], 80)}: {command}{_decides(check)}"
     if data["included"] and data["state"] == "needs_approval":
         yield f"  {included_words(data['included'])}"
     for advice in next_steps(data, db):
         yield f"  {advice.sentence} {advice.command}".rstrip()
+
+
+def _decides(check: Data) -> str:
+    """What has to be so for a check to be green, where it is not just its exit code."""
+    if check.get("output_contains") is None:
+        return ""
+    words = f'its output contains "{clean(check["output_contains"], 80)}"'
+    return f" and {words}" if check.get("expect_exit_zero", True) else f", whatever its exit code; {words}"
 
 
 # What helped before
@@ -387,7 +449,7 @@ def repairs_table(found: Sequence[Data]) -> Table:
     for data in found:
         command, kind, message = (clean(data[key], 120) for key in ("command", "error_class", "message"))
         table.add_row(
-            Text(clean(data["id"], 40)),
+            Text(clean(data["id"][:_REPAIR], 40)),
             Text(f"{data['wins']:,}"),
             Text(f"{data['losses']:,}"),
             Text(f"{command} ({kind}): {message}"),
