@@ -383,6 +383,24 @@ def test_sessions_are_listed_by_the_words_that_people_see(desk: Desk) -> None:
     assert (wrong.code, "'published' (merged)" in wrong.err) == (2, True)
 
 
+def test_ended_sessions_are_dropped_with_their_folders(desk: Desk) -> None:
+    desk.code("a", "--check", CHECK, "--model", desk.script(write(), "Done."), "--yes", "--keep")
+    ended = desk.session()["id"]
+    desk.code("b", "--check", CHECK, "--model", desk.script(write(), "Done."))
+    waits = desk.session()["id"]
+    folders = desk.folder / "state/assent/code"
+    assert {each.name for each in folders.iterdir()} == {ended, waits}
+
+    early, done = desk.code("prune", "--before", "1d"), desk.code("prune", "--before", "0s", "--json")
+
+    assert "No session ended before that." in early.err
+    assert done.json == {"dropped": 1}
+    assert [each["id"] for each in desk.code("list", "--json").json["sessions"]] == [waits]
+    assert {each.name for each in folders.iterdir()} == {waits}
+    assert desk.code("approve", waits).code == 0
+    assert git(desk.repository, "show", f"assent/{ended}:a.txt") == "right\n"
+
+
 # Bad input
 
 

@@ -303,6 +303,39 @@ def find_session(records: Records, given: str) -> Session:
         return found
 
 
+def prune_sessions(records: Records, before: float, environment: Mapping[str, str]) -> list[str]:
+    """Drop the sessions that ended before a moment, each with its folder here; returns their ids. One that a
+    process is just about to let go of stays.
+
+    Raises:
+        InputError: a folder cannot be removed; its session stays.
+    """
+    from assent.app.files import unusable
+    from assent.coder.scratch import remove_tree
+    from assent.coder.store_sql import has_sessions
+    from assent.errors import UnknownRun
+    from assent.sandbox.snapshot.mounts import OtherMount
+
+    dropped: list[str] = []
+    for session in records.sessions.ended_before(before) if has_sessions(records.database) else ():
+        try:
+            if records.journal.find(session.id).status == "running":
+                continue
+        except UnknownRun:
+            pass  # Its run was pruned.
+        folder = home_folder(environment) / session.id
+        # An id that we have not made could lead elsewhere.
+        if folder.name == session.id != "..":
+            try:
+                # First: a session without its folder is pruned the next time, and a folder alone is not.
+                remove_tree(folder)
+            except (OSError, OtherMount) as error:
+                raise unusable("remove", str(folder), error) from None
+        records.sessions.drop(session.id)
+        dropped.append(session.id)
+    return dropped
+
+
 def session_of(context: Mapping[str, JsonValue]) -> str | None:
     """The coding session that a run belongs to, by what is kept with the run; None if it belongs to none."""
     from assent.runtime.journal import LED_BY

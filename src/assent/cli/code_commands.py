@@ -1,5 +1,5 @@
 """The commands of `assent code` that look at sessions and decide: list, show, diff, approve, deny, cancel,
-answer, repairs."""
+answer, repairs, prune."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from assent.cli.code_options import plain_text, reason_option, repo_option, session_argument
-from assent.cli.inputs import db_option, json_option, single
+from assent.cli.inputs import Moment, db_option, json_option, single
 from assent.cli.output import Output
 
 if TYPE_CHECKING:
@@ -362,6 +362,35 @@ def _done(output: Output, data: dict[str, Any], words: str, as_json: bool) -> in
     return 0
 
 
+@click.command(short_help="Drop old sessions that have ended.")
+@click.option(
+    "--before",
+    type=Moment(),
+    metavar="WHEN",
+    required=True,
+    help="Ended before: a date, or 90d for 90 days ago.",
+)
+@db_option
+@json_option
+@click.pass_obj
+def prune(output: Output, before: float, db: str | None, as_json: bool) -> int:
+    """Drop sessions that ended before WHEN, with their private copies on this machine. What was published and
+    what was learned stays; runs are dropped by `assent runs prune`, events by `assent log prune`.
+
+    Exit codes: 0 done, also if there was nothing to drop, 2 bad input.
+    """
+    import os
+
+    from assent.app.app import open_records
+    from assent.app.coder import prune_sessions
+    from assent.render.text import count
+
+    with open_records(db, writes=True) as records:
+        dropped = prune_sessions(records, before, os.environ)
+    words = f"{count(len(dropped), 'session')} dropped." if dropped else "No session ended before that."
+    return _done(output, {"dropped": len(dropped)}, words, as_json)
+
+
 # Sessions
 
 
@@ -447,4 +476,4 @@ def _question(records: Records, given: str) -> str:
     )
 
 
-COMMANDS = (list_sessions, show, diff, approve, deny, cancel, answer, repairs)
+COMMANDS = (list_sessions, show, diff, approve, deny, cancel, answer, repairs, prune)
