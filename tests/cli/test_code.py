@@ -277,6 +277,7 @@ def test_whoever_approves_sees_their_own_changes_that_go_into_the_commit(desk: D
     assert ("+right" in part.out, "+mine" in part.out, own in part.err) == (True, False, True)
     assert whole.out == done.out
     assert desk.code("diff", id, "--json").json["included"] == ["b.txt", "new.txt"]
+    assert own.replace("go into", "went into") in approved.err
     # What is advised works with the changes still lying there.
     top = desk.repository
     assert f"--raw --db {desk.db} | git -C {top} apply" in approved.err

@@ -160,7 +160,8 @@ def diff(output: Output, id: str, raw: bool, whole: bool, db: str | None, as_jso
             is_checked = session.result or any(each.judged is not None for each in session.attempts)
             output.talk("Nothing is changed." if is_checked else "Nothing was checked yet.")
     if session.included and not whole and not as_json:
-        output.talk(f"{included_words(session.included)} To see all: {whole_command(session.id, db)}")
+        own = included_words(session.included, is_published=session.state == "merged")
+        output.talk(f"{own} To see all: {whole_command(session.id, db)}")
     return 0
 
 

@@ -106,7 +106,7 @@ def _opening(history: History, events: Sequence[Event], data: Mapping[str, Any])
     if data["repository"] != ".":
         yield Text(f"Repository: {clean(data['repository'], _LONG)}")
     if data["included"]:
-        yield Text(included_words(data["included"]))
+        yield Text(included_words(data["included"], is_published=data["state"] == "merged"))
     facts = [f"Began {moment(events[0].time)}"]
     took = duration((events[-1].time - events[0].time) * 1000)
     facts += [f"the last event came {took} later"] if took else []

@@ -187,15 +187,16 @@ def diff_lines(diff: str) -> list[Text]:
     return found
 
 
-def included_words(paths: Sequence[str]) -> str:
-    """What goes into a commit besides what the model has changed; empty if nothing does.
+def included_words(paths: Sequence[str], *, is_published: bool = False) -> str:
+    """What goes into a commit besides what the model has changed, or is in it; empty if nothing does.
 
     >>> included_words(["a.txt", "b.txt"])
     'Your own 2 uncommitted files go into the commit: a.txt, b.txt.'
     """
     if not paths:
         return ""
-    files = "uncommitted file goes" if len(paths) == 1 else f"{len(paths):,} uncommitted files go"
+    one, several = ("went", "went") if is_published else ("goes", "go")
+    files = f"uncommitted file {one}" if len(paths) == 1 else f"{len(paths):,} uncommitted files {several}"
     shown = ", ".join(clean(path, 80) for path in paths[:_INCLUDED])
     more = f" and {len(paths) - _INCLUDED:,} more" if len(paths) > _INCLUDED else ""
     return f"Your own {files} into the commit: {shown}{more}."
@@ -254,8 +255,8 @@ def session_lines(data: Data) -> Iterator[Text]:
         if fact:
             yield Text.assemble((f"  {label:13}", "dim"), fact)
     yield from _checks(data)
-    if data["included"] and data["state"] != "merged":
-        yield Text(included_words(data["included"]), "yellow")
+    if data["included"]:
+        yield Text(included_words(data["included"], is_published=data["state"] == "merged"), "yellow")
     for attempt in data["attempts"]:
         yield from _attempt(attempt, len(data["attempts"]))
     for question in data["questions"]:
@@ -423,8 +424,8 @@ def ending_lines(
         for number, check in enumerate(data["contract"]["checks"], start=1):
             command = f"`{clean(check['command'], _LINE)}`"
             yield f"    {number}. {clean(check['name'], 80)}: {command}{_decides(check)}"
-    if data["included"] and data["state"] == "needs_approval":
-        yield f"  {included_words(data['included'])}"
+    if data["included"] and data["state"] in ("needs_approval", "merged"):
+        yield f"  {included_words(data['included'], is_published=data['state'] == 'merged')}"
     for advice in next_steps(data, db):
         yield f"  {advice.sentence} {advice.command}".rstrip()
 
