@@ -48,6 +48,7 @@ ASSENT = [
     "Limits",
     "MarkOutput",
     "MemoryApprovals",
+    "MemoryJournal",
     "Permissions",
     "Posture",
     "Proposal",

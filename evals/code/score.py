@@ -24,7 +24,7 @@ from pathlib import Path
 
 import msgspec
 
-from assent import Runtime
+from assent import MemoryJournal, Runtime
 from assent.coder.coder import Coder
 from assent.coder.contract import Check
 from assent.coder.repairs import Hint, MemoryRepairs
@@ -103,7 +103,7 @@ async def mend(
         folder = Path(made)
         repository = make_repository(folder / "repository", bug, program)
         coder = Coder(
-            Runtime(),
+            Runtime(journal=MemoryJournal()),
             model,
             repository,
             home=folder / "home",

@@ -38,6 +38,7 @@ _HOME = {
     "Limits": "assent.sandbox.limits",
     "MarkOutput": "assent.policy.flow",
     "MemoryApprovals": "assent.approvals.memory",
+    "MemoryJournal": "assent.durable.memory",
     "Permissions": "assent.policy.permission",
     "Posture": "assent.policy.permission",
     "Proposal": "assent.ir.proposal",
@@ -87,6 +88,7 @@ if TYPE_CHECKING:
     from assent.coder.repairs_sql import SqlRepairs
     from assent.coder.session import CodeLimits
     from assent.coder.store_sql import SqlSessions
+    from assent.durable.memory import MemoryJournal
     from assent.durable.sql import SqlJournal
     from assent.errors import AssentError, ToolError
     from assent.events.jsonl import JsonlSink
@@ -169,6 +171,7 @@ __all__ = [
     "Limits",
     "MarkOutput",
     "MemoryApprovals",
+    "MemoryJournal",
     "Permissions",
     "Posture",
     "Proposal",

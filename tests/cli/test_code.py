@@ -235,6 +235,8 @@ def test_a_refused_change_is_not_published(desk: Desk) -> None:
 
     assert (denied.code, denied.json["state"], denied.json["reason"]) == (0, "abandoned", "denied: too short")
     assert resumed.code == 1
+    assert "It had ended already" in resumed.err
+    assert (resumed.out, "is abandoned" in cancelled.err) == ("", True)
     assert (cancelled.code, "has ended" in cancelled.err) == (2, True)
     assert git(desk.repository, "branch", "--list", "assent/*") == ""
 
@@ -256,6 +258,42 @@ def test_uncommitted_changes_are_left_out_unless_they_are_wanted(desk: Desk) -> 
     assert with_them.json["includes_changes"] is True
     assert (desk.repository / "b.txt").read_text() == "mine\n"
     assert git(desk.repository, "status", "--porcelain") == " M b.txt\n"
+
+
+def test_whoever_approves_sees_their_own_changes_that_go_into_the_commit(desk: Desk) -> None:
+    (desk.repository / "b.txt").write_text("mine\n")
+    (desk.repository / "new.txt").write_text("new\n")
+    own = "Your own 2 uncommitted files go into the commit: b.txt, new.txt."
+
+    done = desk.code("x", "--check", CHECK, "--model", desk.script(write(), "Done."), "--include-changes")
+    id = desk.session()["id"]
+    shown, part, whole = desk.code("show", id), desk.code("diff", id), desk.code("diff", id, "--whole")
+    approved = desk.code("approve", id)
+
+    assert own in done.err
+    assert {"+right", "+mine", "+new"} <= set(done.out.splitlines())
+    assert f"assent code diff {id} --whole" in done.err
+    assert own in shown.out
+    assert ("+right" in part.out, "+mine" in part.out, own in part.err) == (True, False, True)
+    assert whole.out == done.out
+    assert desk.code("diff", id, "--json").json["included"] == ["b.txt", "new.txt"]
+    assert own.replace("go into", "went into") in approved.err
+    # What is advised works with the changes still lying there.
+    top = desk.repository
+    assert f"--raw --db {desk.db} | git -C {top} apply" in approved.err
+    (desk.folder / "raw.diff").write_text(desk.code("diff", id, "--raw").out)
+    git(top, "apply", str(desk.folder / "raw.diff"))
+    assert (top / "a.txt").read_text() == "right\n"
+    git(top, "checkout", "a.txt")
+    assert "first commit your own changes" in approved.err
+    git(top, "add", ".")
+    git(top, "commit", "-q", "-m", "mine")
+    git(top, "merge", "-q", "--no-edit", f"assent/{id}")
+    assert [(top / name).read_text() for name in ("a.txt", "b.txt", "new.txt")] == [
+        "right\n",
+        "mine\n",
+        "new\n",
+    ]
 
 
 def test_the_contract_of_a_repository_waits_for_trust(desk: Desk) -> None:
@@ -287,9 +325,15 @@ def test_a_drafted_contract_is_confirmed_by_a_person_and_never_by_yes(desk: Desk
     assert drafted.code == 4
     id = desk.session()["id"]
     assert f"assent code approve {id}" in drafted.err
+    assert f"1. word: `{CHECK}`" in drafted.err
+    assert f"assent code show {id}" in drafted.err
+    assert f"assent code show {id}" not in desk.code("show", id).out
     assert "`grep -q right a.txt`" in desk.code("show", id).out
     confirmed = desk.code("approve", id)
-    assert (confirmed.code, f"assent code resume {id}" in confirmed.err) == (0, True)
+    assert (confirmed.code, f"To work on it: assent code resume {id}" in confirmed.err) == (0, True)
+    assert confirmed.err.startswith("✓ contract confirmed\n")
+    assert "Nothing was checked yet." in desk.code("diff", id).err
+    assert "contract confirmed" in desk.code("list", "--state", "contract confirmed").out
     done = desk.code("resume", id, "--model", desk.script(write(), "Done.", name="works.json"), "--yes")
     assert done.code == 0
     assert git(desk.repository, "show", f"assent/{id}:a.txt") == "right\n"
@@ -321,6 +365,41 @@ def test_a_command_that_is_not_confined_for_sure_waits_for_an_approval(desk: Des
     done = desk.code("resume", id, "--model", desk.script("Done.", name="rest.json"), "--yes")
     assert done.code == 0, done.err
     assert git(desk.repository, "show", f"assent/{id}:a.txt") == "right\n"
+
+
+def test_sessions_are_listed_by_the_words_that_people_see(desk: Desk) -> None:
+    desk.code("x", "--check", CHECK, "--model", desk.script(write(), "Done."), "--yes")
+
+    by_word, by_name, others, wrong = (
+        desk.code("list", "--state", word) for word in ("Published", "merged", "green, to approve", "done")
+    )
+
+    assert by_word.out == by_name.out
+    [heading, row] = by_word.out.splitlines()
+    assert "✓ published" in row
+    # The script does not say how many tokens it took.
+    assert row[: heading.index("tokens") + 6].endswith(" ?")
+    assert desk.session()["tokens"] is None
+    assert (others.out, "No coding session" in others.err) == ("", True)
+    assert (wrong.code, "'published' (merged)" in wrong.err) == (2, True)
+
+
+def test_ended_sessions_are_dropped_with_their_folders(desk: Desk) -> None:
+    desk.code("a", "--check", CHECK, "--model", desk.script(write(), "Done."), "--yes", "--keep")
+    ended = desk.session()["id"]
+    desk.code("b", "--check", CHECK, "--model", desk.script(write(), "Done."))
+    waits = desk.session()["id"]
+    folders = desk.folder / "state/assent/code"
+    assert {each.name for each in folders.iterdir()} == {ended, waits}
+
+    early, done = desk.code("prune", "--before", "1d"), desk.code("prune", "--before", "0s", "--json")
+
+    assert "No session ended before that." in early.err
+    assert done.json == {"dropped": 1}
+    assert [each["id"] for each in desk.code("list", "--json").json["sessions"]] == [waits]
+    assert {each.name for each in folders.iterdir()} == {waits}
+    assert desk.code("approve", waits).code == 0
+    assert git(desk.repository, "show", f"assent/{ended}:a.txt") == "right\n"
 
 
 # Bad input
@@ -411,6 +490,7 @@ def test_a_question_is_answered_from_elsewhere(desk: Desk) -> None:
     running = desk.start("make a right", "--check", CHECK, "--model", model, "--ask-for", "60", "--yes")
 
     id = wait_for(lambda: (desk.folder / "kept.db").exists() and _asked(desk), running)
+    assert "? asks you something" in desk.code("list").out
     answered = desk.code("answer", id, "right", "--json")
     _, err = running.communicate(timeout=60)
 
@@ -457,3 +537,56 @@ def test_a_session_is_ended_from_elsewhere(desk: Desk) -> None:
     assert cancelled.code == 0
     assert running.returncode == 1, err
     assert "abandoned: cancelled: enough" in err.decode()
+
+
+def test_a_limit_on_money_needs_a_price(desk: Desk) -> None:
+    model = ["--model", "openai:gpt-of-nobody"]
+
+    done = desk.code("x", "--check", CHECK, "--max-cost", "1", *model, OPENAI_API_KEY="sk-none")
+
+    assert done.code == 2
+    assert "The price of 'openai:gpt-of-nobody' is not known, so --max-cost cannot be kept" in done.err
+    assert "iteration" not in done.err
+
+
+# What is recorded of it
+
+
+def test_a_session_is_told_as_a_story_and_its_events_say_what_happened(desk: Desk) -> None:
+    model = desk.script(write(text="left\n"), "It says left now.", write(), "The word was wrong.")
+    desk.code("make a right", "--check", CHECK, "--model", model)
+    id = desk.session()["id"]
+
+    waiting = desk.run("explain", id, "--db", desk.db)
+    desk.code("approve", id)
+    told = desk.run("explain", id, "--db", desk.db)
+    events = desk.run("log", "show", id, "--db", desk.db).out
+    turns = desk.run("explain", f"{id}.1.1", "--db", desk.db)
+
+    assert f"assent code approve {id} --db {desk.db}" in waiting.out
+    steps = [
+        f"Coding session {id}",
+        "Intent: make a right",
+        f"✓ published as assent/{id}",
+        f"1. grep: `{CHECK}`",
+        "Before any work:",
+        "✗ grep: red, it ended with exit code 1",
+        f"Iteration 1 of 8 (its turns: assent explain {id}.1.1 --db {desk.db})",
+        "→ red: 'grep' (2 turns)",
+        "Iteration 2 of 8",
+        "✓ grep: green",
+        "All checks are green",
+        "taken up again",
+        f"✓ It was published as assent/{id}",
+        f"git -C {desk.repository} merge assent/{id}",
+    ]
+    places = [told.out.find(step) for step in steps]
+    assert -1 not in places, told.out
+    assert places == sorted(places), told.out
+    assert not [word for word in ("proposal ''", "nothing to go on from", "broken off") if word in told.out]
+    assert "It says left now." in turns.out
+    as_data = desk.run("explain", id, "--db", desk.db, "--json").json
+    assert (as_data["coding"]["state"], as_data["coding"]["intent"]) == ("merged", "make a right")
+    for words in ("coding started", f"grep; {CHECK}", "grep: red", "grep: green", "needs approval"):
+        assert words in events, events
+    assert f"assent/{id} (" in events

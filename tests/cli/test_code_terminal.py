@@ -65,7 +65,7 @@ def test_changes_checks_and_publishing_are_asked_about_one_after_the_other(desk:
     check = f"{CHECK} && grep -q mine b.txt"
     contract = {"description": "the \x1b[2Jword", "checks": [{"name": "word", "command": check}]}
     model = desk.script(json.dumps(contract), write(), "Done.")
-    child = spawn("make a right", "--model", model, "--yes")
+    child = spawn("make a right", "--model", model)
 
     child.expect(r"1 file has changes that are not committed:\s+b.txt\s+They stay as they are")
     child.expect(r"Begin with them\? y = yes, n = no, from the last commit: ")
@@ -75,6 +75,11 @@ def test_changes_checks_and_publishing_are_asked_about_one_after_the_other(desk:
     child.expect(r"The model proposes these checks")
     child.expect(r"`grep -q right a.txt && grep -q mine b.txt`")
     child.expect(r"Work until they are green\? y = yes, n = no, l = later: ")
+    child.sendline("y")
+    child.expect(r"\+right")
+    child.expect(r"\+mine")
+    child.expect(r"Your own uncommitted file goes into the commit: b.txt\.")
+    child.expect(PUBLISH)
     child.sendline("y")
 
     code, said = ended(child)

@@ -7,15 +7,18 @@ from typing import Any
 
 import pytest
 
+from assent import Assistant, MemoryJournal, Runtime
+from assent.coder.coder import Coder
 from assent.coder.contract import Check, Contract
 from assent.coder.events import CheckCompleted, IterationStarted
-from assent.coder.session import CodeLimits
+from assent.coder.session import WORDS, CodeLimits
 from assent.errors import ModelError, UsageError
 from assent.inference import Scripted
 from assent.inference.messages import ToolResult
 from assent.inference.model import Request
+from assent.render.coding import state_words, tail_lines
 from assent.tools.context import Cancel
-from tests.coder.workbench import Workbench, call, git, user_text, write
+from tests.coder.workbench import Workbench, call, git, shell, user_text, write
 
 
 def bench(tmp_path: Path, **files: str) -> Workbench:
@@ -289,3 +292,89 @@ async def test_watching_hears_the_numbers(tmp_path: Path) -> None:
     started = [event for event in here.seen if isinstance(event, IterationStarted)]
     assert [(event.number, event.most) for event in started] == [(1, 8)]
     assert [event.result.passed for event in here.seen if isinstance(event, CheckCompleted)] == [False, True]
+
+
+class TestWithoutAJournal:
+    async def test_work_that_nobody_could_approve_does_not_begin(self, tmp_path: Path) -> None:
+        here = bench(tmp_path)
+        model = Scripted([write("ok.txt", "x"), "made"])
+        coder = Coder(Runtime(), model, here.repository, home=here.home, isolation=here.isolation)
+
+        for checks in (["test -f ok.txt"], []):
+            with pytest.raises(UsageError, match=r"no journal.*journal=MemoryJournal\(\)"):
+                await coder.run("make ok.txt", checks)
+        assert model.requests == []
+        assert not here.home.exists()
+
+        session = await coder.run("make ok.txt", ["test -f ok.txt"], approve=True)
+        assert session.state == "merged"
+
+    async def test_a_journal_in_memory_is_enough_to_approve(self, tmp_path: Path) -> None:
+        here = bench(tmp_path)
+        runtime = Runtime(journal=MemoryJournal())
+        model = Scripted([write("ok.txt", "x"), "made"])
+        coder = Coder(runtime, model, here.repository, home=here.home, isolation=here.isolation)
+
+        session = await coder.run("make ok.txt", ["test -f ok.txt"])
+        assert (await coder.approve(session.id)).state == "merged"
+
+
+class TestProgramsThatAreNotThere:
+    @pytest.mark.parametrize(
+        "check", ["pytset -q", "CI=1 timeout 9 pytset", "cd . && env pytset -x", "sh -c 'pytset'"]
+    )
+    async def test_no_model_is_asked_to_mend_that(self, check: str, tmp_path: Path) -> None:
+        here = bench(tmp_path)
+        model = Scripted([])
+        with here.coder(model) as coder:
+            session = await coder.run("x", [check])
+            assert session.state == "failed", session.reason
+            assert "was not found: pytset. A model cannot mend that" in session.reason
+        assert model.requests == []
+
+    @pytest.mark.parametrize("check", ["./run.sh", "sh run.sh", "bash run.sh", 'PATH="$PWD:$PATH" run.sh'])
+    async def test_one_that_is_to_be_made_is_worked_on(self, check: str, tmp_path: Path) -> None:
+        here = bench(tmp_path)
+        made = shell("printf '#!/bin/sh\\nexit 0\\n' > run.sh; chmod +x run.sh")
+        with here.coder([made, "made"]) as coder:
+            session = await coder.run("x", [check])
+        assert session.is_green, session.reason
+
+    async def test_what_a_program_of_the_repository_calls_is_its_own_affair(self, tmp_path: Path) -> None:
+        here = Workbench(tmp_path, {"run.sh": "pytset -q\n", "lib/tool": ""})
+        for check in ("sh run.sh", "tool"):
+            with here.coder(["no idea"], limits=CodeLimits(iterations=1)) as coder:
+                session = await coder.run("x", [check])
+            assert session.iterations == 1
+
+
+async def test_a_limit_that_cannot_be_kept_says_so(tmp_path: Path) -> None:
+    here = bench(tmp_path)
+    with here.coder([write("b.txt", "b"), "done"], limits=CodeLimits(cost_usd=1.0)) as coder:
+        session = await coder.run("x", ["test -f ok.txt"])
+    assert session.state == "failed"
+    assert "does not say what it used, so the limit on money counts as reached ($1)" in session.reason
+
+
+@pytest.mark.filterwarnings("error")
+async def test_run_sync_inside_a_loop_says_what_to_await(tmp_path: Path) -> None:
+    here = bench(tmp_path)
+    with here.coder([]) as coder:
+        with pytest.raises(UsageError, match=r"Use `await coder\.run\(\.\.\.\)` there"):
+            coder.run_sync("x", ["true"])
+        with pytest.raises(UsageError, match=r"Use `await assistant\.run\(\.\.\.\)` there"):
+            Assistant(coder.runtime, Scripted([])).run_sync("x")
+
+
+def test_a_state_has_the_same_words_everywhere() -> None:
+    assert {state: state_words(state) for state in WORDS} == WORDS
+
+
+def test_what_a_check_wrote_names_files_from_the_top() -> None:
+    place = "/root/.local/state/assent/code/4f0c2a9be771/exports/0123456789abcdef/files"
+
+    lines = list(
+        tail_lines(f'  File "{place}/tests/test_a.py", line 3\n{place}/b.py:4: in x\nsee /etc/exports/a\n')
+    )
+
+    assert lines == ['  │   File "tests/test_a.py", line 3', "  │ b.py:4: in x", "  │ see /etc/exports/a"]

@@ -322,6 +322,9 @@ def test_notes_tell_what_may_well_be_the_work_itself() -> None:
     ]
     assert seal("python app.py", may_touch=("app.py",)).notes(BASE) == []
     assert seal("python -m unittest tests.test_app.Case").notes(BASE) == []
+    assert seal("python -m tests.runner && python3 tests/test_app.py && sh new.sh").notes(BASE) == []
+    [absent] = seal("cd tests; python3 -B test_new.py").notes(BASE)
+    assert "names tests/test_new.py, which is not there" in absent
 
 
 PATHS = st.lists(st.sampled_from(NAMES.split()), min_size=1, max_size=4).map("/".join)

@@ -63,6 +63,26 @@ def question(id: str = "q", **changes: Any) -> Question:
     return Question(**given)
 
 
+def test_what_ended_before_a_moment_can_be_dropped(database_url: str) -> None:
+    with open_database(database_url) as database:
+        sessions = SqlSessions(database, clock=FakeClock(START))
+        sessions.put(session("old", state="merged", changed_at=START + 10))
+        sessions.put(session("late", state="failed", changed_at=START + 60))
+        sessions.put(session("open", state="needs_approval", changed_at=START + 10))
+        for name in ("old", "open"):
+            sessions.ask(question(f"q-{name}", session=name))
+            sessions.ask_to_stop(name, "why")
+
+        found = [each.id for each in sessions.ended_before(START + 60)]
+        sessions.drop("old")
+
+        assert found == ["old"]
+        assert [each.id for each in sessions.listed()] == ["open", "late"]
+        assert (sessions.question("q-old"), sessions.asked_to_stop("old")) == (None, None)
+        assert [each.id for each in sessions.questions()] == ["q-open"]
+        assert sessions.asked_to_stop("open") == "why"
+
+
 class TestKept:
     def test_everything_comes_back(self, sessions: Sessions) -> None:
         result = CheckResult(name="c", command="false", passed=False, exit_code=1, output="\0 \U0001f600 é")

@@ -388,7 +388,9 @@ class TestProcesses:
         merged = [each for each in answers if each.startswith("{")]
         assert [json.loads(each)["state"] for each in merged] == ["merged"]
         (other_one,) = [each for each in answers if not each.startswith("{")]
-        assert other_one.startswith(("RunHeld: Run 's-0'", "UsageError: Session 's-0' is merged")), other_one
+        assert other_one.startswith(("RunHeld: Run 's-0'", "UsageError: Session 's-0' is published")), (
+            other_one
+        )
         assert branches(repository) == ["assent/s-0"]
 
 

@@ -16,10 +16,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from assent.app.app import NOWHERE, Records, database_url, known_secrets, open_records, set_up_of
+from assent.safe_text import clean
 
 if TYPE_CHECKING:
     from assent.app.governance import Question as TrustQuestion
     from assent.app.isolation import Required
+    from assent.app.model_settings import ModelSettings
     from assent.app.models import Attached
     from assent.coder.asking import AskPerson
     from assent.coder.coder import Coder
@@ -102,7 +104,8 @@ def open_coder(
         IsolationMissing: this machine enforces less than is required.
         ModelMissing: no model is set up.
         StorageError: the database cannot be used.
-        UsageError: less isolation is asked for than settings require.
+        UsageError: less isolation is asked for than settings require; or there is a limit on money, and
+            nobody knows what the model costs.
     """
     from contextlib import ExitStack
 
@@ -127,6 +130,9 @@ def open_coder(
         if works and needed.is_checked:
             _check(confined, needed)
         attached = attach(model, rules.models, os.environ) if works else None
+        limits = make_limits(_context(attached)) if make_limits is not None else None
+        if limits is not None and limits.cost_usd is not None:
+            _check_price(attached, rules.models)
         redactor = Redactor(known_secrets(os.environ))
         records = None
         if database_url(db) != NOWHERE:
@@ -168,7 +174,7 @@ def open_coder(
             sessions=sessions,
             repairs=records.repairs if records is not None else MemoryRepairs(redactor=redactor),
             isolation=confined,
-            limits=make_limits(_context(attached)) if make_limits is not None else None,
+            limits=limits,
             style=style,
             ask_s=ask_s,
             ask=ask,
@@ -202,6 +208,28 @@ def _context(attached: Attached | None) -> int | None:
 
     facts = facts_of(attached.chosen.name) if attached is not None and attached.chosen is not None else None
     return facts.context if facts is not None else None
+
+
+def _check_price(attached: Attached | None, settings: ModelSettings | None) -> None:
+    """Refuse a limit on money that cannot be kept, before anything is spent.
+
+    Raises:
+        UsageError: nobody knows what the model costs.
+    """
+    from assent.errors import UsageError
+    from assent.inference.opening import BUILT_IN
+    from assent.inference.prices import facts_of
+
+    if attached is None or attached.chosen is None:
+        return
+    name = attached.chosen.name
+    # A script or a recording says itself what an answer is to have cost.
+    if name.partition(":")[0] in BUILT_IN or facts_of(name, settings.prices if settings else None):
+        return
+    raise UsageError(
+        f"The price of '{clean(name, 80)}' is not known, so --max-cost cannot be kept. Say what it costs, in "
+        f'your settings under [models.prices."{clean(name, 80)}"], or limit it by --max-tokens or --time.'
+    )
 
 
 # The contract that a repository keeps
@@ -275,6 +303,39 @@ def find_session(records: Records, given: str) -> Session:
         return found
 
 
+def prune_sessions(records: Records, before: float, environment: Mapping[str, str]) -> list[str]:
+    """Drop the sessions that ended before a moment, each with its folder here; returns their ids. One that a
+    process is just about to let go of stays.
+
+    Raises:
+        InputError: a folder cannot be removed; its session stays.
+    """
+    from assent.app.files import unusable
+    from assent.coder.scratch import remove_tree
+    from assent.coder.store_sql import has_sessions
+    from assent.errors import UnknownRun
+    from assent.sandbox.snapshot.mounts import OtherMount
+
+    dropped: list[str] = []
+    for session in records.sessions.ended_before(before) if has_sessions(records.database) else ():
+        try:
+            if records.journal.find(session.id).status == "running":
+                continue
+        except UnknownRun:
+            pass  # Its run was pruned.
+        folder = home_folder(environment) / session.id
+        # An id that we have not made could lead elsewhere.
+        if folder.name == session.id != "..":
+            try:
+                # First: a session without its folder is pruned the next time, and a folder alone is not.
+                remove_tree(folder)
+            except (OSError, OtherMount) as error:
+                raise unusable("remove", str(folder), error) from None
+        records.sessions.drop(session.id)
+        dropped.append(session.id)
+    return dropped
+
+
 def session_of(context: Mapping[str, JsonValue]) -> str | None:
     """The coding session that a run belongs to, by what is kept with the run; None if it belongs to none."""
     from assent.runtime.journal import LED_BY
@@ -299,6 +360,7 @@ def session_data(
         "style": session.style,
         "begun_on": session.begun_on,
         "includes_changes": session.includes_changes,
+        "included": list(session.included),
         "branch": session.branch or None,
         "commit": session.commit or None,
         "contract": _contract_data(session.contract),
@@ -309,7 +371,8 @@ def session_data(
         "winner": session.winner,
         "attempts": [_attempt_data(attempt) for attempt in session.attempts],
         "iterations": session.iterations,
-        "tokens": session.tokens,
+        # Whoever was answered has used some; none means that the model does not tell.
+        "tokens": session.tokens or (None if _has_answers(session) else 0),
         "cost_usd": session.cost_usd,
         "created_at": session.created_at,
         "changed_at": session.changed_at,
@@ -317,6 +380,11 @@ def session_data(
         "has_change": bool(session.result) or any(each.judged is not None for each in session.attempts),
         "folder": str(folder) if any(folder.glob("attempt-*")) else None,
     }
+
+
+def _has_answers(session: Session) -> bool:
+    answered = (each.has_answers for attempt in session.attempts for each in attempt.iterations)
+    return any(answered) or session.drafting is not None
 
 
 def _contract_data(contract: Contract | None) -> JsonValue:
@@ -348,7 +416,7 @@ def _iteration_data(iteration: Iteration) -> dict[str, Any]:
         "run_id": iteration.run_id,
         "status": iteration.status,
         "turns": iteration.turns,
-        "tokens": usage.total if usage is not None else None,
+        "tokens": (usage.total or None) if usage is not None else None,
         "cost_usd": iteration.cost_usd,
         "hint": iteration.hint,
         "summary": iteration.summary,

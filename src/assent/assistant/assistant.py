@@ -36,7 +36,7 @@ from assent.inference.model import Intent, Model
 from assent.ir.proposal import new_id
 from assent.policy.permission import Posture, StanceOf
 from assent.runtime.journal import Choice, Decision
-from assent.runtime.sync import run_sync
+from assent.runtime.sync import refuse_inside_loop, run_sync
 from assent.tools.context import Cancel
 from assent.turns.calls import Offer
 from assent.turns.ending import Ending, Event, Watch
@@ -182,7 +182,12 @@ class Assistant:
         watch: Watch | None = None,
         record: str | PathLike[str] | None = None,
     ) -> Ending:
-        """`run` for people without an event loop."""
+        """`run` for people without an event loop.
+
+        Raises:
+            UsageError: this thread has an event loop running; await `run` there.
+        """
+        refuse_inside_loop("run", of="assistant")
         return run_sync(
             self.run(
                 task,

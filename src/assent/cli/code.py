@@ -266,6 +266,8 @@ def resume(
         output, Wish(yes=yes, keep=keep, ask_for=ask_for, events=events, db=db, as_json=as_json)
     )
     began = began_with(output, id, model, db)
+    if began.has_ended:
+        leading.note_ended()
     with leading.opened(
         began.folder,
         candidates=began.candidates,

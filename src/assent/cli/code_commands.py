@@ -1,5 +1,5 @@
 """The commands of `assent code` that look at sessions and decide: list, show, diff, approve, deny, cancel,
-answer, repairs."""
+answer, repairs, prune."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from assent.cli.code_options import plain_text, reason_option, repo_option, session_argument
-from assent.cli.inputs import db_option, json_option, single
+from assent.cli.inputs import Moment, db_option, json_option, single
 from assent.cli.output import Output
 
 if TYPE_CHECKING:
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from assent.app.app import Records
     from assent.app.coder import CoderApp
+    from assent.coder.repairs import Repair
     from assent.coder.session import Question, Session, State
 
 _STATES = (
@@ -30,12 +31,37 @@ _STATES = (
     "failed",
     "abandoned",
 )
+
+
+class _StateWord(click.ParamType[str]):
+    """A state, as JSON has it or as people see it."""
+
+    name = "state"
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        from assent.render.coding import state_named, state_words
+
+        found = state_named(value)
+        if found is None:
+            known = ", ".join(
+                state if (words := state_words(state)) == state else f"'{words}' ({state})"
+                for state in _STATES
+            )
+            self.fail(f"there is no state '{value[:80]}'. States are: {known}.", param, ctx)
+        return found
+
+
 _MOST_BYTES = 16 * 2**20
 """Of a file of repairs."""
 
 
 @click.command("list", short_help="The newest sessions.")
-@click.option("--state", type=click.Choice(_STATES), help="Only those that stand so.")
+@click.option(
+    "--state",
+    type=_StateWord(),
+    metavar="STATE",
+    help="Only those that stand so: a word of the list, such as published, or its name in JSON.",
+)
 @click.option("--limit", type=click.IntRange(min=1), default=20, show_default=True, help="How many at most.")
 @db_option
 @json_option
@@ -47,7 +73,7 @@ def list_sessions(output: Output, state: State | None, limit: int, db: str | Non
     """
     from assent.app.app import open_records
     from assent.coder.store_sql import has_sessions
-    from assent.render.coding import sessions_table
+    from assent.render.coding import sessions_table, state_words
 
     with open_records(db) as records:
         name = records.database.name
@@ -56,7 +82,7 @@ def list_sessions(output: Output, state: State | None, limit: int, db: str | Non
     if as_json:
         output.show_json({"sessions": listed})
     elif not listed:
-        output.talk(f"No coding session in {name}{'' if state is None else f' is {state}'}.")
+        output.talk(f"No coding session in {name}{'' if state is None else f' is {state_words(state)}'}.")
     else:
         output.show(sessions_table(listed))
     return 0
@@ -82,10 +108,10 @@ def show(output: Output, id: str, db: str | None, as_json: bool) -> int:
     with open_records(db) as records:
         data = _data(records, find_session(records, id))
     if as_json:
-        output.show_json({**data, "next": steps_data(data, db)})
+        output.show_json({**data, "next": steps_data(data, db, is_shown=True)})
         return 0
     output.show(*session_lines(data))
-    for step in next_steps(data, db):
+    for step in next_steps(data, db, is_shown=True):
         output.show(Text(step.sentence))
         if step.command:
             output.show(Text(f"  {step.command}"))
@@ -97,32 +123,45 @@ def show(output: Output, id: str, db: str | None, as_json: bool) -> int:
 @click.option(
     "--raw", is_flag=True, help="As it is, with what would steer a terminal, for `git apply`; not on one."
 )
+@click.option(
+    "--whole",
+    is_flag=True,
+    help="All that the commit changes: also what you had not committed, where the work began with it.",
+)
 @db_option
 @json_option
 @click.pass_obj
-def diff(output: Output, id: str, raw: bool, db: str | None, as_json: bool) -> int:
-    """Show the change of session ID as a unified diff: as it would be published, or as it was checked last.
+def diff(output: Output, id: str, raw: bool, whole: bool, db: str | None, as_json: bool) -> int:
+    """Show what the model has changed in session ID as a unified diff: as it would be published, or as it was
+    checked last.
 
     Characters that steer a terminal are shown as escapes, and secrets are not shown.
 
     Exit codes: 0 shown, also if nothing is changed, 2 there is no such session.
     """
     from assent.cli.code_view import show_diff
+    from assent.render.coding import included_words, whole_command
     from assent.runtime.sync import run_sync
 
     output.claim()
     if raw and output.result_console().is_terminal:
         raise click.UsageError("--raw is for a file or a pipe; on a terminal the text would steer it.")
     with _deciding(output, id, db) as (app, session):
-        text = run_sync(app.coder.diff(session.id))
+        text = run_sync(app.coder.diff(session.id, whole=whole))
     if as_json:
-        output.show_json({"id": session.id, "state": session.state, "diff": text})
+        output.show_json(
+            {"id": session.id, "state": session.state, "included": session.included, "diff": text}
+        )
     elif raw:
         output.write(text)
     else:
         show_diff(output, text)
         if not text:
-            output.talk("Nothing is changed.")
+            is_checked = session.result or any(each.judged is not None for each in session.attempts)
+            output.talk("Nothing is changed." if is_checked else "Nothing was checked yet.")
+    if session.included and not whole and not as_json:
+        own = included_words(session.included, is_published=session.state == "merged")
+        output.talk(f"{own} To see all: {whole_command(session.id, db)}")
     return 0
 
 
@@ -223,6 +262,7 @@ def repairs(
 
     from assent.app.app import open_records
     from assent.coder.repairs_sql import has_repairs
+    from assent.render.text import count
     from assent.runtime.sync import run_sync
 
     output.claim()
@@ -233,11 +273,12 @@ def repairs(
         data = _read(source)
         with open_records(db, create=True, writes=True) as records:
             number = records.repairs.bring_in(key, data)
-        return _done(output, {"brought_in": number}, f"{number:,} are new, or count otherwise.", as_json)
+        return _done(output, {"brought_in": number}, _news(number), as_json)
     if forget is not None:
         with open_records(db, writes=True) as records:
-            _forget(records, key, forget)
-        return _done(output, {"forgotten": forget}, "Forgotten.", as_json)
+            gone = _forget(records, key, forget)
+        words = f"Forgotten: {gone.id[:12]}, {' '.join(gone.approach.split())[:100]}"
+        return _done(output, {"forgotten": gone.id}, words, as_json)
     with open_records(db) as records:
         has_any = has_repairs(records.database)
         found = records.repairs.entries(key) if has_any else []
@@ -246,7 +287,9 @@ def repairs(
         if not found:
             raise click.UsageError("Nothing is remembered of this repository, so there is nothing to export.")
         Path(target).write_bytes(exported)
-        return _done(output, {"exported": len(found)}, f"{len(found):,} written to {target}.", as_json)
+        return _done(
+            output, {"exported": len(found)}, f"{count(len(found), 'repair')} written to {target}.", as_json
+        )
     _list_repairs(output, [_repair(each) for each in found], as_json=as_json)
     return 0
 
@@ -279,14 +322,25 @@ def _repair(repair: Any) -> dict[str, Any]:
     return data
 
 
-def _forget(records: Records, key: str, given: str) -> None:
+def _news(number: int) -> str:
+    from assent.render.text import count
+
+    if not number:
+        return "Nothing in it is new."
+    counts = "counts" if number == 1 else "count"
+    return f"{count(number, 'repair is', 'repairs are')} new, or {counts} otherwise now."
+
+
+def _forget(records: Records, key: str, given: str) -> Repair:
+    """The one that was dropped."""
     from assent.errors import UsageError
 
-    names = [each.id for each in records.repairs.entries(key) if each.id.startswith(given)]
-    if len(names) != 1:
-        what = "Several begin" if names else "None begins"
+    found = [each for each in records.repairs.entries(key) if each.id.startswith(given)]
+    if len(found) != 1:
+        what = "Several begin" if found else "None begins"
         raise UsageError(f"{what} with '{given:.80}'. See `assent code repairs`.")
-    records.repairs.forget(key, names[0])
+    records.repairs.forget(key, found[0].id)
+    return found[0]
 
 
 def _read(path: str) -> bytes:
@@ -307,6 +361,35 @@ def _done(output: Output, data: dict[str, Any], words: str, as_json: bool) -> in
     else:
         output.talk(words)
     return 0
+
+
+@click.command(short_help="Drop old sessions that have ended.")
+@click.option(
+    "--before",
+    type=Moment(),
+    metavar="WHEN",
+    required=True,
+    help="Ended before: a date, or 90d for 90 days ago.",
+)
+@db_option
+@json_option
+@click.pass_obj
+def prune(output: Output, before: float, db: str | None, as_json: bool) -> int:
+    """Drop sessions that ended before WHEN, with their private copies on this machine. What was published and
+    what was learned stays; runs are dropped by `assent runs prune`, events by `assent log prune`.
+
+    Exit codes: 0 done, also if there was nothing to drop, 2 bad input.
+    """
+    import os
+
+    from assent.app.app import open_records
+    from assent.app.coder import prune_sessions
+    from assent.render.text import count
+
+    with open_records(db, writes=True) as records:
+        dropped = prune_sessions(records, before, os.environ)
+    words = f"{count(len(dropped), 'session')} dropped." if dropped else "No session ended before that."
+    return _done(output, {"dropped": len(dropped)}, words, as_json)
 
 
 # Sessions
@@ -394,4 +477,4 @@ def _question(records: Records, given: str) -> str:
     )
 
 
-COMMANDS = (list_sessions, show, diff, approve, deny, cancel, answer, repairs)
+COMMANDS = (list_sessions, show, diff, approve, deny, cancel, answer, repairs, prune)

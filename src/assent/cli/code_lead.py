@@ -100,6 +100,11 @@ class Leading:
                 "it once it is green, or leave --db none out."
             )
 
+    def note_ended(self) -> None:
+        """Say that a session which is to go on has ended, so that nobody takes what follows for news."""
+        self.output.talk("It had ended already: there is nothing to go on with. This is how it ended:")
+        self._is_shown = True
+
     def tell_contract(self, contract: Contract | None) -> None:
         """Say what will be checked, before it is."""
         import msgspec
@@ -153,6 +158,11 @@ class Leading:
 
     def _tell_lowering(self, app: CoderApp) -> None:
         data = app.required.as_data()
+        if app.chosen is not None and app.required.level == "none":
+            self.output.talk(
+                "Note: nothing keeps the checks in (isolation none): what the model writes can do all that "
+                "you can. Each command of its own needs an approval."
+            )
         if data:
             self.output.talk(
                 f"Note: isolation '{data['required']}' is required here, and was lowered to "
@@ -244,6 +254,7 @@ class Leading:
     ) -> Session | None:
         """The session after the person has decided; None if there is nothing to decide, or not now."""
         from assent.coder.coder import BRANCH
+        from assent.render.coding import included_words
 
         coder, view = app.coder, self._view
         assert view is not None
@@ -251,9 +262,12 @@ class Leading:
             said = await person.about_contract(session.contract)
         elif session.state == "needs_approval":
             self._is_shown = True
-            diff = await coder.diff(session.id)
+            # Who says yes has seen all that is published.
+            diff = await coder.diff(session.id, whole=True)
             said = await person.about_change(
-                shown_diff(self.output, diff, session.id, self._wish.db), BRANCH.format(id=session.id)
+                shown_diff(self.output, diff, session.id, self._wish.db),
+                BRANCH.format(id=session.id),
+                included_words(session.included),
             )
         else:
             return None
@@ -295,7 +309,7 @@ class Leading:
             return
         assert self._view is not None
         self._view.rest()
-        show_diff(self.output, await app.coder.diff(session.id))
+        show_diff(self.output, await app.coder.diff(session.id, whole=True))
 
     def _show_end(self, app: CoderApp, session: Session) -> None:
         from assent.app.coder import session_data
@@ -324,6 +338,7 @@ class Began(NamedTuple):
     candidates: int
     works: bool
     """Whether there may be something to do that takes a model."""
+    has_ended: bool
     model: str | None
     policies: str | None
     isolation: Level | None
@@ -353,6 +368,7 @@ def began_with(output: Output, given: str, model: str | None, db: str | None) ->
         folder=Path(session.repository),
         candidates=session.candidates,
         works=session.is_open and session.state != "needs_approval",
+        has_ended=not session.is_open,
         model=began.model,
         policies=began.policies,
         isolation=next((level for level in LEVELS if level == asked), None),

@@ -85,7 +85,7 @@ class Coding(click.Group):
         if near and word.isalpha():
             raise click.UsageError(
                 f"There is no command '{word[:_SHOWN]}'. Did you mean '{near[0]}'? If it is the intent: "
-                f"assent code {_FIRST} {word[:_SHOWN]}",
+                f"`assent code {_FIRST} {word[:_SHOWN]}`.",
                 ctx,
             )
 
@@ -96,7 +96,7 @@ def one_intent(context: click.Context, parameter: click.Parameter, words: tuple[
 
     if len(words) > 1:
         quoted = shlex.quote(" ".join(words)[:_SHOWN])
-        raise click.UsageError(f"The intent is one argument. Put it in quotes: assent code {quoted}")
+        raise click.UsageError(f"The intent is one argument. Put it in quotes: `assent code {quoted}`.")
     if not words or not words[0].strip():
         raise click.UsageError("There is no intent. Say in a sentence what is to be changed.")
     return words[0]

@@ -87,10 +87,12 @@ class CodePerson:
         self._tell(["The model proposes these checks, which then decide when the work is done:", *lines])
         return await self._choose("Work until they are green? y = yes, n = no{later}: ")
 
-    async def about_change(self, diff: Sequence[Text], branch: str) -> Said:
-        """Whether to publish a change."""
-        screen = fit(diff, self._output.talk_console().height)
+    async def about_change(self, diff: Sequence[Text], branch: str, besides: str = "") -> Said:
+        """Whether to publish a change; `besides` says what is in it that is not the model's."""
+        screen = fit(diff, self._output.talk_console().height - bool(besides))
         self._show(screen)
+        if besides:
+            self._tell([besides])
         more = diff if len(screen) < len(diff) else None
         return await self._choose(f"Publish it as {branch}? y = yes, n = no{{later}}: ", more)
 

@@ -70,7 +70,7 @@ class CodeView(View):
                 words = coding.iteration_words(event.number, event.most, self.elapsed_ms)
                 self.say(self._of(event.attempt, words))
                 if event.hint is not None:
-                    hint = f"· it is told what helped before: {event.hint}"
+                    hint = f"· it is told what helped before: {' '.join(event.hint.split())}"
                     self.say(self._of(event.attempt, hint), _SHORT)
                 self.pulse.ask()
             case events.Said():
@@ -204,7 +204,7 @@ def shown_diff(output: Output, diff: str, session: str, db: str | None) -> list[
     shown = output.redactor.text(diff)
     lines = diff_lines(shown)
     if shown != diff:
-        command = f"assent code diff {name_words(session)} --raw{db_words(db)}"
+        command = f"assent code diff {name_words(session)} --whole --raw{db_words(db)}"
         lines.append(Text(f"Something is not shown: secret, or made to look so. To see it: {command} | less"))
     return lines
 

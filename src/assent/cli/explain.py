@@ -30,7 +30,8 @@ if TYPE_CHECKING:
 @click.pass_obj
 def explain(output: Output, run: str, run_id: str | None, db: str | None, as_json: bool) -> int:
     """Tell what happened in a run: in which order, which rule decided, what was undone, what to do next.
-    Of a run that a model led: what it was asked, what it asked for in each turn, and what it was let do.
+    Of a run that a model led: what it was asked, what it asked for in each turn, and what it was let do. Of a
+    coding session: its checks, and what each iteration came to.
 
     RUN is the id of a run, of which the start is enough; or a file of JSON lines, as `assent run --log FILE`
     and `assent log export` write them. Lines that cannot be read are passed over and counted.
@@ -79,6 +80,7 @@ def _from_store(run: str, db: str | None, redactor: Redactor) -> History:
         history = History.of(found)
         with suppress(UnknownRun, StorageUnavailable):  # The log may know runs that are not kept.
             summary, record = records.journal.find(name), records.journal.record(name)
+            history.coding_status = summary.status
             history.repeat = repeat_of(summary, record)
             history.is_a_programs = is_a_programs(summary, record)
             if is_led(record):
@@ -139,8 +141,10 @@ def _as_data(
     from dataclasses import asdict
 
     from assent.render.advice import advise
+    from assent.render.code_story import coding_advice, coding_data
     from assent.render.story import tell_history
 
+    following = coding_advice(history, db) if history.coding else advise(history, file, db)
     return {
         "run_id": history.run_id,
         "trace_id": history.trace_id,
@@ -155,8 +159,9 @@ def _as_data(
             for part in history.parts.values()
         ],
         "loop": asdict(history.led) if history.led is not None else None,
+        "coding": coding_data(history) if history.coding else None,
         "story": [line.plain for line in tell_history(history, log=file, db=db)],
-        "next": [advice._asdict() for advice in advise(history, file, db)],
+        "next": [advice._asdict() for advice in following],
         "runs": list(runs),
         "damaged_lines": list(damaged),
     }

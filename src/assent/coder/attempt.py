@@ -350,7 +350,8 @@ class AttemptLoop:
             if len({_failure(each) for each in latest}) == 1:
                 return f"the same failure came back {same} times unchanged"
         if len(attempt.iterations) >= limits.iterations:
-            return f"{limits.iterations} iterations were not enough"
+            number = limits.iterations
+            return f"{number:,} {'iteration was' if number == 1 else 'iterations were'} not enough"
         return ""
 
     def _say_ended(self, iteration: Iteration) -> None:

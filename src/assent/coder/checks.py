@@ -10,13 +10,15 @@ Keep true:
 from __future__ import annotations
 
 import os
+import re
 import secrets
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
 import msgspec
 
+from assent.coder.command_line import simple_commands
 from assent.coder.contract import Check, CheckResult, Contract
 from assent.coder.conventions import CACHE
 from assent.coder.import_roots import python_path
@@ -41,6 +43,11 @@ from assent.sandbox.workspace import Workspace
 
 OUTPUT_BYTES = LIMIT
 """Of the output of one check, as much as is kept in its result: the head and the tail."""
+_NOT_RUN = (126, 127)
+"""What a shell ends with if it could not run a program, or found none."""
+_MISSING = (
+    r"""(^|[\s:‘'"])WORD[’'"]?: ((command )?not found|No such file or directory|Permission denied)\s*$"""
+)
 _SHELL = "/bin/sh"
 _MERGED = 'exec /bin/sh -c "$1" 2>&1'
 """The command comes as an argument, so that it is run as it was written."""
@@ -174,6 +181,23 @@ class _Run:
         if check.output_contains is not None and check.output_contains not in self.output:
             return f'its output does not contain "{clean(check.output_contains, 200)}"'
         return ""
+
+
+def missing_program(result: CheckResult, paths: Collection[str]) -> str:
+    """The program that a check names and this machine has not, so that no change could turn it green; empty
+    if there is none such. What has a slash in it, or is called as one of the files at `paths` or lies in a
+    `PATH` of the check's own, may be the very thing that is to be made.
+    """
+    if result.passed or result.exit_code not in _NOT_RUN or "PATH=" in result.command:
+        return ""
+    ours = {path.rpartition("/")[2] for path in paths}
+    for simple in simple_commands(result.command):
+        word = simple.words[0]
+        if "/" in word or "$" in word or word in ours:
+            continue
+        if re.search(_MISSING.replace("WORD", re.escape(word)), result.output, re.MULTILINE):
+            return word
+    return ""
 
 
 def _report(workspace: Workspace, name: str) -> bytes:

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from assent.coder.contract import Check, Contract, check_contract, contract_of
-from assent.coder.session import LEADER, Attempt, CodeLimits, Session
+from assent.coder.session import LEADER, WORDS, Attempt, CodeLimits, Session
 from assent.coder.store import MemorySessions
 from assent.errors import AssentError, RunError, UsageError
 from assent.inference.model import Model
@@ -28,7 +28,7 @@ from assent.ir.json_value import JsonValue
 from assent.ir.proposal import Proposal, new_id
 from assent.ir.result import Waiting
 from assent.runtime.journal import LED_BY
-from assent.runtime.sync import run_sync
+from assent.runtime.sync import refuse_inside_loop, run_sync
 from assent.safe_text import clean
 from assent.tools.context import Cancel
 from assent.turns.ending import Ending
@@ -52,6 +52,7 @@ MOST_CANDIDATES = 16
 _LOOKS_S = 0.5
 """How often it is looked whether somebody wants the session to stop."""
 _TIME_OVER = "the time is over"
+_MOST_PATH = 2_000
 _ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,63}")
 """It names a folder and a branch."""
 
@@ -145,7 +146,8 @@ class Coder:
         Stopped by `cancel` the session stays as it is, and can be resumed.
 
         Raises:
-            UsageError: no intent, no repository, a contract that cannot be, or an id that is taken.
+            UsageError: no intent, no repository, a contract that cannot be, or an id that is taken; or the
+                runtime has no journal, and it is not to `approve` by itself what it makes.
             IsolationMissing: this machine enforces less than is required.
         """
         if not intent.strip():
@@ -158,6 +160,7 @@ class Coder:
         if not 1 <= candidates <= MOST_CANDIDATES:
             raise UsageError(f"candidates is {candidates}; it is from 1 to {MOST_CANDIDATES}.")
         agreed = _contract(intent, checks, contract, may_touch)
+        self._check_it_can_be_decided(agreed, approve=approve)
         from assent.coder.repairs import repository_key
         from assent.coder.repository import first_commit
         from assent.coder.workshop import Workshop, find_repository
@@ -197,6 +200,7 @@ class Coder:
 
     def run_sync(self, intent: str, checks: Sequence[str | Check] = (), **options: Any) -> Session:
         """`run` for people without an event loop."""
+        refuse_inside_loop("run", of="coder")
         return run_sync(self.run(intent, checks, **options))
 
     async def resume(
@@ -275,7 +279,7 @@ class Coder:
         """
         session = self._find(session_id)
         if not session.is_open:
-            raise UsageError(f"Session '{session.id}' has ended: it is {session.state}.")
+            raise UsageError(f"Session '{session.id}' has ended: it is {WORDS[session.state]}.")
         why = _because("cancelled", reason)
         await asyncio.to_thread(self._sessions.ask_to_stop, session.id, why)
         try:
@@ -286,8 +290,9 @@ class Coder:
         except RunError:
             return self._find(session.id)  # Whoever is at work will notice.
 
-    async def diff(self, session_id: str) -> str:
-        """The change so far, or as it is to be published, as a unified diff."""
+    async def diff(self, session_id: str, *, whole: bool = False) -> str:
+        """The change so far, or as it is to be published, as a unified diff. The `whole` is all that the
+        commit changes, with what the person had not committed where the work began with it."""
         from assent.coder.workshop import Workshop, find_repository
 
         session = self._find(session_id)
@@ -298,7 +303,19 @@ class Coder:
         if not tree:
             return ""
         workshop = Workshop(self._home / session.id, await find_repository(Path(session.repository)))
-        return await workshop.diff(session.base, tree)
+        return await workshop.diff(session.begun_on if whole else session.base, tree)
+
+    def _check_it_can_be_decided(self, agreed: Contract | None, *, approve: bool) -> None:
+        """Refuse work at the end of which nobody could say yes: what waits is taken up from a journal."""
+        if self.runtime.has_journal or (agreed is not None and approve):
+            return
+        what = "confirm the contract that the model drafts" if agreed is None else "approve the change"
+        instead = "name checks and give approve=True" if agreed is None else "give approve=True"
+        raise UsageError(
+            f"The Runtime of this Coder has no journal, so nobody could {what} afterwards. Make it with a "
+            "journal, such as Runtime(journal=SqlJournal(database)), or Runtime(journal=MemoryJournal()) for "
+            f"as long as this process lives; or {instead}, which publishes a green change at once."
+        )
 
     # The way
 
@@ -314,10 +331,15 @@ class Coder:
             if not session.base:
                 session.begun_on = work.workshop.repository.head
                 session.base = await work.workshop.begin(session.includes_changes)
+                theirs = await work.workshop.changed(session.begun_on, session.base)
+                # A name may be no valid text, and then could not be kept.
+                session.included = [clean(each.path, _MOST_PATH) for each in theirs]
                 await work.save()
+                work.say_started()
             if session.state == "created":
                 if session.contract is None:
                     return await self._draft(work, cancel)
+                work.say_contract(drafted=False)
                 await work.move("contract_confirmed")
             if session.state == "contract_confirmed" and not await self._begin(work, cancel):
                 return session
@@ -342,6 +364,7 @@ class Coder:
 
     async def _begin(self, work: Work, cancel: Cancel) -> bool:
         """Run the checks before any work; whether there is something to turn green."""
+        from assent.coder.checks import missing_program
         from assent.coder.events import BaselineStarted
 
         session = work.session
@@ -358,6 +381,18 @@ class Coder:
                 work, "all checks are green before any work, so there is nothing that would show it was done"
             )
             return False
+        paths = await work.workshop.paths(session.base)
+        for result in session.baseline:
+            missing = missing_program(result, paths)
+            if missing:
+                await work.move(
+                    "failed",
+                    f"the program of check '{clean(result.name, 80)}' was not found: {clean(missing, 80)}. A "
+                    "model cannot mend that. Install it, or activate the environment that has it, or name "
+                    "another check",
+                )
+                await self._end(work, keep=False)
+                return False
         session.attempts = [Attempt(number=number) for number in range(1, session.candidates + 1)]
         await work.move("running")
         return True
@@ -457,6 +492,7 @@ class Coder:
             await self._end(work, keep=False)
             return session
         session.contract = drafted
+        work.say_contract(drafted=True)
         await work.move("contract_proposed")
         return await self._wait(work)
 
@@ -584,7 +620,9 @@ def _check_text(text: str, what: str) -> None:
 def _check_waits(session: Session, what: str) -> None:
     if session.state not in ("contract_proposed", "needs_approval"):
         more = f" To end it: assent code cancel {session.id}." if session.is_open else ""
-        raise UsageError(f"Session '{session.id}' is {session.state}: there is nothing to {what}.{more}")
+        raise UsageError(
+            f"Session '{session.id}' is {WORDS[session.state]}: there is nothing to {what}.{more}"
+        )
 
 
 def _about(session: Session) -> Proposal:

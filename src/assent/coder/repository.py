@@ -76,7 +76,8 @@ async def find_repository(folder: Path) -> Repository:
         found = await checkouts.find(str(folder))
     except ToolError as error:
         words = str(error).partition(" Git is not offered inside")[0].partition(" Install it,")[0]
-        raise UsageError(f"No work can be done on {folder}: {words.rstrip('.')}.") from error
+        install = " Install git." if "git was not found" in words else ""
+        raise UsageError(f"No work can be done on {folder}: {words.rstrip('.')}.{install}") from error
     if found is None:
         raise UsageError(_why_none(folder))
     try:

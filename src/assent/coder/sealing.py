@@ -115,7 +115,12 @@ class Seal:
                         f"check '{check.name}' runs {path}, so the change may not touch it; "
                         f"if that is what is to be changed: --allow {path}"
                     )
-                elif role == "test" and path not in there and self._is_absent_test(path) and self.why(path):
+                elif (
+                    path not in there
+                    and (role == "test" or _is_run_as_a_test(path, role, check.command))
+                    and self._is_absent_test(path)
+                    and self.why(path)
+                ):
                     found.append(
                         f"check '{check.name}' names {path}, which is not there, and the change may not make "
                         f"it; write it first, or: --allow {path}"
@@ -229,6 +234,12 @@ def lifts(pattern: str) -> Callable[[str], bool]:
     itself = compile_glob(plain)
     beneath = compile_glob(f"{plain}/**" if "/" in plain else f"**/{plain}/**")
     return lambda path: itself(path) or beneath(path)
+
+
+def _is_run_as_a_test(path: str, role: str, command: str) -> bool:
+    """Whether a command names this very file, a test, as what an interpreter runs."""
+    # Of a module every place is named that it could have; none of these is in the command.
+    return role == "run" and path.rpartition("/")[2] in command and convention(path) != ""
 
 
 def _folders_above(path: str) -> Iterator[str]:

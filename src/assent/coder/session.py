@@ -45,6 +45,18 @@ _NEXT: Mapping[State, tuple[State, ...]] = {
 }
 
 
+WORDS: Mapping[State, str] = {
+    "created": "created",
+    "contract_proposed": "contract to confirm",
+    "contract_confirmed": "contract confirmed",
+    "running": "running",
+    "needs_approval": "green, to approve",
+    "merged": "published",
+    "failed": "failed",
+    "abandoned": "abandoned",
+}
+"""How people see a state."""
+
 LEADER = "coder"
 INTENT = Intent(task="code", requires=("tools",))
 FAILURES = 3
@@ -181,6 +193,8 @@ class Session(msgspec.Struct, kw_only=True):
     """The tree that it began with."""
     includes_changes: bool = False
     """Whether the person's uncommitted changes are to be in it."""
+    included: list[str] = []
+    """The person's files with such changes: they go into the commit besides what the model changes."""
     even_if_green: bool = False
     drafting: Usage | None = None
     """What it took to draft the contract."""

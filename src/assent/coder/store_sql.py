@@ -11,7 +11,7 @@ from typing import TypeVar
 
 import msgspec
 
-from assent.coder.session import Question, Session, State
+from assent.coder.session import OPEN, Question, Session, State
 from assent.coder.store import answered, only_one
 from assent.errors import StorageDamaged, UsageError
 from assent.storage.database import Database
@@ -101,6 +101,29 @@ class SqlSessions:
             )
         )
         return [self._session(row) for row in rows]
+
+    def ended_before(self, moment: float) -> list[Session]:
+        """Those of which nothing more can come, and that were changed last before a moment."""
+        marks = ", ".join("?" * len(OPEN))
+        rows = self._database.read(
+            lambda t: t.execute(
+                f"SELECT id, data FROM coding_sessions WHERE state NOT IN ({marks}) AND created < ?"
+                " ORDER BY created, id",
+                (*OPEN, moment),
+            )
+        )
+        return [each for row in rows if (each := self._session(row)).changed_at < moment]
+
+    def drop(self, session: str) -> None:
+        """Forget one, with what was asked and wanted of it."""
+
+        def work(t: Transaction) -> None:
+            name = searchable(session)
+            t.execute("DELETE FROM coding_questions WHERE session = ?", (name,))
+            t.execute("DELETE FROM coding_stops WHERE id = ?", (name,))
+            t.execute("DELETE FROM coding_sessions WHERE id = ?", (name,))
+
+        self._database.write(work).result()
 
     def ask_to_stop(self, session: str, reason: str) -> None:
         """Let whoever is at work on it stop."""

@@ -31,12 +31,14 @@ if TYPE_CHECKING:
     from assent.coder.style import Style
     from assent.coder.workshop import Workshop
     from assent.inference.model import Model
+    from assent.ir.json_value import JsonValue
     from assent.ir.result import Waiting
     from assent.runtime.open_run import OpenRun
     from assent.runtime.runtime import Runtime
     from assent.sandbox.confinement import Isolation
 
 _LOGGED = 2_000
+_LISTED = 100
 
 
 class Work:
@@ -118,6 +120,28 @@ class Work:
         self.run.say("coding_state_changed", {"state": state, "reason": clean(reason, _LOGGED)})
         self.tell(StateChanged(session=self.session.id, state=state, reason=reason))
 
+    def say_started(self) -> None:
+        """Let the log say what the session is for."""
+        session = self.session
+        self.run.say(
+            "coding_started",
+            {
+                "intent": clean(session.intent, _LOGGED, lines=True),
+                "repository": clean(session.repository, _LOGGED),
+                "model": clean(session.model, _LOGGED),
+                "begun_on": session.begun_on,
+                "included": [*session.included[:_LISTED]],
+                "candidates": session.candidates,
+            },
+        )
+
+    def say_contract(self, *, drafted: bool) -> None:
+        """Let the log say which checks decide, and whether the model has drafted them."""
+        checks: list[JsonValue] = [
+            {"name": check.name, "command": clean(check.command, _LOGGED)} for check in self.contract.checks
+        ]
+        self.run.say("coding_contract", {"drafted": drafted, "checks": checks})
+
     def tell(self, event: Event) -> None:
         """Let whoever watches know. One who fails is not told any more."""
         if self._watch is None:
@@ -190,7 +214,7 @@ class Work:
             self.tell(SealBroken(attempt=attempt, paths=names))
             self.run.say(
                 "coding_seal_broken",
-                {"attempt": attempt, "iteration": iteration.number, "paths": [*names[:100]]},
+                {"attempt": attempt, "iteration": iteration.number, "paths": [*names[:_LISTED]]},
             )
         results = self._judged.get(tree)
         if results is None:

@@ -8,6 +8,7 @@ Keep true:
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -28,8 +29,16 @@ _LONG = 600
 _TAIL_LINES = 12
 """Of what a red check wrote."""
 _SUMMARY_LINES = 8
+_INCLUDED = 10
+"""Files of the person that are named one by one."""
+_REPAIR = 12
+"""Characters of the id of a repair that are shown; fewer are enough to name it."""
 _COMMIT = 10
 """Characters by which a commit is known."""
+
+
+_EXPORT = re.compile(r"(?<![\w.-])/(?:[^\s/:'\"]+/)*exports/[0-9a-f]{16}/files/")
+"""Where a check runs, up to the top of the repository."""
 
 
 class Look(NamedTuple):
@@ -57,6 +66,10 @@ _AT_WORK = ("created", "contract_confirmed", "running")
 def look(data: Data) -> Look:
     """How a session stands. One that nobody is at work on has stopped, or its process is gone."""
     state = str(data["state"])
+    if state in _AT_WORK and data.get("questions"):
+        return Look("?", "asks you something", "bold yellow")
+    if _is_just_confirmed(data):
+        return Look("✓", "contract confirmed", "green")
     if state in _AT_WORK and data.get("run_status") not in (None, "running"):
         return (
             Look("?", _WAITS, "bold yellow")
@@ -64,6 +77,36 @@ def look(data: Data) -> Look:
             else Look("■", "stopped", "yellow")
         )
     return _STATES.get(state) or Look("?", clean(state, 40), "")
+
+
+def _is_just_confirmed(data: Data) -> bool:
+    """Whether a person has said yes to a contract, and nobody has begun to work on it."""
+    return (
+        data["state"] == "contract_confirmed"
+        and data.get("run_status") == "canceled"
+        and not data.get("reason")
+    )
+
+
+def state_named(word: str) -> str | None:
+    """The state that a word means: its name in JSON, or how people see it.
+
+    >>> state_named("published"), state_named("Green to approve"), state_named("needs_approval")
+    ('merged', 'needs_approval', 'needs_approval')
+    """
+    plain = _plain(word)
+    return next(
+        (state for state, seen in _STATES.items() if plain in (_plain(state), _plain(seen.words))), None
+    )
+
+
+def state_words(state: str) -> str:
+    """How people see a state."""
+    return _STATES[state].words if state in _STATES else clean(state, 40)
+
+
+def _plain(word: str) -> str:
+    return " ".join(re.sub(r"[\W_]+", " ", word).split()).casefold()
 
 
 # While it goes on
@@ -101,7 +144,9 @@ def _tests_words(tests: Data | None) -> str:
 
 def tail_lines(output: str, most: int = _TAIL_LINES) -> Iterator[str]:
     """The last lines of what a check wrote, behind a bar."""
-    lines = output.replace("\r\n", "\n").rstrip().split("\n")
+    # Checks run on an export, which is gone by now: what stays is the way from the top.
+    plain = _EXPORT.sub("", output.replace("\r\n", "\n"))
+    lines = plain.rstrip().split("\n")
     left_out = len(lines) - most
     if left_out > 0:
         yield f"  │ … {count(left_out, 'line')} before …"
@@ -142,6 +187,26 @@ def diff_lines(diff: str) -> list[Text]:
     return found
 
 
+def included_words(paths: Sequence[str], *, is_published: bool = False) -> str:
+    """What goes into a commit besides what the model has changed, or is in it; empty if nothing does.
+
+    >>> included_words(["a.txt", "b.txt"])
+    'Your own 2 uncommitted files go into the commit: a.txt, b.txt.'
+    """
+    if not paths:
+        return ""
+    one, several = ("went", "went") if is_published else ("goes", "go")
+    files = f"uncommitted file {one}" if len(paths) == 1 else f"{len(paths):,} uncommitted files {several}"
+    shown = ", ".join(clean(path, 80) for path in paths[:_INCLUDED])
+    more = f" and {len(paths) - _INCLUDED:,} more" if len(paths) > _INCLUDED else ""
+    return f"Your own {files} into the commit: {shown}{more}."
+
+
+def whole_command(session: str, db: str | None) -> str:
+    """The command that shows all that a commit changes."""
+    return f"assent code diff {name_words(session)} --whole{db_words(db)}"
+
+
 def _diff_style(line: str) -> str:
     if line.startswith(("diff --git", "+++", "---", "index ", "new file", "deleted file", "rename ")):
         return "bold"
@@ -166,7 +231,7 @@ def sessions_table(found: Sequence[Data]) -> Table:
             Text(f"{seen.sign} {seen.words}", style=seen.style),
             Text(moment(data["created_at"]).removesuffix(" UTC")),
             Text(f"{data['iterations']:,}"),
-            Text(f"{data['tokens']:,}"),
+            Text("?" if data["tokens"] is None else f"{data['tokens']:,}"),
             Text(clean(" ".join(str(data["intent"]).split()), 60)),
         )
     return table
@@ -190,6 +255,8 @@ def session_lines(data: Data) -> Iterator[Text]:
         if fact:
             yield Text.assemble((f"  {label:13}", "dim"), fact)
     yield from _checks(data)
+    if data["included"]:
+        yield Text(included_words(data["included"], is_published=data["state"] == "merged"), "yellow")
     for attempt in data["attempts"]:
         yield from _attempt(attempt, len(data["attempts"]))
     for question in data["questions"]:
@@ -268,8 +335,8 @@ def _attempt(attempt: Data, number_of: int) -> Iterator[Text]:
 # What to do
 
 
-def next_steps(data: Data, db: str | None = None) -> list[Advice]:
-    """What a person can do now."""
+def next_steps(data: Data, db: str | None = None, *, is_shown: bool = False) -> list[Advice]:
+    """What a person can do now; where `assent code show` is what they see, it is not advised."""
     name, place = name_words(data["id"]), db_words(db)
 
     def command(verb: str, rest: str = "") -> str:
@@ -281,28 +348,43 @@ def next_steps(data: Data, db: str | None = None) -> list[Advice]:
     ]
     match data["state"]:
         case "contract_proposed":
+            shown = [] if is_shown else [Advice("To see it:", command("show"))]
             return [
+                *shown,
                 Advice("To confirm the contract:", command("approve")),
                 Advice("and then to work on it:", command("resume")),
                 Advice("To refuse it:", command("deny", " --reason TEXT")),
             ]
         case "needs_approval":
+            every = Advice("To see all that would be published:", command("diff", " --whole"))
             return [
                 Advice("To see the change:", command("diff")),
+                *([every] if data["included"] else []),
                 Advice("To publish it:", command("approve")),
                 Advice("To refuse it:", command("deny", " --reason TEXT")),
             ]
         case "merged":
             top, branch = shlex.quote(clean(data["repository"])), shlex.quote(clean(data["branch"]))
+            see = Advice("To see it:", f"git -C {top} show {branch}")
+            if not data["included"]:
+                return [see, Advice("To take it into your branch:", f"git -C {top} merge {branch}")]
+            # What lies uncommitted in the checkout is in the branch too: git refuses to merge over it.
+            raw = command("diff", " --raw")
             return [
-                Advice("To see it:", f"git -C {top} show {branch}"),
-                Advice("To take it into your branch:", f"git -C {top} merge {branch}"),
+                see,
+                Advice("To take over only what the model changed:", f"{raw} | git -C {top} apply"),
+                Advice(
+                    "To merge it, first commit your own changes (or `git stash -u`), then:",
+                    f"git -C {top} merge {branch}",
+                ),
             ]
         case "failed" | "abandoned":
             seen = [Advice("To see what was changed last:", command("diff"))] if data["has_change"] else []
             if not data["iterations"] and data["checks"] and all(each["passed"] for each in data["checks"]):
                 seen.append(Advice("To work on it all the same, begin again with --even-if-green."))
-            return [*seen, Advice("To see what its checks said:", command("show"))]
+            if data["checks"] and not is_shown:
+                seen.append(Advice("To see what its checks said:", command("show")))
+            return seen
     if data.get("run_status") == "running":
         return [*asked, Advice("It is being worked on. To end it:", command("cancel"))]
     waits = data.get("run_status") == "waiting"
@@ -314,14 +396,15 @@ def next_steps(data: Data, db: str | None = None) -> list[Advice]:
     return [
         *asked,
         *decide,
-        Advice("To go on:", command("resume")),
+        Advice("To work on it:" if _is_just_confirmed(data) else "To go on:", command("resume")),
         Advice("To end it:", command("cancel")),
     ]
 
 
-def steps_data(data: Data, db: str | None = None) -> list[dict[str, str]]:
+def steps_data(data: Data, db: str | None = None, *, is_shown: bool = False) -> list[dict[str, str]]:
     """The same as JSON."""
-    return [{"sentence": each.sentence, "command": each.command} for each in next_steps(data, db)]
+    steps = next_steps(data, db, is_shown=is_shown)
+    return [{"sentence": each.sentence, "command": each.command} for each in steps]
 
 
 def ending_lines(
@@ -331,12 +414,28 @@ def ending_lines(
     seen = look(data)
     what = f" as {_branch(data)}" if data["state"] == "merged" else ""
     passed = f", {duration(elapsed_ms)}" if elapsed_ms is not None else ""
-    yield f"{seen.sign} {seen.words}{what}{_why(data)} ({_took(data)}{passed})"
+    took = f" ({_took(data)}{passed})" if data["iterations"] or passed else ""
+    yield f"{seen.sign} {seen.words}{what}{_why(data)}{took}"
     if not is_kept and data["state"] != "merged":
         yield "  Nothing is kept (--db none), so it cannot be gone on with."
         return
+    if data["state"] == "contract_proposed" and data["contract"] is not None:
+        yield "  The model proposes these checks, which then decide when the work is done:"
+        for number, check in enumerate(data["contract"]["checks"], start=1):
+            command = f"`{clean(check['command'], _LINE)}`"
+            yield f"    {number}. {clean(check['name'], 80)}: {command}{_decides(check)}"
+    if data["included"] and data["state"] in ("needs_approval", "merged"):
+        yield f"  {included_words(data['included'], is_published=data['state'] == 'merged')}"
     for advice in next_steps(data, db):
         yield f"  {advice.sentence} {advice.command}".rstrip()
+
+
+def _decides(check: Data) -> str:
+    """What has to be so for a check to be green, where it is not just its exit code."""
+    if check.get("output_contains") is None:
+        return ""
+    words = f'its output contains "{clean(check["output_contains"], 80)}"'
+    return f" and {words}" if check.get("expect_exit_zero", True) else f", whatever its exit code; {words}"
 
 
 # What helped before
@@ -351,7 +450,7 @@ def repairs_table(found: Sequence[Data]) -> Table:
     for data in found:
         command, kind, message = (clean(data[key], 120) for key in ("command", "error_class", "message"))
         table.add_row(
-            Text(clean(data["id"], 40)),
+            Text(clean(data["id"][:_REPAIR], 40)),
             Text(f"{data['wins']:,}"),
             Text(f"{data['losses']:,}"),
             Text(f"{command} ({kind}): {message}"),

@@ -71,6 +71,10 @@ class History:
         self.resumptions: list[Resumption] = []
         self.led: Led | None = None
         """The turns, where a loop leads the run: then every proposal is one call of the model's."""
+        self.coding: list[Event] = []
+        """What a coding session says of itself, where the run is one."""
+        self.coding_status: str | None = None
+        """How the run of that session stands, where that is known."""
         self.events = 0
         self.last_time: float | None = None
 
@@ -188,7 +192,9 @@ class History:
         self.tenant = self.tenant or event.tenant
         data: Mapping[str, JsonValue] = event.data
         kind = event.kind
-        if kind.startswith("turn_"):
+        if kind.startswith(("coding_", "check_")) or (self.coding and kind == "run_resumed"):
+            self.coding.append(event)
+        elif kind.startswith("turn_"):
             self.led = self.led or Led()
             self.led.take(event)
         elif kind == "session_scope":

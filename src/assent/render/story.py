@@ -59,6 +59,10 @@ def tell_history(
     """The same, from events that were put together before."""
     now = time.time() if now is None else now
     lines: list[Text] = []
+    if history.coding:
+        from assent.render.code_story import tell_coding
+
+        return tell_coding(history, log=log, db=db)
     if not history.events and not history.parts and history.led is None:
         return [Text("Nothing happened: there are no events.")]
     if history.led is not None:

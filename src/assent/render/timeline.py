@@ -34,6 +34,9 @@ _MARKED: dict[str, str] = {
     "sink_failed": "failed",
     "turn_failed": "failed",
     "turn_call_refused": "rejected",
+    "coding_seal_broken": "failed",
+    "coding_question_asked": AWAITING,
+    "coding_published": "succeeded",
 }
 _PLAIN = Mark("·", "", "", "", "")
 _LONG = 200
@@ -133,6 +136,8 @@ def _line(event: Event, clock: str, with_runs: bool, waits: _Waits) -> Text:
 def _look(event: Event) -> Mark:
     if event.kind == "proposal_ended":
         return outcome_mark(str(event.data.get("outcome")))
+    if event.kind == "check_completed":
+        return MARKS["succeeded" if event.data.get("passed") is True else "failed"]
     if event.kind == "turn_loop_ended":
         return outcome_mark(outcome_of(str(event.data.get("status"))))
     if event.kind == "approval_recorded":
@@ -159,6 +164,8 @@ def _details(event: Event) -> Iterator[str]:
         yield from _answered(data)
     elif event.kind.startswith("turn_"):
         yield from _of_turn(event.kind, data)
+    elif event.kind.startswith(("coding_", "check_")):
+        yield from _of_coding(event.kind, data)
     elif event.kind == "workspace_restored":
         yield f"{clean(data.get('folder'), 200)}: {restored_words(data)}"
         yield from _some(data, "problems", "")
@@ -176,6 +183,8 @@ def _details(event: Event) -> Iterator[str]:
         yield clean(progress(str(data.get("message") or ""), _real(done), _real(total)), 200)
     if event.kind == "turn_loop_ended":
         data = {name: told for name, told in data.items() if name != "status"}  # Said above.
+    if event.kind.startswith("coding_"):
+        data = {name: told for name, told in data.items() if name not in ("attempt", "status")}
     for name in ("status", "attempt", "delay_ms", "of", "completed", "unknown", "decided", "sink", "lost"):
         shown = data.get(name)
         if shown is not None and shown != [] and shown != {} and not (name == "attempt" and shown == 1):
@@ -260,3 +269,50 @@ def _of_turn(kind: str, data: Mapping[str, JsonValue]) -> Iterator[str]:
                 yield clean(str(data.get("summary") or "").strip(), _LONG)
         case _:
             yield f"turn {clean(data.get('turn'), 12)}" if "turn" in data else ""
+
+
+def _of_coding(kind: str, data: Mapping[str, JsonValue]) -> Iterator[str]:
+    """What a coding session says of itself."""
+    match kind:
+        case "coding_started":
+            yield f"with {clean(data.get('model') or 'a model', 80)}"
+            yield clean(" ".join((_word(data.get("intent")) or "").split()), _LONG)
+        case "coding_contract":
+            yield "drafted by the model" if data.get("drafted") is True else ""
+            commands = [
+                check.get("command") for check in _items(data.get("checks")) if isinstance(check, dict)
+            ]
+            yield from _some({"checks": commands}, "checks", "")
+        case "coding_state_changed":
+            yield clean((_word(data.get("state")) or "").replace("_", " "), 40)
+        case "coding_iteration_started":
+            yield _iteration(data, f" of {clean(data.get('most'), 12)}")
+            yield f"told of repair {clean(data['hint'], 40)}" if data.get("hint") else ""
+        case "coding_iteration_ended":
+            yield _iteration(data)
+            red = [*_some(data, "red", "red: ")]
+            yield "green" if data.get("green") is True else red[0] if red else "not green"
+            turns = data.get("turns")
+            yield count(turns, "turn") if isinstance(turns, int) else ""
+            yield clean(_word(data.get("why_no_further")) or "", _LONG)
+        case "coding_seal_broken":
+            yield _iteration(data)
+            yield from _some(data, "paths", "put back: ")
+        case "coding_question_asked":
+            yield clean(_word(data.get("text")) or "", _LONG)
+        case "coding_published":
+            yield f"{clean(data.get('branch'), 100)} ({clean((_word(data.get('commit')) or '')[:10])})"
+        case "check_started":
+            yield clean(data.get("name"), 80)
+            yield clean(data.get("command"), _LONG)
+        case "check_completed":
+            yield f"{clean(data.get('name'), 80)}: {'green' if data.get('passed') is True else 'red'}"
+            yield clean(_word(data.get("why")) or "", _LONG)
+        case _:
+            pass
+
+
+def _iteration(data: Mapping[str, JsonValue], most: str = "") -> str:
+    attempt = data.get("attempt")
+    whose = f"attempt {clean(attempt, 12)}, " if attempt not in (None, 1) else ""
+    return f"{whose}iteration {clean(data.get('iteration'), 12)}{most}"

@@ -212,6 +212,11 @@ class Runtime:
 
     # Set-up
 
+    @property
+    def has_journal(self) -> bool:
+        """Whether runs are kept, so that one that was broken off, or waits, can be resumed."""
+        return self._settings.journal is not None
+
     def beside(self, tools: Iterable[Tool], *, folder: str, isolation: Isolation | None = None) -> Runtime:
         """Another runtime for work in another folder: with tools of its own, and the policies, permissions,
         log, journal and people of this one."""
@@ -511,7 +516,7 @@ class Runtime:
             return taken
         waits = taken.waited.waiting if taken.waited is not None else ()
         problem = None
-        if self._services.desk is None and any(w.kind == "approval" for w in waits):
+        if self._services.desk is None and any(w.approval is not None for w in waits):
             problem = (
                 f"Run '{run_id}' waits for approvals, and this Runtime has none. Give it the "
                 "ledger in which the run has asked: approvals=..."

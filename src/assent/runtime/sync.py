@@ -74,7 +74,7 @@ class Turns:
         Raises:
             UsageError: this thread has an event loop running, or serves a tool of a run that holds the turn.
         """
-        _refuse_inside_loop(name)
+        refuse_inside_loop(name)
         around = _HELD.get()
         if id(self) in around:
             raise UsageError(
@@ -89,11 +89,17 @@ class Turns:
                 _HELD.reset(token)
 
 
-def _refuse_inside_loop(name: str) -> None:
+def refuse_inside_loop(name: str, *, of: str = "rt") -> None:
+    """Refuse to wait where an event loop runs in this thread. Called before a coroutine is made, which would
+    never be awaited.
+
+    Raises:
+        UsageError: one does; says what to await there.
+    """
     try:
         asyncio.get_running_loop()
     except RuntimeError:
         return
     raise UsageError(
-        f"{name}_sync cannot be used inside a running event loop. Use `await rt.{name}(...)` there."
+        f"{name}_sync cannot be used inside a running event loop. Use `await {of}.{name}(...)` there."
     )

@@ -28,6 +28,8 @@ class OnBudget(Wrapped):
         super().__init__(model)
         self._run = run
         self._temperature = temperature
+        self._untold: set[str] = set()
+        """Limits that are used up because an answer did not say what it took."""
 
     async def generate(self, request: Request) -> Result:
         """The whole answer.
@@ -51,12 +53,16 @@ class OnBudget(Wrapped):
         limit = self._run.used_up()
         if limit is not None:
             assert self._run.budget is not None
-            raise BudgetSpent(used_up_words(limit, self._run.budget))
+            raise BudgetSpent(used_up_words(limit, self._run.budget, is_told=limit not in self._untold))
         if self._temperature is None:
             return request
         return msgspec.structs.replace(request, temperature=self._temperature)
 
     def count(self, usage: Usage | None, cost: float | None) -> None:
         """Take what an answer took from what the run may use; what is not told takes all of it."""
+        if cost is None:
+            self._untold.add("max_cost")
         is_told = usage is not None and (usage.input is not None or usage.output is not None)
+        if not is_told:
+            self._untold.add("max_tokens")
         self._run.spend(usage.total if usage is not None and is_told else None, cost)
