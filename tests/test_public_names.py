@@ -14,6 +14,9 @@ from pathlib import Path
 import pytest
 
 ASSENT = [
+    "AgentResult",
+    "AgentRunner",
+    "AgentSpec",
     "Assistant",
     "Check",
     "CodeLimits",

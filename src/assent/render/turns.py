@@ -29,6 +29,7 @@ _OUTCOMES = {
     "stuck": "partial",
     "budget": "budget",
     "waiting": "waiting",
+    "unmet": "partial",
 }
 _GOES_ON = ("waiting", "cancelled", "error")
 """Of a task that ended so, more comes when the run is taken up again."""
