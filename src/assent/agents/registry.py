@@ -1,4 +1,4 @@
-"""The agents of a project and of a person: found, kept in versions, switched on and off, taken away, restored.
+"""The agents of a project and of a person: found, kept in versions, switched on and off, removed.
 
 Keep true:
 1. One file is one agent, and a project's agent hides the person's of the same id.

@@ -82,7 +82,11 @@ class SqlAgents:
         try:
             return [msgspec.convert(dict(zip(_COLUMNS, row, strict=True)), Version) for row in rows]
         except msgspec.ValidationError as error:
-            raise StorageDamaged(f"A version of agent '{agent}' cannot be read: {error}.") from None
+            raise StorageDamaged(
+                self._database.name,
+                f"holds a version of agent '{agent}' that cannot be read ({error})",
+                "Somebody has changed it by hand; restore it from a copy.",
+            ) from None
 
     def count(self, place: str, agent: str, run_id: str, *, succeeded: bool) -> None:
         """Note how a run ended."""

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 import click
 
 from assent import __version__
+from assent.cli.agent import agent
 from assent.cli.approvals import approvals
 from assent.cli.chat import chat
 from assent.cli.code import code
@@ -63,7 +64,24 @@ def cli(context: click.Context) -> None:
 
 mcp.add_command(serve)
 for _command in (
-    *(do, chat, code, run, resume, runs, approvals, verify, policy, graph, explain, log, tools, model, mcp),
+    *(
+        do,
+        chat,
+        code,
+        agent,
+        run,
+        resume,
+        runs,
+        approvals,
+        verify,
+        policy,
+        graph,
+        explain,
+        log,
+        tools,
+        model,
+        mcp,
+    ),
     *(trust, isolation, doctor, replay),
 ):
     cli.add_command(_command)
