@@ -1,10 +1,8 @@
-"""Whether an answer is what a scenario expects: its words, its JSON, the tools that ran, what was left behind.
+"""Whether an answer is what a scenario expects: its words, its JSON, the tools that ran, what is there now.
 
 Keep true:
 1. Every expectation that does not hold is said, with what was expected and what came, cut short.
-2. A check runs in the folder where the agent worked, confined as its commands were; it holds only if it ended
-   by itself with exit code 0.
-3. What a model wrote is data: it can make an expectation fail, and nothing else.
+2. What a model wrote is data: it can make an expectation fail, and nothing else.
 """
 
 from __future__ import annotations
@@ -13,9 +11,9 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from assent.agents.goal import run_check
 from assent.agents.json_path import JsonPath
 from assent.agents.spec import CHECK_S, Expectations
-from assent.errors import ToolError
 from assent.ir.json_value import JsonValue, json_equal, show_json
 from assent.safe_text import clean
 from assent.turns.output import OutputType, OutputUnfit
@@ -33,7 +31,7 @@ _ANY_JSON: OutputType[JsonValue] = OutputType({}, None, None)
 
 def unmet(expected: Expectations, output: str, called: Sequence[str]) -> list[str]:
     """Why an answer is not what was expected, one sentence for each expectation; empty if it is. The check is
-    left to `run_check`.
+    left to `unmet_check`.
 
     >>> unmet(Expectations(expect="HELLO"), "well, hello there", [])
     []
@@ -71,37 +69,18 @@ def _unmet_json(expected: Mapping[str, JsonValue], output: str) -> list[str]:
     return found
 
 
-async def run_check(
-    command: str, workspace: Workspace, isolation: Isolation, *, timeout_s: float = CHECK_S
-) -> str:
-    """Why a check does not hold, with the end of what it wrote; empty if it does.
+async def unmet_check(command: str, workspace: Workspace, isolation: Isolation) -> list[str]:
+    """Why a check command does not pass where the agent worked, with the end of what it wrote; empty if it
+    does.
 
     Raises:
         IsolationMissing: commands are kept from less than is required.
     """
-    from assent.sandbox.command import ending, run_command
-    from assent.sandbox.environment import clean_environment
-    from assent.sandbox.limits import Limits
-
-    limits = Limits(time_s=timeout_s)
-    sandbox = await isolation.sandbox(workspace)
-    try:
-        finished = await run_command(
-            ["/bin/sh", "-c", 'exec /bin/sh -c "$1" 2>&1', "/bin/sh", command],
-            folder=workspace.fd,
-            environment=clean_environment({}),
-            limits=limits,
-            sandbox=sandbox,
-        )
-    except ToolError as error:
-        return f"it could not be run: {clean(error, 500)}"
-    if finished.ended_by == "itself" and finished.exit_code == 0:
-        return ""
-    why = f"it ended with exit code {finished.exit_code}"
-    if finished.ended_by != "itself":
-        why = clean(ending(finished, limits), 500)
-    said = finished.stdout.decode(errors="replace").strip()
-    return f"{why}; it wrote {shown(said[-SHOWN:])}" if said else why
+    checked = await run_check(command, workspace, isolation, timeout_s=CHECK_S)
+    if checked.passed:
+        return []
+    wrote = f"; it wrote {shown(checked.output[-SHOWN:])}" if checked.output.strip() else ""
+    return [f"expected that {shown(command)} passes: {checked.why}{wrote}"]
 
 
 def shown(text: str) -> str:
