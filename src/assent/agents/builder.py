@@ -43,7 +43,7 @@ _WARMER = 0.3
 _SLUG = re.compile(r"[^a-z0-9]+")
 
 RULES = """\
-You design small agents. An agent is a language model with instructions: it gets a message and gives an answer.
+You design small agents. An agent is a language model with instructions: it gets a message and answers it.
 Write the agent as one JSON object and nothing else:
 - "name": two or three words.
 - "description": one sentence that says what the agent is for.
@@ -51,8 +51,8 @@ Write the agent as one JSON object and nothing else:
 formula or the allowed answers. Say in which form to answer, and that nothing else is to be written.
 - "tools": names from the list of tools, only those that it cannot do without. Mostly [].
 - "scenarios": two or three tests. "input" is a message as a person would write it. "expect" is the shortest \
-text that every right answer contains: one word or one number, never a sentence. Upper and lower case are the \
-same. Choose inputs whose right answer is certain, and work it out before you write it."""
+text that every right answer contains: one word or one number, never a sentence. Upper and lower case are \
+the same. Choose inputs whose right answer is certain, and work it out before you write it."""
 """The same for every sentence, so that a model keeps it."""
 
 
@@ -258,9 +258,9 @@ def _feedback(attempt: Attempt) -> str:
         return f"This cannot be used:\n{issues}\nWrite the whole JSON object again, mended."
     return (
         f"It was tried. This failed:\n{issues}\n"
-        "For each: work out the right answer once more. If `expect` was wrong, correct it; if the agent's answer "
-        "was wrong, make `identity` more exact, with the rule and a worked example. Write the whole JSON object "
-        "again."
+        "For each: work out the right answer once more. If `expect` was wrong, correct it; if the agent's "
+        "answer was wrong, make `identity` more exact, with the rule and a worked example. Write the whole "
+        "JSON object again."
     )
 
 
