@@ -288,8 +288,6 @@ def agent_schema() -> dict[str, JsonValue]:
     for table, keys in (("AgentLimits", ("context_tokens",)),):
         for key in keys:
             schema["$defs"][table]["properties"].pop(key, None)
-    return {
-        "$schema": SCHEMA_ID,
-        "title": "An agent of Assent",
-        **schema,
-    }
+    made = {"$schema": SCHEMA_ID, "title": "An agent of Assent", **schema}
+    plain: dict[str, JsonValue] = json.loads(json.dumps(made))
+    return plain

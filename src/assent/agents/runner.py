@@ -13,7 +13,7 @@ Keep true:
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from assent.runtime.spill import Spill
     from assent.sandbox.confinement import Isolation
     from assent.sandbox.workspace import Workspace
+    from assent.tools.tool import Tool
 
 LEADER = "agent"
 UNTOLD = Posture.named("read_only")
@@ -214,6 +215,27 @@ class AgentRunner:
         self._isolation = isolation
         self._spill = spill
         self._nobody = nobody
+
+    def changed(self, spec: AgentSpec, tools: Iterable[Tool] = ()) -> AgentRunner:
+        """The same with another spec, for whoever combines agents: its tools are among those of this one, and
+        `tools` that come with it.
+
+        Raises:
+            UsageError: the spec cannot be used.
+        """
+        runtime = self.runtime.narrowed(self.runtime.tools.names())
+        for each in tools:
+            runtime.tools.add(each)
+        return AgentRunner(
+            runtime,
+            self.model,
+            spec,
+            posture=self._posture,
+            workspace=self._workspace,
+            isolation=self._isolation,
+            spill=self._spill,
+            nobody=self._nobody,
+        )
 
     async def run(
         self,
@@ -436,7 +458,7 @@ class Course(NamedTuple):
             if checked is None:
                 return GoalResult(met=False, iterations=tries, reason=self.cancel.reason)
             self.run.say(
-                "agent_goal_checked",
+                "turn_goal_checked",
                 {
                     "iteration": tries,
                     "most": goal.max_iterations,
