@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -111,7 +111,7 @@ def open_agents(db: str | None, *, writes: bool, start: Path | None = None) -> I
     """
     from assent.agents.sql import has_agents
     from assent.app.app import NOWHERE, database_url, open_records
-    from assent.errors import StorageError
+    from assent.errors import StorageUnavailable
 
     if database_url(db) == NOWHERE:
         yield find_agents(os.environ, start)
@@ -120,19 +120,13 @@ def open_agents(db: str | None, *, writes: bool, start: Path | None = None) -> I
         with open_records(db, create=True, writes=True) as records:
             yield find_agents(os.environ, start, records.agents)
         return
-    try:
-        opened = open_records(db)
-        records = opened.__enter__()
-    except StorageError:
-        if db:
-            raise
-        # Nothing was ever kept here.
-        yield find_agents(os.environ, start)
-        return
-    try:
-        yield find_agents(os.environ, start, records.agents if has_agents(records.database) else None)
-    finally:
-        opened.__exit__(None, None, None)
+    with ExitStack() as stack:
+        store = None
+        # Agents are files: they are there also where nothing was ever kept.
+        with suppress(StorageUnavailable):
+            records = stack.enter_context(open_records(db))
+            store = records.agents if has_agents(records.database) else None
+        yield find_agents(os.environ, start, store)
 
 
 def place_of(agent: str) -> str | None:
