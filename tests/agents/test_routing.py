@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assent.agents.routing import Record, route
+from assent.agents.routing import route
 from assent.agents.spec import AgentSpec
+from assent.agents.versions import SuccessRecord
 from assent.errors import ModelMissing, UsageError
 
 
@@ -80,14 +81,14 @@ async def test_the_record_decides_between_those_that_fit_alike() -> None:
     one, two = about("one", "Sorts mail."), about("two", "Sorts mail.")
 
     assert (await route("sort my mail", [two, one])).chosen.id == "one"
-    records = {"one": Record(runs=9, succeeded=1), "two": Record(runs=9, succeeded=8)}
+    records = {"one": SuccessRecord(runs=9, succeeded=1), "two": SuccessRecord(runs=9, succeeded=8)}
     found = await route("sort my mail", [one, two], records=records)
     assert found.chosen.id == "two"
     assert "8 of its 9 runs succeeded" in found.chosen.because
 
 
 async def test_the_record_does_not_outweigh_what_fits() -> None:
-    records = {"tickets": Record(runs=100, succeeded=100), "heat": Record(runs=5)}
+    records = {"tickets": SuccessRecord(runs=100, succeeded=100), "heat": SuccessRecord(runs=5)}
 
     assert (await route("celsius to fahrenheit", ALL, records=records)).chosen.id == "heat"
 

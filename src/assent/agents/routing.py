@@ -16,8 +16,10 @@ from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
+from assent.agents.versions import SuccessRecord
 from assent.errors import ModelError, UsageError
 from assent.inference.model import Embedder
+from assent.ir.json_value import JsonValue
 from assent.safe_text import clean
 
 if TYPE_CHECKING:
@@ -43,18 +45,6 @@ _STOP = frozenset(
 """Words that say nothing of what a question is about."""
 
 
-class Record(msgspec.Struct, frozen=True, kw_only=True):
-    """How an agent has done so far."""
-
-    runs: int = 0
-    succeeded: int = 0
-
-    @property
-    def rate(self) -> float:
-        """How well, where few runs count little: from 0 to 1, and one half for who has none."""
-        return (self.succeeded + 1) / (self.runs + 2)
-
-
 class Ranked(msgspec.Struct, frozen=True, kw_only=True):
     """One agent, and how well it fits."""
 
@@ -64,7 +54,7 @@ class Ranked(msgspec.Struct, frozen=True, kw_only=True):
     """A cosine for meaning; for words it can only be compared with the others of the same question."""
     shared: tuple[str, ...] = ()
     """The words of the question that it shares."""
-    record: Record = Record()
+    record: SuccessRecord = SuccessRecord()
     because: str = ""
 
 
@@ -81,13 +71,18 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
         """The one to ask."""
         return self.ranked[0]
 
+    def as_json(self) -> dict[str, JsonValue]:
+        """The same as JSON."""
+        data: dict[str, JsonValue] = msgspec.to_builtins(self)
+        return {"chosen": self.chosen.id, **data}
+
 
 async def route(
     question: str,
     agents: Iterable[AgentSpec],
     *,
     embedder: Embedder | None = None,
-    records: Mapping[str, Record] | None = None,
+    records: Mapping[str, SuccessRecord] | None = None,
 ) -> Route:
     """The agents that fit a question, the best first.
 
@@ -121,7 +116,9 @@ async def route(
 
     def made(name: str, how: How, score: float) -> Ranked:
         shared = matches[name][1] if name in matches else ()
-        one = Ranked(id=name, how=how, score=round(score, 4), shared=shared, record=kept.get(name, Record()))
+        one = Ranked(
+            id=name, how=how, score=round(score, 4), shared=shared, record=kept.get(name, SuccessRecord())
+        )
         return msgspec.structs.replace(one, because=_because(one))
 
     first = [made(name, "name", 1.0) for name in named]
@@ -147,10 +144,15 @@ def _ordered(ranked: Sequence[Ranked], near: Callable[[float, float], bool]) -> 
     found: list[Ranked] = []
     while left:
         together = [each for each in left if near(left[0].score, each.score)]
-        together.sort(key=lambda each: (-each.record.rate, -each.score, each.id))
+        together.sort(key=lambda each: (-_rate(each.record), -each.score, each.id))
         found += together
         left = left[len(together) :]
     return found
+
+
+def _rate(record: SuccessRecord) -> float:
+    """How well an agent does, where few runs count little: one half for who has none."""
+    return (record.succeeded + 1) / (record.runs + 2)
 
 
 def _near_meaning(best: float, other: float) -> bool:

@@ -16,7 +16,10 @@ import click
 
 from assent import __version__
 from assent.cli.agent import agent
+from assent.cli.agent_build import build
+from assent.cli.agent_test import test
 from assent.cli.approvals import approvals
+from assent.cli.ask import ask
 from assent.cli.chat import chat
 from assent.cli.code import code
 from assent.cli.do import do
@@ -63,9 +66,12 @@ def cli(context: click.Context) -> None:
 
 
 mcp.add_command(serve)
+agent.add_command(test)
+agent.add_command(build)
 for _command in (
     *(
         do,
+        ask,
         chat,
         code,
         agent,
