@@ -168,6 +168,7 @@ def test_a_killed_run_goes_on_as_it_began(folder: Folder, start: Start, tmp_path
     killed = start_with(start, *arguments, "--tools", "tools.py", environment=environment)
     killed.communicate(timeout=60)
     path.unlink()
+    folder.script("over")  # Nothing that was answered is asked again.
     again = folder.run("resume", "k1", "--json")
 
     assert killed.returncode == -signal.SIGKILL
