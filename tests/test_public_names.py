@@ -123,6 +123,7 @@ TESTING = [
     "NetworkRefused",
     "RecordingTool",
     "action",
+    "agent_scenarios",
     "event_store_suite",
     "journal_suite",
     "no_network",
