@@ -10,7 +10,6 @@ import click
 
 from assent.cli.inputs import (
     Span,
-    db_option,
     isolation_option,
     json_option,
     model_option,
@@ -82,7 +81,6 @@ def trial_options(command: Command) -> Command:
 )
 @single("--junit", metavar="FILE", help="Also write the result as JUnit XML.")
 @trial_options
-@db_option
 @json_option
 @click.pass_obj
 def test(
@@ -99,7 +97,6 @@ def test(
     max_tokens: int | None,
     max_cost: float | None,
     time_s: float | None,
-    db: str | None,
     as_json: bool,
 ) -> int:
     """Run the scenarios of each AGENT; without a name, of every enabled agent that has some.
