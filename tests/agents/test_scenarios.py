@@ -102,11 +102,11 @@ async def test_runs_really_overlap_as_far_as_they_may() -> None:
         return "met"
 
     def answer(request: Request) -> object:
-        is_back = any(isinstance(each, ToolResult) for each in request.messages)
-        return "hello" if is_back else call("meet")
+        results = [each.text for each in request.messages if isinstance(each, ToolResult)]
+        return f"they {results[0]}" if results else call("meet")
 
     report = await trying(answer, runtime=Runtime(tools=[meet]), at_once=3).try_all(
-        spec(HELLO, tools=["meet"]), k=3
+        spec(Scenario(input="meet", expect="they met"), tools=["meet"]), k=3
     )
 
     assert report.all_passed, report.failures
