@@ -201,6 +201,9 @@ async def test_nothing_outside_the_exact_list_ever_reaches_a_tool(names: list[st
     assert sorted(ran) == sorted(name for name in names if name in allowed)
     assert sorted(result.called) == sorted(ran)
     assert sum(result.refused.values()) == len([name for name in names if name not in allowed])
+    answers = dict(zip(names, results(model), strict=True))
+    for name, answer in answers.items():
+        assert answer.endswith("is not allowed for this agent") == (name not in allowed)
     SEEN.extend(name for name in names if name not in ALLOWED)
 
 

@@ -53,7 +53,9 @@ def list_agents(output: Output, is_all: bool, db: str | None, as_json: bool) -> 
 
 @click.command(short_help="Show an agent, with its versions.")
 @click.argument("name", metavar="AGENT")
-@click.option("--version", "number", type=click.IntRange(min=1), metavar="N", help="Show the file as it was then.")
+@click.option(
+    "--version", "number", type=click.IntRange(min=1), metavar="N", help="Show the file as it was then."
+)
 @db_option
 @json_option
 @click.pass_obj
