@@ -187,3 +187,8 @@ def test_the_schema_is_published_and_agrees_with_the_reader() -> None:
     assert validator.is_valid({"identity": "x", "scenarios": [{"input": "a", "expect": "b"}]})
     assert not validator.is_valid({"identity": "x", "tols": []})
     assert not validator.is_valid({"identity": 3})
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "examples/agents").iterdir()), ids=lambda path: path.name)
+def test_the_example_agents_can_be_used_and_have_scenarios(path: Path) -> None:
+    assert len(read_agent(path.read_bytes(), str(path)).scenarios) >= 2
