@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 
+from assent.app.settings import FILE_NAME
+
 Start = Callable[..., subprocess.Popen[bytes]]
 
 HOLD = '''
@@ -133,6 +135,20 @@ def test_a_call_outside_the_list_is_refused_and_told(folder: Folder) -> None:
     story = folder.run("explain", ran.json["run_id"]).out
     assert "agent reader" in story
     assert "is not allowed for this agent" in story
+
+
+def test_settings_may_allow_one_agent_more_than_others(folder: Folder) -> None:
+    for name in ("writer", "other"):
+        folder.put(f"{name}.toml", "tools = ['write_file']\nidentity = 'You write.'\n", own=True)
+    own = folder.own / "assent" / FILE_NAME
+    own.write_text('[permissions.agents.writer]\nsandbox_edit = "allow"\n')
+    write = {"calls": [{"name": "write_file", "arguments": {"path": "out.txt", "text": "y"}}]}
+
+    asked = folder.agent("run", "other", "go", "--model", folder.script(write, "done"))
+    assert (asked.code, (folder.path / "out.txt").exists()) == (4, False)
+    allowed = folder.agent("run", "writer", "go", "--model", folder.script(write, "done"))
+
+    assert (allowed.code, (folder.path / "out.txt").read_text()) == (0, "y")
 
 
 def test_a_goal_is_pursued_and_told(folder: Folder) -> None:

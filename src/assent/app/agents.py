@@ -14,6 +14,8 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from assent.agents.registry import FOLDER, USER, AgentPlace, AgentRegistry, look
 
 if TYPE_CHECKING:
@@ -144,6 +146,7 @@ def posture_for(app: App, agent: str, *, yes_to: str | None, has_permissions: bo
     time, else the settings, which may name the agent."""
     from assent.app.assistant import posture_of, settled_posture
     from assent.app.governance import own_settings
+    from assent.app.settings import Wish
     from assent.policy.permission import Permissions
 
     posture = posture_of(yes_to)
@@ -151,7 +154,13 @@ def posture_for(app: App, agent: str, *, yes_to: str | None, has_permissions: bo
         return posture
     found = app.runtime.permissions
     whose = Permissions(standing=found.posture(agent)) if found is not None else None
-    return settled_posture(own_settings(os.environ), whose)
+    mine = own_settings(os.environ)
+    wish = mine.agents.get(agent)
+    if wish is not None:
+        # What the person says of this agent goes before what they say of everyone.
+        said = Wish(name=wish.name or mine.standing.name, answers={**mine.standing.answers, **wish.answers})
+        mine = msgspec.structs.replace(mine, standing=said)
+    return settled_posture(mine, whose)
 
 
 def make_runner(
