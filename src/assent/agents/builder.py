@@ -52,7 +52,8 @@ formula or the allowed answers. Say in which form to answer, and that nothing el
 - "tools": names from the list of tools, only those that it cannot do without. Mostly [].
 - "scenarios": two or three tests. "input" is a message as a person would write it. "expect" is the shortest \
 text that every right answer contains: one word or one number, never a sentence. Upper and lower case are \
-the same. Choose inputs whose right answer is certain, and work it out before you write it."""
+the same. Choose the easiest inputs there are, with small or round numbers and common words, whose right \
+answer everybody knows; work it out before you write it."""
 """The same for every sentence, so that a model keeps it."""
 
 
