@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import sys
 
-from evals import calls, turns
+from evals import agents, calls, turns
 from evals.code import score
 
-EVALS = {"calls": calls.main, "turns": turns.main, "code": score.main}
+EVALS = {"calls": calls.main, "turns": turns.main, "code": score.main, "agents": agents.main}
 
 
 def main(arguments: list[str]) -> int:

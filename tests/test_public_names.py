@@ -14,6 +14,9 @@ from pathlib import Path
 import pytest
 
 ASSENT = [
+    "AgentResult",
+    "AgentRunner",
+    "AgentSpec",
     "Assistant",
     "Check",
     "CodeLimits",
@@ -121,6 +124,7 @@ TESTING = [
     "NetworkRefused",
     "RecordingTool",
     "action",
+    "agent_scenarios",
     "event_store_suite",
     "journal_suite",
     "no_network",

@@ -66,6 +66,9 @@ _HOME = {
     "tool": "assent.tools.tool",
     "transaction_check": "assent.verify.transaction",
     "verify": "assent.verify.verify",
+    "AgentResult": "assent.agents.runner",
+    "AgentRunner": "assent.agents.runner",
+    "AgentSpec": "assent.agents.spec",
     "Assistant": "assent.assistant.assistant",
     "Ending": "assent.turns.ending",
     "Reply": "assent.runtime.asking",
@@ -80,6 +83,8 @@ _HOME = {
 }
 
 if TYPE_CHECKING:
+    from assent.agents.runner import AgentResult, AgentRunner
+    from assent.agents.spec import AgentSpec
     from assent.approvals.memory import MemoryApprovals
     from assent.approvals.sql import SqlApprovals
     from assent.assistant.assistant import Assistant
@@ -137,6 +142,9 @@ if TYPE_CHECKING:
     from assent.verify.verify import verify
 
 __all__ = [
+    "AgentResult",
+    "AgentRunner",
+    "AgentSpec",
     "Assistant",
     "Check",
     "CodeLimits",

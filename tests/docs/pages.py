@@ -29,6 +29,7 @@ from io import StringIO
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from assent.agents.files import read_agent
 from assent.app.command_tools import read_command_tools
 from assent.app.settings import FILE_NAME, parse_settings
 from assent.coder.contract import read_contract
@@ -239,6 +240,8 @@ class Trial:
             parse_settings(Path(title), data, of_project=not title.startswith(HOME))
         elif title.endswith("contract.toml"):
             read_contract(block.text, title)
+        elif "/agents/" in title:
+            read_agent(data, title)
         elif block.text.startswith("[[tool]]"):
             read_command_tools(self._folder / title, data)
         else:

@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 
 from assent import (
+    AgentRunner,
+    AgentSpec,
     Assistant,
     Cancel,
     CodeLimits,
@@ -30,12 +32,14 @@ from assent import (
     basic_tools,
     tool,
 )
+from assent.agents.spec import Goal
 from assent.app.isolation import LoweredIsolation, Lowering, Required
 from assent.durable.memory import MemoryJournal
 from assent.errors import ModelError
 from assent.events.event import Event
 from assent.events.log import EventLog
 from assent.inference import Scripted, ToolCall
+from assent.sandbox.workspace import Workspace
 from assent.testing import RecordingTool, action, proposal
 from tests.docs.pages import REFERENCE, codes_in, rows_of, section
 
@@ -112,6 +116,7 @@ async def everything_happens(kept: Kept, folder: Path) -> None:
     await a_model_answers(log)
     await a_model_leads(log)
     await a_coder_works(log, folder)
+    await an_agent_works(log, folder)
 
     answers = iter(["junk", {"actions": [{"id": "b", "tool": "broken"}]}])
     options = {"tools": tools, "events": log, "replan_config": ReplanConfig(max_replans=2)}
@@ -287,6 +292,19 @@ async def a_coder_works(log: EventLog, folder: Path) -> None:
     session = await coder.run("x", ["test -f done"], approve=True)
 
     assert session.state == "merged"
+
+
+async def an_agent_works(log: EventLog, folder: Path) -> None:
+    """A goal that is not met at first."""
+    workspace = Workspace(folder)
+    goal = Goal(check="test -e met || ! touch met")
+    spec = AgentSpec(id="a", identity="You work.", goal=goal)
+    runner = AgentRunner(
+        Runtime(events=log), Scripted(["a", "b"]), spec, workspace=workspace, isolation=Isolation("none")
+    )
+
+    assert (await runner.run("Work.")).succeeded
+    workspace.close()
 
 
 @pytest.fixture

@@ -14,6 +14,7 @@ from assent.app.files import load_state, unusable
 from assent.app.tool_file import load_with_reach
 
 if TYPE_CHECKING:
+    from assent.agents.sql import SqlAgents
     from assent.app.governance import Question
     from assent.app.isolation import Required
     from assent.app.models import Attached
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from assent.runtime.runtime import Runtime
     from assent.runtime.schedule import Schedule
     from assent.runtime.spill import Spill
+    from assent.sandbox.confinement import Isolation
     from assent.sandbox.isolation import Level
     from assent.sandbox.snapshot.store import Snapshots
     from assent.sandbox.workspace import Workspace
@@ -103,6 +105,13 @@ class Records:
         from assent.coder.repairs_sql import SqlRepairs
 
         return SqlRepairs(self.database, redactor=self._redactor)
+
+    @cached_property
+    def agents(self) -> SqlAgents:
+        """Versions of agents, and how their runs went."""
+        from assent.agents.sql import SqlAgents
+
+        return SqlAgents(self.database)
 
     def note_answer(self, approval: Approval) -> None:
         """Let the log know of an answer when it is given, not only when the run acts on it."""
@@ -223,6 +232,7 @@ class App:
         workspace: Workspace,
         attached: Attached,
         attach: Callable[[str], Attached],
+        confined: Isolation,
         sealed: Sequence[str] = (),
         trusted: Iterable[str] = (),
     ) -> None:
@@ -243,6 +253,8 @@ class App:
         """The models that are set up."""
         self.attach = attach
         """The models as they are if the person names one; raises what `attach` of `app.models` raises."""
+        self.confined = confined
+        """How commands are kept in."""
         self.sealed = sealed
         """Files that the run was started with, which no snapshot touches."""
         self.unknown_trusted = sorted(name for name in trusted if name not in runtime.tools)
@@ -443,6 +455,7 @@ def open_app(
             workspace=place,
             attached=attached,
             attach=lambda name: attach(name, rules.models, os.environ),
+            confined=confined,
             sealed=sealed,
             trusted=rules.trusted_tools,
         )

@@ -65,6 +65,11 @@ RUNS_CHECKS = f"runs the checks of {PROJECT_FOLDER}/{CONTRACT}"
 """What `assent code` does with a contract that a folder keeps."""
 
 
+AGENTS = "agents"
+BRINGS_AGENTS = f"brings agents, in {PROJECT_FOLDER}/{AGENTS}"
+"""What `assent agent run` does with agents that a folder keeps: their words and checks take effect."""
+
+
 class Demand(NamedTuple):
     """The least isolation that commands must have, and who says so. "none" demands nothing: what works is
     used all the same."""
@@ -237,6 +242,8 @@ def examine(folder: Path, environment: Mapping[str, str]) -> Question:
     wants = _wants(project.settings.tools, own, project.settings.over(own or Permissions()))
     if CONTRACT in seen.files:
         wants += (RUNS_CHECKS,)
+    if any(name.startswith(f"{AGENTS}/") for name in seen.files):
+        wants += (BRINGS_AGENTS,)
     return Question(seen=seen, wants=wants, is_changed=how_trusted(seen, environment) == "changed")
 
 

@@ -44,6 +44,8 @@ class Told(NamedTuple):
     """As the person named it."""
     is_kept: bool
     goes_on: str = "assent resume"
+    data: Callable[[], dict[str, Any]] | None = None
+    """What is printed as JSON, where that is more than the ending."""
 
 
 class View:
@@ -275,7 +277,7 @@ def show_ending(
     from assent.cli.ending import ending_lines
 
     if told.as_json:
-        output.show_json(ending.as_json())
+        output.show_json(ending.as_json() if told.data is None else told.data())
         return
     if with_summary and ending.summary != ending.error:
         speech = _speech(output, output.write)

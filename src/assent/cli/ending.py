@@ -17,6 +17,7 @@ _WORDS = {
     "stuck": ("✗", "stuck"),
     "budget": ("■", "out of budget"),
     "waiting": ("?", "waiting for a person"),
+    "unmet": ("◐", "goal not met"),
 }
 _LONG = 600
 _NAMES = 5

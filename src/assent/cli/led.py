@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, NamedTuple
 from assent.cli.output import Output
 
 if TYPE_CHECKING:
-    from assent.app.app import Records
+    from assent.agents.runner import AgentKept, AgentResult
+    from assent.app.app import App, Records
+    from assent.cli.conversing import View
     from assent.durable.sql import RunSummary
     from assent.ir.json_value import JsonValue
     from assent.redaction import Redactor
@@ -40,6 +42,7 @@ def go_on(
     Raises:
         UsageError: a program or a coding session leads it, or its folder is gone.
     """
+    from assent.agents.runner import agent_of
     from assent.app.assistant import began_here, kept_set_up, make_assistant, workspace_kept
     from assent.app.coder import session_of
     from assent.assistant.assistant import kept_of
@@ -53,10 +56,17 @@ def go_on(
             f"Run '{summary.run_id}' belongs to a coding session. Go on with: "
             f"{coding_commands(session, db)[0].command}"
         )
-    began_here(summary, record)
+    agent = agent_of(record.proposal.context)
+    if agent is None:
+        began_here(summary, record)
+    elif "folder" not in summary.context:
+        raise UsageError(
+            f"Run '{summary.run_id}' was begun by a program, whose tools and rules are not known here. Go on "
+            f"with it there: runner.resume({summary.run_id!r})."
+        )
     if not is_open(summary):
         return _show_again(output, summary, decide, db, as_json=as_json)
-    is_chat = kept_of(record.proposal).is_chat
+    is_chat = agent is None and kept_of(record.proposal).is_chat
     if is_chat and as_json:
         raise UsageError(
             f"Run '{summary.run_id}' is a conversation, which has no one result: without --json."
@@ -85,6 +95,19 @@ def go_on(
         wait=wait,
         as_json=as_json,
     ) as (app, view):
+        if agent is not None:
+            return _go_on_with_agent(
+                output,
+                app,
+                view,
+                agent,
+                summary.run_id,
+                decide=decide,
+                yes_to=yes_to,
+                has_permissions=began.permissions is not None,
+                db=db,
+                as_json=as_json,
+            )
         assistant = make_assistant(app, yes_to=yes_to, has_permissions=began.permissions is not None)
         if is_chat:
             from assent.cli.chat import converse
@@ -109,6 +132,42 @@ def go_on(
 
         told = Told(as_json, db, is_kept=True)
         return lead(output, app, start_again, told, view, closing(assistant.model))
+
+
+def _go_on_with_agent(
+    output: Output,
+    app: App,
+    view: View,
+    kept: AgentKept,
+    run_id: str,
+    *,
+    decide: Mapping[str, Decision],
+    yes_to: str | None,
+    has_permissions: bool,
+    db: str | None,
+    as_json: bool,
+) -> int:
+    """An agent goes on as it was when the run began, whatever its file says by now."""
+    from assent.app.agents import make_runner, place_of
+    from assent.cli.agent import lead_agent
+
+    runner = make_runner(app, kept.spec, yes_to=yes_to, has_permissions=has_permissions)
+    view.tell_model(app, runner.model)
+
+    async def start(cancel: Cancel, watch: Watch) -> AgentResult:
+        return await runner.resume(run_id, decide=decide, cancel=cancel, watch=watch)
+
+    return lead_agent(
+        output,
+        app,
+        runner,
+        start,
+        view,
+        db=db,
+        as_json=as_json,
+        store=app.records.agents if app.records is not None else None,
+        place=place_of(kept.spec.id),
+    )
 
 
 def calls_in_flight(records: Records, run_id: str, redactor: Redactor) -> dict[str, Asked]:

@@ -15,7 +15,11 @@ from collections.abc import Sequence
 import click
 
 from assent import __version__
+from assent.cli.agent import agent
+from assent.cli.agent_build import build
+from assent.cli.agent_test import test
 from assent.cli.approvals import approvals
+from assent.cli.ask import ask
 from assent.cli.chat import chat
 from assent.cli.code import code
 from assent.cli.do import do
@@ -62,8 +66,28 @@ def cli(context: click.Context) -> None:
 
 
 mcp.add_command(serve)
+agent.add_command(test)
+agent.add_command(build)
 for _command in (
-    *(do, chat, code, run, resume, runs, approvals, verify, policy, graph, explain, log, tools, model, mcp),
+    *(
+        do,
+        ask,
+        chat,
+        code,
+        agent,
+        run,
+        resume,
+        runs,
+        approvals,
+        verify,
+        policy,
+        graph,
+        explain,
+        log,
+        tools,
+        model,
+        mcp,
+    ),
     *(trust, isolation, doctor, replay),
 ):
     cli.add_command(_command)

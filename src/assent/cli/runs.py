@@ -226,6 +226,7 @@ def _led(records: Records, found: Sequence[RunSummary]) -> dict[str, _Led]:
     """Those among them that a model leads."""
     from contextlib import suppress
 
+    from assent.agents.runner import agent_of
     from assent.app.coder import session_of
     from assent.assistant.assistant import kept_of
     from assent.errors import AssentError
@@ -239,6 +240,10 @@ def _led(records: Records, found: Sequence[RunSummary]) -> dict[str, _Led]:
             proposal = records.journal.record(summary.run_id).proposal
             if session_of(proposal.context) is not None:
                 made[summary.run_id] = _Led(str(proposal.context.get("intent", "")), is_left=False)
+                continue
+            agent = agent_of(proposal.context)
+            if agent is not None:
+                made[summary.run_id] = _Led(f"{agent.spec.id}: {agent.task}", is_left=False)
                 continue
             kept = kept_of(proposal)
             is_left = False

@@ -48,6 +48,7 @@ _ENDS = {
     "stuck": "It went in circles",
     "budget": "It ran into a limit",
     "waiting": "It waits for a person",
+    "unmet": "Its goal is not met",
 }
 _LIMITS = {
     "turns": "{:,} turns",

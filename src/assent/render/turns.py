@@ -29,6 +29,7 @@ _OUTCOMES = {
     "stuck": "partial",
     "budget": "budget",
     "waiting": "waiting",
+    "unmet": "partial",
 }
 _GOES_ON = ("waiting", "cancelled", "error")
 """Of a task that ended so, more comes when the run is taken up again."""
@@ -188,6 +189,13 @@ class Led:
                     _text(data, "status"),
                     _text(data, "text") or "",
                 )
+            case "turn_goal_checked":
+                message = self._message()
+                summary = message.ended.summary if message.ended is not None else ""
+                why = f"check {data.get('iteration')} of {data.get('most')}: {_text(data, 'why') or 'red'}"
+                passed = data.get("passed") is True
+                status, error = ("success", None) if passed else ("unmet", why)
+                message.ended = End(status, event.time, summary, error)
             case "turn_loop_ended":
                 self._message().ended = End(
                     _text(data, "status") or "",

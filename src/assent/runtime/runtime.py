@@ -236,6 +236,27 @@ class Runtime:
             made._services = made._services._replace(desk=desk.for_folder(made._folder))
         return made
 
+    def narrowed(self, names: Iterable[str]) -> Runtime:
+        """The same runtime with no tools but these, as far as it has them: of all others it does not know
+        that they exist."""
+        made = Runtime(
+            state=self.state,
+            policies=self.policies,
+            events=self.events,
+            capabilities=self.capabilities,
+            budget=self.budget,
+            permissions=self.permissions,
+            folder=self._folder,
+        )
+        found = (self.tools.get(name) for name in dict.fromkeys(names))
+        for each in found:
+            if each is not None:
+                made.tools.add(each)
+        made._services = self._services._replace(tools=made.tools)
+        made._settings = self._settings._replace(replan=None, binding=None)
+        made._isolation = self._isolation
+        return made
+
     def register(
         self,
         schema: ToolSchema,

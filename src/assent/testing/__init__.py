@@ -1,5 +1,6 @@
 """For tests: plans in few words, a tool that remembers, a clock that waits, a guard, suites for stores."""
 
+from assent.testing.agent_scenarios import agent_scenarios
 from assent.testing.clock import FakeClock
 from assent.testing.event_store import event_store_suite
 from assent.testing.journal import journal_suite
@@ -14,6 +15,7 @@ __all__ = [
     "NetworkRefused",
     "RecordingTool",
     "action",
+    "agent_scenarios",
     "event_store_suite",
     "journal_suite",
     "no_network",

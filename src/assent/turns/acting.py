@@ -59,6 +59,7 @@ class Acting(Asking):
         """Of the run."""
         self._repetition = Repetition()
         self._succeeded: list[str] = []
+        self._called: list[str] = []
         self._refused: list[str] = []
 
     async def _act(self, result: Result) -> Halt | None:
@@ -107,6 +108,8 @@ class Acting(Asking):
             halt = _waits([waiting for each in halts for waiting in each.waiting])
         for came in group:
             self._fresh.append(came.marks)
+            if came.status in _MADE:
+                self._called.append(came.asked.call.name)
             if came.ok:
                 self._succeeded.append(came.asked.call.name)
             elif came.status == "rejected":

@@ -52,6 +52,9 @@ class Offer(NamedTuple):
     """What is answered to a call of another tool; `{tool}` stands for its name."""
     source: str
     timeout_ms: int | None
+    is_strict: bool = False
+    """Whether the same is answered to every call of another tool: to one of a tool that there is not, and to
+    one that cannot be read."""
 
     def asked(self, calls: Sequence[ToolCall], run_id: str, turn: int, before: int) -> list[Asked]:
         """The calls of a turn, of which `before` others came before in the run."""
@@ -81,6 +84,8 @@ class Offer(NamedTuple):
         return Asked(call, action_id, number, proposal)
 
     def _refusal(self, call: ToolCall) -> str:
+        if self.is_strict and self.offered is not None and call.name not in self.offered:
+            return self.not_offered.format(tool=call.name[:_LONGEST_NAME])
         if call.problem:
             return f"the arguments of this call cannot be read: {clean(call.problem, 500)}. Write them again."
         if not call.name or len(call.name) > _LONGEST_NAME:

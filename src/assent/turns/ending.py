@@ -16,9 +16,9 @@ from assent.inference.usage import Usage
 from assent.ir.json_value import JsonValue
 from assent.ir.result import Outcome, Status, Waiting
 
-End = Literal["success", "max_turns", "cancelled", "error", "stuck", "budget", "waiting"]
+End = Literal["success", "max_turns", "cancelled", "error", "stuck", "budget", "waiting", "unmet"]
 """The model was done; its turns ran out; somebody stopped it; a fault; it went in circles; a limit was
-reached; a person has to decide something first."""
+reached; a person has to decide something first; its goal is not met, whatever it says."""
 
 OUTCOMES: Mapping[End, Outcome] = {
     "success": "succeeded",
@@ -29,6 +29,7 @@ OUTCOMES: Mapping[End, Outcome] = {
     "stuck": "partial",
     "budget": "budget",
     "waiting": "waiting",
+    "unmet": "partial",
 }
 """What the runtime keeps of each."""
 
@@ -43,6 +44,8 @@ class Ending(msgspec.Struct, frozen=True, kw_only=True):
     """How often the model was asked, answered or not."""
     tools: tuple[str, ...] = ()
     """The tools that succeeded, in order, as often as they did."""
+    called: tuple[str, ...] = ()
+    """All tools that were called, in order, whatever came of it; none that was refused."""
     refused: tuple[str, ...] = ()
     """The tools whose calls were refused: by a rule, by a person, or because they could not be made."""
     usage: Usage | None = None

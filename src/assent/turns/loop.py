@@ -90,6 +90,8 @@ class TurnLoop(Acting):
             before_effect=before_effect,
         )
         super().__init__(run, model, terms)
+        self.endings: list[Ending] = []
+        """What came of each message so far, also of those from before the run was taken up again."""
         self._begin()
 
     def _begin(self) -> None:
@@ -105,6 +107,7 @@ class TurnLoop(Acting):
         self._value: Any = None
         self._is_cut_off = False
         self._succeeded = []
+        self._called = []
         self._refused = []
         self._usage = None
         self._cost = 0.0
@@ -143,7 +146,8 @@ class TurnLoop(Acting):
         """
         self._tell(Said(message))
         self._emit("turn_asked", {"text": _plain(message)[:LOGGED]})
-        return await self._exchange(message)
+        self.endings.append(await self._exchange(message))
+        return self.endings[-1]
 
     async def go_on(self) -> Ending | None:
         """Bring the loop to where it stood, and go on from there; None if nothing had been said."""
@@ -152,6 +156,7 @@ class TurnLoop(Acting):
             note = self._recalled.popleft()
             if isinstance(note, Said):
                 ending = await self._exchange(note.message)
+                self.endings.append(ending)
         return ending
 
     async def _exchange(self, message: User) -> Ending:
@@ -296,6 +301,7 @@ class TurnLoop(Acting):
             summary=self._last_text or halt.error or "done",
             turns=self._turns,
             tools=tuple(self._succeeded),
+            called=tuple(self._called),
             refused=tuple(self._refused),
             usage=self._usage,
             cost_usd=self._cost if self._usage is not None else None,

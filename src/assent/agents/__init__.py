@@ -1,0 +1,1 @@
+"""Agents as data: written down, held to their tools, tried on scenarios, combined."""

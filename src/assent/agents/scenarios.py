@@ -1,0 +1,249 @@
+"""Trying an agent on its scenarios: each in a fresh folder, k times, several at once.
+
+Keep true:
+1. Each run has a folder of its own, with the files of the scenario and nothing else; it is gone afterwards.
+2. A scenario passes only if the agent's run ended in success and all that is expected is so.
+3. What runs at once changes nothing but how long it takes: the report is in the order of the spec.
+4. Tools that are kept in to that folder need no approval; what needs one is no success.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from assent.agents.expectations import unmet, unmet_check
+from assent.agents.report import SHOWN, Report, ScenarioReport, Trial, tokens_of
+from assent.agents.runner import AgentResult, AgentRunner
+from assent.agents.spec import AgentSpec, Expectations, Scenario, check_spec
+from assent.errors import UsageError
+from assent.ir.proposal import new_id
+from assent.policy.permission import Posture
+from assent.safe_text import clean
+from assent.sandbox.confinement import Isolation
+from assent.sandbox.workspace import Workspace
+from assent.turns.stopping import linked
+
+if TYPE_CHECKING:
+    from assent.inference.model import Model
+    from assent.runtime.open_run import OpenRun
+    from assent.runtime.runtime import Runtime
+    from assent.tools.context import Cancel
+    from assent.tools.tool import Tool
+
+AT_ONCE = 4
+"""How many runs there are at the same time, unless somebody says otherwise."""
+MOST_K = 1_000
+NOBODY = "it needs an approval, and in a scenario nobody is asked"
+
+MakeTools = Callable[[Workspace, Isolation], Iterable["Tool"]]
+"""Makes the tools for one folder."""
+Heard = Callable[[str, Trial], None]
+"""Hears of each run when it is over: the scenario's name, and what came of it."""
+
+
+class Trying:
+    """What scenarios are run with: a runtime, a model, and how commands are kept in."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        model: Model,
+        *,
+        isolation: Isolation | None = None,
+        make_tools: MakeTools | None = None,
+        at_once: int = AT_ONCE,
+    ) -> None:
+        """`runtime` brings policies, the log and the journal; of its tools those that an agent may use and
+        that are no basic ones, as they are. The basic tools are made anew for each folder; `make_tools` makes
+        others instead. Without `isolation`, commands must be kept in by the kernel.
+
+        Raises:
+            UsageError: nothing could run at once.
+        """
+        import os
+
+        from assent.storage.location import user_folder
+
+        if at_once < 1:
+            raise UsageError(f"at_once is {at_once}; it is 1 or more.")
+        self.runtime = runtime
+        self.model = model
+        self.isolation = isolation or Isolation("process", folder=user_folder(os.environ))
+        self.at_once = at_once
+        self._make_tools = make_tools or _basic
+
+    async def try_all(
+        self,
+        spec: AgentSpec,
+        *,
+        k: int = 1,
+        only: Sequence[str] = (),
+        budget: OpenRun | None = None,
+        cancel: Cancel | None = None,
+        heard: Heard | None = None,
+    ) -> Report:
+        """Run every scenario of an agent `k` times; `only` names those that are wanted. What models take
+        counts for the run `budget`, if there is one.
+
+        Raises:
+            UsageError: the spec cannot be used, has no scenarios, or none of a name in `only`.
+            IsolationMissing: this machine enforces less than is required.
+        """
+        check_spec(spec)
+        if not 1 <= k <= MOST_K:
+            raise UsageError(f"k is {k}; it is from 1 to {MOST_K:,}.")
+        chosen = _chosen(spec, only)
+        await self.isolation.check()
+        began = time.monotonic()
+        room = asyncio.Semaphore(self.at_once)
+
+        async def one(name: str, scenario: Scenario, number: int) -> Trial:
+            async with room:
+                trial = await self._try(spec, scenario, number, budget, cancel)
+            if heard is not None:
+                heard(name, trial)
+            return trial
+
+        async with asyncio.TaskGroup() as group:
+            tasks = {
+                name: [group.create_task(one(name, scenario, n)) for n in range(1, k + 1)]
+                for name, scenario in chosen
+            }
+        return Report(
+            agent=spec.id,
+            k=k,
+            model=str(getattr(self.model, "name", "")),
+            scenarios=tuple(
+                ScenarioReport(
+                    name=name,
+                    input=clean(scenario.exchanges[0].input, SHOWN),
+                    trials=tuple(task.result() for task in tasks[name]),
+                )
+                for name, scenario in chosen
+            ),
+            seconds=round(time.monotonic() - began, 3),
+        )
+
+    async def _try(
+        self,
+        spec: AgentSpec,
+        scenario: Scenario,
+        number: int,
+        budget: OpenRun | None,
+        cancel: Cancel | None,
+    ) -> Trial:
+        began = time.monotonic()
+        with tempfile.TemporaryDirectory(prefix="assent-scenario-", ignore_cleanup_errors=True) as made:
+            folder = Path(made)
+            await asyncio.to_thread(_lay_out, folder, scenario.files)
+            workspace = Workspace(folder)
+            try:
+                failures, result = await self._converse(spec, scenario, workspace, budget, cancel)
+            finally:
+                self.isolation.forget(workspace)
+                workspace.close()
+        return Trial(
+            number=number,
+            passed=not failures,
+            failures=tuple(failures),
+            status=result.status,
+            output=clean(result.output, SHOWN, lines=True),
+            called=result.called,
+            turns=result.turns,
+            tokens=tokens_of(result.usage),
+            cost_usd=result.cost_usd,
+            seconds=round(time.monotonic() - began, 3),
+            run_id=result.run_id,
+        )
+
+    async def _converse(
+        self,
+        spec: AgentSpec,
+        scenario: Scenario,
+        workspace: Workspace,
+        budget: OpenRun | None,
+        cancel: Cancel | None,
+    ) -> tuple[list[str], AgentResult]:
+        tools = self.tools_for(workspace)
+        runtime = self.runtime.beside(tools, folder=str(workspace.folder), isolation=self.isolation)
+        # What is kept in to a folder that is thrown away can be thrown away; what is not is refused.
+        posture = Posture.named("full_access" if self.isolation.is_certain else "sandbox_edit")
+        runner = AgentRunner(
+            runtime,
+            self.model,
+            spec,
+            posture=posture,
+            workspace=workspace,
+            isolation=self.isolation,
+            nobody=NOBODY,
+        )
+        exchanges, failures = scenario.exchanges, []
+        if spec.goal is not None and not scenario.turns:
+            result = await runner.run(scenario.input, run_id=new_id(), cancel=cancel, budget=budget)
+        else:
+            with linked(cancel) as inner:
+                async with runner.conversation(run_id=new_id(), cancel=inner, budget=budget) as talk:
+                    for at, exchange in enumerate(exchanges, start=1):
+                        said = await talk.say(exchange.input)
+                        failures = await self._failed(said, exchange, workspace)
+                        if failures:
+                            failures = [f"message {at}: {why}" for why in failures] if at > 1 else failures
+                            break
+                    result = talk.result
+        if not failures:
+            failures = await self._failed(result, scenario, workspace)
+        return failures, result
+
+    async def _failed(self, result: AgentResult, expected: Expectations, workspace: Workspace) -> list[str]:
+        """Why an answer is none, or not the one that was expected."""
+        if not result.succeeded:
+            why = f": {clean(result.error, 300)}" if result.error else ""
+            return [f"expected that it ends in success, and it ended as {result.status}{why}"]
+        failures = unmet(expected, result.output, result.called)
+        if expected.check is not None:
+            failures += await unmet_check(expected.check, workspace, self.isolation)
+        return failures
+
+    def tools_for(self, workspace: Workspace) -> list[Tool]:
+        """The tools for one folder: the basic ones, and what the runtime has besides."""
+        made = list(self._make_tools(workspace, self.isolation))
+        names = {tool.name for tool in made}
+        # A basic tool of the runtime works in another folder: what is made here stands in its place.
+        return [*made, *(tool for tool in self.runtime.tools if tool.name not in names)]
+
+
+def scenario_names(spec: AgentSpec) -> list[str]:
+    """What the scenarios of an agent are called: by their names, else by their numbers from 1."""
+    return [scenario.name or f"#{number}" for number, scenario in enumerate(spec.scenarios, start=1)]
+
+
+def _chosen(spec: AgentSpec, only: Sequence[str]) -> list[tuple[str, Scenario]]:
+    every = list(zip(scenario_names(spec), spec.scenarios, strict=True))
+    if not every:
+        raise UsageError(
+            f"Agent '{spec.id}' has no scenarios. Write one with an input and what is expected: "
+            '[[scenarios]]  input = "..."  expect = "..."'
+        )
+    for name in only:
+        if name not in dict(every):
+            known = ", ".join(f"'{clean(each, 60)}'" for each, _ in every[:10])
+            raise UsageError(f"Agent '{spec.id}' has no scenario '{clean(name, 80)}'. There are: {known}.")
+    return [(name, scenario) for name, scenario in every if not only or name in only]
+
+
+def _basic(workspace: Workspace, isolation: Isolation) -> Iterable[Tool]:
+    from assent.tools.builtin import basic_tools
+
+    return basic_tools(workspace, isolation=isolation)
+
+
+def _lay_out(folder: Path, files: Mapping[str, str]) -> None:
+    for name, text in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")

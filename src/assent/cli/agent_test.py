@@ -1,0 +1,230 @@
+"""`assent agent test`: try agents on their scenarios."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Coroutine, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from assent.cli.inputs import (
+    Span,
+    isolation_option,
+    json_option,
+    model_option,
+    policies_option,
+    single,
+    tools_option,
+)
+from assent.cli.output import Output
+
+if TYPE_CHECKING:
+    from assent.agents.registry import AgentEntry
+    from assent.agents.report import Report, Trial
+    from assent.sandbox.isolation import Level
+    from assent.tools.context import Cancel
+    from assent.turns.limits import TurnLimits
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+Value = TypeVar("Value")
+_SIGNALLED = 128
+
+
+def trial_options(command: Command) -> Command:
+    """What scenarios are run with, and how far all of them together may go."""
+    for option in (
+        click.option(
+            "--time", "time_s", type=Span(), metavar="DURATION", help="How long all may take, such as 10m."
+        ),
+        click.option(
+            "--max-cost",
+            type=click.FloatRange(min=0, min_open=True),
+            metavar="USD",
+            help="What all may cost.",
+        ),
+        click.option(
+            "--max-tokens",
+            type=click.IntRange(min=1),
+            metavar="N",
+            help="Tokens that all may read and write.",
+        ),
+        isolation_option,
+        policies_option,
+        tools_option,
+        click.option(
+            "--at-once",
+            type=click.IntRange(min=1, max=64),
+            default=4,
+            show_default=True,
+            metavar="N",
+            help="How many runs there are at the same time.",
+        ),
+        click.option(
+            "--k",
+            type=click.IntRange(min=1, max=1000),
+            default=1,
+            show_default=True,
+            metavar="K",
+            help="How often each scenario runs; it passes if all K runs do.",
+        ),
+        model_option,
+    ):
+        command = option(command)
+    return command
+
+
+@click.command(short_help="Try agents on their scenarios.")
+@click.argument("names", metavar="[AGENT]...", nargs=-1)
+@click.option(
+    "--scenario", "only", multiple=True, metavar="NAME", help="Only this one. May be given several times."
+)
+@single("--junit", metavar="FILE", help="Also write the result as JUnit XML.")
+@trial_options
+@json_option
+@click.pass_obj
+def test(
+    output: Output,
+    names: Sequence[str],
+    only: Sequence[str],
+    junit: str | None,
+    model: str | None,
+    k: int,
+    at_once: int,
+    tools: str | None,
+    policies: str | None,
+    isolation: Level | None,
+    max_tokens: int | None,
+    max_cost: float | None,
+    time_s: float | None,
+    as_json: bool,
+) -> int:
+    """Run the scenarios of each AGENT; without a name, of every enabled agent that has some.
+
+    Each run works in a folder of its own, which is thrown away, and its commands are kept in by the kernel.
+    A scenario passes if the agent's run ends in success and all is so that it expects, K times out of K.
+
+    Exit codes: 0 all passed, 1 not all did, 2 bad input, 130 after Ctrl-C.
+    """
+    output.claim()
+    from assent.app.agent_trials import open_trials
+    from assent.app.agents import find_agents
+    from assent.app.files import check_target
+    from assent.cli.trust import terminal_question
+    from assent.render.scenarios import trial_words
+
+    if junit is not None:
+        check_target(junit, "--junit", {}, instead="report.xml")
+    agents = find_agents(os.environ)
+    chosen = _chosen(agents, names)
+    limits = limits_of(max_tokens, max_cost, time_s)
+    reports: list[Report] = []
+    signal = 0
+    confirm = terminal_question(output)
+    for entry in chosen:
+        agents.check_trust(entry, os.environ, confirm)
+    for entry in chosen:
+        spec = entry.spec
+        assert spec is not None
+        with open_trials(
+            model=model or spec.model,
+            tools=tools,
+            policies=policies,
+            isolation=isolation,
+            at_once=at_once,
+            confirm=confirm,
+        ) as app:
+            output.redactor = app.redactor
+            trying = app.trying
+
+            def heard(name: str, trial: Trial) -> None:
+                import msgspec
+
+                output.talk(trial_words(name, msgspec.to_builtins(trial), k))
+
+            async def work(cancel: Cancel, trying: Any = trying, spec: Any = spec) -> Report:
+                from assent.agents.compose import one_budget
+
+                async with one_budget(trying.runtime, limits, source="agent test", cancel=cancel) as run:
+                    report: Report = await trying.try_all(
+                        spec, k=k, only=only, budget=run, cancel=cancel, heard=heard
+                    )
+                    return report
+
+            report, signal = stoppable(output, work, trying.model)
+        reports.append(report)
+        if signal:
+            break
+    _show(output, reports, junit, as_json)
+    if signal:
+        return _SIGNALLED + signal
+    return 0 if all(report.all_passed for report in reports) else 1
+
+
+def limits_of(tokens: int | None, cost_usd: float | None, time_s: float | None) -> TurnLimits | None:
+    """How far all runs together may go; None for as far as they like."""
+    from assent.turns.limits import TurnLimits
+
+    if tokens is None and cost_usd is None and time_s is None:
+        return None
+    return TurnLimits(tokens=tokens, cost_usd=cost_usd, time_s=time_s)
+
+
+def stoppable(
+    output: Output, work: Callable[[Cancel], Coroutine[Any, Any, Value]], model: object
+) -> tuple[Value, int]:
+    """What comes of some work that a signal can stop, and which one did, or 0. The model is closed."""
+    from assent.cli.conversing import closing
+    from assent.cli.signals import Stopping
+    from assent.runtime.sync import run_sync
+    from assent.tools.context import Cancel
+
+    async def go() -> tuple[Value, int]:
+        cancel = Cancel()
+
+        def stop(name: str) -> None:
+            output.talk("Stopping. (Once more to leave at once.)")
+            cancel.cancel(f"stopped by {name}", hard=True)
+
+        try:
+            with Stopping(stop) as stopping:
+                return await work(cancel), stopping.by
+        finally:
+            close = closing(model)
+            if close is not None:
+                await close()
+
+    return run_sync(go())
+
+
+def _chosen(agents: Any, names: Sequence[str]) -> list[AgentEntry]:
+    from assent.errors import UsageError
+
+    if names:
+        return [agents.find(name) for name in dict.fromkeys(names)]
+    found = [
+        entry
+        for entry in agents.entries()
+        if entry.spec is not None and entry.spec.enabled and entry.spec.scenarios
+    ]
+    if not found:
+        raise UsageError("No enabled agent here has scenarios. See them with: assent agent list")
+    return found
+
+
+def _show(output: Output, reports: Sequence[Report], junit: str | None, as_json: bool) -> None:
+    from pathlib import Path
+
+    from rich.text import Text
+
+    from assent.agents.report import junit as junit_xml
+    from assent.render.scenarios import report_lines
+
+    if junit is not None:
+        Path(junit).write_text(output.redactor.text(junit_xml(reports)), encoding="utf-8")
+    if as_json:
+        passed = all(report.all_passed for report in reports)
+        output.show_json({"all_passed": passed, "agents": [report.as_json() for report in reports]})
+        return
+    for report in reports:
+        output.show(*(Text(line) for line in report_lines(report.as_json())))

@@ -1,0 +1,245 @@
+"""Agents together: who gets what, what a tie means, one budget over all, no tool that a caller lacks."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from assent import Runtime, TurnLimits, tool
+from assent.agents.compose import agent_tool, map_reduce, no_wider, pipeline, supervisor, vote, winner
+from assent.agents.runner import AgentRunner
+from assent.agents.spec import AgentSpec
+from assent.errors import UsageError
+from assent.inference import Scripted
+from assent.inference.messages import ToolResult
+from assent.inference.model import Request
+from tests.agents.trying import call, last_said, told
+
+
+def agent(id: str, answer: Any, *tools: str, runtime: Runtime | None = None, **more: Any) -> AgentRunner:
+    model = answer if hasattr(answer, "generate") else Scripted(answer if callable(answer) else [answer] * 20)
+    made = AgentSpec(id=id, identity=f"You are {id}.", tools=tools, **more)
+    return AgentRunner(runtime or Runtime(), model, made, posture="full_access")
+
+
+def echo(mark: str) -> Any:
+    return lambda request: f"{mark}({last_said(request)})"
+
+
+async def test_a_pipeline_hands_each_the_answer_of_the_one_before() -> None:
+    result = await pipeline([agent("a", echo("a")), agent("b", echo("b"))], "x")
+
+    assert result.succeeded
+    assert result.output == "b(a(x))"
+    assert [(step.agent, step.input) for step in result.steps] == [("a", "x"), ("b", "a(x)")]
+
+
+async def test_a_pipeline_ends_at_the_first_that_fails() -> None:
+    last = Scripted(["never"])
+
+    result = await pipeline([agent("a", "fine"), agent("b", Scripted([])), agent("c", last)], "x")
+
+    assert result.status == "error"
+    assert "agent 'b' ended as error" in (result.error or "")
+    assert last.requests == []
+
+
+async def test_what_one_has_used_is_gone_for_the_next() -> None:
+    third = Scripted([told("third", 1)])
+    agents = [agent("a", told("one", 60)), agent("b", told("two", 60)), agent("c", third)]
+
+    result = await pipeline(agents, "x", limits=TurnLimits(tokens=100))
+
+    assert result.status == "budget"
+    assert "tokens" in (result.error or "")
+    assert third.requests == []
+    assert [step.result.status for step in result.steps] == ["success", "success", "budget"]
+
+
+async def test_map_reduce_works_side_by_side_and_keeps_the_order() -> None:
+    barrier = asyncio.Barrier(3)
+
+    async def mapped(request: Request) -> str:
+        await asyncio.wait_for(barrier.wait(), 20)
+        said = last_said(request)
+        for _ in range(9 - int(said)):  # The first is the last to answer.
+            await asyncio.sleep(0)
+        return f"got {said}"
+
+    result = await map_reduce(agent("m", mapped), ["1", "2", "3"], agent("r", echo("r")), "Join them.")
+
+    assert result.output == "r(Join them.\n\nPart 1:\ngot 1\n\nPart 2:\ngot 2\n\nPart 3:\ngot 3)"
+
+
+async def test_map_reduce_asks_nobody_to_join_what_is_not_whole() -> None:
+    reducer = Scripted(["never"])
+
+    def mapped(request: Request) -> Any:
+        return RuntimeError("broken") if last_said(request) == "2" else "fine"
+
+    result = await map_reduce(agent("m", mapped), ["1", "2"], agent("r", reducer), "Join.")
+
+    assert not result.succeeded
+    assert reducer.requests == []
+
+
+async def test_most_votes_win_whatever_the_spelling() -> None:
+    agents = [agent("a", "No"), agent("b", "**Yes.**"), agent("c", "yes")]
+
+    result = await vote(agents, "x")
+
+    assert result.output == "**Yes.**"
+    assert result.votes == {"no": 1, "yes": 2}
+
+
+async def test_a_tie_goes_to_the_earliest_agent_however_late_it_answers() -> None:
+    async def slow(_: Request) -> str:
+        for _ in range(50):
+            await asyncio.sleep(0)
+        return "slow"
+
+    result = await vote([agent("a", slow), agent("b", "quick")], "x")
+
+    assert result.output == "slow"
+
+
+async def test_who_fails_has_no_vote() -> None:
+    agents = [agent("a", Scripted([])), agent("b", "yes")]
+
+    assert (await vote(agents, "x")).output == "yes"
+    assert (await vote([agent("a", Scripted([]))], "x")).status == "error"
+
+
+@given(st.lists(st.sampled_from(["a", "b", "c", None]), max_size=9))
+def test_the_winner_is_the_earliest_of_those_with_most_votes(answers: list[str | None]) -> None:
+    won = winner(answers)
+
+    counts = [answers.count(each) for each in answers if each is not None]
+    if not counts:
+        assert won is None
+        return
+    assert won is not None
+    assert answers.count(answers[won]) == max(counts)
+    assert all(each is None or answers.count(each) < max(counts) for each in answers[:won])
+
+
+# One leads
+
+
+def leader(*calls: Any) -> Any:
+    def answer(request: Request) -> Any:
+        results = [each.text for each in request.messages if isinstance(each, ToolResult)]
+        return calls[len(results)] if len(results) < len(calls) else f"they said: {' & '.join(results)}"
+
+    return answer
+
+
+async def test_a_supervisor_calls_members_by_their_ids_and_answers() -> None:
+    lead = agent("lead", leader(call("maths", task="1+1"), call("words", task="hi")))
+
+    result = await supervisor(lead, [agent("maths", "2"), agent("words", echo("w"))], "do it")
+
+    assert result.output == "they said: 2 & w(hi)"
+    assert [step.agent for step in result.steps] == ["maths", "words", "lead"]
+
+
+async def test_a_member_cannot_use_a_tool_that_the_lead_cannot() -> None:
+    ran: list[str] = []
+
+    @tool
+    def danger() -> str:
+        """Do harm."""
+        ran.append("danger")
+        return "done"
+
+    @tool(risk="read_only")
+    def look() -> str:
+        """Look."""
+        ran.append("look")
+        return "seen"
+
+    runtime = Runtime(tools=[danger, look])
+    member = agent("member", leader(call("danger"), call("look")), "danger", "look", runtime=runtime)
+    lead = agent("lead", leader(call("member", task="go")), "look", runtime=runtime)
+
+    result = await supervisor(lead, [member], "do it")
+
+    assert ran == ["look"]
+    assert "tool 'danger' is not allowed for this agent" in result.output
+    assert result.steps[0].result.refused == {"danger": 1}
+
+
+async def test_lead_and_members_spend_one_budget() -> None:
+    member = Scripted(lambda _: told("fine", 40))
+
+    def leads(request: Request) -> Any:
+        from assent.inference.model import Result
+        from assent.inference.usage import Usage
+
+        asks = call("m", task="again")
+        return Result(calls=[asks], usage=Usage(input=9, output=1), cost=0.0, stop="calls")
+
+    result = await supervisor(agent("lead", leads), [agent("m", member)], "go", limits=TurnLimits(tokens=100))
+
+    assert result.status == "budget"
+    assert len(member.requests) == 2
+
+
+async def test_a_failed_member_is_told_to_the_lead_and_not_the_end() -> None:
+    lead = agent("lead", leader(call("m", task="x")))
+
+    result = await supervisor(lead, [agent("m", Scripted([]))], "go")
+
+    assert result.succeeded
+    assert "agent 'm' ended as error" in result.output
+
+
+@pytest.mark.parametrize(
+    ("work", "says"),
+    [
+        (lambda: pipeline([], "x"), "no agents"),
+        (lambda: pipeline([agent("a", "b")], " "), "nothing to do"),
+        (lambda: vote([], "x"), "no agents"),
+        (lambda: map_reduce(agent("a", "b"), [], agent("c", "d"), "x"), "no inputs"),
+        (lambda: supervisor(agent("a", "b"), [], "x"), "no members"),
+        (lambda: supervisor(agent("a", "b"), [agent("m", "x"), agent("m", "y")], "x"), "Two members"),
+    ],
+)
+async def test_what_cannot_work_is_refused(work: Any, says: str) -> None:
+    with pytest.raises(UsageError, match=says):
+        await work()
+
+
+NAMES = st.lists(st.sampled_from(["a", "b", "c", "d", "A", "á", "a\u0301", "b "]), unique=True, max_size=6)
+
+
+@given(NAMES, NAMES, NAMES, NAMES)
+def test_a_child_is_never_wider_than_its_parent(
+    mine: list[str], denied: list[str], parents: list[str], parent_denied: list[str]
+) -> None:
+    child = AgentSpec(id="c", identity="x", tools=tuple(mine), denied_tools=tuple(denied))
+    parent = AgentSpec(id="p", identity="x", tools=tuple(parents), denied_tools=tuple(parent_denied))
+
+    narrow = no_wider(child, parent)
+
+    assert set(narrow.allowed) == set(child.allowed) & set(parent.allowed)
+    grandchild = no_wider(AgentSpec(id="g", identity="x", tools=tuple(parents + mine)), narrow)
+    assert set(grandchild.allowed) <= set(parent.allowed)
+
+
+async def test_the_risk_of_an_agent_as_a_tool_is_the_worst_of_its_own() -> None:
+    @tool
+    def danger() -> str:
+        """Do harm."""
+        return ""
+
+    runtime = Runtime(tools=[danger])
+    wide = AgentSpec(id="p", identity="x", tools=("danger",))
+    member = agent("m", "x", "danger", runtime=runtime)
+
+    assert agent_tool(member, wide).schema.risk == "destructive"
+    assert agent_tool(member, AgentSpec(id="p", identity="x")).schema.risk == "read_only"
