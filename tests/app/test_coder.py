@@ -115,6 +115,10 @@ def test_a_contract_is_read_without_following_links_and_told_what_is_wrong(proje
     file.symlink_to("/etc/hostname")
     with pytest.raises(TrustError, match="is a link"):
         kept_contract(project, os.environ, None, description="x")
+    file.unlink()
+    file.mkdir()
+    with pytest.raises(PolicyFileError, match="it is no plain file"):
+        kept_contract(project, os.environ, None, description="x")
 
 
 # What is told
@@ -149,7 +153,7 @@ def a_session(**more: Any) -> Session:
 @pytest.mark.parametrize(
     ("state", "run_status", "words", "commands"),
     [
-        ("contract_proposed", "waiting", "contract to confirm", ["approve", "resume", "deny"]),
+        ("contract_proposed", "waiting", "contract to confirm", ["show", "approve", "resume", "deny"]),
         ("running", "running", "running", ["cancel"]),
         ("running", "interrupted", "stopped", ["resume", "cancel"]),
         ("running", "waiting", "waits for a person", ["approvals list --run s1.1.1", "resume", "cancel"]),

@@ -487,7 +487,7 @@ def test_no_text_of_others_steers_a_terminal(desk: Desk) -> None:
 
 def test_a_question_is_answered_from_elsewhere(desk: Desk) -> None:
     model = desk.script({"calls": [call("ask_user", question="Which word?")]}, write(), "Done.")
-    running = desk.start("make a right", "--check", CHECK, "--model", model, "--ask-for", "60", "--yes")
+    running = desk.start("make a right", "--check", CHECK, "--model", model, "--ask-for", "60s", "--yes")
 
     id = wait_for(lambda: (desk.folder / "kept.db").exists() and _asked(desk), running)
     assert "? asks you something" in desk.code("list").out

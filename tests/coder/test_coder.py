@@ -278,6 +278,26 @@ class TestRefused:
         with here.coder([]) as coder, pytest.raises(UsageError, match=words):
             await coder.run(**given)
 
+    async def test_a_branch_in_the_way_is_told_before_any_work(self, tmp_path: Path) -> None:
+        here = Workbench(tmp_path, {"x.txt": "wrong\n"})
+        git(here.repository, "branch", "assent")
+        model = Scripted([])
+
+        with here.coder(model) as coder, pytest.raises(UsageError, match="git branch -m assent NAME"):
+            await coder.run("mend it", ["grep -q right x.txt"])
+        assert model.requests == []
+
+    async def test_a_session_whose_repository_is_gone_can_be_ended(self, tmp_path: Path) -> None:
+        here = Workbench(tmp_path, {"x.txt": "wrong\n"})
+        with here.coder([write("x.txt", "right"), "done"]) as coder:
+            session = await coder.run("mend it", ["grep -q right x.txt"])
+            here.repository.rename(tmp_path / "elsewhere")
+
+            with pytest.raises(UsageError, match="There is no folder"):
+                await coder.approve(session.id)
+            ended = await coder.cancel(session.id, "moved away")
+        assert (ended.state, ended.reason) == ("abandoned", "cancelled: moved away")
+
     async def test_no_repository(self, tmp_path: Path) -> None:
         here = bench(tmp_path)
         here.repository = tmp_path

@@ -250,7 +250,7 @@ def kept_contract(
     from assent.app.governance import CONTRACT, RUNS_CHECKS, granted
     from assent.app.trust import snapshot
     from assent.coder.contract import FILE, read_contract
-    from assent.errors import TrustError
+    from assent.errors import PolicyFileError, TrustError
 
     path = top / FILE
     if not (path.is_symlink() or path.exists()):
@@ -259,7 +259,9 @@ def kept_contract(
     seen = snapshot(top)
     data = seen.files.get(CONTRACT)
     if data is None:
-        return None
+        raise PolicyFileError(
+            str(path), "it is no plain file", fix="Make it one, or remove it.", what="Contract file"
+        )
     contract = read_contract(data.decode(errors="replace"), str(path))
     if not granted(seen, (RUNS_CHECKS,), environment, confirm):
         raise TrustError(

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from assent.cli.inputs import (
+    Money,
     Span,
     isolation_option,
     json_option,
@@ -39,7 +40,7 @@ def trial_options(command: Command) -> Command:
         ),
         click.option(
             "--max-cost",
-            type=click.FloatRange(min=0, min_open=True),
+            type=Money(),
             metavar="USD",
             help="What all may cost.",
         ),

@@ -59,7 +59,13 @@ def approvals() -> None:
     "--all", "with_closed", is_flag=True, help="Also the newest that are decided, or too old to be."
 )
 @click.option("--standing", is_flag=True, help="Instead, what is approved for always and holds now.")
-@click.option("--limit", type=click.IntRange(min=1), default=50, show_default=True, help="How many at most.")
+@click.option(
+    "--limit",
+    type=click.IntRange(min=1, max=1_000_000),
+    default=50,
+    show_default=True,
+    help="How many at most.",
+)
 @db_option
 @json_option
 @click.pass_obj

@@ -18,6 +18,7 @@ from assent.cli.code_options import (
     session_argument,
 )
 from assent.cli.inputs import (
+    Money,
     Span,
     db_option,
     json_option,
@@ -98,9 +99,7 @@ def code() -> None:
 @click.option("--even-if-green", is_flag=True, help="Work also if all checks are green before.")
 @click.option("--turns", type=click.IntRange(min=1), metavar="N", help="Of each iteration. Default: 24.")
 @click.option("--max-tokens", type=click.IntRange(min=1), metavar="N", help="Tokens it may read and write.")
-@click.option(
-    "--max-cost", type=click.FloatRange(min=0, min_open=True), metavar="USD", help="What it may cost."
-)
+@click.option("--max-cost", type=Money(), metavar="USD", help="What it may cost.")
 @click.option("--time", "time_s", type=Span(), metavar="DURATION", help="How long it may take, such as 30m.")
 @single(
     "--style",

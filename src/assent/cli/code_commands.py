@@ -62,7 +62,13 @@ _MOST_BYTES = 16 * 2**20
     metavar="STATE",
     help="Only those that stand so: a word of the list, such as published, or its name in JSON.",
 )
-@click.option("--limit", type=click.IntRange(min=1), default=20, show_default=True, help="How many at most.")
+@click.option(
+    "--limit",
+    type=click.IntRange(min=1, max=1_000_000),
+    default=20,
+    show_default=True,
+    help="How many at most.",
+)
 @db_option
 @json_option
 @click.pass_obj

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 import click
 
-from assent.cli.inputs import level_type, not_empty, single
+from assent.cli.inputs import Span, level_type, not_empty, single
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -52,10 +52,10 @@ def at_work_options(command: Command) -> Command:
         ),
         click.option(
             "--ask-for",
-            type=click.FloatRange(min=0, min_open=True),
-            metavar="SECONDS",
-            help="Let the model ask you something, and wait so long for `assent code answer`. Default: it can"
-            " ask on a terminal, and waits 600 seconds.",
+            type=Span(),
+            metavar="DURATION",
+            help="Let the model ask you something, and wait so long for `assent code answer`, such as 10m."
+            " Default: it can ask on a terminal, and waits 10 minutes.",
         ),
         keep_option,
         yes_option,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from math import inf
+from math import inf, isfinite
 from typing import Any, TypeVar
 
 import click
@@ -160,6 +160,20 @@ class Span(click.ParamType[float]):
         return float(int(found[1]) * _UNITS[found[2]])
 
 
+class Money(click.FloatRange):
+    """An amount above 0; `nan` and `inf` are none."""
+
+    def __init__(self) -> None:
+        super().__init__(min=0, min_open=True)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """The amount."""
+        found = super().convert(value, param, ctx)
+        if not isfinite(found):
+            self.fail(f"{value!r} is no amount of money.", param, ctx)
+        return found
+
+
 class Patience(Span):
     """How long to wait for a person; `forever` is as long as it takes."""
 
@@ -192,9 +206,7 @@ def assistant_options(command: Command) -> Command:
         click.option(
             "--time", "time_s", type=Span(), metavar="DURATION", help="How long it may take, such as 10m."
         ),
-        click.option(
-            "--max-cost", type=click.FloatRange(min=0, min_open=True), metavar="USD", help="What it may cost."
-        ),
+        click.option("--max-cost", type=Money(), metavar="USD", help="What it may cost."),
         click.option(
             "--max-tokens", type=click.IntRange(min=1), metavar="N", help="Tokens it may read and write."
         ),

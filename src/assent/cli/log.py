@@ -106,7 +106,11 @@ def show(output: Output, run: str | None, db: str | None, as_json: bool) -> int:
 @log.command(short_help="Events that match.")
 @filter_options
 @click.option(
-    "--limit", type=click.IntRange(min=1), default=100, show_default=True, help="The newest so many."
+    "--limit",
+    type=click.IntRange(min=1, max=1_000_000),
+    default=100,
+    show_default=True,
+    help="The newest so many.",
 )
 @db_option
 @json_option

@@ -41,7 +41,13 @@ def runs() -> None:
 
 @runs.command("list", short_help="The newest runs.")
 @click.option("--status", type=click.Choice(_STATES), help="Only those that stand so.")
-@click.option("--limit", type=click.IntRange(min=1), default=20, show_default=True, help="How many at most.")
+@click.option(
+    "--limit",
+    type=click.IntRange(min=1, max=1_000_000),
+    default=20,
+    show_default=True,
+    help="How many at most.",
+)
 @db_option
 @json_option
 @click.pass_obj

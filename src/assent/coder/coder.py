@@ -161,6 +161,7 @@ class Coder:
             raise UsageError(f"candidates is {candidates}; it is from 1 to {MOST_CANDIDATES}.")
         agreed = _contract(intent, checks, contract, may_touch)
         self._check_it_can_be_decided(agreed, approve=approve)
+        from assent.coder.publishing import check_free
         from assent.coder.repairs import repository_key
         from assent.coder.repository import first_commit
         from assent.coder.workshop import Workshop, find_repository
@@ -172,6 +173,8 @@ class Coder:
         name = session_id or new_id()
         if self._sessions.get(name) is not None:
             raise UsageError(f"There is a coding session '{name}' already. Choose another id.")
+        # Better now than when all is done.
+        await check_free(found, BRANCH.format(id=name))
         now = time.time()
         session = Session(
             id=name,
@@ -266,7 +269,7 @@ class Coder:
         """
         session = self._find(session_id)
         _check_waits(session, "deny")
-        async with self._held(session, None, watch) as work:
+        async with self._held(session, None, watch, ends=True) as work:
             _check_waits(work.session, "deny")
             await self._abandon(work, _because("denied", reason))
             return work.session
@@ -283,7 +286,7 @@ class Coder:
         why = _because("cancelled", reason)
         await asyncio.to_thread(self._sessions.ask_to_stop, session.id, why)
         try:
-            async with self._held(session, None, None) as work:
+            async with self._held(session, None, None, ends=True) as work:
                 if work.session.is_open:
                     await self._abandon(work, why)
                 return work.session
@@ -556,11 +559,18 @@ class Coder:
 
     @asynccontextmanager
     async def _held(
-        self, session: Session, cancel: Cancel | None, watch: Watch | None
+        self, session: Session, cancel: Cancel | None, watch: Watch | None, *, ends: bool = False
     ) -> AsyncIterator[Work]:
+        """Who only `ends` it needs no repository: it may have been moved or removed."""
+        from assent.coder.repository import gone_repository
         from assent.coder.workshop import Workshop, find_repository
 
-        found = await find_repository(Path(session.repository))
+        try:
+            found = await find_repository(Path(session.repository))
+        except UsageError:
+            if not ends:
+                raise
+            found = gone_repository(Path(session.repository), session.begun_on)
         async with self.runtime.reopen_run(session.id, cancel=cancel) as run:
             # Read once more: nobody else writes it from now on.
             session = self._sessions.get(session.id) or session

@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from assent.coder.repository import NOBODY
+from assent.coder.repository import NOBODY, Repository
 from assent.coder.trees import Trees, checked
 from assent.errors import ToolError, UsageError
 from assent.sandbox.git.quarantine import UNPACK_LIMIT
@@ -27,21 +27,9 @@ async def publish(trees: Trees, commit: str, branch: str, note: Path) -> None:
         ToolError: git does not take it.
     """
     name = await _checked_name(trees, branch)
-    held = await _branches(trees, branch)
-    if held.get(name) == checked(commit):
+    if await check_free(trees.repository, branch, commit):
         _drop(note)
         return
-    if name in held:
-        raise UsageError(
-            f"The branch {branch} is there already, at {held[name][:12]}, and is left as it is. Rename it, "
-            "or publish under another name."
-        )
-    for other in held:
-        if name.startswith(f"{other}/") or other.startswith(f"{name}/"):
-            raise UsageError(
-                f"The branch {branch} cannot be made beside {other.removeprefix('refs/heads/')}: one name "
-                "would lie within the other. Rename that one, or publish under another name."
-            )
     await _send(trees, commit)
     _see_that_it_is_free(trees, name, note)
     _write(note, name)
@@ -61,6 +49,31 @@ async def publish(trees: Trees, commit: str, branch: str, note: Path) -> None:
     _drop(note)
 
 
+async def check_free(repository: Repository, branch: str, commit: str = "") -> bool:
+    """Make sure that a branch can be made; whether it is there with this commit already.
+
+    Raises:
+        UsageError: another branch is in the way.
+    """
+    name = f"refs/heads/{branch}"
+    held = await _branches(repository, branch)
+    if commit and held.get(name) == checked(commit):
+        return True
+    if name in held:
+        raise UsageError(
+            f"The branch {branch} is there already, at {held[name][:12]}, and is left as it is. Rename it: "
+            f"git branch -m {branch} NAME"
+        )
+    for other in held:
+        if name.startswith(f"{other}/") or other.startswith(f"{name}/"):
+            short = other.removeprefix("refs/heads/")
+            raise UsageError(
+                f"The branch {branch} cannot be made beside {short}: one name would lie within the other. "
+                f"Rename that one: git branch -m {short} NAME"
+            )
+    return False
+
+
 async def _checked_name(trees: Trees, branch: str) -> str:
     name = f"refs/heads/{branch}"
     try:
@@ -72,11 +85,11 @@ async def _checked_name(trees: Trees, branch: str) -> str:
     return name
 
 
-async def _branches(trees: Trees, branch: str) -> dict[str, str]:
+async def _branches(repository: Repository, branch: str) -> dict[str, str]:
     """The person's branches that could be in the way of one, by their whole names."""
     listed = await git(
         ["for-each-ref", "--format=%(objectname) %(refname)", f"refs/heads/{branch.split('/')[0]}"],
-        git_dir=trees.repository.git_dir,
+        git_dir=repository.git_dir,
     )
     lines = (line.partition(" ") for line in os.fsdecode(listed).splitlines())
     return {name: value for value, _, name in lines}

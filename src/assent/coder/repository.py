@@ -99,6 +99,12 @@ async def find_repository(folder: Path) -> Repository:
     )
 
 
+def gone_repository(top: Path, head: str) -> Repository:
+    """What stands for a repository that is not where it was, for whoever only ends what was begun there."""
+    found = checkouts.Repository(top=str(top), common="", git_dir="", settings={}, objects="")
+    return Repository(top=top, git_dir="", common="", head=head, branch=None, found=found)
+
+
 async def first_commit(repository: Repository) -> str | None:
     """The oldest commit before HEAD, which all clones share; None where the history is cut off."""
     if _is_shallow(repository):

@@ -187,7 +187,7 @@ async def _open(top: str, git_dir: str, common: str) -> Repository | None:
 _NOT_SHOWN = {
     "extensions.refstorage": "keeps its refs in another way than as files",
     "extensions.partialclone": "is a partial clone, whose objects are fetched when they are needed",
-    "core.sparsecheckout": "has a sparse checkout",
+    "core.sparsecheckout": "has a sparse checkout (`git sparse-checkout disable` ends it)",
 }
 
 
