@@ -587,6 +587,6 @@ def test_a_session_is_told_as_a_story_and_its_events_say_what_happened(desk: Des
     assert "It says left now." in turns.out
     as_data = desk.run("explain", id, "--db", desk.db, "--json").json
     assert (as_data["coding"]["state"], as_data["coding"]["intent"]) == ("merged", "make a right")
-    for words in ("coding started", f"grep; {CHECK}", "grep: red", "grep: green", "needs approval"):
+    for words in ("coding started", f"grep; {CHECK}", "grep: red", "grep: green", "green, to approve"):
         assert words in events, events
     assert f"assent/{id} (" in events

@@ -15,6 +15,7 @@ from rich.text import Text
 from assent.events.event import Event
 from assent.ir.json_value import JsonValue
 from assent.render.calls import came_words, given_words
+from assent.render.coding import state_words
 from assent.render.marks import AWAITING, MARKS, Mark, outcome_mark
 from assent.render.questions import GIVEN, Question, answer_words, reason_words
 from assent.render.steps import TERMINAL
@@ -284,7 +285,7 @@ def _of_coding(kind: str, data: Mapping[str, JsonValue]) -> Iterator[str]:
             ]
             yield from _some({"checks": commands}, "checks", "")
         case "coding_state_changed":
-            yield clean((_word(data.get("state")) or "").replace("_", " "), 40)
+            yield state_words(_word(data.get("state")) or "")
         case "coding_iteration_started":
             yield _iteration(data, f" of {clean(data.get('most'), 12)}")
             yield f"told of repair {clean(data['hint'], 40)}" if data.get("hint") else ""
@@ -294,7 +295,7 @@ def _of_coding(kind: str, data: Mapping[str, JsonValue]) -> Iterator[str]:
             yield "green" if data.get("green") is True else red[0] if red else "not green"
             turns = data.get("turns")
             yield count(turns, "turn") if isinstance(turns, int) else ""
-            yield clean(_word(data.get("why_no_further")) or "", _LONG)
+            yield "" if data.get("green") is True else clean(_word(data.get("why_no_further")) or "", _LONG)
         case "coding_seal_broken":
             yield _iteration(data)
             yield from _some(data, "paths", "put back: ")
