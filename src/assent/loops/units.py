@@ -56,7 +56,7 @@ Description=Assent loops of {_percent(folder.name)}
 Type=exec
 WorkingDirectory={_percent(str(folder))}
 ExecStart={" ".join(_quoted(each) for each in argv)}
-{settings}# The first signal lets the rounds that run end; what still runs after this is taken up at the next start.
+{settings}# The first signal lets running rounds end; what runs longer is taken up at the next start.
 KillMode=mixed
 TimeoutStopSec=120
 Restart=on-failure
