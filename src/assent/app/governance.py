@@ -63,6 +63,9 @@ class Question:
 CONTRACT = "contract.toml"
 RUNS_CHECKS = f"runs the checks of {PROJECT_FOLDER}/{CONTRACT}"
 """What `assent code` does with a contract that a folder keeps."""
+LOOPS = "loops"
+RUNS_LOOPS = f"runs the loops of {PROJECT_FOLDER}/{LOOPS}"
+"""What `assent loop` does with the loops that a folder keeps."""
 
 
 class Demand(NamedTuple):
@@ -237,6 +240,8 @@ def examine(folder: Path, environment: Mapping[str, str]) -> Question:
     wants = _wants(project.settings.tools, own, project.settings.over(own or Permissions()))
     if CONTRACT in seen.files:
         wants += (RUNS_CHECKS,)
+    if any(name.startswith(f"{LOOPS}/") for name in seen.files):
+        wants += (RUNS_LOOPS,)
     return Question(seen=seen, wants=wants, is_changed=how_trusted(seen, environment) == "changed")
 
 
