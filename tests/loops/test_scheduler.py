@@ -195,7 +195,7 @@ async def test_a_paused_loop_waits_and_makes_up_for_nothing() -> None:
 
     pause(year.timetable, daily.key, Mark(at=year.clock.now, by="ann", reason="release week"))
     await year.run(begin + 5 * DAY, daily)
-    resume(year.timetable, daily.key, daily.cadence, year.clock.now)
+    resume(year.timetable, daily.key, year.clock.now)
     await year.run(begin + 6 * DAY, daily)
 
     assert year.times == [begin + 9 * 3600, begin + 5 * DAY + 9 * 3600]

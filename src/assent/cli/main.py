@@ -24,6 +24,7 @@ from assent.cli.explain import explain
 from assent.cli.graph import graph
 from assent.cli.isolation import isolation
 from assent.cli.log import log
+from assent.cli.loop import loop
 from assent.cli.mcp import mcp
 from assent.cli.mcp_serve import serve
 from assent.cli.model import model
@@ -63,7 +64,24 @@ def cli(context: click.Context) -> None:
 
 mcp.add_command(serve)
 for _command in (
-    *(do, chat, code, run, resume, runs, approvals, verify, policy, graph, explain, log, tools, model, mcp),
+    *(
+        do,
+        chat,
+        code,
+        loop,
+        run,
+        resume,
+        runs,
+        approvals,
+        verify,
+        policy,
+        graph,
+        explain,
+        log,
+        tools,
+        model,
+        mcp,
+    ),
     *(trust, isolation, doctor, replay),
 ):
     cli.add_command(_command)

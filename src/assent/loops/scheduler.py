@@ -143,13 +143,14 @@ class Scheduler:
             StorageError: that cannot be kept.
         """
         for loop in self._loops.values():
-            self._timetable.change(
-                loop.key,
-                lambda slot, now, loop=loop: (  # type: ignore[misc]
-                    registered(slot, loop.key, loop.name, loop.repository, loop.cadence, self._clock()),
-                    None,
-                ),
-            )
+            self._register(loop)
+
+    def _register(self, loop: Scheduled) -> Slot:
+        def work(slot: Slot | None, stored_now: float) -> tuple[Slot, Slot]:
+            made = registered(slot, loop.key, loop.name, loop.repository, loop.cadence, self._clock())
+            return made, made
+
+        return self._timetable.change(loop.key, work)
 
     async def serve(self, stop: Cancel) -> None:
         """Run what is due until `stop`: a soft one lets running rounds end, a hard one leaves them where they
@@ -205,7 +206,10 @@ class Scheduler:
         due: list[tuple[float, Scheduled]] = []
         for key, loop in self._loops.items():
             slot = slots.get(key)
-            start = starts_at(slot, now, loop.jitter_s) if slot is not None else None
+            if slot is None or (slot.due is None and loop.cadence is not None):
+                # It was resumed, and waits for its next due time.
+                slot = self._register(loop)
+            start = starts_at(slot, now, loop.jitter_s)
             if start is None or key in self._working:
                 continue
             if start <= now:
@@ -427,11 +431,11 @@ def stop(timetable: Timetable, key: str, mark: Mark) -> Slot | None:
     return timetable.change(key, work)
 
 
-def resume(timetable: Timetable, key: str, cadence: Cadence | None, now: float) -> Slot | None:
+def resume(timetable: Timetable, key: str, now: float) -> Slot | None:
     """Let a loop go on that was paused or stopped, by a person or by itself."""
 
     def work(slot: Slot | None, _: float) -> tuple[Slot | None, Slot | None]:
-        made = gone_on(slot, cadence, now) if slot is not None else None
+        made = gone_on(slot, now) if slot is not None else None
         return made, made
 
     return timetable.change(key, work)

@@ -226,11 +226,10 @@ def let_go(slot: Slot, hold: int) -> Slot | None:
     return replace(slot, holder=None, held_until=0.0) if slot.hold == hold else None
 
 
-def gone_on(slot: Slot, cadence: Cadence | None, now: float) -> Slot:
-    """The slot without pause and stop. What was due meanwhile is not made up for: nobody wanted it."""
-    due = slot.due
-    if cadence is not None and due is not None and due <= now:
-        due = cadence.next_after(now, slot.anchor)
+def gone_on(slot: Slot, now: float) -> Slot:
+    """The slot without pause and stop. What was due meanwhile is not made up for: nobody wanted it.
+    When it is due next, whoever knows the cadence works out."""
+    due = slot.due if slot.due is not None and slot.due > now else None
     return replace(slot, pause=None, stop=None, failures=0, not_before=0.0, due=due)
 
 
