@@ -125,9 +125,7 @@ class Exceeded(NamedTuple):
     words: str = ""
 
 
-def exceeded(
-    budget: LoopBudget, spend: Spend, *, per: Literal["round", "day"] = "round"
-) -> Exceeded | None:
+def exceeded(budget: LoopBudget, spend: Spend, *, per: Literal["round", "day"] = "round") -> Exceeded | None:
     """The first limit of which more was used than it allows; None if there is none.
 
     >>> exceeded(LoopBudget(total_tokens=5), Spend(input_tokens=5)) is None
@@ -165,7 +163,9 @@ def _words(limit: Limit, most: float, per: str, *, is_untold: bool = False) -> s
 def too_many_iterations(budget: LoopBudget, who: str) -> Exceeded:
     """For a sub-run that was not done when its iterations were used up."""
     most = budget.iterations or ITERATIONS
-    return Exceeded("iterations", "round", f"the {who} was not done after {most} iterations, which is the limit")
+    return Exceeded(
+        "iterations", "round", f"the {who} was not done after {most} iterations, which is the limit"
+    )
 
 
 class Purse:
@@ -233,6 +233,8 @@ class OnPurse(OnBudget):
     def __init__(self, model: Model, run: OpenRun, purse: Purse) -> None:
         super().__init__(model, run)
         self._purse = purse
+        self.spent = Spend()
+        """What this one has used."""
 
     async def generate(self, request: Request) -> Result:
         """The whole answer.
@@ -255,6 +257,7 @@ class OnPurse(OnBudget):
     def count(self, usage: Usage | None, cost: float | None) -> None:
         """Take what an answer took from what the round may use."""
         self._purse.count(usage, cost)
+        self.spent = self.spent.with_answer(usage, cost)
 
     def _within(self, request: Request) -> Request:
         over = self._purse.exceeded()

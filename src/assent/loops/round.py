@@ -135,6 +135,10 @@ class Round(msgspec.Struct, kw_only=True):
     """What was told of earlier rounds."""
     context: str = ""
     """What the hook before the round wrote."""
+    baseline: list[CheckResult] = []
+    """What came of the checks before any work."""
+    is_prepared: bool = False
+    """Whether the earlier rounds, the hook and the checks before any work are known."""
     maker: SubRun | None = None
     tree: str = ""
     """The change, frozen: what is checked, and what is acted on."""
@@ -161,8 +165,12 @@ class Round(msgspec.Struct, kw_only=True):
     receipt: Receipt | None = None
     spend: Spend = Spend()
     later: list[Later] = []
+    would: str = ""
+    """What the executor would do, in its own words."""
     rebased_from: str = ""
-    """The round whose change this one took over."""
+    """The round whose change this one brings over to where the person is now."""
+    brought: str = ""
+    """That change, as a diff."""
 
     @property
     def key(self) -> str:

@@ -134,7 +134,9 @@ class LoopSpec(_Table, frozen=True):
 
     def __post_init__(self) -> None:
         for place, words, fix in _problems(self):
-            raise UsageError(f"The loop '{clean(self.name, 80)}' cannot be used: {place}: {words}. {fix}".rstrip())
+            raise UsageError(
+                f"The loop '{clean(self.name, 80)}' cannot be used: {place}: {words}. {fix}".rstrip()
+            )
 
     @property
     def contract(self) -> Contract:
@@ -193,7 +195,9 @@ def _inner(file: TomlFile, document: dict[str, Any], key: str, kind: type[msgspe
         document[key] = _converted(file, table, kind, key)
 
 
-def _known(file: TomlFile, table: Mapping[str, Any], kind: type[msgspec.Struct], place: str, owner: str) -> None:
+def _known(
+    file: TomlFile, table: Mapping[str, Any], kind: type[msgspec.Struct], place: str, owner: str
+) -> None:
     known = list(kind.__struct_fields__)
     for key in table:
         if key not in known:
@@ -235,7 +239,11 @@ def _problems(spec: LoopSpec) -> list[_Problem]:
     found: list[_Problem] = []
     if not _NAME.fullmatch(spec.name):
         found.append(
-            ("name", "it is not 1 to 64 small letters, digits, dashes and underscores", "Write ci-sweeper, say.")
+            (
+                "name",
+                "it is not 1 to 64 small letters, digits, dashes and underscores",
+                "Write ci-sweeper, say.",
+            )
         )
     if not spec.intent.strip():
         found.append(("intent", "it is empty", "Say in a sentence what the loop is for."))
@@ -246,7 +254,9 @@ def _problems(spec: LoopSpec) -> list[_Problem]:
             hidden = "it holds control characters, or characters that nobody sees"
             found.append((place, hidden, "Write it without them."))
     if spec.level not in LEVELS:
-        found.append(("level", f"'{clean(spec.level, 40)}' is no level", f"Write one of {', '.join(LEVELS)}."))
+        found.append(
+            ("level", f"'{clean(spec.level, 40)}' is no level", f"Write one of {', '.join(LEVELS)}.")
+        )
     found += _cadence(spec)
     if not _WORD.fullmatch(spec.kind):
         found.append(("kind", "it is no single word", "Write changelog, say."))
@@ -333,7 +343,9 @@ def _executor_problems(executor: ExecutorSpec) -> list[_Problem]:
     try:
         executor.branch.format(loop="x", number=1, round="r")
     except (KeyError, IndexError, ValueError):
-        found.append(("executor.branch", "it has other places to fill in than {loop}, {number} and {round}", ""))
+        found.append(
+            ("executor.branch", "it has other places to fill in than {loop}, {number} and {round}", "")
+        )
     return found
 
 

@@ -17,7 +17,6 @@ import msgspec
 from assent.safe_text import clean
 
 if TYPE_CHECKING:
-    from assent.tools.context import ToolContext
     from assent.tools.tool import Tool
 
 VerdictWord = Literal["done", "done_with_concerns", "needs_context", "blocked"]
@@ -94,5 +93,5 @@ def verdict_tool(name: str, description: str, give: Callable[[str, Verdict], Non
         give(context.idempotency_key or context.action_id, given)
         return f"Your verdict is kept: {given.verdict}."
 
-    made: Tool = Tool.from_schema(schema, give_it, cheap=True)
+    made: Tool = Tool.from_schema(schema, give_it, trusted=True)
     return made
