@@ -69,7 +69,7 @@ class LoopBudget(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
             if not isfinite(value) or not value > 0:
                 raise UsageError(f"{name} is {value!r:.40}; it must be above 0. Left out, there is no limit.")
         weight = self.cached_weight
-        if isinstance(weight, bool) or not isinstance(weight, int | float) or not 0 <= weight <= 1:
+        if type(weight) not in (int, float) or not 0 <= weight <= 1:
             raise UsageError(f"cached_weight is {weight!r:.40}; write a number from 0 to 1.")
 
 

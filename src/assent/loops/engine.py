@@ -599,7 +599,7 @@ class LoopEngine:
             async with acting.open_run(about, cancel=cancel, run_id=about.id, by_call=told) as run:
                 yield run
         except RunExists:
-            raise RunHeld(about.id, "another process") from None
+            raise RunHeld(f"Another process is at work on round '{about.id}'. Try again later.") from None
 
 
 def _about(round: Round) -> Proposal:

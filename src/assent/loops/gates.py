@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
 
 import msgspec
 
+from assent.errors import UsageError
 from assent.ir.json_value import JsonValue
 from assent.loops.levels import Level
 from assent.loops.verdict import Verdict
@@ -105,11 +106,9 @@ class CallbackGate:
             said = await said
         if isinstance(said, Answer):
             return said
-        if said is True:
-            return Answer(True, "the callback of the gate said yes")
-        if said is False:
-            return Answer(False, "the callback of the gate said no")
-        return Answer(False, f"the callback of the gate answered {said!r:.60}, which is no answer")
+        if type(said) is not bool:
+            raise UsageError(f"the callback answered {said!r:.60}, which is no answer")
+        return Answer(said, f"the callback of the gate said {'yes' if said else 'no'}")
 
 
 class PolicyGate:
@@ -170,6 +169,7 @@ async def ask_gate(gate: Gate, proposed: Proposed) -> Answer:
         said = await gate.decide(proposed)
     except Exception as error:
         return Answer(False, f"the gate failed: {clean(f'{type(error).__name__}: {error}', 300)}")
-    if not isinstance(said, Answer) or said.proceed not in (True, False):
-        return Answer(False, f"the gate answered {said!r:.60}, which is no answer")
-    return said
+    answered: object = said
+    if not isinstance(answered, Answer) or answered.proceed not in (True, False):
+        return Answer(False, f"the gate answered {answered!r:.60}, which is no answer")
+    return answered

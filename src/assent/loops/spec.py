@@ -186,7 +186,8 @@ def read_loop(text: str, where: str, *, name: str | None = None) -> LoopSpec:
     document["delivery"] = [
         _converted(file, table, Delivery, f"delivery[{number}]") for number, table in enumerate(tables)
     ]
-    return _converted(file, document, LoopSpec, "")
+    made: LoopSpec = _converted(file, document, LoopSpec, "")
+    return made
 
 
 def _inner(file: TomlFile, document: dict[str, Any], key: str, kind: type[msgspec.Struct]) -> None:
@@ -211,6 +212,8 @@ def _converted(file: TomlFile, table: Mapping[str, Any], kind: type[Any], place:
         return msgspec.convert(dict(table), kind)
     except msgspec.ValidationError as error:
         words, _, at = str(error).partition(" - at `$")
+        for name, plain in _KINDS.items():
+            words = words.replace(f"`{name}`", plain)
         where = f"{place}{at.rstrip('`')}" if place else at.rstrip("`").lstrip(".")
         file.fail(f"{words[:1].lower()}{words[1:]}".replace("`", "'"), where or None)
     except UsageError as error:
@@ -231,6 +234,17 @@ def _checks(file: TomlFile, document: Mapping[str, Any]) -> tuple[Check, ...]:
     return read_checks(file, tables)
 
 
+_KINDS = {
+    "float | null": "a number",
+    "int | null": "a whole number",
+    "float": "a number",
+    "int": "a whole number",
+    "str": "a text",
+    "bool": "true or false",
+    "array": "a list",
+    "array | null": "a list",
+    "object": "a table",
+}
 _Problem = tuple[str, str, str]
 
 

@@ -159,10 +159,9 @@ class SqlRounds:
 
     def _select(self, where: str, loop: str | None, order: str) -> list[Round]:
         parts = [where] if where else []
-        values: tuple[str, ...] = ()
         if loop is not None:
             parts.append("loop = ?")
-            values = (searchable(loop),)
+        values = () if loop is None else (searchable(loop),)
         only = f" WHERE {' AND '.join(parts)}" if parts else ""
         rows = self._database.read(
             lambda t: t.execute(f"SELECT {_COLUMNS} FROM loop_rounds{only} {order}", values)

@@ -86,7 +86,7 @@ def verdict_tool(name: str, description: str, give: Callable[[str, Verdict], Non
         concerns = parameters.get("concerns") or []
         assert isinstance(concerns, list)
         given = Verdict(
-            verdict=parameters["verdict"],  # type: ignore[arg-type]
+            verdict=parameters["verdict"],
             summary=clean(str(parameters["summary"]), _MOST, lines=True),
             concerns=tuple(clean(str(each), _MOST, lines=True) for each in concerns[:20]),
         )

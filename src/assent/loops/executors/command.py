@@ -1,4 +1,4 @@
-"""A command line of the loop's file, run in a copy of the change, outside of the sandbox: it acts for the person.
+"""A command line of the loop's file, run in a copy of the change, outside of the sandbox, for the person.
 
 The round, the tree and the key are in its environment: ASSENT_LOOP, ASSENT_ROUND, ASSENT_KIND, ASSENT_TREE,
 ASSENT_BASE, ASSENT_KEY.
