@@ -296,7 +296,7 @@ async def test_a_stop_ends_the_running_round_and_keeps_the_loop_still(timetable:
     await begun.wait()
     stop(timetable, job.key, Mark(at=0, by="ann", reason="enough"))
 
-    assert await running == Report("stopped", "stopped (by ann: enough)")
+    assert await running == Report("stopped", "stopped: by ann: enough")
     with pytest.raises(UsageError, match="assent loop resume tidy"):
         await scheduler.run_now(job.key)
     slot = timetable.get(job.key)
@@ -322,7 +322,7 @@ async def test_a_round_that_does_not_listen_is_ended_all_the_same(timetable: Tim
     await begun.wait()
     timetable.set_switch(Mark(at=0))
 
-    assert (await running) == Report("stopped", "stopped")
+    assert (await running) == Report("stopped", "stopped: somebody asked for it")
     assert ends == ["cancelled"]
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from assent.app.app import NOWHERE, Records, database_url, known_secrets, open_records, set_up_of
-from assent.errors import UsageError
+from assent.errors import RunHeld, UsageError
 
 if TYPE_CHECKING:
     from assent.app.governance import Governance, Question
@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from assent.sandbox.isolation import Level
     from assent.tools.context import Cancel
 
+TIMEOUT_S = 30.0
+"""How long a delivery may take."""
 _NO_TOOLS = ""
 """In the place of a tools file, so that the project's is not wanted."""
 
@@ -127,13 +129,12 @@ class LoopsApp:
 
         spec = self.specs[loop.name]
         engine = self.engine(spec)
-        kept = self.records.rounds.get(claim.round)
-        if kept is None:
+        try:
+            # One that was begun before is gone on with; one that has ended is returned as it is.
             round = await engine.run_round(round_id=claim.round, due_at=claim.due, cancel=cancel)
-        elif kept.is_open:
-            round = await engine.resume(claim.round, cancel=cancel)
-        else:
-            round = kept
+        except RunHeld:
+            # Somebody who was thought to be gone is still at work on it. Later, then.
+            return None
         self.last[loop.name] = round
         if round.outcome is None:
             return None
@@ -141,11 +142,24 @@ class LoopsApp:
         return Report(round.outcome, round.reason)
 
     async def _tell(self, round: Round, spec: LoopSpec) -> None:
-        from assent.loops.delivery import deliver
+        from assent.loops.delivery import Delivered, deliver
+        from assent.loops.spec import Delivery
 
-        done = await deliver(
-            round, spec.delivery, folder=self.repository, say=self._say, redactor=self.redactor
-        )
+        async def delivered(to: Sequence[Delivery], timeout_s: float) -> list[Delivered]:
+            return await deliver(
+                round,
+                to,
+                folder=self.repository,
+                say=self._say,
+                redactor=self.redactor,
+                timeout_s=timeout_s,
+            )
+
+        done = await delivered(spec.delivery, TIMEOUT_S)
+        if spec.hooks.after:
+            # Of the person's own, and told of every round.
+            hook = Delivery(to="command", command=spec.hooks.after, always=True)
+            done += [each._replace(to="hook") for each in await delivered([hook], spec.hooks.timeout_s)]
         for each in done:
             if each.problem:
                 self._say(f"! {round.loop}: the report did not get to its {each.to}: {each.problem}")

@@ -23,6 +23,7 @@ import msgspec
 
 from assent.durable.lease import LEASE_S, holder
 from assent.errors import AssentError, RunHeld, UsageError
+from assent.loops.leading import STOPPED
 from assent.loops.schedule import Cadence
 from assent.loops.timetable import (
     Claim,
@@ -333,7 +334,8 @@ class Scheduler:
                 mark = everything or (slot.stop if slot is not None else None)
                 if mark is not None:
                     watched.by = "stop"
-                    cancel.cancel(f"stopped{_by(mark)}", hard=True)
+                    # In these words it ends for good: nobody goes on with it.
+                    cancel.cancel(f"{STOPPED}{mark.words or 'somebody asked for it'}", hard=True)
                 elif slot is None or slot.hold != claim.hold:
                     watched.by = "lost"
                     cancel.cancel("another process has taken the round over", hard=True)
