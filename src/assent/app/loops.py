@@ -63,6 +63,7 @@ class LoopsApp:
         model: str | None,
         required: Required,
         say: Say,
+        report: Say,
     ) -> None:
         self.repository = repository
         self.specs = specs
@@ -76,6 +77,7 @@ class LoopsApp:
         self._confined = confined
         self._model = model
         self._say = say
+        self._report = report
 
     def scheduled(self, names: Sequence[str], jitter_s: float = 0.0) -> list[Scheduled]:
         """Loops as a scheduler needs them."""
@@ -150,7 +152,7 @@ class LoopsApp:
                 round,
                 to,
                 folder=self.repository,
-                say=self._say,
+                say=self._report,
                 redactor=self.redactor,
                 timeout_s=timeout_s,
             )
@@ -175,9 +177,12 @@ def open_loops(
     policies: str | None = None,
     isolation: Level | None = None,
     say: Say = lambda text: None,
+    report: Say | None = None,
     confirm: Callable[[Question], bool] | None = None,
 ) -> Iterator[LoopsApp]:
     """What runs these loops of a repository, with what is kept in `db`; closed afterwards.
+
+    `say` hears of what went wrong beside the rounds; `report` gets the reports that go to the terminal.
 
     Raises:
         IsolationMissing: this machine enforces less than a loop requires.
@@ -245,6 +250,7 @@ def open_loops(
             model=model,
             required=needed,
             say=say,
+            report=report if report is not None else say,
         )
         for spec in specs.values():
             # Now, and not when a round is due in the middle of the night.

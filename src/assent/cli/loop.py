@@ -115,7 +115,9 @@ def run(
         model=model,
         policies=policies,
         isolation=isolation,
-        say=(lambda text: None) if as_json else output.talk,
+        say=output.talk,
+        # What it came to is shown below, whole.
+        report=lambda text: None,
         confirm=confirm,
     ) as app:
         output.redactor = app.redactor

@@ -179,7 +179,7 @@ def rounds_table(rounds: Sequence[Data]) -> Table:
     """A line for each round."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     for heading in ("round", "loop", "no.", "began", "outcome", "tokens", "cost", "what"):
-        table.add_column(heading, no_wrap=heading != "what", overflow="fold")
+        table.add_column(heading, no_wrap=True, overflow="ellipsis" if heading == "what" else "fold")
     for each in rounds:
         spend = each["spend"]
         table.add_row(
