@@ -407,7 +407,8 @@ class RoundLeader:
                 round.later.append(self.decided("denied"))
             case "canceled":
                 self._see_whether_to_stop()
-                raise Paused(self._cancel.reason or "it was stopped")
+                if round.outcome is None:
+                    raise Paused(self._cancel.reason or "it was stopped")
             case _:
                 error = result.results[0].error or result.error or "no reason was given"
                 self._end("failed", f"the executor '{self.executor.name}' failed: {error}")
@@ -488,7 +489,9 @@ class RoundLeader:
     def _after(self, role: str, sub: SubRun) -> None:
         if sub.status == "cancelled":
             self._see_whether_to_stop()
-            raise Paused("it was stopped")
+            if self.round.outcome is None:
+                raise Paused("it was stopped")
+            return
         self._out_of_budget(self._purse.exceeded())
         if self.round.outcome is not None:
             return
