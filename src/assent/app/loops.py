@@ -276,6 +276,25 @@ def _check(confined: Any) -> None:
 # Loops that are looked at
 
 
+def round_of(records: Records, given: str) -> Round | None:
+    """The round whose run, or the run of whose maker or checker, is meant by an id; None if it is another
+    kind of run."""
+    from assent.errors import AssentError
+    from assent.loops.round import LEADER
+    from assent.loops.sql import has_rounds
+    from assent.runtime.journal import LED_BY
+
+    if not has_rounds(records.database):
+        return None
+    try:
+        context = records.journal.record(records.journal.find(given).run_id).proposal.context
+    except AssentError:
+        return None
+    name = context.get("round")
+    is_ours = context.get(LED_BY) == LEADER and isinstance(name, str)
+    return records.rounds.get(str(name)) if is_ours else None
+
+
 def loop_data(
     name: str,
     spec: LoopSpec | None,

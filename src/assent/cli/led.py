@@ -46,12 +46,20 @@ def go_on(
     from assent.cli.beginning import beginning_of
     from assent.cli.conversing import Told, closing, lead, open_for
     from assent.errors import UsageError
+    from assent.loops.round import LEADER
+    from assent.runtime.journal import LED_BY
 
     session = session_of(record.proposal.context)
     if session is not None:
         raise UsageError(
             f"Run '{summary.run_id}' belongs to a coding session. Go on with: "
             f"{coding_commands(session, db)[0].command}"
+        )
+    loop = record.proposal.context.get("loop")
+    if record.proposal.context.get(LED_BY) == LEADER and isinstance(loop, str):
+        raise UsageError(
+            f"Run '{summary.run_id}' belongs to a round of the loop '{loop}'. If it was broken off, go on "
+            f"with: assent loop run {loop}; if it waits for a person: assent approvals"
         )
     began_here(summary, record)
     if not is_open(summary):

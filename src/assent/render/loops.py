@@ -249,6 +249,23 @@ def round_lines(data: Data, *, db: str | None = None) -> Iterator[Text]:
         yield Text(f"Decide: assent approvals show {clean(data['approval'], 60)}{db_words(db)}")
 
 
+def round_steps(
+    phases: Sequence[tuple[str, float]], runs: Sequence[str], *, db: str | None = None
+) -> Iterator[Text]:
+    """The phases that a round went through, one after the other, and where the rest of the story is."""
+    if phases:
+        began = phases[0][1]
+        yield Text("")
+        yield Text("What happened", style="bold")
+        for name, time in phases:
+            yield Text(f"  {clean(name, 40):<12} +{max(time - began, 0):.3f} s")
+    if runs:
+        yield Text("")
+        yield Text("What maker and checker did", style="bold")
+        for run in runs:
+            yield Text(f"  assent explain {clean(run, 80)}{db_words(db)}")
+
+
 def _text(name: str, text: str) -> Iterator[Text]:
     lines = [line for line in text.strip().split("\n") if line.strip()]
     for line in lines[:20]:
