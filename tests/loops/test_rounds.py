@@ -1,4 +1,4 @@
-"""What a round of a loop does. First the behaviours of the document that the design began from, one test each;
+"""What a round of a loop does. First the behaviours of the document that the design began from, a test each;
 where ours differs, the docstring says how."""
 
 from __future__ import annotations
