@@ -9,7 +9,7 @@ BENCH_ARGS ?=
 EVAL_ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test fmt bench eval-calls eval-turns eval-code mutants soak clean
+.PHONY: help setup demo test fmt bench eval-calls eval-turns eval-code eval-loops mutants soak clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s  %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -59,6 +59,10 @@ eval-turns: $(STAMP) ## ten small jobs of two to five steps with the same model,
 eval-code: $(STAMP) ## small programs with one bug each, mended in the coding loop with the same model, or not
 	@$(BIN)/python -m tests.servers.local_model
 	@$(BIN)/python -m evals code $(EVAL_ARGS)
+
+eval-loops: $(STAMP) ## a loop that keeps a changelog, round by round with the same model
+	@$(BIN)/python -m tests.servers.local_model
+	@$(BIN)/python -m evals loops $(EVAL_ARGS)
 
 soak: $(STAMP) ## the property, fault and kill tests with twenty times the examples
 	@$(BIN)/python -m tests.servers.postgres

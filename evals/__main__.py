@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import sys
 
-from evals import calls, turns
+from evals import calls, loops, turns
 from evals.code import score
 
-EVALS = {"calls": calls.main, "turns": turns.main, "code": score.main}
+EVALS = {"calls": calls.main, "turns": turns.main, "code": score.main, "loops": loops.main}
 
 
 def main(arguments: list[str]) -> int:

@@ -71,7 +71,7 @@ def seed(database_url: str, keys: dict[str, float], now: float) -> None:
 def test_two_processes_run_each_due_time_once(database_url: str, start: Start, tmp_path: Path) -> None:
     now = time.time()
     seed(database_url, {"a": 0.2, "b": 0.3}, now)
-    job = {"loops": {"a": 0.2, "b": 0.3}, "takes_s": 0, "until": now + 2.5}
+    job = {"loops": {"a": 0.2, "b": 0.3}, "takes_s": 0, "until": now + 1.5}
 
     processes = [start(**job), start(**job)]
     trace = tmp_path / "trace"
@@ -81,7 +81,7 @@ def test_two_processes_run_each_due_time_once(database_url: str, start: Start, t
     began = [line for line in read_trace(trace) if line[0] == "began"]
     assert max(Counter((line[2], line[4]) for line in began).values()) == 1
     assert max(Counter(line[3] for line in began).values()) == 1
-    assert len(ended) >= 8
+    assert len(ended) >= 4
     # One at a time: of one loop, no round begins between the beginning and the end of another.
     for key in ("a", "b"):
         words = [line[0] for line in read_trace(trace) if line[2] == key]

@@ -177,9 +177,11 @@ def _day(time: float) -> str:
 
 def rounds_table(rounds: Sequence[Data]) -> Table:
     """A line for each round."""
-    table = Table(box=None, pad_edge=False, header_style="bold")
+    # The last column gets what is left: the others stay whole.
+    table = Table(box=None, pad_edge=False, header_style="bold", expand=True)
     for heading in ("round", "loop", "no.", "began", "outcome", "tokens", "cost", "what"):
-        table.add_column(heading, no_wrap=True, overflow="ellipsis" if heading == "what" else "fold")
+        is_last = heading == "what"
+        table.add_column(heading, no_wrap=True, overflow="ellipsis", ratio=1 if is_last else None)
     for each in rounds:
         spend = each["spend"]
         table.add_row(
