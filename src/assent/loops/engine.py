@@ -157,6 +157,9 @@ class LoopEngine:
             known = await asyncio.to_thread(self.rounds.get, round.id)
             if known is not None:
                 return await self.resume(round.id, cancel=cancel)
+            if round.level != "L1":
+                with suppress(AssentError):
+                    await self.look_back()
             standing = await asyncio.to_thread(self.rounds.standing, round.key)
             if standing is not None:
                 round.level = lower_of(round.level, standing.level)
@@ -348,6 +351,7 @@ class LoopEngine:
 
     async def _lead(self, leader: RoundLeader, run: OpenRun, cancel: Cancel) -> None:
         round = leader.round
+        await leader.count_before()
         looking = asyncio.get_running_loop().create_task(self._look(round.id, cancel))
         # Whatever runs for a round works in private folders: it need not end by itself.
         unlink = cancel.on_request(lambda: cancel.cancel(cancel.reason, hard=True))
@@ -438,7 +442,7 @@ class LoopEngine:
                     case "canceled":
                         return round
                     case "succeeded":
-                        round.receipt = receipt_of(result)
+                        round.receipt = receipt_of(result, round, leader.executor.name, self._clock())
                         round.later.append(leader.decided("approved"))
                     case "rejected":
                         round.later.append(leader.decided("denied"))

@@ -20,7 +20,7 @@ from assent.coder.contract import Check, CheckResult
 from assent.errors import AssentError
 from assent.ir.result import ProposalResult
 from assent.loops.acting import act_of, hook_plan, plan_of
-from assent.loops.budget import Exceeded, OnPurse, Purse, too_many_iterations
+from assent.loops.budget import Exceeded, OnPurse, Purse, Spend, too_many_iterations
 from assent.loops.executors.executor import Bench, Executor
 from assent.loops.executors.record import RecordExecutor
 from assent.loops.gates import Gate, Proposed, ask_gate
@@ -81,7 +81,7 @@ class RoundLeader:
         self._subruns = subruns
         self._cancel = cancel
         self._saving = threading.Lock()
-        self._purse = Purse(round.spec.budget, round.spec.day, elapsed_s=lambda: run.elapsed_ms / 1000)
+        self._purse = self._filled(None)
         self._seal: Seal | None = None
 
     # Keeping
@@ -121,7 +121,6 @@ class RoundLeader:
             Paused: somebody wants it to stop for now.
         """
         round = self.round
-        await self._count_before()
         ways = (
             ("recalling", self._prepare),
             ("making", self._make),
@@ -142,18 +141,27 @@ class RoundLeader:
         if round.outcome is None:
             self._end("failed", "it came to no outcome")
 
-    async def _count_before(self) -> None:
+    async def count_before(self) -> None:
+        """Count what this round, and the others of the day, have used so far. Comes first."""
         round = self.round
         since = day_began(round.started_at, round.spec.timezone)
         before = await asyncio.to_thread(self._parts.rounds.spent, round.key, since, but=round.id)
-        spec = round.spec
-        self._purse = Purse(
-            spec.budget, spec.day, day_before=before, elapsed_s=lambda: self._run.elapsed_ms / 1000
+        self._purse = self._filled(before)
+        self._out_of_budget(self._purse.exceeded())
+
+    def _filled(self, day_before: Spend | None) -> Purse:
+        """A purse from which what sub-runs that have ended used is taken already."""
+        round, run = self.round, self._run
+        purse = Purse(
+            round.spec.budget,
+            round.spec.day,
+            day_before=day_before,
+            elapsed_s=lambda: run.elapsed_ms / 1000,
         )
         for sub in (round.maker, round.checker):
             if sub is not None and sub.has_ended:
-                self._purse.restore(sub.spend)
-        self._out_of_budget(self._purse.exceeded())
+                purse.restore(sub.spend)
+        return purse
 
     @property
     def left_s(self) -> float | None:
@@ -395,7 +403,7 @@ class RoundLeader:
                 round.approval = next((w.approval for w in result.waiting if w.approval), "")
                 self._end("escalated", round.reason or result.waiting[0].reason)
             case "succeeded":
-                round.receipt = receipt_of(result)
+                round.receipt = receipt_of(result, round, self.executor.name, self._parts.clock())
                 if round.decision.proceed:
                     self._end("proceeded", round.decision.reason)
                 else:
@@ -535,9 +543,22 @@ class RoundLeader:
         return found
 
 
-def receipt_of(result: ProposalResult) -> Receipt:
-    """What the executor gave."""
-    return msgspec.convert(result.results[0].output, Receipt)
+def receipt_of(result: ProposalResult, round: Round, executor: str, now: float) -> Receipt:
+    """What the executor gave; or, where a person had to say that it was done, that they did."""
+    output = result.results[0].output
+    if isinstance(output, dict):
+        return msgspec.convert(output, Receipt)
+    return Receipt(
+        loop=round.loop,
+        round=round.id,
+        kind=round.spec.kind,
+        executor=executor,
+        summary="a person says that it was done",
+        tree=round.tree,
+        base=round.base,
+        key="",
+        at=now,
+    ).sealed()
 
 
 def _first(text: str) -> str:
