@@ -163,9 +163,7 @@ def read_checks(file: TomlFile, tables: Sequence[dict[str, object]]) -> tuple[Ch
         PolicyFileError: a key means nothing, or a value is of another kind; names the file and the key.
     """
     taken = {str(table.get("name")) for table in tables}
-    return tuple(
-        _read_check(file, table, f"checks[{number}]", taken) for number, table in enumerate(tables)
-    )
+    return tuple(_read_check(file, table, f"checks[{number}]", taken) for number, table in enumerate(tables))
 
 
 def check_contract(contract: Contract) -> None:
