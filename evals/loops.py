@@ -226,7 +226,7 @@ def main(arguments: list[str]) -> int:
         return 0
     print(
         f"\n{score.model}: {score.mended} of {score.of} mended, {score.verified} verified, {score.acted} "
-        f"acted without a person, {score.turns} turns, {score.read:,} tokens read, {score.written:,} written, "
-        f"{score.seconds:g} s"
+        f"acted without a person, {score.turns} turns, {score.read:,} tokens read, {score.written:,} "
+        f"written, {score.seconds:g} s"
     )
     return 0
