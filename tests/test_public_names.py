@@ -14,6 +14,9 @@ from pathlib import Path
 import pytest
 
 ASSENT = [
+    "LoopEngine",
+    "LoopSpec",
+    "SqlRounds",
     "Assistant",
     "Check",
     "CodeLimits",

@@ -76,6 +76,9 @@ _HOME = {
     "Contract": "assent.coder.contract",
     "SqlRepairs": "assent.coder.repairs_sql",
     "SqlSessions": "assent.coder.store_sql",
+    "LoopEngine": "assent.loops.engine",
+    "LoopSpec": "assent.loops.spec",
+    "SqlRounds": "assent.loops.sql",
 }
 
 if TYPE_CHECKING:
@@ -96,6 +99,9 @@ if TYPE_CHECKING:
     from assent.ir.proposal import Proposal
     from assent.ir.result import ActionResult, ProposalResult
     from assent.ir.tool_spec import ToolSchema
+    from assent.loops.engine import LoopEngine
+    from assent.loops.spec import LoopSpec
+    from assent.loops.sql import SqlRounds
     from assent.policy.budget import CostBudget
     from assent.policy.calls import Calls
     from assent.policy.capabilities import CapabilitySet
@@ -135,6 +141,9 @@ if TYPE_CHECKING:
     from assent.verify.verify import verify
 
 __all__ = [
+    "LoopEngine",
+    "LoopSpec",
+    "SqlRounds",
     "Assistant",
     "Check",
     "CodeLimits",

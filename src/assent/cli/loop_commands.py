@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from assent.app.app import Records
+    from assent.loops.round import Round
     from assent.loops.spec import LoopSpec
     from assent.loops.timetable import Mark, Slot
 
@@ -160,7 +161,7 @@ def show(output: Output, name: str, repo: str | None, limit: int, db: str | None
         data = next((each for each in data_of(kept, top, specs) if each["name"] == name), None)
         if data is None:
             raise unknown_loop(name, list(specs))
-        rounds = []
+        rounds: list[Round] = []
         if kept is not None and has_rounds(kept.database):
             rounds = kept.rounds.listed(key, limit=limit)
             data |= _standing(kept, key, rounds, specs.get(name))
@@ -176,10 +177,21 @@ def _is_round(name: str) -> bool:
     return name.startswith("round-")
 
 
-def _standing(records: Records, key: str, rounds: Any, spec: LoopSpec | None) -> dict[str, Any]:
+def _standing(records: Records, key: str, rounds: list[Round], spec: LoopSpec | None) -> dict[str, Any]:
+    """Whether the loop was put down, and whether its record speaks for more."""
     import msgspec
 
-    return {"standing": msgspec.to_builtins(records.rounds.standing(key)), "suggestion": ""}
+    from assent.loops.promotion import evidence, suggestion
+
+    standing = records.rounds.standing(key)
+    made: dict[str, Any] = {"standing": msgspec.to_builtins(standing), "suggestion": "", "evidence": None}
+    if spec is None:
+        return made
+    made["evidence"] = msgspec.to_builtins(evidence(rounds, spec.level))
+    found = suggestion(rounds, spec.level, has_checks=bool(spec.checks)) if standing is None else None
+    if found is not None:
+        made["suggestion"] = f"You could raise it to {found.level}: {found.because}. Its file says the level."
+    return made
 
 
 # What stops, and goes on
