@@ -12,6 +12,10 @@ from typing import Any
 import pytest
 
 from assent.loops.ready_made import template_names
+from assent.loops.round import Round
+from assent.loops.spec import read_loop
+from assent.loops.sql import SqlRounds
+from assent.storage.location import open_database
 from tests.cli.conftest import command, environment
 from tests.coder.nursery import running
 from tests.coder.workbench import git, make_repository
@@ -172,6 +176,24 @@ def test_a_run_is_shown_listed_and_drawn(desk: Desk) -> None:
     assert "maker (scripted:" in one.out
     told = desk.run("explain", newest["id"], "--db", desk.db)
     assert told.code == 0, told.err
+
+
+def test_a_record_without_failures_speaks_for_the_next_level(desk: Desk) -> None:
+    desk.put("tidy")
+    spec = read_loop(PLAIN.format(more=""), "tidy.toml", name="tidy")
+    with open_database(desk.db, create=True) as database:
+        rounds = SqlRounds(database)
+        for number in range(10):
+            round = Round(id=f"round-{number}", loop="tidy", repository=str(desk.repository), spec=spec)
+            round.outcome, round.phase, round.started_at = "reported", "ended", 1e9 + number
+            rounds.begin(round)
+            rounds.put(round)
+
+    shown = desk.data("show", "tidy")
+
+    assert shown["suggestion"].startswith("You could raise it to L2: 10 rounds in a row were reported")
+    assert shown["level"] == "L1"
+    assert shown["evidence"]["rounds"] == 10
 
 
 def test_an_escalated_round_waits_for_a_person(desk: Desk) -> None:

@@ -6,7 +6,7 @@ A page is tried in an empty folder, from top to bottom, as a reader would follow
     ```output              what the python block before it printed
     ```LANG title=FILE     is written to FILE; ~ is the folder itself
     ```console             each line `$ COMMAND` runs, the lines below it are what it prints
-    ```toml                must be a policy file, tools, or settings, a contract or a loop if FILE is called so
+    ```toml                must be a policy file, tools; or settings, a contract, a loop if FILE is so called
     ```json                must be JSON
 
 A page that says `$DATABASE_URL` finds an empty Postgres database there.

@@ -106,6 +106,8 @@ def loop_lines(data: Data, rounds: Sequence[Data], *, width: int = 60) -> Iterat
     yield Text(f"  {state_words(data)}{_why(data)}")
     if data.get("due") is not None and not (data.get("pause") or data.get("stop")):
         yield Text(f"  next at {moment(data['due'])}")
+    if data.get("standing"):
+        yield Text(f"  put down: {clean(data['standing']['reason'], _LINE)}")
     if data.get("suggestion"):
         yield Text(f"  {clean(data['suggestion'], _LINE)}")
     if not rounds:
