@@ -1,4 +1,4 @@
-"""A run that an assistant leads, taken up again by `assent resume`: a job goes on, a conversation reopens."""
+"""A run that is led, taken up again by `assent resume`: a job goes on, a chat reopens, a round settles."""
 
 from __future__ import annotations
 
@@ -61,6 +61,11 @@ def go_on(
             f"Run '{summary.run_id}' belongs to a round of the loop '{loop}'. If it was broken off, go on "
             f"with: assent loop run {loop}; if it waits for a person: assent approvals"
         )
+    round = record.proposal.context.get("round")
+    if isinstance(round, str) and record.proposal.source == "loop":
+        from assent.cli.loop_decisions import resume_round
+
+        return resume_round(output, round, decide, db, as_json=as_json)
     began_here(summary, record)
     if not is_open(summary):
         return _show_again(output, summary, decide, db, as_json=as_json)

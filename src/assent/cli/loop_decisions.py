@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import click
@@ -11,6 +12,7 @@ from assent.cli.output import Output
 if TYPE_CHECKING:
     from assent.approvals.approval import Approval, Decision
     from assent.loops.round import Round
+    from assent.runtime.journal import Decision as RunDecision
 
 
 def _asked_by_round(given: str, db: str | None) -> tuple[Approval, Round, str | None] | None:
@@ -84,6 +86,32 @@ def rebase_round(
         if made.is_waiting and made.approval:
             output.show(f"  assent approvals show {made.approval}")
     return 4 if made.is_waiting else 1 if made.outcome in ("failed", "budget_exhausted") else 0
+
+
+def resume_round(
+    output: Output, given: str, decide: Mapping[str, RunDecision], db: str | None, *, as_json: bool
+) -> int:
+    """Settle a round that was decided about, or of whose act nobody knows what became; the exit code.
+
+    Raises:
+        UsageError: its maker or checker is still to work, which takes a model.
+    """
+    from assent.app.app import open_records
+    from assent.app.escalations import open_decider, policies_of
+    from assent.errors import UsageError
+    from assent.runtime.sync import run_sync
+
+    with open_records(db) as records:
+        round = records.rounds.find(given)
+        policies = policies_of(records, round)
+    if round.is_open:
+        raise UsageError(
+            f"Round '{round.id}' of loop '{round.loop}' was broken off. A scheduler goes on with it by "
+            "itself: assent loop start"
+        )
+    with open_decider(round, db=db, policies=policies) as engine:
+        ended = run_sync(engine.resume(round.id, decide=decide or None))
+    return _show(output, ended, ended.approval, as_json=as_json)
 
 
 def _show(output: Output, round: Round, approval: str, *, as_json: bool) -> int:
