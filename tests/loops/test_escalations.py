@@ -101,6 +101,20 @@ async def test_an_escalation_that_expired_is_closed(here: Bench) -> None:
     assert git(here.repository, "branch", "--list", "assent/*") == ""
 
 
+async def test_the_next_round_carries_out_what_was_only_decided(here: Bench) -> None:
+    """A page, or a program, may record an answer and do nothing else."""
+    round = await escalated(here)
+    with open_database(here.url) as database:
+        SqlApprovals(database).decide(round.approval, "once", by="ann")
+
+    with here.engine(HONEST, spec("L2")) as engine:
+        await engine.run_round()
+        before = engine.rounds.find(round.id)
+
+    assert [each.what for each in before.later] == ["approved"]
+    assert git(here.repository, "rev-parse", "assent/tidy-1^{tree}").strip() == round.tree
+
+
 async def test_nobody_has_decided_and_it_still_waits(here: Bench) -> None:
     round = await escalated(here)
 

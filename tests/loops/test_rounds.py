@@ -262,6 +262,18 @@ async def test_what_is_committed_is_the_tree_that_was_frozen(bench: Bench) -> No
     assert git(bench.repository, "show", f"{branches(bench)[0]}:a.txt") == "right\n"
 
 
+async def test_in_the_sandbox_what_the_maker_left_running_changes_nothing(bench: Bench) -> None:
+    command = "echo right > a.txt; (sleep 2; echo evil > a.txt) > /dev/null 2>&1 &"
+    turns = [ToolCall(name="shell", arguments={"command": command}), "made", verdict("done"), "fine"]
+
+    ended = await run(bench, turns, spec(), isolated=True)
+
+    assert ended.outcome == "proceeded", ended.reason
+    assert ended.maker is not None
+    assert ended.maker.tools == ("shell",)
+    assert git(bench.repository, "show", f"{branches(bench)[0]}:a.txt") == "right\n"
+
+
 async def test_the_checker_cannot_change_what_is_committed(bench: Bench) -> None:
     tools = Worker(prompt="check", tools=("read_file", "write_file"))
     turns: list[Any] = [write(), "made", write(text="evil right\n"), verdict("done"), "fine"]

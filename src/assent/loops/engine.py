@@ -159,6 +159,8 @@ class LoopEngine:
                 return await self.resume(round.id, cancel=cancel)
             if round.level != "L1":
                 with suppress(AssentError):
+                    await self.settle_decided()
+                with suppress(AssentError):
                     await self.look_back()
             standing = await asyncio.to_thread(self.rounds.standing, round.key)
             if standing is not None:
@@ -192,6 +194,19 @@ class LoopEngine:
             return await self._settle(round, cancel, decide=decide)
         await self._tidy(round)
         return round
+
+    async def settle_decided(self) -> list[Round]:
+        """Carry out, or close, what people have decided elsewhere, or what has expired. Each round of L2 and
+        L3 begins with it."""
+        key = loop_key(str((await self._found()).top), self.spec.name)
+        ledger = self.runtime.approvals
+        settled = []
+        for round in await asyncio.to_thread(self.rounds.waiting, key):
+            asked = await asyncio.to_thread(ledger.get, round.approval) if ledger and round.approval else None
+            if asked is not None and not asked.open_at(time.time()):
+                with suppress(AssentError):
+                    settled.append(await self.resume(round.id))
+        return settled
 
     async def decide(self, round_id: str, decision: Answer, *, by: str, reason: str | None = None) -> Round:
         """Answer what an escalated round asks, and carry out what was approved on exactly the tree that was

@@ -19,7 +19,7 @@ import msgspec
 from assent.coder.contract import Check, CheckResult
 from assent.errors import AssentError
 from assent.ir.result import ProposalResult
-from assent.loops.acting import act_of, hook_plan, plan_of
+from assent.loops.acting import ACTION, act_of, hook_plan, plan_of
 from assent.loops.budget import Exceeded, OnPurse, Purse, Spend, too_many_iterations
 from assent.loops.executors.executor import Bench, Executor
 from assent.loops.executors.record import RecordExecutor
@@ -426,11 +426,15 @@ class RoundLeader:
         ended = self._run.ended
         if ended is not None:
             round = self.round
-            self._end("escalated", round.reason)
-            asked = any(w.kind == "unknown_outcome" for w in ended.waiting)
-            if asked and not any(each.what == "unknown" for each in round.later):
-                words = "the process died while it was being done, and nobody knows whether it was"
-                round.later.append(Later(what="unknown", at=self._parts.clock(), reason=words))
+            words = round.reason
+            if any(w.kind == "unknown_outcome" for w in ended.waiting):
+                died = "the process died while it was being done, and nobody knows whether it was"
+                words = (
+                    f"{died}. Look, and say so: assent resume {round.id} --decide {ACTION}=done|retry|fail"
+                )
+                if not any(each.what == "unknown" for each in round.later):
+                    round.later.append(Later(what="unknown", at=self._parts.clock(), reason=died))
+            self._end("escalated", words)
             return None
         plan = plan_of(self.round, self.executor, self.round.would)
         return (await self._run.act(plan, ACT_PLAN, keep=True)).result
