@@ -13,10 +13,10 @@ from assent.inference import Scripted
 from assent.inference.messages import ToolCall
 from assent.inference.model import Result
 from assent.ir.tool_spec import ToolSchema
-from assent.loops.budget import LoopBudget
+from assent.loops.budget import LoopBudget, Spend, exceeded
 from assent.loops.executors.callback import CallbackExecutor
 from assent.loops.executors.executor import Act
-from assent.loops.gates import Answer, CallbackGate
+from assent.loops.gates import Answer, CallbackGate, Proposed, ask_gate
 from assent.loops.round import Round
 from assent.loops.spec import ExecutorSpec, LoopSpec, Worker
 from assent.loops.verdict import REPORT
@@ -170,20 +170,27 @@ async def test_l2_escalates_also_what_is_verified_and_let_through_by_a_gate(benc
     assert branches(bench) == []
 
 
-@pytest.mark.parametrize(
-    "gate", [lambda p: False, lambda p: "yes", lambda p: Answer(False, "not today"), lambda p: 1 / 0]
-)
-async def test_a_gate_can_only_be_stricter(bench: Bench, gate: Any) -> None:
-    ended = await run(bench, HONEST, spec(), gate=CallbackGate(gate))
+async def test_a_gate_can_only_be_stricter(bench: Bench) -> None:
+    ended = await run(bench, HONEST, spec(), gate=CallbackGate(lambda proposed: Answer(False, "not today")))
 
     assert ended.outcome == "escalated"
     assert ended.verified
+    assert "not today" in ended.reason
     assert branches(bench) == []
+
+
+@pytest.mark.parametrize("said", [lambda p: False, lambda p: "yes", lambda p: 1, lambda p: 1 / 0])
+async def test_a_gate_that_fails_or_gives_no_answer_says_no(said: Any) -> None:
+    proposed = Proposed(
+        loop="tidy", round="r", level="L3", kind="k", executor="e", summary="", tree="t", base="b"
+    )
+
+    assert not (await ask_gate(CallbackGate(said), proposed)).proceed
 
 
 @pytest.mark.parametrize(
     ("word", "more"),
-    [("done_with_concerns", {}), ("blocked", {}), ("done", {"allow": ()}), ("done", {"gate": "escalate"})],
+    [("done_with_concerns", {}), ("done", {"allow": ()})],
 )
 async def test_what_is_not_allowed_escalates_at_l3_whatever_a_gate_says(
     bench: Bench, word: str, more: dict[str, Any]
@@ -287,15 +294,15 @@ async def test_the_checker_cannot_change_what_is_committed(bench: Bench) -> None
 async def test_a_maker_that_changes_what_checks_depend_on_is_not_verified(tmp_path: Path) -> None:
     bench = Bench(tmp_path, str(tmp_path / "assent.db"), {**FILES, "check.sh": "grep -q right a.txt\n"})
     loop = spec(checks=(Check(name="script", command="sh check.sh"),))
-    shell = ToolCall(name="drop", arguments={})
+    call = ToolCall(name="sneak", arguments={})
 
-    def drop(whole: dict[str, Any]) -> str:
+    def sneak(whole: dict[str, Any]) -> str:
         [folder] = bench.home.glob("*/attempt-1")
         (folder / "check.sh").write_text("true\n")
         return "done"
 
-    tool = Tool.from_schema(ToolSchema(name="drop", risk="idempotent"), drop, trusted=True)
-    turns = [shell, write(), "made it green", verdict("done"), "x"]
+    tool = Tool.from_schema(ToolSchema(name="sneak", risk="idempotent"), sneak, trusted=True)
+    turns = [call, write(), "made it green", verdict("done"), "x"]
     ended = await run(bench, turns, loop, maker_tools=[tool])
 
     assert ended.outcome == "escalated"
@@ -316,12 +323,11 @@ ORDER = [
 
 
 @pytest.mark.parametrize(("limits", "named"), ORDER)
-async def test_the_first_exceeded_limit_is_named(bench: Bench, limits: dict[str, Any], named: str) -> None:
-    ended = await run(bench, [used("spent", 9, 9, 1.0)], spec("L1", budget=LoopBudget(**limits)))
+def test_the_first_exceeded_limit_is_named(limits: dict[str, Any], named: str) -> None:
+    over = exceeded(LoopBudget(**limits), Spend(input_tokens=9, output_tokens=9, cost_usd=1.0))
 
-    assert (ended.outcome, ended.limit) == ("budget_exhausted", named)
-    assert ended.spend.total_tokens == 18
-    assert ended.spend.cost_usd == 1.0
+    assert over is not None
+    assert over.limit == named
 
 
 async def test_exactly_the_limit_is_not_exceeded(bench: Bench) -> None:
@@ -379,8 +385,6 @@ async def test_the_day_is_counted_over_all_rounds_of_the_loop(bench: Bench) -> N
 
 
 async def test_the_weight_of_cached_tokens_is_a_field() -> None:
-    from assent.loops.budget import Spend, exceeded
-
     spend = Spend(input_tokens=100, cached_tokens=90, output_tokens=1)
 
     assert exceeded(LoopBudget(input_tokens=50), spend) is not None
