@@ -4,10 +4,16 @@ from __future__ import annotations
 
 import sys
 
-from evals import agents, calls, turns
+from evals import agents, calls, loops, turns
 from evals.code import score
 
-EVALS = {"calls": calls.main, "turns": turns.main, "code": score.main, "agents": agents.main}
+EVALS = {
+    "calls": calls.main,
+    "turns": turns.main,
+    "code": score.main,
+    "agents": agents.main,
+    "loops": loops.main,
+}
 
 
 def main(arguments: list[str]) -> int:

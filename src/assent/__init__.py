@@ -80,6 +80,9 @@ _HOME = {
     "Contract": "assent.coder.contract",
     "SqlRepairs": "assent.coder.repairs_sql",
     "SqlSessions": "assent.coder.store_sql",
+    "LoopEngine": "assent.loops.engine",
+    "LoopSpec": "assent.loops.spec",
+    "SqlRounds": "assent.loops.sql",
 }
 
 if TYPE_CHECKING:
@@ -103,6 +106,9 @@ if TYPE_CHECKING:
     from assent.ir.proposal import Proposal
     from assent.ir.result import ActionResult, ProposalResult
     from assent.ir.tool_spec import ToolSchema
+    from assent.loops.engine import LoopEngine
+    from assent.loops.spec import LoopSpec
+    from assent.loops.sql import SqlRounds
     from assent.policy.budget import CostBudget
     from assent.policy.calls import Calls
     from assent.policy.capabilities import CapabilitySet
@@ -145,6 +151,9 @@ __all__ = [
     "AgentResult",
     "AgentRunner",
     "AgentSpec",
+    "LoopEngine",
+    "LoopSpec",
+    "SqlRounds",
     "Assistant",
     "Check",
     "CodeLimits",

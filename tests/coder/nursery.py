@@ -18,12 +18,12 @@ ROOT = Path(__file__).parents[2]
 class Nursery:
     """Starts processes that have everything loaded: see `coding_child`."""
 
-    def __init__(self, temporary: Path) -> None:
+    def __init__(self, temporary: Path, module: str = "tests.coder.coding_child") -> None:
         """`temporary` is where they make temporary folders. Not beneath the folder of a test: a socket in
         there could not be named, the path is too long."""
         self.temporary = temporary
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "tests.coder.coding_child"],
+            [sys.executable, "-m", module],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,

@@ -6,7 +6,7 @@ A page is tried in an empty folder, from top to bottom, as a reader would follow
     ```output              what the python block before it printed
     ```LANG title=FILE     is written to FILE; ~ is the folder itself
     ```console             each line `$ COMMAND` runs, the lines below it are what it prints
-    ```toml                must be a policy file, tools, or settings or a contract if FILE is called so
+    ```toml                must be a policy file, tools; or settings, a contract, a loop if FILE is so called
     ```json                must be JSON
 
 A page that says `$DATABASE_URL` finds an empty Postgres database there.
@@ -34,6 +34,7 @@ from assent.app.command_tools import read_command_tools
 from assent.app.settings import FILE_NAME, parse_settings
 from assent.coder.contract import read_contract
 from assent.ir.codec import decode_json, decode_proposal
+from assent.loops.spec import read_loop
 from assent.policy.loader import load_policies
 from tests.command import ASSENT
 
@@ -242,6 +243,8 @@ class Trial:
             read_contract(block.text, title)
         elif "/agents/" in title:
             read_agent(data, title)
+        elif "/loops/" in title:
+            read_loop(block.text, title, name=Path(title).stem)
         elif block.text.startswith("[[tool]]"):
             read_command_tools(self._folder / title, data)
         else:

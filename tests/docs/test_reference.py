@@ -557,6 +557,25 @@ HOOKS = {"on_spend", "on_progress", "on_command", "on_model"}
 """Of a context: where the runtime listens. Tools call the methods."""
 
 
+@pytest.mark.parametrize(
+    ("heading", "struct"),
+    [
+        ("Keys", "LoopSpec"),
+        ("Maker and checker", "Worker"),
+        ("Budget", "LoopBudget"),
+        ("Executor", "ExecutorSpec"),
+        ("Delivery", "Delivery"),
+        ("Hooks", "Hooks"),
+    ],
+)
+def test_every_key_of_a_loop_is_explained(heading: str, struct: str) -> None:
+    from assent.loops import spec
+
+    found = set(table(section(REFERENCE / "loops.md", heading)))
+
+    assert found == set(getattr(spec, struct).__struct_fields__)
+
+
 def test_every_option_of_tool_is_explained() -> None:
     options = parameters_of(assent.tool) - {"fn"}
 

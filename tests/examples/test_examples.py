@@ -420,6 +420,16 @@ def test_the_coder_demo_mends_the_shop_and_lets_nobody_cheat(tmp_path: Path) -> 
     assert list(tmp_path.iterdir()) == []
 
 
+def test_the_loop_demo_goes_as_far_as_each_level_may(tmp_path: Path) -> None:
+    done = _python(EXAMPLES / "loops" / "demo.py", cwd=tmp_path)
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    claims = done.stdout.rpartition("\n\n")[2].splitlines()
+    assert [line[0] for line in claims] == ["✓"] * 7
+    assert "outcome  ·??✓" in done.stdout
+    assert list(tmp_path.iterdir()) == []
+
+
 @IN_A_SOAK
 def test_the_coder_demo_fails_when_nobody_mends_the_shop(tmp_path: Path) -> None:
     """Its checks check: a model whose second fix is as wrong as the first has nothing to be published."""

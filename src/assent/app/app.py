@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from assent.events.sql import SqlEvents
     from assent.inference.choice import Chosen
     from assent.ir.json_value import JsonValue
+    from assent.loops.sql import SqlRounds
+    from assent.loops.timetable_sql import SqlTimetable
     from assent.redaction import Redactor
     from assent.runtime.asking import Person
     from assent.runtime.journal import RunRecord
@@ -112,6 +114,20 @@ class Records:
         from assent.agents.sql import SqlAgents
 
         return SqlAgents(self.database)
+
+    @cached_property
+    def rounds(self) -> SqlRounds:
+        """The rounds of loops."""
+        from assent.loops.sql import SqlRounds
+
+        return SqlRounds(self.database)
+
+    @cached_property
+    def timetable(self) -> SqlTimetable:
+        """When loops run, and whether they may."""
+        from assent.loops.timetable_sql import SqlTimetable
+
+        return SqlTimetable(self.database)
 
     def note_answer(self, approval: Approval) -> None:
         """Let the log know of an answer when it is given, not only when the run acts on it."""

@@ -57,7 +57,7 @@ class CoderApp(NamedTuple):
     redactor: Redactor
 
 
-class _NoModel:
+class NoModel:
     """Stands where a model would, for whoever only decides something."""
 
     name = ""
@@ -200,7 +200,7 @@ def _check(confined: Any, needed: Required) -> None:
 def _model(attached: Attached | None) -> Model:
     from assent.app.assistant import model_of
 
-    return model_of(attached) if attached is not None else _NoModel()
+    return model_of(attached) if attached is not None else NoModel()
 
 
 def _context(attached: Attached | None) -> int | None:

@@ -63,6 +63,9 @@ class Question:
 CONTRACT = "contract.toml"
 RUNS_CHECKS = f"runs the checks of {PROJECT_FOLDER}/{CONTRACT}"
 """What `assent code` does with a contract that a folder keeps."""
+LOOPS = "loops"
+RUNS_LOOPS = f"runs the loops of {PROJECT_FOLDER}/{LOOPS}"
+"""What `assent loop` does with the loops that a folder keeps."""
 
 
 AGENTS = "agents"
@@ -244,6 +247,8 @@ def examine(folder: Path, environment: Mapping[str, str]) -> Question:
         wants += (RUNS_CHECKS,)
     if any(name.startswith(f"{AGENTS}/") for name in seen.files):
         wants += (BRINGS_AGENTS,)
+    if any(name.startswith(f"{LOOPS}/") for name in seen.files):
+        wants += (RUNS_LOOPS,)
     return Question(seen=seen, wants=wants, is_changed=how_trusted(seen, environment) == "changed")
 
 

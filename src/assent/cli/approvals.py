@@ -1,7 +1,8 @@
 """`assent approvals`: what waits for a person, and what the person says.
 
 Keep true:
-1. Deciding only records. No command here runs, resumes or ends anything.
+1. Deciding only records. No command here runs, resumes or ends anything, but what a round of a loop asked:
+   nobody else would carry that out (`loop_decisions.py`).
 2. Secrets are taken out before anything is drawn, and not again from what is drawn: half a secret would not
    be known as one, and whatever is hidden is counted. A plan can make what runs look like a secret, so who
    decides is told, and can see it.
@@ -187,7 +188,7 @@ def show(output: Output, id: str, reveal: bool, db: str | None, as_json: bool) -
 
     now = time.time()
     with open_records(db) as records:
-        found = _find(records, id)
+        found = find(records, id)
         latest = records.approvals.standing(found.fingerprint)
     (shown,) = [found] if reveal else without_secrets([found], output.redactor)
     hidden = hidden_places(found, shown)
@@ -226,6 +227,12 @@ def show(output: Output, id: str, reveal: bool, db: str | None, as_json: bool) -
 @click.option(
     "--for", "span_s", type=Span(), metavar="DURATION", help="How long --always holds: 30m, 12h, 7d."
 )
+@click.option(
+    "--rebase",
+    is_flag=True,
+    help="Of a loop's change that no longer applies: bring it over, check it again, and ask anew.",
+)
+@click.option("--model", metavar="MODEL", callback=_text, help="With --rebase: the model to ask.")
 @click.option("--reason", metavar="TEXT", callback=_text, help="Why.")
 @by_option
 @db_option
@@ -236,6 +243,8 @@ def approve(
     id: str,
     always: bool,
     span_s: float | None,
+    rebase: bool,
+    model: str | None,
     reason: str | None,
     by: str | None,
     db: str | None,
@@ -246,10 +255,27 @@ def approve(
     `--always` is for the same tool with the same parameters, folder, tenant and policies. A decision is
     final; what is approved for always can be revoked.
 
-    Exit codes: 0 approved, 2 there is no such approval, or it can no longer be decided.
+    What a round of a loop asked is carried out at once, on exactly the change that was shown. Where that no
+    longer applies it is refused, and --rebase has it brought over and checked again.
+
+    Exit codes: 0 approved, 1 it was approved and could not be carried out, 2 there is no such approval, or it
+    can no longer be decided, 3 the change no longer applies, 4 it was brought over, and waits to be approved.
     """
     import time
 
+    from assent.cli.loop_decisions import decide_round, rebase_round
+
+    if rebase:
+        if always or span_s is not None:
+            raise click.UsageError("--rebase asks anew. Leave --always and --for out.")
+        return rebase_round(output, id, by or login_name(), model, db, as_json=as_json)
+    if model is not None:
+        raise click.UsageError("--model is for --rebase.")
+    done = decide_round(
+        output, id, "always" if always else "once", by or login_name(), reason, db, as_json=as_json
+    )
+    if done is not None:
+        return done
     if span_s is not None and not always:
         raise click.UsageError("--for says how long an approval stands. Add --always.")
     until = time.time() + span_s if span_s is not None else None
@@ -270,6 +296,11 @@ def deny(output: Output, id: str, reason: str, by: str | None, db: str | None, a
 
     Exit codes: 0 denied, 2 there is no such approval, or it can no longer be decided.
     """
+    from assent.cli.loop_decisions import decide_round
+
+    done = decide_round(output, id, "deny", by or login_name(), reason, db, as_json=as_json)
+    if done is not None:
+        return done
     return _decide(output, id, "deny", by, reason, None, db, as_json=as_json)
 
 
@@ -293,7 +324,7 @@ def revoke(output: Output, id: str, reason: str | None, by: str | None, db: str 
     from assent.render.approvals import revoked_lines
 
     with open_records(db, writes=True) as records:
-        found = _find(records, id)
+        found = find(records, id)
         made = records.approvals.revoke(found.id, by=by or login_name(), reason=reason)
     if as_json:
         (data,) = _all_as_data(output, [made], time.time())
@@ -323,7 +354,7 @@ def _decide(
     from assent.render.approvals import decision_line
 
     with open_records(db, writes=True) as records:
-        found = _find(records, given)
+        found = find(records, given)
         made = records.approvals.decide(
             found.id,
             decision,
@@ -350,7 +381,7 @@ def _decide(
     return 0
 
 
-def _find(records: Records, given: str) -> Approval:
+def find(records: Records, given: str) -> Approval:
     from assent.approvals.approval import unknown_approval
     from assent.approvals.sql import has_approvals
 

@@ -31,7 +31,8 @@ if TYPE_CHECKING:
 def explain(output: Output, run: str, run_id: str | None, db: str | None, as_json: bool) -> int:
     """Tell what happened in a run: in which order, which rule decided, what was undone, what to do next.
     Of a run that a model led: what it was asked, what it asked for in each turn, and what it was let do. Of a
-    coding session: its checks, and what each iteration came to.
+    coding session: its checks, and what each iteration came to; of a round of a loop: what was made, checked
+    and decided, and the runs of its maker and checker.
 
     RUN is the id of a run, of which the start is enough; or a file of JSON lines, as `assent run --log FILE`
     and `assent log export` write them. Lines that cannot be read are passed over and counted.
@@ -45,6 +46,12 @@ def explain(output: Output, run: str, run_id: str | None, db: str | None, as_jso
         chosen, runs, damaged = _from_file(output, run, run_id)
         history, file = History.of(chosen), run
     else:
+        if (told := _of_a_round(run, db)) is not None and not as_json:
+            from assent.render.loops import round_lines, round_steps
+
+            data, phases, parts = told
+            output.show(*round_lines(data, db=db), *round_steps(phases, parts, db=db))
+            return 0
         history, runs, damaged = _from_store(run, db, output.redactor), [], []
         file = ""
     if as_json:
@@ -54,6 +61,31 @@ def explain(output: Output, run: str, run_id: str | None, db: str | None, as_jso
 
         output.show(*tell_history(history, log=file, db=db))
     return 0
+
+
+def _of_a_round(run: str, db: str | None) -> tuple[dict[str, Any], list[tuple[str, float]], list[str]] | None:
+    """The round of a loop that is meant, the phases that it went through with their times, and the runs in
+    which its maker and checker worked."""
+    from contextlib import suppress
+
+    from assent.app.app import open_records
+    from assent.app.loops import round_of
+    from assent.errors import StorageUnavailable
+    from assent.loops.delivery import round_data
+
+    with open_records(db) as records:
+        round = round_of(records, run)
+        if round is None or not round.id.startswith(run):
+            return None
+        phases = []
+        with suppress(StorageUnavailable):
+            phases = [
+                (str(event.data.get("phase", "")), event.time)
+                for event in records.events.query(run=round.id)
+                if event.kind == "round_phase"
+            ]
+    parts = [each.run_id for each in (round.maker, round.checker) if each is not None and each.run_id]
+    return round_data(round), phases, parts
 
 
 def _from_store(run: str, db: str | None, redactor: Redactor) -> History:

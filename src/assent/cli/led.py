@@ -1,4 +1,4 @@
-"""A run that an assistant leads, taken up again by `assent resume`: a job goes on, a conversation reopens."""
+"""A run that is led, taken up again by `assent resume`: a job goes on, a chat reopens, a round settles."""
 
 from __future__ import annotations
 
@@ -49,6 +49,8 @@ def go_on(
     from assent.cli.beginning import beginning_of
     from assent.cli.conversing import Told, closing, lead, open_for
     from assent.errors import UsageError
+    from assent.loops.round import LEADER
+    from assent.runtime.journal import LED_BY
 
     session = session_of(record.proposal.context)
     if session is not None:
@@ -56,6 +58,17 @@ def go_on(
             f"Run '{summary.run_id}' belongs to a coding session. Go on with: "
             f"{coding_commands(session, db)[0].command}"
         )
+    loop = record.proposal.context.get("loop")
+    if record.proposal.context.get(LED_BY) == LEADER and isinstance(loop, str):
+        raise UsageError(
+            f"Run '{summary.run_id}' belongs to a round of the loop '{loop}'. If it was broken off, go on "
+            f"with: assent loop run {loop}; if it waits for a person: assent approvals"
+        )
+    round = record.proposal.context.get("round")
+    if isinstance(round, str) and record.proposal.source == "loop":
+        from assent.cli.loop_decisions import resume_round
+
+        return resume_round(output, round, decide, db, as_json=as_json)
     agent = agent_of(record.proposal.context)
     if agent is None:
         began_here(summary, record)

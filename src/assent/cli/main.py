@@ -28,6 +28,7 @@ from assent.cli.explain import explain
 from assent.cli.graph import graph
 from assent.cli.isolation import isolation
 from assent.cli.log import log
+from assent.cli.loop import loop
 from assent.cli.mcp import mcp
 from assent.cli.mcp_serve import serve
 from assent.cli.model import model
@@ -75,6 +76,7 @@ for _command in (
         chat,
         code,
         agent,
+        loop,
         run,
         resume,
         runs,

@@ -112,12 +112,15 @@ def show(output: Output, run: str, db: str | None, as_json: bool) -> int:
 
     from assent.app.app import is_a_programs, open_records
     from assent.app.coder import session_of
+    from assent.app.loops import round_of
     from assent.cli.led import calls_in_flight, coding_commands
     from assent.cli.repeat import repeat_of
     from assent.errors import StorageUnavailable
     from assent.ir.graph import Graph
+    from assent.loops.delivery import round_data
     from assent.render.advice import advise
     from assent.render.history import History
+    from assent.render.loops import round_lines
     from assent.render.text import count
     from assent.render.tree import draw_tree, draw_turns
     from assent.runtime.journal import is_led
@@ -126,6 +129,10 @@ def show(output: Output, run: str, db: str | None, as_json: bool) -> int:
 
     with open_records(db) as records:
         summary = records.journal.find(run)
+        if not as_json and (round := round_of(records, summary.run_id)) is not None:
+            if round.id == summary.run_id:
+                output.show(*round_lines(round_data(round), db=db))
+                return 0
         record = records.journal.record(summary.run_id)
         proposal = shown_proposal(record.proposal, output.redactor)
         kept = records.journal.shown(summary.run_id)

@@ -310,7 +310,7 @@ class Coder:
 
     def _check_it_can_be_decided(self, agreed: Contract | None, *, approve: bool) -> None:
         """Refuse work at the end of which nobody could say yes: what waits is taken up from a journal."""
-        if self.runtime.has_journal or (agreed is not None and approve):
+        if self.runtime.journal is not None or (agreed is not None and approve):
             return
         what = "confirm the contract that the model drafts" if agreed is None else "approve the change"
         instead = "name checks and give approve=True" if agreed is None else "give approve=True"

@@ -153,14 +153,21 @@ def read_contract(text: str, where: str) -> Contract:
     if not isinstance(may_touch, list) or not all(isinstance(pattern, str) for pattern in may_touch):
         file.fail("expected a list of texts", "may_touch", 'Write may_touch = ["tests/data/**"].')
     tables = file.tables(document.get("checks", []), "checks", "Begin each check with a line [[checks]].")
-    made: list[Check] = []
-    taken = {str(table.get("name")) for table in tables}
-    for number, table in enumerate(tables):
-        made.append(_read_check(file, table, f"checks[{number}]", taken))
-    contract = Contract(description=description, checks=tuple(made), may_touch=tuple(may_touch))
+    checks = read_checks(file, tables)
+    contract = Contract(description=description, checks=checks, may_touch=tuple(may_touch))
     for problem in _problems(contract):
         file.fail(problem.words, problem.key, problem.fix)
     return contract
+
+
+def read_checks(file: TomlFile, tables: Sequence[dict[str, object]]) -> tuple[Check, ...]:
+    """The checks that stand in a file as tables. What each says is of the right kind, and no more.
+
+    Raises:
+        PolicyFileError: a key means nothing, or a value is of another kind; names the file and the key.
+    """
+    taken = {str(table.get("name")) for table in tables}
+    return tuple(_read_check(file, table, f"checks[{number}]", taken) for number, table in enumerate(tables))
 
 
 def check_contract(contract: Contract) -> None:

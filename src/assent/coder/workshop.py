@@ -28,6 +28,7 @@ from assent.coder.repository import find_repository as find_repository
 from assent.coder.scratch import Scratch, remove_tree
 from assent.coder.trees import Changed as Changed
 from assent.coder.trees import Trees, alternates_text, checked, config_text, write_git_folder
+from assent.errors import ToolError
 
 WORK_BRANCH = "assent/work"
 _STARTED = "The state that this session began from"
@@ -172,6 +173,15 @@ class Workshop:
         """
         named = await self.author() if author is None else author
         return await self._trees.commit(tree, parent, message, when=when, author=named)
+
+    async def merges(self, tree: str, base: str, other: str) -> bool:
+        """Whether a tree that was made from one commit goes together with another commit, line by line."""
+        ours = await self._trees.commit(tree, base, _STARTED, when=0, author=NOBODY)
+        try:
+            await self._trees.run(["merge-tree", "--write-tree", "--name-only", checked(other), ours])
+        except ToolError:
+            return False
+        return True
 
     @asynccontextmanager
     async def export(self, tree: str) -> AsyncIterator[Path]:

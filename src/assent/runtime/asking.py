@@ -64,7 +64,7 @@ class Desk:
         """`patience_s` is how long a run waits for an answer before it lets go: None is for ever. A `person`
         is asked first, one question at a time; meanwhile anybody else may answer, too, unless there is
         `nobody_else`."""
-        self._ledger = ledger
+        self.ledger = ledger
         self._patience_s = patience_s
         self._expires_s = expires_s
         self._person = person
@@ -78,12 +78,13 @@ class Desk:
         """Runs that have asked something here."""
         self._being_put: set[asyncio.Future[Approval]] = set()
 
-    def for_folder(self, folder: str | None) -> Desk:
-        """The same people, asked about work in another folder."""
+    def for_folder(self, folder: str | None, *, waits: bool = True, expires_s: float | None = None) -> Desk:
+        """The same people, asked about work in another folder; without `waits` nobody waits for them."""
+        spans = [each for each in (self._expires_s, expires_s) if each is not None]
         return Desk(
-            self._ledger,
-            patience_s=self._patience_s,
-            expires_s=self._expires_s,
+            self.ledger,
+            patience_s=self._patience_s if waits else 0,
+            expires_s=min(spans) if spans else None,
             folder=folder,
             person=self._one_at_a_time if self._person is not None else None,
             nobody_else=self._nobody_else,
@@ -97,9 +98,9 @@ class Desk:
         """What was asked under that id; or an answer to all such questions."""
 
         def look() -> Approval | None:
-            found = self._ledger.get(approval)
+            found = self.ledger.get(approval)
             if found is None or found.open_at(time.time()):
-                return self._ledger.standing(fingerprint) or found
+                return self.ledger.standing(fingerprint) or found
             return found
 
         return await asyncio.to_thread(look)
@@ -111,7 +112,7 @@ class Desk:
             StorageError: that cannot be read.
         """
         found: dict[str, list[Approval]] = {}
-        for approval in await asyncio.to_thread(self._ledger.recent, _MOST_ASKED, run=run_id):
+        for approval in await asyncio.to_thread(self.ledger.recent, _MOST_ASKED, run=run_id):
             found.setdefault(approval.key, []).append(approval)
         return found
 
@@ -122,7 +123,7 @@ class Desk:
             StorageError: it cannot be kept.
         """
         self._askers.add(question.run_id)
-        putting = asyncio.ensure_future(asyncio.to_thread(self._ledger.request, question))
+        putting = asyncio.ensure_future(asyncio.to_thread(self.ledger.request, question))
         self._being_put.add(putting)
         putting.add_done_callback(self._being_put.discard)
         # Whoever asks may be stopped; what is being written is written.
@@ -179,7 +180,7 @@ class Desk:
 
         def decide() -> Approval | None:
             try:
-                return self._ledger.decide(
+                return self.ledger.decide(
                     asked.id,
                     reply.decision,
                     by=reply.by,
@@ -187,7 +188,7 @@ class Desk:
                     fingerprint=asked.fingerprint,
                 )
             except ApprovalDecided:
-                return self._ledger.get(asked.id)  # Somebody was quicker, and theirs is the answer.
+                return self.ledger.get(asked.id)  # Somebody was quicker, and theirs is the answer.
 
         return await asyncio.to_thread(decide)
 
@@ -214,7 +215,7 @@ class Desk:
             ids = list(self._waited_for)
             began = time.perf_counter()
             try:
-                found = await asyncio.to_thread(lambda: [self._ledger.get(id) for id in ids])  # noqa: B023
+                found = await asyncio.to_thread(lambda: [self.ledger.get(id) for id in ids])  # noqa: B023
             except StorageError as error:
                 failed += 1
                 if failed >= _MOST_FAILED_LOOKS:
@@ -250,8 +251,8 @@ class Desk:
             await asyncio.wait(set(self._being_put))
 
         def withdraw() -> list[Approval]:
-            open_ones = [a for a in self._ledger.pending(run=run_id) if a.id not in but]
-            taken_back = [self._ledger.withdraw(approval.id, reason) for approval in open_ones]
+            open_ones = [a for a in self.ledger.pending(run=run_id) if a.id not in but]
+            taken_back = [self.ledger.withdraw(approval.id, reason) for approval in open_ones]
             # Somebody may have been quicker.
             return [approval for approval in taken_back if approval.decision == "withdrawn"]
 

@@ -212,14 +212,23 @@ class Runtime:
 
     # Set-up
 
-    @property
-    def has_journal(self) -> bool:
-        """Whether runs are kept, so that one that was broken off, or waits, can be resumed."""
-        return self._settings.journal is not None
-
-    def beside(self, tools: Iterable[Tool], *, folder: str, isolation: Isolation | None = None) -> Runtime:
+    def beside(
+        self,
+        tools: Iterable[Tool],
+        *,
+        folder: str,
+        isolation: Isolation | None = None,
+        asks: bool = True,
+        waits: bool = True,
+        expires_s: float | None = None,
+    ) -> Runtime:
         """Another runtime for work in another folder: with tools of its own, and the policies, permissions,
-        log, journal and people of this one."""
+        log, journal and people of this one.
+
+        Without `asks` there is nobody to ask: what needs an approval is denied. Without `waits` a question is
+        left for people, and the run lets go at once. `expires_s` is how long one can be answered, where that
+        is less than here.
+        """
         made = Runtime(
             policies=self.policies,
             events=self.events,
@@ -232,8 +241,10 @@ class Runtime:
             isolation=isolation,
         )
         desk = self._services.desk
-        if desk is not None:
-            made._services = made._services._replace(desk=desk.for_folder(made._folder))
+        if desk is not None and asks:
+            made._services = made._services._replace(
+                desk=desk.for_folder(made._folder, waits=waits, expires_s=expires_s)
+            )
         return made
 
     def narrowed(self, names: Iterable[str]) -> Runtime:
@@ -256,6 +267,16 @@ class Runtime:
         made._settings = self._settings._replace(replan=None, binding=None)
         made._isolation = self._isolation
         return made
+
+    @property
+    def approvals(self) -> ApprovalLedger | None:
+        """Where people are asked, if they are."""
+        return self._services.desk.ledger if self._services.desk is not None else None
+
+    @property
+    def journal(self) -> Journal | None:
+        """Where runs are kept, if they are."""
+        return self._settings.journal
 
     def register(
         self,

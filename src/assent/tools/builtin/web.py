@@ -136,13 +136,13 @@ class _Web:
         import asyncio
 
         wanted = _checked_headers(headers)
-        url = _read_url(text)
+        url = read_url(text)
         try:
             async with asyncio.timeout(self._total_s):
                 return await self._follow(url, wanted, most)
         except TimeoutError:
             raise ToolError(
-                f"{_named(url)} gave no whole answer within {self._total_s:g} s. "
+                f"{server_named(url)} gave no whole answer within {self._total_s:g} s. "
                 "Try again later, or ask for less with max_bytes."
             ) from None
 
@@ -151,13 +151,13 @@ class _Web:
             answer = await self._ask(url, headers, most)
             if isinstance(answer, dict):
                 return answer
-            target = _read_url(answer, base=url)
+            target = read_url(answer, base=url)
             if (target.scheme, target.host, target.port) != (url.scheme, url.host, url.port):
                 # What was meant for one server, a token say, is not handed to the next.
                 headers = {}
             url = target
         raise ToolError(
-            f"More than {MOST_REDIRECTS} redirects, the last to {_named(url)}. "
+            f"More than {MOST_REDIRECTS} redirects, the last to {server_named(url)}. "
             "Ask for the page itself instead of one that leads to it.",
             retry=False,
         )
@@ -172,7 +172,7 @@ class _Web:
         backend = None
         addresses = await self._addresses(url.host, port)
         if self._proxy is None:
-            backend = _ToCheckedAddress(addresses)
+            backend = ToCheckedAddress(addresses)
         target = httpcore2.URL(
             scheme=url.raw_scheme, host=url.raw_host, port=url.port, target=url.raw_path or b"/"
         )
@@ -200,9 +200,9 @@ class _Web:
                 f"The request cannot be sent: {error}. Change the headers.", retry=False
             ) from None
         except (httpcore2.TimeoutException, httpcore2.NetworkError, httpcore2.ProtocolError) as error:
-            raise _no_answer(url, error) from None
+            raise no_answer(url, error) from None
         except httpcore2.ProxyError as error:
-            raise ToolError(f"The proxy did not connect to {_named(url)}: {error}.") from None
+            raise ToolError(f"The proxy did not connect to {server_named(url)}: {error}.") from None
 
     async def _addresses(self, host: str, port: int) -> list[str]:
         try:
@@ -224,7 +224,7 @@ class _Web:
         return self._tls
 
 
-class _ToCheckedAddress:
+class ToCheckedAddress:
     """Connects to addresses that were checked, whatever the name would lead to by now."""
 
     def __init__(self, addresses: Sequence[str]) -> None:
@@ -251,11 +251,11 @@ class _ToCheckedAddress:
         await asyncio.sleep(seconds)
 
 
-def _read_url(text: str, base: httpx2.URL | None = None) -> httpx2.URL:
+def read_url(text: str, base: httpx2.URL | None = None) -> httpx2.URL:
     """A URL that may be asked for, its host in the one spelling that is judged."""
     import httpx2
 
-    what = "The URL" if base is None else f"{_named(base)} redirects to a URL that"
+    what = "The URL" if base is None else f"{server_named(base)} redirects to a URL that"
     try:
         url = httpx2.URL(text) if base is None else base.join(text)
     except (httpx2.InvalidURL, ValueError) as error:
@@ -274,7 +274,7 @@ def _read_url(text: str, base: httpx2.URL | None = None) -> httpx2.URL:
     return url.copy_with(host=plain)
 
 
-def _named(url: httpx2.URL) -> str:
+def server_named(url: httpx2.URL) -> str:
     """A server in a message. Not the whole URL: what follows the host may be private."""
     return f"{url.scheme}://{url.netloc.decode('ascii')}"
 
@@ -310,19 +310,22 @@ def _proxy(address: str | None) -> httpcore2.Proxy | None:
     )
 
 
-def _no_answer(url: httpx2.URL, error: Exception) -> ToolError:
+def no_answer(url: httpx2.URL, error: Exception) -> ToolError:
     import ssl
 
     cause: BaseException | None = error
     while cause is not None:
         if isinstance(cause, ssl.SSLCertVerificationError):
             return ToolError(
-                f"{_named(url)} could not prove who it is ({cause.verify_message}). Nothing was sent to it.",
+                f"{server_named(url)} could not prove who it is ({cause.verify_message}). "
+                "Nothing was sent to it.",
                 retry=False,
             )
         cause = cause.__cause__ or cause.__context__
     words = str(error) or type(error).__name__
-    return ToolError(f"{_named(url)} gave no answer: {words[:200]}. Try again later, or check the address.")
+    return ToolError(
+        f"{server_named(url)} gave no answer: {words[:200]}. Try again later, or check the address."
+    )
 
 
 class _Told:

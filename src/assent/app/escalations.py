@@ -1,0 +1,96 @@
+"""What a round of a loop asked, decided on the command line, and carried out at once.
+
+Keep true:
+1. Approving carries out the kept change, and nothing that the repository brings by now: the round has its own
+   copy of the loop's file.
+2. The rules that held when it was asked are gathered anew, and hold again.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from assent.app.app import Records, known_secrets, open_records
+
+if TYPE_CHECKING:
+    from assent.approvals.approval import Approval
+    from assent.loops.engine import LoopEngine
+    from assent.loops.round import Round
+
+_NO_TOOLS = ""
+
+
+def round_of(records: Records, approval: Approval) -> Round | None:
+    """The round that asked, if it was one; and not one that has ended otherwise."""
+    from assent.loops.sql import has_rounds
+
+    if not has_rounds(records.database):
+        return None
+    return records.rounds.get(approval.run_id)
+
+
+def policies_of(records: Records, round: Round) -> str | None:
+    """The policies that a round was begun under, where a person named them."""
+    from assent.errors import AssentError
+
+    try:
+        named = records.journal.find(round.id).context.get("policies")
+    except AssentError:
+        return None
+    return named if isinstance(named, str) and named else None
+
+
+@contextmanager
+def open_decider(round: Round, *, db: str | None, policies: str | None) -> Iterator[LoopEngine]:
+    """An engine that can carry out, or close, what a round came to. It asks no model.
+
+    Raises:
+        StorageError: the database cannot be used.
+        UsageError: the repository is gone.
+    """
+    from assent.app.coder import NoModel
+    from assent.app.governance import gather
+    from assent.app.loops import home_folder
+    from assent.errors import UsageError
+    from assent.events.log import EventLog
+    from assent.loops.engine import LoopEngine
+    from assent.redaction import Redactor
+    from assent.runtime.runtime import Runtime
+    from assent.sandbox.confinement import Isolation
+
+    repository = Path(round.repository)
+    if not repository.is_dir():
+        raise UsageError(
+            f"The repository of round '{round.id}' is not at {repository} any more. Nothing was decided. "
+            "Bring it back there, or deny what was asked."
+        )
+    rules = gather(repository, os.environ, policies=policies, tools=_NO_TOOLS)
+    redactor = Redactor(known_secrets(os.environ))
+    with open_records(db, writes=True, redactor=redactor) as records:
+        events = EventLog(redactor=redactor)
+        events.add_sink(records.events)
+        runtime = Runtime(
+            policies=rules.policies,
+            permissions=rules.permissions,
+            events=events,
+            journal=records.journal,
+            approvals=records.approvals,
+            patience_s=0,
+            folder=str(repository),
+        )
+        try:
+            yield LoopEngine(
+                runtime,
+                NoModel(),
+                round.spec,
+                repository,
+                home=home_folder(os.environ),
+                rounds=records.rounds,
+                isolation=Isolation("none"),
+            )
+        finally:
+            events.flush()

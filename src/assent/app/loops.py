@@ -1,0 +1,338 @@
+"""Loops on the command line: put together from rules, records and models, for one repository.
+
+Keep true:
+1. Only loops of a repository that a person trusts are run. Its tools are not loaded.
+2. What a loop requires of isolation holds, whatever less is asked for elsewhere.
+3. However a round ends, its report is delivered, and a delivery that fails changes nothing.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from assent.app.app import NOWHERE, Records, database_url, known_secrets, open_records, set_up_of
+from assent.errors import RunHeld, UsageError
+
+if TYPE_CHECKING:
+    from assent.app.governance import Governance, Question
+    from assent.app.isolation import Required
+    from assent.inference.model import Model
+    from assent.loops.engine import LoopEngine
+    from assent.loops.round import Round
+    from assent.loops.scheduler import Report, Scheduled
+    from assent.loops.spec import LoopSpec
+    from assent.loops.timetable import Claim, Mark, Slot
+    from assent.redaction import Redactor
+    from assent.runtime.runtime import Runtime
+    from assent.sandbox.confinement import Isolation
+    from assent.sandbox.isolation import Level
+    from assent.tools.context import Cancel
+
+TIMEOUT_S = 30.0
+"""How long a delivery may take."""
+_NO_TOOLS = ""
+"""In the place of a tools file, so that the project's is not wanted."""
+
+Say = Callable[[str], None]
+
+
+def home_folder(environment: Mapping[str, str]) -> Path:
+    """Where the private copies of all rounds are."""
+    from assent.storage.location import state_folder
+
+    return state_folder(environment) / "loops"
+
+
+class LoopsApp:
+    """The loops of one repository, and what is around them."""
+
+    def __init__(
+        self,
+        repository: Path,
+        specs: Mapping[str, LoopSpec],
+        runtime: Runtime,
+        records: Records,
+        rules: Governance,
+        confined: Isolation,
+        redactor: Redactor,
+        *,
+        model: str | None,
+        required: Required,
+        say: Say,
+        report: Say,
+    ) -> None:
+        self.repository = repository
+        self.specs = specs
+        self.runtime = runtime
+        self.records = records
+        self.redactor = redactor
+        self.required = required
+        self.last: dict[str, Round] = {}
+        """The round that ended last, by loop."""
+        self._rules = rules
+        self._confined = confined
+        self._model = model
+        self._say = say
+        self._report = report
+
+    def scheduled(self, names: Sequence[str], jitter_s: float = 0.0) -> list[Scheduled]:
+        """Loops as a scheduler needs them."""
+        from assent.loops.round import loop_key
+        from assent.loops.schedule import parse_cadence
+        from assent.loops.scheduler import Scheduled
+
+        made = []
+        for name in names:
+            spec = self.specs[name]
+            cadence = parse_cadence(spec.cadence, spec.timezone) if spec.cadence else None
+            made.append(
+                Scheduled(
+                    key=loop_key(str(self.repository), name),
+                    name=name,
+                    repository=str(self.repository),
+                    cadence=cadence,
+                    jitter_s=jitter_s,
+                )
+            )
+        return made
+
+    def engine(self, spec: LoopSpec) -> LoopEngine:
+        """What runs the rounds of a loop.
+
+        Raises:
+            ModelError: a model that it names is not there.
+        """
+        from assent.loops.engine import LoopEngine
+
+        return LoopEngine(
+            self.runtime,
+            self._model_of(spec.maker.model),
+            spec,
+            self.repository,
+            home=home_folder(os.environ),
+            rounds=self.records.rounds,
+            isolation=self._confined,
+            checker_model=self._model_of(spec.checker.model) if spec.checker.model else None,
+        )
+
+    def _model_of(self, named: str) -> Model:
+        from assent.app.assistant import model_of
+        from assent.app.models import attach
+
+        return model_of(attach(named or self._model, self._rules.models, os.environ))
+
+    async def run_round(self, loop: Scheduled, claim: Claim, cancel: Cancel) -> Report | None:
+        """Run one round, or go on with it, and deliver its report. None if it can be gone on with later."""
+        from assent.loops.scheduler import Report
+
+        spec = self.specs[loop.name]
+        engine = self.engine(spec)
+        try:
+            # One that was begun before is gone on with; one that has ended is returned as it is.
+            round = await engine.run_round(round_id=claim.round, due_at=claim.due, cancel=cancel)
+        except RunHeld:
+            # Somebody who was thought to be gone is still at work on it. Later, then.
+            return None
+        self.last[loop.name] = round
+        if round.outcome is None:
+            return None
+        await self._tell(round, spec)
+        return Report(round.outcome, round.reason)
+
+    async def _tell(self, round: Round, spec: LoopSpec) -> None:
+        from assent.loops.delivery import Delivered, deliver
+        from assent.loops.spec import Delivery
+
+        async def delivered(to: Sequence[Delivery], timeout_s: float) -> list[Delivered]:
+            return await deliver(
+                round,
+                to,
+                folder=self.repository,
+                say=self._report,
+                redactor=self.redactor,
+                timeout_s=timeout_s,
+            )
+
+        done = await delivered(spec.delivery, TIMEOUT_S)
+        if spec.hooks.after:
+            # Of the person's own, and told of every round.
+            hook = Delivery(to="command", command=spec.hooks.after, always=True)
+            done += [each._replace(to="hook") for each in await delivered([hook], spec.hooks.timeout_s)]
+        for each in done:
+            if each.problem:
+                self._say(f"! {round.loop}: the report did not get to its {each.to}: {each.problem}")
+
+
+@contextmanager
+def open_loops(
+    repository: Path,
+    specs: Mapping[str, LoopSpec],
+    *,
+    db: str | None,
+    model: str | None = None,
+    policies: str | None = None,
+    isolation: Level | None = None,
+    say: Say = lambda text: None,
+    report: Say | None = None,
+    confirm: Callable[[Question], bool] | None = None,
+) -> Iterator[LoopsApp]:
+    """What runs these loops of a repository, with what is kept in `db`; closed afterwards.
+
+    `say` hears of what went wrong beside the rounds; `report` gets the reports that go to the terminal.
+
+    Raises:
+        IsolationMissing: this machine enforces less than a loop requires.
+        ModelError: a model that is named is not there, or none is set up.
+        StorageError: the database cannot be used.
+        UsageError: nothing would be kept; or less isolation is asked for than is required.
+    """
+    from contextlib import ExitStack
+
+    from assent.app.governance import gather
+    from assent.app.isolation import isolation_for, required
+    from assent.events.log import EventLog
+    from assent.redaction import Redactor
+    from assent.runtime.runtime import Runtime
+
+    if database_url(db) == NOWHERE:
+        raise UsageError("Loops live by what is kept of them, and --db none keeps nothing. Leave it out.")
+    with ExitStack() as stack:
+        rules = gather(repository, os.environ, policies=policies, tools=_NO_TOOLS, confirm=confirm)
+        demand = rules.isolation
+        if isolation is None:
+            for spec in specs.values():
+                if spec.isolation != "none":
+                    demand = demand.or_more(spec.isolation, f"the loop '{spec.name}'")
+        needed = required(rules.folder, demand, os.environ, asked=isolation)
+        confined = isolation_for(needed, rules, os.environ)
+        if needed.is_checked:
+            _check(confined)
+        redactor = Redactor(known_secrets(os.environ))
+        context = set_up_of(
+            tools=None,
+            policies=policies,
+            permissions=None,
+            schedule="levels",
+            folder=repository,
+            expires_s=None,
+            isolation=needed.level,
+            asked=isolation,
+            model=model,
+        )
+        records = stack.enter_context(
+            open_records(db, create=True, writes=True, context=context, redactor=redactor)
+        )
+        events = EventLog(redactor=redactor)
+        events.add_sink(records.events)
+        stack.callback(events.flush)
+        runtime = Runtime(
+            policies=rules.policies,
+            permissions=rules.permissions,
+            events=events,
+            journal=records.journal,
+            approvals=records.approvals,
+            patience_s=0,
+            folder=str(repository),
+            isolation=confined if needed.is_checked or needed.lowering is not None else None,
+        )
+        app = LoopsApp(
+            repository,
+            specs,
+            runtime,
+            records,
+            rules,
+            confined,
+            redactor,
+            model=model,
+            required=needed,
+            say=say,
+            report=report if report is not None else say,
+        )
+        for spec in specs.values():
+            # Now, and not when a round is due in the middle of the night.
+            for name in {spec.maker.model, spec.checker.model}:
+                app._model_of(name)
+        yield app
+
+
+def _check(confined: Any) -> None:
+    from assent.app.isolation import check_isolation
+    from assent.sandbox.workspace import Workspace
+
+    # There, because that is where commands will run: a disk can be of a kind that cannot be confined.
+    home = home_folder(os.environ)
+    home.mkdir(mode=0o700, parents=True, exist_ok=True)
+    place = Workspace(home)
+    try:
+        check_isolation(confined, place, "Or, if that is yours to decide, ask for less: --isolation {found}.")
+    finally:
+        place.close()
+
+
+# Loops that are looked at
+
+
+def round_of(records: Records, given: str) -> Round | None:
+    """The round whose run, or the run of whose maker or checker, is meant by an id; None if it is another
+    kind of run."""
+    from assent.errors import AssentError
+    from assent.loops.round import LEADER
+    from assent.loops.sql import has_rounds
+    from assent.runtime.journal import LED_BY
+
+    if not has_rounds(records.database):
+        return None
+    try:
+        context = records.journal.record(records.journal.find(given).run_id).proposal.context
+    except AssentError:
+        return None
+    name = context.get("round")
+    is_ours = context.get(LED_BY) == LEADER and isinstance(name, str)
+    return records.rounds.get(str(name)) if is_ours else None
+
+
+def loop_data(
+    name: str,
+    spec: LoopSpec | None,
+    slot: Slot | None,
+    *,
+    everything: Mark | None = None,
+    waiting: int = 0,
+    now: float,
+) -> dict[str, Any]:
+    """A loop as JSON. Without a spec it is one whose file is gone, or lies in another repository."""
+    import msgspec
+
+    from assent.loops.timetable import is_held
+
+    running = slot is not None and bool(slot.round) and is_held(slot, now)
+    return {
+        "name": name,
+        "repository": slot.repository if slot is not None else None,
+        "intent": spec.intent if spec is not None else "",
+        "level": spec.level if spec is not None else None,
+        "kind": spec.kind if spec is not None else None,
+        "cadence": (slot.cadence if slot is not None else "") if spec is None else _when(spec),
+        "due": slot.due if slot is not None else None,
+        "running": slot.round if slot is not None and running else None,
+        "held_by": slot.holder.words if slot is not None and running and slot.holder is not None else None,
+        "interrupted": slot.round if slot is not None and slot.round and not running else None,
+        "pause": msgspec.to_builtins(slot.pause) if slot is not None else None,
+        "stop": msgspec.to_builtins(slot.stop) if slot is not None else None,
+        "all_stopped": msgspec.to_builtins(everything),
+        "last": slot.last if slot is not None else None,
+        "last_round": (slot.last_round or None) if slot is not None else None,
+        "last_ended_at": slot.last_ended_at if slot is not None else None,
+        "failures": slot.failures if slot is not None else 0,
+        "waiting": waiting,
+    }
+
+
+def _when(spec: LoopSpec) -> str:
+    if not spec.cadence or spec.timezone == "UTC":
+        return spec.cadence
+    return f"{spec.cadence} ({spec.timezone})"

@@ -1,0 +1,144 @@
+"""What a person says to a round of a loop: recorded, and carried out at once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import click
+
+from assent.cli.output import Output
+
+if TYPE_CHECKING:
+    from assent.approvals.approval import Approval, Decision
+    from assent.loops.round import Round
+    from assent.runtime.journal import Decision as RunDecision
+
+
+def _asked_by_round(given: str, db: str | None) -> tuple[Approval, Round, str | None] | None:
+    """The question, the round that asked it, and its policies; None if something else asked."""
+    from assent.app.app import open_records
+    from assent.app.escalations import policies_of, round_of
+    from assent.cli.approvals import find
+
+    with open_records(db) as records:
+        approval = find(records, given)
+        round = round_of(records, approval)
+        if round is None or not round.is_waiting:
+            return None
+        return approval, round, policies_of(records, round)
+
+
+def decide_round(
+    output: Output,
+    given: str,
+    decision: Decision,
+    by: str,
+    reason: str | None,
+    db: str | None,
+    *,
+    as_json: bool,
+) -> int | None:
+    """Decide what a round asked, and carry that out; the exit code. None if it was no round that asked."""
+    from assent.app.escalations import open_decider
+    from assent.loops.engine import BaseMoved
+    from assent.runtime.sync import run_sync
+
+    found = _asked_by_round(given, db)
+    if found is None:
+        return None
+    approval, round, policies = found
+    if decision == "always":
+        raise click.UsageError(
+            "What a round of a loop asks is about one change. Approve it without --always."
+        )
+    with open_decider(round, db=db, policies=policies) as engine:
+        try:
+            ended = run_sync(engine.decide(round.id, decision, by=by, reason=reason))
+        except BaseMoved as error:
+            output.talk(str(error).replace(" ID ", f" {approval.id} "))
+            return 3
+    return _show(output, ended, approval.id, as_json=as_json)
+
+
+def rebase_round(
+    output: Output, given: str, by: str, model: str | None, db: str | None, *, as_json: bool
+) -> int:
+    """Have a change brought over to where the person is now, and checked again; the exit code."""
+    from pathlib import Path
+
+    from assent.app.loops import open_loops
+    from assent.runtime.sync import run_sync
+
+    found = _asked_by_round(given, db)
+    if found is None:
+        raise click.UsageError("--rebase is for what a round of a loop asked, and waits.")
+    _, round, policies = found
+    specs = {round.loop: round.spec}
+    with open_loops(Path(round.repository), specs, db=db, model=model, policies=policies) as app:
+        made = run_sync(app.engine(round.spec).rebase(round.id, by=by))
+    if as_json:
+        output.show_json(_data(made))
+    else:
+        output.show(
+            f"Round {made.number} of loop '{made.loop}' brought it over: {made.outcome}. {made.reason}"
+        )
+        if made.is_waiting and made.approval:
+            output.show(f"  assent approvals show {made.approval}")
+    return 4 if made.is_waiting else 1 if made.outcome in ("failed", "budget_exhausted") else 0
+
+
+def resume_round(
+    output: Output, given: str, decide: Mapping[str, RunDecision], db: str | None, *, as_json: bool
+) -> int:
+    """Settle a round that was decided about, or of whose act nobody knows what became; the exit code.
+
+    Raises:
+        UsageError: its maker or checker is still to work, which takes a model.
+    """
+    from assent.app.app import open_records
+    from assent.app.escalations import open_decider, policies_of
+    from assent.errors import UsageError
+    from assent.runtime.sync import run_sync
+
+    with open_records(db) as records:
+        round = records.rounds.find(given)
+        policies = policies_of(records, round)
+    if round.is_open:
+        raise UsageError(
+            f"Round '{round.id}' of loop '{round.loop}' was broken off. A scheduler goes on with it by "
+            "itself: assent loop start"
+        )
+    with open_decider(round, db=db, policies=policies) as engine:
+        ended = run_sync(engine.resume(round.id, decide=decide or None))
+    return _show(output, ended, ended.approval, as_json=as_json)
+
+
+def _show(output: Output, round: Round, approval: str, *, as_json: bool) -> int:
+    from rich.text import Text
+
+    from assent.safe_text import clean
+
+    said = round.later[-1] if round.later else None
+    if as_json:
+        output.show_json({"approval": approval, **_data(round)})
+    elif said is not None:
+        signed = f" by {clean(said.by, 80)}" if said.by else ""
+        output.show(Text(f"Round {round.number} of loop '{round.loop}' was {said.what}{signed}."))
+        if round.receipt is not None:
+            output.show(Text(f"Done: {clean(round.receipt.summary, 500)}"))
+        elif said.what == "failed":
+            output.show(Text(f"It was approved, and not done: {clean(said.reason, 500)}"))
+    else:
+        output.show(
+            Text(f"Round {round.number} of loop '{round.loop}' still waits: {clean(round.reason, 500)}")
+        )
+    if said is None:
+        return 4
+    return 1 if said.what == "failed" else 0
+
+
+def _data(round: Round) -> dict[str, object]:
+    from assent.loops.delivery import round_data
+
+    return round_data(round)

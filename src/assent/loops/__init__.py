@@ -1,0 +1,1 @@
+"""Governed loops: when to run, how far, when to stop."""

@@ -1,0 +1,94 @@
+"""A command line of the loop's file, run in a copy of the change, outside of the sandbox, for the person.
+
+The round, the tree and the key are in its environment: ASSENT_LOOP, ASSENT_ROUND, ASSENT_KIND, ASSENT_TREE,
+ASSENT_BASE, ASSENT_KEY.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING
+
+from assent.errors import ToolError
+from assent.ir.tool_spec import Risk
+from assent.loops.executors.executor import Act, Bench, Done, Finding, only_kept
+from assent.loops.round import Receipt
+from assent.safe_text import clean
+from assent.sandbox.command import ending, run_command
+from assent.sandbox.environment import clean_environment
+from assent.sandbox.limits import Limits
+
+if TYPE_CHECKING:
+    from assent.coder.repository import Repository
+
+
+class CommandExecutor:
+    """Runs a command."""
+
+    name = "command"
+    needs_change = False
+
+    def __init__(
+        self, command: str, *, check: str = "", idempotent: bool = False, timeout_s: float = 60.0
+    ) -> None:
+        self._command = command
+        self._check = check
+        self._limits = Limits(time_s=timeout_s)
+        self.risk: Risk = "idempotent" if idempotent else "destructive"
+
+    async def dry_run(self, act: Act, bench: Bench) -> str:
+        """What would be done, in words."""
+        return f"this command would be run in a copy of the change: {clean(self._command, 500)}"
+
+    async def execute(self, act: Act, bench: Bench) -> Done:
+        """Run it."""
+        async with bench.workshop.export(act.tree) as folder:
+            finished = await run_command(
+                ["/bin/sh", "-c", self._command],
+                folder=str(folder),
+                environment=clean_environment(_told(act)),
+                limits=self._limits,
+            )
+        said = (finished.stdout + finished.stderr).decode(errors="replace").strip()
+        if finished.ended_by != "itself" or finished.exit_code != 0:
+            raise ToolError(
+                f"The command failed: {ending(finished, self._limits)} {clean(said, 500)}".strip()
+            )
+        digest = hashlib.sha256(finished.stdout).hexdigest()
+        last = clean(said.splitlines()[-1], 300) if said else "it wrote nothing"
+        return Done(f"the command succeeded: {last}", {"exit_code": 0, "stdout_sha256": digest})
+
+    async def check(self, receipt: Receipt, repository: Repository) -> Finding:
+        """What the loop's own check says, if it has one."""
+        return await run_check(self._check, receipt, repository, self._limits)
+
+
+async def run_check(command: str, receipt: Receipt, repository: Repository, limits: Limits) -> Finding:
+    """Whether a command of the loop's file says that what was done still holds."""
+    if not command:
+        return only_kept("the loop has no command that would look whether it still holds")
+    more = {
+        "ASSENT_LOOP": receipt.loop,
+        "ASSENT_ROUND": receipt.round,
+        "ASSENT_TREE": receipt.tree,
+        "ASSENT_KEY": receipt.key,
+    }
+    finished = await run_command(
+        ["/bin/sh", "-c", command],
+        folder=str(repository.top),
+        environment=clean_environment(more),
+        limits=limits,
+    )
+    holds = finished.ended_by == "itself" and finished.exit_code == 0
+    return Finding(holds=holds, why=f"its check {'says so' if holds else 'says no'}", seen="world")
+
+
+def _told(act: Act) -> dict[str, str]:
+    return {
+        "ASSENT_LOOP": act.loop,
+        "ASSENT_ROUND": act.round,
+        "ASSENT_KIND": act.kind,
+        "ASSENT_TREE": act.tree,
+        "ASSENT_BASE": act.base,
+        "ASSENT_KEY": act.key,
+    }

@@ -1,0 +1,97 @@
+"""What a checker, or a maker, says about the work: one of four words, through a tool, and nothing else.
+
+Whatever a model writes in its answers are words. They are shown to people, and decide nothing.
+
+Keep true:
+1. A verdict is what was given by a call of the tool that fits its schema; text never becomes one.
+2. Two verdicts that differ are none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from typing import TYPE_CHECKING, Literal, get_args
+
+import msgspec
+
+from assent.safe_text import clean
+
+if TYPE_CHECKING:
+    from assent.tools.tool import Tool
+
+VerdictWord = Literal["done", "done_with_concerns", "needs_context", "blocked"]
+VERDICTS: tuple[VerdictWord, ...] = get_args(VerdictWord)
+TOOL = "give_verdict"
+"""What a checker calls."""
+REPORT = "report_status"
+"""What a maker may call."""
+_MOST = 4_000
+_MOST_GIVEN = 100
+
+
+class Verdict(msgspec.Struct, frozen=True, kw_only=True):
+    """What was said about the work."""
+
+    verdict: VerdictWord
+    summary: str = ""
+    concerns: tuple[str, ...] = ()
+
+
+def one_of(given: Collection[Verdict]) -> tuple[Verdict | None, str]:
+    """The verdict, if there is exactly one, given once or several times; else why there is none.
+
+    >>> one_of([Verdict(verdict="done"), Verdict(verdict="blocked")])[1]
+    'the checker gave verdicts that contradict each other: blocked, done'
+    """
+    words = {each.verdict for each in given}
+    if not words:
+        return None, "the checker gave no verdict"
+    if len(words) > 1:
+        return None, f"the checker gave verdicts that contradict each other: {', '.join(sorted(words))}"
+    return list(given)[-1], ""
+
+
+def verdict_tool(name: str, description: str, give: Callable[[str, Verdict], None]) -> Tool:
+    """The tool by which a verdict is given. `give` gets the key of the call, which is the same when the call
+    is made again after a restart, and the verdict."""
+    from assent.errors import ToolError
+    from assent.ir.json_value import JsonValue
+    from assent.ir.tool_spec import ToolSchema
+    from assent.tools.context import ToolContext
+    from assent.tools.tool import Tool
+
+    schema = ToolSchema(
+        name=name,
+        description=description,
+        parameters={
+            "type": "object",
+            "properties": {
+                "verdict": {"type": "string", "enum": list(VERDICTS)},
+                "summary": {"type": "string", "description": "What was done or found, in a few sentences."},
+                "concerns": {"type": "array", "items": {"type": "string"}},
+            },
+            "required": ["verdict", "summary"],
+            "additionalProperties": False,
+        },
+        # It is kept with the round, and touches nothing else.
+        risk="read_only",
+    )
+    count = 0
+
+    def give_it(parameters: dict[str, JsonValue], context: ToolContext) -> str:
+        nonlocal count
+        count += 1
+        if count > _MOST_GIVEN:
+            raise ToolError(f"{name} was called {_MOST_GIVEN} times. Stop, and end your work.")
+        concerns = parameters.get("concerns") or []
+        assert isinstance(concerns, list)
+        given = Verdict(
+            verdict=parameters["verdict"],
+            summary=clean(str(parameters["summary"]), _MOST, lines=True),
+            concerns=tuple(clean(str(each), _MOST, lines=True) for each in concerns[:20]),
+        )
+        give(context.idempotency_key or context.action_id, given)
+        return f"Your verdict is kept: {given.verdict}."
+
+    made: Tool = Tool.from_schema(schema, give_it, trusted=True)
+    return made

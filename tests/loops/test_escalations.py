@@ -1,0 +1,350 @@
+"""What a round leaves to a person: kept, decided later elsewhere, and carried out on exactly that."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from assent import SqlApprovals, open_database
+from assent.errors import ApprovalDecided, UsageError
+from assent.loops.engine import BaseMoved
+from assent.loops.promotion import suggestion
+from assent.loops.round import Later, Round
+from assent.loops.spec import ExecutorSpec
+from tests.coder.workbench import git
+from tests.loops.bench import HONEST, Bench, spec, verdict, write
+
+
+@pytest.fixture
+def bench(tmp_path: Path, database_url: str) -> Bench:
+    """On both databases."""
+    return Bench(tmp_path, database_url)
+
+
+@pytest.fixture
+def here(tmp_path: Path) -> Bench:
+    """On one."""
+    return Bench(tmp_path, str(tmp_path / "assent.db"))
+
+
+async def escalated(bench: Bench, **more: Any) -> Round:
+    """A round of L2 that waits."""
+    with bench.engine(HONEST, spec("L2", **more)) as engine:
+        round = await engine.run_round()
+    assert round.is_waiting, (round.outcome, round.reason)
+    return round
+
+
+def show(bench: Bench, name: str) -> str:
+    """A file as it was published."""
+    return git(bench.repository, "show", name)
+
+
+async def test_what_is_asked_names_the_loop_the_round_the_tree_and_the_verdict(bench: Bench) -> None:
+    round = await escalated(bench)
+
+    with open_database(bench.url) as database:
+        asked = SqlApprovals(database).find(round.approval)
+
+    given = asked.parameters
+    assert (given["loop"], given["round"], given["tree"]) == ("tidy", round.id, round.tree)
+    assert (given["base"], given["kind"], given["verdict"]) == (round.base, "tidying", "done")
+    assert given["checks"] == {"right": "green"}
+    assert given["files"] == ["a.txt"]
+
+
+async def test_approved_later_it_is_carried_out_on_exactly_that_tree(bench: Bench) -> None:
+    """The engine that carries it out has no model, and knows the round from the database alone."""
+    round = await escalated(bench)
+    (bench.home / round.id / "attempt-1" / "a.txt").write_text("evil\n")
+
+    with bench.engine([], spec("L2", name="another")) as engine:
+        ended = await engine.decide(round.id, "once", by="ann", reason="good")
+        again = await engine.resume(round.id)
+        assert (await engine.check(ended.receipt)).holds  # type: ignore[arg-type]
+
+    assert (ended.outcome, [each.what for each in ended.later]) == ("escalated", ["approved"])
+    assert (ended.later[0].by, ended.later[0].reason) == ("ann", "good")
+    assert git(bench.repository, "rev-parse", "assent/tidy-1^{tree}").strip() == round.tree
+    assert again.later == ended.later
+    assert not (bench.home / round.id).exists()
+
+
+async def test_denied_it_is_never_carried_out(bench: Bench) -> None:
+    round = await escalated(bench)
+
+    with bench.engine([], spec("L2")) as engine:
+        ended = await engine.decide(round.id, "deny", by="ann", reason="not now")
+        with pytest.raises(UsageError, match="asks nothing"):
+            await engine.decide(round.id, "once", by="ann")
+
+    assert [(each.what, each.reason) for each in ended.later] == [("denied", "not now")]
+    assert git(bench.repository, "branch", "--list", "assent/*") == ""
+
+
+async def test_an_escalation_that_expired_is_closed(here: Bench) -> None:
+    round = await escalated(here, expires_s=0.01)
+
+    with here.engine([], spec("L2")) as engine:
+        with pytest.raises(ApprovalDecided):
+            await engine.decide(round.id, "once", by="ann")
+        ended = await engine.resume(round.id)
+
+    assert [each.what for each in ended.later] == ["expired"]
+    assert git(here.repository, "branch", "--list", "assent/*") == ""
+
+
+async def test_the_next_round_carries_out_what_was_only_decided(here: Bench) -> None:
+    """A page, or a program, may record an answer and do nothing else."""
+    round = await escalated(here)
+    with open_database(here.url) as database:
+        SqlApprovals(database).decide(round.approval, "once", by="ann")
+
+    with here.engine(HONEST, spec("L2")) as engine:
+        await engine.run_round()
+        before = engine.rounds.find(round.id)
+
+    assert [each.what for each in before.later] == ["approved"]
+    assert git(here.repository, "rev-parse", "assent/tidy-1^{tree}").strip() == round.tree
+
+
+async def test_nobody_has_decided_and_it_still_waits(here: Bench) -> None:
+    round = await escalated(here)
+
+    with here.engine([], spec("L2")) as engine:
+        same = await engine.resume(round.id)
+
+    assert same.is_waiting
+    assert same.approval == round.approval
+
+
+def move_on(bench: Bench, text: str) -> None:
+    """The person commits something."""
+    (bench.repository / "a.txt").write_text(text)
+    git(bench.repository, "commit", "-qam", "moved on")
+
+
+async def test_a_base_that_moved_refuses_what_no_longer_applies_and_a_rebase_asks_anew(here: Bench) -> None:
+    round = await escalated(here)
+    move_on(here, "another one\n")
+
+    with here.engine(HONEST, spec("L2")) as engine:
+        with pytest.raises(BaseMoved, match="no longer applies"):
+            await engine.decide(round.id, "once", by="ann")
+        assert engine.rounds.find(round.id).is_waiting
+        made = await engine.rebase(round.id, by="ann")
+
+    assert made.is_waiting
+    assert made.base == git(here.repository, "rev-parse", "HEAD").strip()
+    assert made.maker is not None
+    assert "no longer fits" in made.maker.prompt
+    assert "+right" in made.maker.prompt
+    with here.engine([], spec("L2")) as engine:
+        assert [each.what for each in engine.rounds.find(round.id).later] == ["superseded"]
+        await engine.decide(made.id, "once", by="ann")
+    assert show(here, "assent/tidy-2:a.txt") == "right\n"
+
+
+async def test_a_base_that_moved_elsewhere_is_no_hindrance(here: Bench) -> None:
+    round = await escalated(here)
+    (here.repository / "new.txt").write_text("new\n")
+    git(here.repository, "add", "new.txt")
+    git(here.repository, "commit", "-qm", "elsewhere")
+
+    with here.engine([], spec("L2")) as engine:
+        ended = await engine.decide(round.id, "once", by="ann")
+
+    assert ended.receipt is not None
+    assert git(here.repository, "rev-parse", "assent/tidy-1^{tree}").strip() == round.tree
+
+
+# Executors and their receipts
+
+
+async def proceeded(bench: Bench, **executor: Any) -> Round:
+    """A round of L3 that acted."""
+    with bench.engine(HONEST, spec(executor=ExecutorSpec(**executor))) as engine:
+        round = await engine.run_round()
+    assert round.outcome == "proceeded", round.reason
+    return round
+
+
+async def check(bench: Bench, round: Round, **changed: Any) -> tuple[bool, str]:
+    """What comes of looking at a receipt, as it is or with something changed in it."""
+    assert round.receipt is not None
+    receipt = msgspec.structs.replace(round.receipt, **changed)
+    with bench.engine([], spec()) as engine:
+        found = await engine.check(receipt)
+    return found.holds, found.why
+
+
+async def test_a_commit_is_found_again_and_a_false_receipt_is_not(here: Bench) -> None:
+    round = await proceeded(here, use="commit", branch="loops/{loop}/{number}")
+    receipt = round.receipt
+    assert receipt is not None
+    forged = msgspec.structs.replace(receipt, summary="something else").sealed()
+
+    assert (await check(here, round))[0]
+    assert await check(here, round, summary="x") == (False, "it was changed: its digest does not fit")
+    false = {"summary": forged.summary, "digest": forged.digest}
+    assert await check(here, round, **false) == (False, "no round has given such a receipt")
+    git(here.repository, "branch", "-D", "loops/tidy/1")
+    assert "no branch has commit" in (await check(here, round))[1]
+
+
+async def test_a_commit_that_was_reverted_lowers_the_level(here: Bench) -> None:
+    round = await proceeded(here, use="commit")
+    git(here.repository, "merge", "-q", "assent/tidy-1")
+    git(here.repository, "revert", "--no-edit", "HEAD")
+
+    with here.engine(HONEST, spec()) as engine:
+        ended = await engine.run_round()
+        standing = engine.rounds.standing(round.key)
+        assert round.receipt is not None
+        found = await engine.check(round.receipt)
+        before = engine.rounds.find(round.id)
+
+    assert standing is not None
+    assert (standing.level, ended.level, ended.outcome) == ("L2", "L2", "escalated")
+    assert [(each.what, each.by) for each in before.later] == [("reversed", "git")]
+    assert "was reverted by" in standing.reason
+    # A round that has been taken back since has no say any more, and its receipt does not hold.
+    assert not found.holds
+
+
+async def test_a_patch_is_applied_to_the_persons_files_and_only_if_they_are_as_they_were(here: Bench) -> None:
+    round = await proceeded(here, use="apply_patch")
+    assert (here.repository / "a.txt").read_text() == "right\n"
+    assert (await check(here, round))[0]
+    (here.repository / "a.txt").write_text("mine\n")
+    assert await check(here, round) == (False, "a.txt is another by now")
+
+    with here.engine(HONEST, spec(executor=ExecutorSpec(use="apply_patch"))) as engine:
+        again = await engine.run_round()
+
+    assert again.outcome == "failed"
+    assert "was changed since the round began" in again.reason
+    assert (here.repository / "a.txt").read_text() == "mine\n"
+
+
+async def test_a_command_gets_the_change_and_the_key(here: Bench, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    command = f'cat a.txt > {out}; echo "$ASSENT_ROUND $ASSENT_TREE $ASSENT_KEY" >> {out}'
+
+    round = await proceeded(here, use="command", command=command, check=f"grep -q $ASSENT_TREE {out}")
+
+    assert round.receipt is not None
+    assert out.read_text() == f"right\n{round.id} {round.tree} {round.receipt.key}\n"
+    assert (await check(here, round)) == (True, "its check says so")
+    out.unlink()
+    assert (await check(here, round)) == (False, "its check says no")
+
+
+@pytest.fixture
+def server() -> Iterator[Any]:
+    """A host that keeps what it is sent."""
+    got: list[tuple[dict[str, str], Any]] = []
+
+    class Keeps(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers["Content-Length"]))
+            got.append((dict(self.headers), json.loads(body)))
+            self.send_response(500 if self.path == "/bad" else 204)
+            self.end_headers()
+
+        def log_message(self, format: str, *args: Any) -> None:
+            pass
+
+    made = HTTPServer(("127.0.0.1", 0), Keeps)
+    thread = threading.Thread(target=made.serve_forever)
+    thread.start()
+    yield f"http://127.0.0.1:{made.server_port}", got
+    made.shutdown()
+    thread.join()
+    made.server_close()
+
+
+async def test_a_webhook_gets_the_change_with_its_key_and_only_at_a_host_that_is_named(
+    here: Bench, server: Any
+) -> None:
+    url, got = server
+
+    round = await proceeded(here, use="webhook", url=f"{url}/take", hosts=("127.0.0.1",))
+    with here.engine(HONEST, spec(executor=ExecutorSpec(use="webhook", url=url, hosts=("a.example",)))) as e:
+        refused = await e.run_round()
+    bad = ExecutorSpec(use="webhook", url=f"{url}/bad", hosts=("127.0.0.1",))
+    with here.engine(HONEST, spec(executor=bad)) as engine:
+        failed = await engine.run_round()
+
+    headers, body = got[0]
+    assert round.receipt is not None
+    assert headers["Idempotency-Key"] == round.receipt.key
+    assert (body["round"], body["tree"]) == (round.id, round.tree)
+    assert "+right" in body["diff"]
+    assert refused.outcome == "failed"
+    assert "none of the allowed ones" in refused.reason
+    assert failed.outcome == "failed"
+    assert "status 500" in failed.reason
+    assert len(got) == 2
+
+
+# What the record speaks for
+
+
+def rounds(level: str, count: int, *, verified: bool = True, later: str = "") -> list[Round]:
+    """Rounds that went well, or as it says."""
+    made = []
+    for number in range(count):
+        round = Round(id=f"r{number}", loop="tidy", repository="/r", spec=spec(level), level=level)  # type: ignore[arg-type]
+        round.outcome = "reported" if level == "L1" else "escalated"
+        round.verified = verified
+        round.later = [Later(what=later, at=0.0)] if later else []  # type: ignore[arg-type]
+        made.append(round)
+    return made
+
+
+def test_promotion_is_suggested_from_the_record() -> None:
+    def says(found: list[Round], level: str) -> str | None:
+        made = suggestion(found, level, has_checks=True)  # type: ignore[arg-type]
+        return made.level if made is not None else None
+
+    approved = rounds("L2", 20, later="approved")
+    failed = rounds("L1", 10)
+    failed[3].outcome = "failed"
+
+    assert says(rounds("L1", 9), "L1") is None
+    assert says(rounds("L1", 10), "L1") == "L2"
+    assert says(failed, "L1") is None
+    assert says(approved, "L2") == "L3"
+    assert says(approved[:-1] + rounds("L2", 1, later="denied"), "L2") is None
+    assert says(approved[:-1] + rounds("L2", 1, later="reversed"), "L2") is None
+    assert says(rounds("L2", 20, verified=False, later="approved"), "L2") is None
+    assert suggestion(approved, "L2", has_checks=False) is None
+    assert says(rounds("L3", 99), "L3") is None
+
+
+async def test_an_escalation_of_nothing_changed_is_only_noted_when_approved(here: Bench) -> None:
+    with here.engine(["looked", verdict("blocked", "a.txt is wrong"), "x"], spec("L2")) as engine:
+        round = await engine.run_round()
+        ended = await engine.decide(round.id, "once", by="ann")
+
+    assert round.outcome == "escalated"
+    assert ended.receipt is not None
+    assert ended.receipt.executor == "record"
+    assert git(here.repository, "branch", "--list", "assent/*") == ""
+
+
+async def test_nothing_changed_and_verified_is_reported_at_l2(here: Bench) -> None:
+    move_on(here, "right\n")
+
+    with here.engine([write(), "looked", verdict("done"), "x"], spec("L2")) as engine:
+        round = await engine.run_round()
+
+    assert (round.outcome, round.approval) == ("reported", "")
