@@ -937,13 +937,6 @@ DEFECTS: tuple[Defect, ...] = (
         ("tests/loops/test_scheduler.py",),
     ),
     Defect(
-        "nobody looks for a stop",
-        "loops/scheduler.py",
-        "                if mark is not None:",
-        "                if False:",
-        ("tests/loops/test_scheduler.py",),
-    ),
-    Defect(
         "a round that proceeded is reported to everybody",
         "loops/delivery.py",
         "        if round.is_quiet and not delivery.always:",
