@@ -54,10 +54,11 @@ isolation = "{isolation}"
 
 [maker]
 prompt = \"\"\"
-The hook shows the newest commit and CHANGELOG.md. Add one line that begins with "- " and says what the commit
-does, under "## Unreleased", with edit_file. Change nothing else. Then say that you are done.
+The hook shows the newest commit and CHANGELOG.md. Call edit_file on CHANGELOG.md: old is "- Sells things",
+new is the same line and below it one line about the newest commit. For a commit "Add a map" new would be
+"- Sells things\\n- Adds a map". Then say in one sentence that you are done, and call no more tools.
 \"\"\"
-tools = ["read_file", "edit_file"]
+tools = ["edit_file"]
 
 [checker]
 prompt = "Does CHANGELOG.md have a line about the newest commit? Read it, then call give_verdict."

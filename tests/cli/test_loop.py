@@ -210,6 +210,14 @@ def test_an_escalated_round_waits_for_a_person(desk: Desk) -> None:
     assert "? escalated" in ran.out
     assert "Decide: assent approvals show" in ran.out
     assert "? 1 round to decide" in desk.loop("list").out
+    before = desk.data("log")["rounds"][0]
+    approved = desk.run("approvals", "approve", before["approval"], "--db", desk.db)
+    after = desk.data("log")["rounds"][0]
+    assert approved.code == 0, approved.err
+    assert after["later"][-1]["what"] == "approved"
+    assert after["spend"]["total_tokens"] == before["spend"]["total_tokens"] == 480
+    assert "? escalated, approved" in desk.loop("log").out
+    assert "right" in git(desk.repository, "show", f"{after['receipt']['data']['branch']}:a.txt")
 
 
 def test_three_failures_pause_the_loop_and_say_so(desk: Desk) -> None:

@@ -92,6 +92,9 @@ def test_a_year_of_due_times_is_what_the_wall_showed(
         ("Europe/Berlin", "daily 02:30", "2026-10-24T12:00", "2026-10-25T00:30"),
         ("Europe/Berlin", "daily 02:30", "2026-10-25T00:30", "2026-10-26T01:30"),
         ("America/New_York", "daily 01:30", "2026-11-01T05:30", "2026-11-02T06:30"),
+        # Asked while the hour is there for the second time, before 02:30 comes again.
+        ("Europe/Berlin", "daily 02:30", "2026-10-25T01:10", "2026-10-26T01:30"),
+        ("Europe/Berlin", "*/20 * * * *", "2026-10-25T01:10", "2026-10-25T02:00"),
         ("Australia/Lord_Howe", "daily 01:45", "2026-04-04T14:45", "2026-04-05T15:15"),
         # A whole day that a place once left out.
         ("Pacific/Apia", "daily 12:00", "2011-12-29T22:00", "2011-12-30T10:00"),
