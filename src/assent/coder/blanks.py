@@ -22,7 +22,6 @@ from assent.coder.angles import BLANK, Angle
 from assent.errors import DecodeError
 from assent.inference.messages import ToolCall, ToolResult
 from assent.inference.model import Model, Piece, Request, Result
-from assent.inference.usage import Usage
 from assent.inference.wrappers.wrapped import Wrapped
 from assent.ir.codec import decode_json
 from assent.ir.json_value import JsonValue
@@ -48,7 +47,7 @@ _SCHEMA: dict[str, JsonValue] = {
 class OneLine(Wrapped):
     """A model that is asked for one line of code, without a word about tools; its answer is a call of
     fill_blank. A line that was refused, mostly because it stands there already, is asked for again, further
-    from the most likely words each time; once one was written there is nothing more to ask."""
+    from the most likely words each time."""
 
     def __init__(self, model: Model) -> None:
         super().__init__(model)
@@ -60,8 +59,6 @@ class OneLine(Wrapped):
             ModelError: as the model inside.
         """
         told = [each for each in request.messages if isinstance(each, ToolResult)]
-        if told and not told[-1].is_error:
-            return Result(text="The line was written.", usage=Usage(input=0, output=0), cost=0.0)
         asked = msgspec.structs.replace(
             request,
             # What was refused is left out: a small model would write it once more.

@@ -463,7 +463,7 @@ class RoundLeader:
     async def _converse(self, role: str, sub: SubRun, *, has_begun: bool, folder: str) -> None:
         if sub.has_ended:
             return
-        model = OnPurse(self._subruns.model(role), self._run, self._purse)
+        model = OnPurse(self._subruns.model(role, sub), self._run, self._purse)
         sub.model = model.name
 
         try:

@@ -21,6 +21,7 @@ from assent.loops.verdict import REPORT, TOOL, Verdict, verdict_tool
 from assent.policy.permission import CallByCall, Posture
 from assent.sandbox.hosts import HostFilter
 from assent.sandbox.workspace import Workspace
+from assent.turns.closed_by import ClosedBy
 from assent.turns.ending import Ending
 from assent.turns.limits import TurnLimits
 from assent.turns.turning import Turning
@@ -56,9 +57,16 @@ class SubRuns:
         self._isolation = isolation
         self._tools = {"maker": list(maker_tools), "checker": list(checker_tools)}
 
-    def model(self, role: str) -> Model:
-        """Who is asked."""
-        return self._models[role]
+    def model(self, role: str, sub: SubRun) -> Model:
+        """Who is asked, until the work is reported or the verdict given. A checker may think better of a
+        verdict, so it is asked once more."""
+
+        def said() -> str:
+            return next((each.summary for each in reversed(sub.given.values()) if each.summary), "Reported.")
+
+        if role == "maker":
+            return ClosedBy(self._models[role], REPORT, said)
+        return ClosedBy(self._models[role], TOOL, said, turns=2)
 
     def approval(self, round: Round) -> Approval | None:
         """The question that a round has put, as it is by now."""

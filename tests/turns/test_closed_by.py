@@ -1,0 +1,56 @@
+"""A conversation that a call ends: only one that succeeded, and as often in a row as wanted."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from assent.inference import Scripted
+from assent.inference.messages import Assistant, Message, ToolCall, ToolResult, User
+from assent.inference.model import Request
+from assent.turns.closed_by import ClosedBy
+
+REPORT = (
+    Assistant(calls=[ToolCall(id="a", name="report")]),
+    ToolResult(call_id="a", name="report", text="kept"),
+)
+REFUSED = (
+    Assistant(calls=[ToolCall(id="b", name="report")]),
+    ToolResult(call_id="b", name="report", text="no", is_error=True),
+)
+OTHER = (Assistant(calls=[ToolCall(id="c", name="look")]), ToolResult(call_id="c", name="look", text="x"))
+BOTH = (
+    Assistant(calls=[ToolCall(id="a", name="report"), ToolCall(id="c", name="look")]),
+    ToolResult(call_id="a", name="report", text="kept"),
+    ToolResult(call_id="c", name="look", text="x"),
+)
+
+
+@pytest.mark.parametrize(
+    ("messages", "turns", "is_asked"),
+    [
+        ((), 1, True),
+        (REPORT, 1, False),
+        ((*OTHER, *REPORT), 1, False),
+        ((*REPORT, *OTHER), 1, True),
+        (REFUSED, 1, True),
+        ((*REFUSED, *REPORT), 1, False),
+        (BOTH, 1, True),
+        ((*REPORT, User("go on")), 1, True),
+        (REPORT, 2, True),
+        ((*REPORT, *REPORT), 2, False),
+        ((*REPORT, *OTHER, *REPORT), 2, True),
+        ((*REPORT, *REFUSED), 2, True),
+    ],
+)
+async def test_what_closes_it(messages: tuple[Message, ...], turns: int, is_asked: bool) -> None:
+    inner = Scripted(["asked"])
+    model: Any = ClosedBy(inner, "report", lambda: "all is reported", turns=turns)
+
+    result = await model.generate(Request(messages=[User("work"), *messages]))
+
+    assert result.text == ("asked" if is_asked else "all is reported")
+    assert len(inner.requests) == is_asked
+    if not is_asked:
+        assert (result.usage.total, result.cost) == (0, 0.0), "nobody answered, so nothing was used"
