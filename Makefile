@@ -71,7 +71,7 @@ eval-loops: $(STAMP) ## a loop that keeps a changelog, round by round with the s
 soak: $(STAMP) ## the property, fault and kill tests with twenty times the examples
 	@$(BIN)/python -m tests.servers.postgres
 	@ASSENT_SOAK=1 $(BIN)/python -m pytest -q -n auto --timeout 7200 tests/properties tests/faults \
-	    tests/durable tests/attacks tests/examples tests/turns tests/render tests/verify
+	    tests/durable tests/attacks tests/examples tests/turns tests/render tests/verify tests/coder tests/agents tests/loops
 
 mutants: $(STAMP) ## break the code in small ways, one at a time; each must turn a test red
 	@$(BIN)/python tests/mutants/run.py "$(ONLY)"

@@ -45,7 +45,9 @@ def test_work_needs_the_kernel_unless_a_person_asks_for_less(
     project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     checked: list[str | None] = []
-    monkeypatch.setattr("assent.app.coder._check", lambda confined, needed: checked.append(needed.level))
+    monkeypatch.setattr(
+        "assent.app.private_work._check", lambda confined, home: checked.append(confined.required)
+    )
 
     for options in ({}, {"isolation": "changes"}, {"isolation": "none"}):
         with pytest.raises(ModelMissing), open_coder(project, db="none", **options):  # type: ignore[arg-type]

@@ -18,9 +18,6 @@ if TYPE_CHECKING:
     from assent.redaction import Redactor
     from assent.sandbox.isolation import Level
 
-_NO_TOOLS = ""
-"""In the place of a tools file, so that the project's is not wanted."""
-
 
 class TrialApp(NamedTuple):
     """What scenarios are run with, and what is around it."""
@@ -78,10 +75,10 @@ def open_trials(
 
 def embedder_here(model: str | None = None) -> Models | None:
     """What turns texts into vectors here, if anything does."""
-    from assent.app.governance import gather
+    from assent.app.governance import NO_TOOLS, gather
     from assent.app.models import attach
 
-    rules = gather(Path.cwd(), os.environ, tools=_NO_TOOLS)
+    rules = gather(Path.cwd(), os.environ, tools=NO_TOOLS)
     models = attach(model, rules.models, os.environ).models
     return models if models is not None and models.makes_vectors else None
 

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from assent.app.app import NOWHERE, Records, database_url, known_secrets, open_records, set_up_of
+from assent.app.app import Records
 from assent.safe_text import clean
 
 if TYPE_CHECKING:
@@ -38,8 +38,6 @@ if TYPE_CHECKING:
 
 ASK_S = 600.0
 """How long a question waits for whoever sits at the terminal."""
-_NO_TOOLS = ""
-"""In the place of a tools file, so that the project's is not wanted."""
 
 Confirm = Callable[["TrustQuestion"], bool]
 
@@ -107,94 +105,44 @@ def open_coder(
         UsageError: less isolation is asked for than settings require; or there is a limit on money, and
             nobody knows what the model costs.
     """
-    from contextlib import ExitStack
-
-    from assent.app.governance import gather
-    from assent.app.isolation import isolation_for, required
     from assent.app.models import attach
+    from assent.app.private_work import ground, open_workplace
     from assent.coder.coder import Coder
     from assent.coder.repairs import MemoryRepairs
     from assent.coder.store import MemorySessions
-    from assent.durable.memory import MemoryJournal
-    from assent.events.log import EventLog
-    from assent.redaction import Redactor
-    from assent.runtime.runtime import Runtime
 
-    with ExitStack() as stack:
-        rules = gather(repository, os.environ, policies=policies, tools=_NO_TOOLS, confirm=confirm)
-        demand = rules.isolation
-        if works and isolation is None:
-            demand = demand.or_more("process", "`assent code`")
-        needed = required(rules.folder, demand, os.environ, asked=isolation)
-        confined = isolation_for(needed, rules, os.environ)
-        if works and needed.is_checked:
-            _check(confined, needed)
-        attached = attach(model, rules.models, os.environ) if works else None
-        limits = make_limits(_context(attached)) if make_limits is not None else None
-        if limits is not None and limits.cost_usd is not None:
-            _check_price(attached, rules.models)
-        redactor = Redactor(known_secrets(os.environ))
-        records = None
-        if database_url(db) != NOWHERE:
-            context = set_up_of(
-                tools=None,
-                policies=policies,
-                permissions=None,
-                schedule="levels",
-                folder=repository,
-                expires_s=None,
-                isolation=needed.level,
-                asked=isolation,
-                model=model,
-            )
-            records = stack.enter_context(
-                open_records(db, create=create, writes=True, context=context, redactor=redactor)
-            )
-        events = EventLog(redactor=redactor)
-        if records is not None:
-            events.add_sink(records.events)
-        runtime = Runtime(
-            policies=rules.policies,
-            permissions=rules.permissions,
-            events=events,
-            journal=records.journal if records is not None else MemoryJournal(),
-            approvals=records.approvals if records is not None else None,
-            patience_s=0 if records is not None else None,
-            folder=str(repository),
-            person=person,
-            isolation=confined if works and (needed.is_checked or needed.lowering is not None) else None,
-        )
-        stack.callback(events.flush)
+    home = home_folder(os.environ)
+    held = ground(
+        repository,
+        home=home,
+        demands=[("process", "`assent code`")] if works else [],
+        policies=policies,
+        isolation=isolation,
+        works=works,
+        confirm=confirm,
+    )
+    attached = attach(model, held.rules.models, os.environ) if works else None
+    limits = make_limits(_context(attached)) if make_limits is not None else None
+    if limits is not None and limits.cost_usd is not None:
+        _check_price(attached, held.rules.models)
+    with open_workplace(held, db=db, model=model, person=person, works=works, create=create) as place:
+        records = place.records
         sessions: Sessions = records.sessions if records is not None else MemorySessions()
         coder = Coder(
-            runtime,
+            place.runtime,
             _model(attached),
             repository,
-            home=home_folder(os.environ),
+            home=home,
             sessions=sessions,
-            repairs=records.repairs if records is not None else MemoryRepairs(redactor=redactor),
-            isolation=confined,
+            repairs=records.repairs if records is not None else MemoryRepairs(redactor=place.redactor),
+            isolation=held.confined,
             limits=limits,
             style=style,
             ask_s=ask_s,
             ask=ask,
         )
         chosen = attached.chosen if attached is not None else None
-        yield CoderApp(coder, runtime, sessions, records, needed, chosen, redactor)
-
-
-def _check(confined: Any, needed: Required) -> None:
-    from assent.app.isolation import check_isolation
-    from assent.sandbox.workspace import Workspace
-
-    # There, because that is where commands will run: a disk can be of a kind that cannot be confined.
-    home = home_folder(os.environ)
-    home.mkdir(mode=0o700, parents=True, exist_ok=True)
-    place = Workspace(home)
-    try:
-        check_isolation(confined, place, "Or, if that is yours to decide, ask for less: --isolation {found}.")
-    finally:
-        place.close()
+        yield CoderApp(coder, place.runtime, sessions, records, held.required, chosen, place.redactor)
 
 
 def _model(attached: Attached | None) -> Model:

@@ -14,14 +14,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from assent.app.app import Records, known_secrets, open_records
+from assent.app.app import Records
 
 if TYPE_CHECKING:
     from assent.approvals.approval import Approval
     from assent.loops.engine import LoopEngine
     from assent.loops.round import Round
-
-_NO_TOOLS = ""
 
 
 def round_of(records: Records, approval: Approval) -> Round | None:
@@ -53,13 +51,10 @@ def open_decider(round: Round, *, db: str | None, policies: str | None) -> Itera
         UsageError: the repository is gone.
     """
     from assent.app.coder import NoModel
-    from assent.app.governance import gather
     from assent.app.loops import home_folder
+    from assent.app.private_work import ground, open_workplace
     from assent.errors import UsageError
-    from assent.events.log import EventLog
     from assent.loops.engine import LoopEngine
-    from assent.redaction import Redactor
-    from assent.runtime.runtime import Runtime
     from assent.sandbox.confinement import Isolation
 
     repository = Path(round.repository)
@@ -68,29 +63,16 @@ def open_decider(round: Round, *, db: str | None, policies: str | None) -> Itera
             f"The repository of round '{round.id}' is not at {repository} any more. Nothing was decided. "
             "Bring it back there, or deny what was asked."
         )
-    rules = gather(repository, os.environ, policies=policies, tools=_NO_TOOLS)
-    redactor = Redactor(known_secrets(os.environ))
-    with open_records(db, writes=True, redactor=redactor) as records:
-        events = EventLog(redactor=redactor)
-        events.add_sink(records.events)
-        runtime = Runtime(
-            policies=rules.policies,
-            permissions=rules.permissions,
-            events=events,
-            journal=records.journal,
-            approvals=records.approvals,
-            patience_s=0,
-            folder=str(repository),
+    home = home_folder(os.environ)
+    held = ground(repository, home=home, policies=policies, works=False)
+    with open_workplace(held, db=db, works=False, create=False) as place:
+        assert place.records is not None
+        yield LoopEngine(
+            place.runtime,
+            NoModel(),
+            round.spec,
+            repository,
+            home=home,
+            rounds=place.records.rounds,
+            isolation=Isolation("none"),
         )
-        try:
-            yield LoopEngine(
-                runtime,
-                NoModel(),
-                round.spec,
-                repository,
-                home=home_folder(os.environ),
-                rounds=records.rounds,
-                isolation=Isolation("none"),
-            )
-        finally:
-            events.flush()

@@ -63,6 +63,8 @@ class Question:
 CONTRACT = "contract.toml"
 RUNS_CHECKS = f"runs the checks of {PROJECT_FOLDER}/{CONTRACT}"
 """What `assent code` does with a contract that a folder keeps."""
+NO_TOOLS = ""
+"""In the place of a tools file, so that the project's is not wanted."""
 LOOPS = "loops"
 RUNS_LOOPS = f"runs the loops of {PROJECT_FOLDER}/{LOOPS}"
 """What `assent loop` does with the loops that a folder keeps."""

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from assent.app.app import NOWHERE, Records, database_url, known_secrets, open_records, set_up_of
+from assent.app.app import NOWHERE, Records, database_url
 from assent.errors import RunHeld, UsageError
 
 if TYPE_CHECKING:
@@ -34,8 +34,6 @@ if TYPE_CHECKING:
 
 TIMEOUT_S = 30.0
 """How long a delivery may take."""
-_NO_TOOLS = ""
-"""In the place of a tools file, so that the project's is not wanted."""
 
 Say = Callable[[str], None]
 
@@ -190,65 +188,32 @@ def open_loops(
         StorageError: the database cannot be used.
         UsageError: nothing would be kept; or less isolation is asked for than is required.
     """
-    from contextlib import ExitStack
-
-    from assent.app.governance import gather
-    from assent.app.isolation import isolation_for, required
-    from assent.events.log import EventLog
-    from assent.redaction import Redactor
-    from assent.runtime.runtime import Runtime
+    from assent.app.private_work import ground, open_workplace
 
     if database_url(db) == NOWHERE:
         raise UsageError("Loops live by what is kept of them, and --db none keeps nothing. Leave it out.")
-    with ExitStack() as stack:
-        rules = gather(repository, os.environ, policies=policies, tools=_NO_TOOLS, confirm=confirm)
-        demand = rules.isolation
-        if isolation is None:
-            for spec in specs.values():
-                if spec.isolation != "none":
-                    demand = demand.or_more(spec.isolation, f"the loop '{spec.name}'")
-        needed = required(rules.folder, demand, os.environ, asked=isolation)
-        confined = isolation_for(needed, rules, os.environ)
-        if needed.is_checked:
-            _check(confined)
-        redactor = Redactor(known_secrets(os.environ))
-        context = set_up_of(
-            tools=None,
-            policies=policies,
-            permissions=None,
-            schedule="levels",
-            folder=repository,
-            expires_s=None,
-            isolation=needed.level,
-            asked=isolation,
-            model=model,
-        )
-        records = stack.enter_context(
-            open_records(db, create=True, writes=True, context=context, redactor=redactor)
-        )
-        events = EventLog(redactor=redactor)
-        events.add_sink(records.events)
-        stack.callback(events.flush)
-        runtime = Runtime(
-            policies=rules.policies,
-            permissions=rules.permissions,
-            events=events,
-            journal=records.journal,
-            approvals=records.approvals,
-            patience_s=0,
-            folder=str(repository),
-            isolation=confined if needed.is_checked or needed.lowering is not None else None,
-        )
+    held = ground(
+        repository,
+        home=home_folder(os.environ),
+        demands=[
+            (spec.isolation, f"the loop '{spec.name}'") for spec in specs.values() if spec.isolation != "none"
+        ],
+        policies=policies,
+        isolation=isolation,
+        confirm=confirm,
+    )
+    with open_workplace(held, db=db, model=model) as place:
+        assert place.records is not None
         app = LoopsApp(
             repository,
             specs,
-            runtime,
-            records,
-            rules,
-            confined,
-            redactor,
+            place.runtime,
+            place.records,
+            held.rules,
+            held.confined,
+            place.redactor,
             model=model,
-            required=needed,
+            required=held.required,
             say=say,
             report=report if report is not None else say,
         )
@@ -257,20 +222,6 @@ def open_loops(
             for name in {spec.maker.model, spec.checker.model}:
                 app._model_of(name)
         yield app
-
-
-def _check(confined: Any) -> None:
-    from assent.app.isolation import check_isolation
-    from assent.sandbox.workspace import Workspace
-
-    # There, because that is where commands will run: a disk can be of a kind that cannot be confined.
-    home = home_folder(os.environ)
-    home.mkdir(mode=0o700, parents=True, exist_ok=True)
-    place = Workspace(home)
-    try:
-        check_isolation(confined, place, "Or, if that is yours to decide, ask for less: --isolation {found}.")
-    finally:
-        place.close()
 
 
 # Loops that are looked at
