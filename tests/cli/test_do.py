@@ -114,6 +114,7 @@ def test_the_ending_is_one_json_object_and_nothing_else(assent: Assent, script: 
         "summary": "It is 2.",
         "turns": 2,
         "tools": ["calculate"],
+        "called": ["calculate"],
         "refused": [],
         "usage": None,
         "cost_usd": None,
