@@ -20,7 +20,7 @@ from assent.coder.contract import Check, CheckResult
 from assent.errors import AssentError
 from assent.ir.result import ProposalResult
 from assent.loops.acting import ACTION, act_of, hook_plan, plan_of
-from assent.loops.budget import Exceeded, OnPurse, Purse, Spend, too_many_iterations
+from assent.loops.budget import ITERATIONS, Exceeded, OnPurse, Purse, Spend, too_many_iterations
 from assent.loops.executors.executor import Bench, Executor
 from assent.loops.executors.record import RecordExecutor
 from assent.loops.gates import Gate, Proposed, ask_gate
@@ -463,7 +463,11 @@ class RoundLeader:
     async def _converse(self, role: str, sub: SubRun, *, has_begun: bool, folder: str) -> None:
         if sub.has_ended:
             return
-        model = OnPurse(self._subruns.model(role, sub), self._run, self._purse)
+        model = OnPurse(
+            self._subruns.model(role, sub, self.round.spec.budget.iterations or ITERATIONS),
+            self._run,
+            self._purse,
+        )
         sub.model = model.name
 
         try:

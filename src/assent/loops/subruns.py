@@ -25,6 +25,7 @@ from assent.turns.closed_by import ClosedBy
 from assent.turns.ending import Ending
 from assent.turns.limits import TurnLimits
 from assent.turns.turning import Turning
+from assent.turns.urged import Urged
 
 if TYPE_CHECKING:
     from assent.approvals.approval import Approval
@@ -36,6 +37,8 @@ if TYPE_CHECKING:
 
 LOOKING = ("read_file", "list_dir", "find_files", "grep")
 CHANGING = ("write_file", "edit_file", "shell")
+_TO_CLOSE = 3
+"""Turns that a verdict takes: to give it, to think better of it, and to end."""
 _NOBODY = "it needs an approval, and nobody can be asked within a round"
 
 
@@ -57,16 +60,17 @@ class SubRuns:
         self._isolation = isolation
         self._tools = {"maker": list(maker_tools), "checker": list(checker_tools)}
 
-    def model(self, role: str, sub: SubRun) -> Model:
-        """Who is asked, until the work is reported or the verdict given. A checker may think better of a
-        verdict, so it is asked once more."""
+    def model(self, role: str, sub: SubRun, iterations: int) -> Model:
+        """Who is asked, until the work is reported or the verdict given. A checker has to give one before its
+        turns run out, and may think better of it: it is asked once more."""
 
         def said() -> str:
             return next((each.summary for each in reversed(sub.given.values()) if each.summary), "Reported.")
 
         if role == "maker":
             return ClosedBy(self._models[role], REPORT, said)
-        return ClosedBy(self._models[role], TOOL, said, turns=2)
+        urged = Urged(self._models[role], TOOL, after=max(iterations - _TO_CLOSE, 0))
+        return ClosedBy(urged, TOOL, said, turns=2)
 
     def approval(self, round: Round) -> Approval | None:
         """The question that a round has put, as it is by now."""

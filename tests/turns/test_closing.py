@@ -1,4 +1,5 @@
-"""A conversation that a call ends: only one that succeeded, and as often in a row as wanted."""
+"""A conversation that a call ends: only one that succeeded, and as often in a row as wanted; and one in which
+it has to be made before the turns run out."""
 
 from __future__ import annotations
 
@@ -9,7 +10,9 @@ import pytest
 from assent.inference import Scripted
 from assent.inference.messages import Assistant, Message, ToolCall, ToolResult, User
 from assent.inference.model import Request
+from assent.ir.tool_spec import ToolSchema
 from assent.turns.closed_by import ClosedBy
+from assent.turns.urged import Urged
 
 REPORT = (
     Assistant(calls=[ToolCall(id="a", name="report")]),
@@ -54,3 +57,27 @@ async def test_what_closes_it(messages: tuple[Message, ...], turns: int, is_aske
     assert len(inner.requests) == is_asked
     if not is_asked:
         assert (result.usage.total, result.cost) == (0, 0.0), "nobody answered, so nothing was used"
+
+
+@pytest.mark.parametrize(
+    ("messages", "after", "is_urged"),
+    [
+        ((), 0, True),
+        ((), 1, False),
+        (OTHER, 1, True),
+        ((*OTHER, *OTHER), 3, False),
+        ((*OTHER, *REFUSED), 2, True),
+        ((*REPORT, *OTHER), 1, False),
+    ],
+)
+async def test_what_urges_it(messages: tuple[Message, ...], after: int, is_urged: bool) -> None:
+    inner = Scripted(["x"])
+    tools = [ToolSchema(name="look"), ToolSchema(name="report")]
+
+    await Urged(inner, "report", after=after).generate(
+        Request(messages=[User("work"), *messages], tools=tools)
+    )
+
+    (asked,) = inner.requests
+    assert [each.name for each in asked.tools] == (["report"] if is_urged else ["look", "report"])
+    assert asked.tool_choice == ("required" if is_urged else "auto")
