@@ -234,6 +234,17 @@ async def test_only_those_that_are_named_run() -> None:
     assert [each.name for each in report.scenarios] == ["greets"]
 
 
+async def test_no_scenario_can_take_the_number_of_another_and_each_keeps_its_own_runs() -> None:
+    taken = spec(Scenario(input="a", expect="never"), Scenario(name="#1", input="b", expect="hello"))
+
+    with pytest.raises(UsageError, match=r"scenarios\[1\].name: '#1' is what a scenario without a name"):
+        await trying(["hello", "hello"]).try_all(taken)
+    report = await trying(["hello", "hello"]).try_all(
+        spec(Scenario(input="a", expect="never"), Scenario(name="#one", input="b", expect="hello"))
+    )
+    assert [(each.name, each.passed) for each in report.scenarios] == [("#1", False), ("#one", True)]
+
+
 # Reports
 
 

@@ -110,10 +110,10 @@ class Trying:
             return trial
 
         async with asyncio.TaskGroup() as group:
-            tasks = {
-                name: [group.create_task(one(name, scenario, n)) for n in range(1, k + 1)]
+            tasks = [
+                [group.create_task(one(name, scenario, n)) for n in range(1, k + 1)]
                 for name, scenario in chosen
-            }
+            ]
         return Report(
             agent=spec.id,
             k=k,
@@ -122,9 +122,9 @@ class Trying:
                 ScenarioReport(
                     name=name,
                     input=clean(scenario.exchanges[0].input, SHOWN),
-                    trials=tuple(task.result() for task in tasks[name]),
+                    trials=tuple(task.result() for task in trials),
                 )
-                for name, scenario in chosen
+                for (name, scenario), trials in zip(chosen, tasks, strict=True)
             ),
             seconds=round(time.monotonic() - began, 3),
         )

@@ -33,6 +33,8 @@ MOST_CHARACTERS = 100_000
 MOST_FILES = 100
 _MOST_NAME = 100
 _ID = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
+_NUMBER = re.compile(r"#[0-9]+")
+"""What a scenario without a name is called."""
 
 
 class Expectations(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
@@ -254,6 +256,9 @@ def _command_problems(key: str, command: str) -> Iterator[Problem]:
 def _scenario_problems(scenario: Scenario, place: str) -> Iterator[Problem]:
     if clean(scenario.name, _MOST_NAME) != scenario.name:
         yield Problem(f"{place}.name", "it is too long, or has hidden characters")
+    elif _NUMBER.fullmatch(scenario.name):
+        words = f"'{scenario.name}' is what a scenario without a name is called"
+        yield Problem(f"{place}.name", words, "Write another name, or none.")
     if scenario.turns and scenario.input:
         yield Problem(f"{place}.input", "there are turns as well", "Write one of them.")
     elif not scenario.turns and not scenario.input.strip():
