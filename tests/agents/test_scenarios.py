@@ -10,13 +10,15 @@ import pytest
 
 from assent import Runtime, tool
 from assent.agents.report import Report, ScenarioReport, Trial, junit
-from assent.agents.scenarios import Trying
+from assent.agents.scenarios import NOBODY, Trying
 from assent.agents.spec import Exchange, Goal, Scenario
+from assent.approvals.memory import MemoryApprovals
 from assent.errors import UsageError
 from assent.inference import Scripted
 from assent.inference.messages import ToolResult, User
 from assent.inference.model import Request
 from assent.ir.proposal import Proposal
+from assent.ir.tool_spec import Risk
 from assent.policy.budget import CostBudget
 from assent.sandbox.confinement import Isolation
 from tests.agents.trying import NOT_KEPT_IN, call, last_said, spec, told, trying
@@ -243,6 +245,56 @@ async def test_no_scenario_can_take_the_number_of_another_and_each_keeps_its_own
         spec(Scenario(input="a", expect="never"), Scenario(name="#one", input="b", expect="hello"))
     )
     assert [(each.name, each.passed) for each in report.scenarios] == [("#1", False), ("#one", True)]
+
+
+@pytest.mark.parametrize("risk", ["idempotent", "network", "destructive"])
+@pytest.mark.parametrize("place", [None, "/elsewhere"])
+async def test_a_tool_that_is_not_kept_in_to_the_folder_is_refused_and_the_run_no_success(
+    risk: Risk, place: str | None
+) -> None:
+    """Also where commands are certainly kept in, and whatever the model says of it afterwards."""
+    ran: list[str] = []
+
+    @tool(risk=risk)
+    def put(path: str) -> str:
+        """Write somewhere."""
+        ran.append(path)
+        return "done"
+
+    put.confined_to = place
+    put.trusted = True
+
+    def answer(request: Request) -> object:
+        is_back = any(isinstance(each, ToolResult) for each in request.messages)
+        return "all done" if is_back else call("put", path="a.txt")
+
+    report = await trying(answer, runtime=Runtime(tools=[put]), isolation=None).try_all(
+        spec(Scenario(input="go", expect="done"), tools=["put"])
+    )
+
+    assert ran == []
+    assert report.failures == [f"scenario '#1': it called 'put': {NOBODY}"]
+
+
+async def test_nobody_is_asked_in_a_scenario_even_where_there_are_people() -> None:
+    @tool(risk="destructive")
+    def put() -> str:
+        """Write somewhere."""
+        return "done"
+
+    def person(*_: object) -> object:
+        raise AssertionError("asked")
+
+    def answer(request: Request) -> object:
+        is_back = any(isinstance(each, ToolResult) for each in request.messages)
+        return "done" if is_back else call("put")
+
+    runtime = Runtime(tools=[put], approvals=MemoryApprovals(), person=person)
+    report = await trying(answer, runtime=runtime).try_all(
+        spec(Scenario(input="go", expect="done"), tools=["put"])
+    )
+
+    assert NOBODY in report.failures[0]
 
 
 # Reports

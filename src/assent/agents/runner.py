@@ -30,7 +30,7 @@ from assent.inference.wrappers.wrapped import Wrapped
 from assent.ir.json_value import JsonValue
 from assent.ir.proposal import Proposal, new_id
 from assent.ir.result import ProposalResult, Waiting
-from assent.policy.permission import CallByCall, Posture
+from assent.policy.permission import CallByCall, Posture, StanceOf
 from assent.runtime.journal import LED_BY, Choice, Decision
 from assent.runtime.scope import Scope
 from assent.runtime.sync import run_sync
@@ -183,9 +183,11 @@ class AgentRunner:
         isolation: Isolation | None = None,
         spill: Spill | None = None,
         nobody: str = NOBODY,
+        stance: StanceOf | None = None,
     ) -> None:
         """What needs asking is said by `posture`, else by the runtime's permissions for the agent's id;
-        without either, all that is more than reading is asked about. People are asked through the runtime.
+        without either, all that is more than reading is asked about. `stance` comes before all of them, for
+        single calls. People are asked through the runtime.
 
         `workspace` and `isolation` are for the check of a goal: the folder where the agent's tools work, and
         how commands there are kept in. Long results are kept in `spill`.
@@ -215,6 +217,7 @@ class AgentRunner:
         self._isolation = isolation
         self._spill = spill
         self._nobody = nobody
+        self._stance = stance
 
     def changed(self, spec: AgentSpec, tools: Iterable[Tool] = ()) -> AgentRunner:
         """The same with another spec, for whoever combines agents: its tools are among those of this one, and
@@ -235,6 +238,7 @@ class AgentRunner:
             isolation=self._isolation,
             spill=self._spill,
             nobody=self._nobody,
+            stance=self._stance,
         )
 
     async def run(
@@ -378,7 +382,12 @@ class AgentRunner:
         return Course(run, loop, spec, cancel, self._workspace, self._isolation)
 
     def _by_call(self, posture: Posture | None) -> CallByCall:
-        return CallByCall(otherwise=posture or UNTOLD, overrules=posture is not None, nobody=self._nobody)
+        return CallByCall(
+            self._stance,
+            otherwise=posture or UNTOLD,
+            overrules=posture is not None,
+            nobody=self._nobody,
+        )
 
     def _kept_of(self, about: Proposal) -> AgentKept:
         kept = agent_of(about.context)

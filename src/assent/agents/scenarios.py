@@ -4,7 +4,8 @@ Keep true:
 1. Each run has a folder of its own, with the files of the scenario and nothing else; it is gone afterwards.
 2. A scenario passes only if the agent's run ended in success and all that is expected is so.
 3. What runs at once changes nothing but how long it takes: the report is in the order of the spec.
-4. Tools that are kept in to that folder need no approval; what needs one is no success.
+4. Tools that are kept in to that folder need no approval. Of others those that only read run; any other call
+   is refused, and a run with such a call is no success.
 """
 
 from __future__ import annotations
@@ -21,11 +22,13 @@ from assent.agents.report import SHOWN, Report, ScenarioReport, Trial, tokens_of
 from assent.agents.runner import AgentResult, AgentRunner
 from assent.agents.spec import AgentSpec, Expectations, Scenario, check_spec
 from assent.errors import UsageError
+from assent.ir.json_value import JsonValue
 from assent.ir.proposal import new_id
-from assent.policy.permission import Posture
+from assent.policy.permission import Posture, Stance, StanceOf
 from assent.safe_text import clean
 from assent.sandbox.confinement import Isolation
 from assent.sandbox.workspace import Workspace
+from assent.turns.ending import CallResult, Event
 from assent.turns.stopping import linked
 
 if TYPE_CHECKING:
@@ -60,7 +63,8 @@ class Trying:
     ) -> None:
         """`runtime` brings policies, the log and the journal; of its tools those that an agent may use and
         that are no basic ones, as they are. The basic tools are made anew for each folder; `make_tools` makes
-        others instead. Without `isolation`, commands must be kept in by the kernel.
+        others instead. Tools of which it is not known that they are kept in to that folder, by
+        `Tool.confined_to`, may only read. Without `isolation`, commands must be kept in by the kernel.
 
         Raises:
             UsageError: nothing could run at once.
@@ -170,7 +174,9 @@ class Trying:
         cancel: Cancel | None,
     ) -> tuple[list[str], AgentResult]:
         tools = self.tools_for(workspace)
-        runtime = self.runtime.beside(tools, folder=str(workspace.folder), isolation=self.isolation)
+        runtime = self.runtime.beside(
+            tools, folder=str(workspace.folder), isolation=self.isolation, asks=False
+        )
         # What is kept in to a folder that is thrown away can be thrown away; what is not is refused.
         posture = Posture.named("full_access" if self.isolation.is_certain else "sandbox_edit")
         runner = AgentRunner(
@@ -181,13 +187,24 @@ class Trying:
             workspace=workspace,
             isolation=self.isolation,
             nobody=NOBODY,
+            stance=_kept_in(tools, workspace),
         )
+        refused: list[str] = []
+
+        def watch(event: Event) -> None:
+            if isinstance(event, CallResult) and not event.ok and NOBODY in event.text:
+                refused.append(event.tool)
+
         exchanges, failures = scenario.exchanges, []
         if spec.goal is not None and not scenario.turns:
-            result = await runner.run(scenario.input, run_id=new_id(), cancel=cancel, budget=budget)
+            result = await runner.run(
+                scenario.input, run_id=new_id(), cancel=cancel, watch=watch, budget=budget
+            )
         else:
             with linked(cancel) as inner:
-                async with runner.conversation(run_id=new_id(), cancel=inner, budget=budget) as talk:
+                async with runner.conversation(
+                    run_id=new_id(), cancel=inner, watch=watch, budget=budget
+                ) as talk:
                     for at, exchange in enumerate(exchanges, start=1):
                         said = await talk.say(exchange.input)
                         failures = await self._failed(said, exchange, workspace)
@@ -197,6 +214,7 @@ class Trying:
                     result = talk.result
         if not failures:
             failures = await self._failed(result, scenario, workspace)
+        failures += [f"it called '{clean(name, 80)}': {NOBODY}" for name in dict.fromkeys(refused)]
         return failures, result
 
     async def _failed(self, result: AgentResult, expected: Expectations, workspace: Workspace) -> list[str]:
@@ -215,6 +233,22 @@ class Trying:
         names = {tool.name for tool in made}
         # A basic tool of the runtime works in another folder: what is made here stands in its place.
         return [*made, *(tool for tool in self.runtime.tools if tool.name not in names)]
+
+
+def _kept_in(tools: Iterable[Tool], workspace: Workspace) -> StanceOf:
+    """Asks about whatever could do more than read elsewhere than in this folder."""
+    beyond = frozenset(
+        tool.name
+        for tool in tools
+        if tool.confined_to != str(workspace.folder) and tool.schema.risk != "read_only"
+    )
+
+    def stance(tool: str, parameters: Mapping[str, JsonValue]) -> Stance | None:
+        if tool not in beyond:
+            return None
+        return Stance("ask", f"tool '{tool}' is not kept in to the folder of the scenario")
+
+    return stance
 
 
 def scenario_names(spec: AgentSpec) -> list[str]:
