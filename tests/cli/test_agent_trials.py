@@ -131,6 +131,18 @@ def test_without_a_name_every_enabled_agent_with_scenarios_is_tried(desk: Desk) 
     assert [each["agent"] for each in done.json["agents"]] == ["greeter"]
 
 
+def test_without_a_name_a_file_that_cannot_be_used_is_named_and_nothing_runs(desk: Desk) -> None:
+    (desk.agents / "broken.toml").write_text('identity = "x"\ntools = 3\n')
+
+    done = desk.run("agent", "test", "--model", desk.script("hello"))
+
+    assert (done.code, done.out) == (2, "")
+    assert "broken.toml" in done.err
+    assert "tools" in done.err
+    assert "greets" not in done.err
+    assert desk.run("agent", "test", "greeter", "--model", desk.script("hello")).code == 0
+
+
 def test_the_budget_is_over_all_runs(desk: Desk) -> None:
     turn = {"text": "hello", "usage": {"input": 99, "output": 1}}
     model = desk.script(turn, turn, turn)

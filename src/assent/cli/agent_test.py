@@ -203,11 +203,12 @@ def _chosen(agents: Any, names: Sequence[str]) -> list[AgentEntry]:
 
     if names:
         return [agents.find(name) for name in dict.fromkeys(names)]
-    found = [
-        entry
-        for entry in agents.entries()
-        if entry.spec is not None and entry.spec.enabled and entry.spec.scenarios
-    ]
+    entries = agents.entries()
+    broken = [str(entry.error) for entry in entries if entry.error is not None]
+    if broken:
+        # Left out in silence, an agent that nobody can use would count as one that passed.
+        raise UsageError("\n".join((*broken, "To try others all the same, name them.")))
+    found = [entry for entry in entries if entry.spec.enabled and entry.spec.scenarios]
     if not found:
         raise UsageError("No enabled agent here has scenarios. See them with: assent agent list")
     return found
