@@ -17,10 +17,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from assent.agents.expectations import unmet, unmet_check
+from assent.agents.expectations import unmet, unmet_check, unmet_regex
 from assent.agents.report import SHOWN, Report, ScenarioReport, Trial, tokens_of
 from assent.agents.runner import AgentResult, AgentRunner
-from assent.agents.spec import AgentSpec, Expectations, Scenario, check_spec
+from assent.agents.spec import CHECK_S, AgentSpec, Expectations, Scenario, check_spec
 from assent.errors import UsageError
 from assent.ir.json_value import JsonValue
 from assent.ir.proposal import new_id
@@ -29,7 +29,7 @@ from assent.safe_text import clean
 from assent.sandbox.confinement import Isolation
 from assent.sandbox.workspace import Workspace
 from assent.turns.ending import CallResult, Event
-from assent.turns.stopping import linked
+from assent.turns.stopping import in_time, linked, stopped_by
 
 if TYPE_CHECKING:
     from assent.inference.model import Model
@@ -195,6 +195,13 @@ class Trying:
             if isinstance(event, CallResult) and not event.ok and NOBODY in event.text:
                 refused.append(event.tool)
 
+        # The time of the agent is not for checks of its work, but none of them may take longer.
+        check_s = min(CHECK_S, spec.limits.time_s or CHECK_S)
+
+        async def failed(result: AgentResult, expected: Expectations) -> list[str]:
+            with in_time(budget, cancel) as inner:
+                return await self._failed(result, expected, workspace, check_s, inner)
+
         exchanges, failures = scenario.exchanges, []
         if spec.goal is not None and not scenario.turns:
             result = await runner.run(
@@ -207,24 +214,40 @@ class Trying:
                 ) as talk:
                     for at, exchange in enumerate(exchanges, start=1):
                         said = await talk.say(exchange.input)
-                        failures = await self._failed(said, exchange, workspace)
+                        failures = await failed(said, exchange)
                         if failures:
                             failures = [f"message {at}: {why}" for why in failures] if at > 1 else failures
                             break
                     result = talk.result
         if not failures:
-            failures = await self._failed(result, scenario, workspace)
+            failures = await failed(result, scenario)
         failures += [f"it called '{clean(name, 80)}': {NOBODY}" for name in dict.fromkeys(refused)]
         return failures, result
 
-    async def _failed(self, result: AgentResult, expected: Expectations, workspace: Workspace) -> list[str]:
+    async def _failed(
+        self,
+        result: AgentResult,
+        expected: Expectations,
+        workspace: Workspace,
+        check_s: float,
+        cancel: Cancel,
+    ) -> list[str]:
         """Why an answer is none, or not the one that was expected."""
         if not result.succeeded:
             why = f": {clean(result.error, 300)}" if result.error else ""
             return [f"expected that it ends in success, and it ended as {result.status}{why}"]
         failures = unmet(expected, result.output, result.called)
-        if expected.check is not None:
-            failures += await unmet_check(expected.check, workspace, self.isolation)
+
+        async def look() -> None:
+            if expected.regex is not None:
+                failures.extend(await unmet_regex(expected.regex, result.output))
+            if expected.check is not None:
+                failures.extend(
+                    await unmet_check(expected.check, workspace, self.isolation, timeout_s=check_s)
+                )
+
+        if cancel.requested or await stopped_by(cancel, look()):
+            failures.append(f"what is expected was not looked at to the end: {clean(cancel.reason, 300)}")
         return failures
 
     def tools_for(self, workspace: Workspace) -> list[Tool]:
