@@ -166,6 +166,18 @@ def test_the_budget_is_over_all_runs(desk: Desk) -> None:
     assert [each["status"] for each in trials] == ["success", "success", "budget"]
 
 
+@pytest.mark.parametrize("limit", [("--max-tokens", "150"), ("--max-cost", "0.15"), ("--time", "1m")])
+def test_the_budget_is_one_over_all_agents(desk: Desk, limit: tuple[str, str]) -> None:
+    for name in ("second", "third"):
+        (desk.agents / f"{name}.toml").write_text(GREETER.replace('"greeter"', f'"{name}"', 1))
+    turn = {"text": "hello", "usage": {"input": 99, "output": 1}, "cost": 0.1}
+
+    done = desk.run("agent", "test", *limit, "--model", desk.script(turn), "--json")
+
+    found = [each["scenarios"][0]["trials"][0]["status"] for each in done.json["agents"]]
+    assert found == ["success", "success", "success" if limit[0] == "--time" else "budget"]
+
+
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [

@@ -93,14 +93,17 @@ async def one_budget(
     source: str = "agents",
     run_id: str | None = None,
     cancel: Cancel | None = None,
+    after: OpenRun | None = None,
 ) -> AsyncIterator[OpenRun]:
     """A run whose budget several agents share: hand it to each as `budget`. `limits` say how far all of them
-    may go together."""
+    may go together; what the run `after` which this comes has used counts as well."""
     name = run_id or new_id()
     about = Proposal(id=name, source=source, actions=())
     async with runtime.open_run(
         about, run_id=name, cancel=cancel, budget=limits.budget if limits is not None else None
     ) as run:
+        if after is not None:
+            run.goes_on_from(after)
         yield run
         if run.ended is None:
             await run.end("succeeded")

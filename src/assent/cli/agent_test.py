@@ -23,6 +23,7 @@ from assent.cli.output import Output
 if TYPE_CHECKING:
     from assent.agents.registry import AgentEntry
     from assent.agents.report import Report, Trial
+    from assent.runtime.open_run import OpenRun
     from assent.sandbox.isolation import Level
     from assent.tools.context import Cancel
     from assent.turns.limits import TurnLimits
@@ -121,6 +122,7 @@ def test(
     limits = limits_of(max_tokens, max_cost, time_s)
     reports: list[Report] = []
     signal = 0
+    used: OpenRun | None = None
     confirm = terminal_question(output)
     for entry in chosen:
         agents.check_trust(entry, os.environ, confirm)
@@ -146,7 +148,11 @@ def test(
             async def work(cancel: Cancel, trying: Any = trying, spec: Any = spec) -> Report:
                 from assent.agents.compose import one_budget
 
-                async with one_budget(trying.runtime, limits, source="agent test", cancel=cancel) as run:
+                nonlocal used
+                async with one_budget(
+                    trying.runtime, limits, source="agent test", cancel=cancel, after=used
+                ) as run:
+                    used = run
                     report: Report = await trying.try_all(
                         spec, k=k, only=only, budget=run, cancel=cancel, heard=heard
                     )
