@@ -178,6 +178,41 @@ def test_the_budget_is_one_over_all_agents(desk: Desk, limit: tuple[str, str]) -
     assert found == ["success", "success", "success" if limit[0] == "--time" else "budget"]
 
 
+def test_a_report_that_cannot_be_written_is_refused_before_anything_runs(desk: Desk) -> None:
+    notes = desk.folder / "notes.txt"
+    notes.write_text("mine")
+    agent = desk.agents / "greeter.toml"
+    for target, says in (
+        (notes, "no JUnit report"),
+        (agent, "would write over the agent 'greeter'"),
+        (desk.folder / "none" / "report.xml", "Cannot write"),
+        (desk.folder, "Cannot write"),
+    ):
+        done = desk.run("agent", "test", "greeter", "--junit", str(target), "--model", desk.script("hello"))
+
+        assert (done.code, done.out) == (2, ""), done.err
+        assert says in done.err
+        assert "greets" not in done.err
+    assert (notes.read_text(), agent.read_text()) == ("mine", GREETER)
+    report = desk.folder / "report.xml"
+    for _ in range(2):
+        again = desk.run("agent", "test", "greeter", "--junit", str(report), "--model", desk.script("hello"))
+        assert again.code == 0, again.err
+
+
+def test_a_scenario_that_one_of_the_agents_has_not_is_refused_before_any_runs(desk: Desk) -> None:
+    other = GREETER.replace('"greeter"', '"other"', 1).replace('"greets"', '"welcomes"')
+    (desk.agents / "other.toml").write_text(other)
+
+    done = desk.run(
+        "agent", "test", "greeter", "other", "--scenario", "greets", "--model", desk.script("hello")
+    )
+
+    assert (done.code, done.out) == (2, "")
+    assert "Agent 'other' has no scenario 'greets'" in done.err
+    assert "✓" not in done.err
+
+
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [

@@ -101,7 +101,7 @@ class Trying:
         check_spec(spec)
         if not 1 <= k <= MOST_K:
             raise UsageError(f"k is {k}; it is from 1 to {MOST_K:,}.")
-        chosen = _chosen(spec, only)
+        chosen = chosen_scenarios(spec, only)
         await self.isolation.check()
         began = time.monotonic()
         room = asyncio.Semaphore(self.at_once)
@@ -279,7 +279,12 @@ def scenario_names(spec: AgentSpec) -> list[str]:
     return [scenario.name or f"#{number}" for number, scenario in enumerate(spec.scenarios, start=1)]
 
 
-def _chosen(spec: AgentSpec, only: Sequence[str]) -> list[tuple[str, Scenario]]:
+def chosen_scenarios(spec: AgentSpec, only: Sequence[str]) -> list[tuple[str, Scenario]]:
+    """Those of an agent's scenarios that are named, with their names; without any name all of them.
+
+    Raises:
+        UsageError: there are none, or none of that name.
+    """
     every = list(zip(scenario_names(spec), spec.scenarios, strict=True))
     if not every:
         raise UsageError(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 Command = TypeVar("Command", bound=Callable[..., Any])
 Value = TypeVar("Value")
 _SIGNALLED = 128
+_LOOKED_AT = 4096
+"""Bytes of a file that tell whether it is a JUnit report."""
 
 
 def trial_options(command: Command) -> Command:
@@ -109,16 +111,21 @@ def test(
     Exit codes: 0 all passed, 1 not all did, 2 bad input, 130 after Ctrl-C.
     """
     output.claim()
+    from assent.agents.scenarios import chosen_scenarios
     from assent.app.agent_trials import open_trials
     from assent.app.agents import find_agents
-    from assent.app.files import check_target
     from assent.cli.trust import terminal_question
     from assent.render.scenarios import trial_words
 
-    if junit is not None:
-        check_target(junit, "--junit", {}, instead="report.xml")
     agents = find_agents(os.environ)
     chosen = _chosen(agents, names)
+    # All that can be refused is, before the first model is asked.
+    for entry in chosen:
+        assert entry.spec is not None
+        chosen_scenarios(entry.spec, only)
+    if junit is not None:
+        read = {f"the agent '{entry.id}'": str(entry.path) for entry in agents.entries(with_hidden=True)}
+        _check_junit(junit, {**read, "the tools": tools, "the policies": policies})
     limits = limits_of(max_tokens, max_cost, time_s)
     reports: list[Report] = []
     signal = 0
@@ -162,10 +169,11 @@ def test(
         reports.append(report)
         if signal:
             break
-    _show(output, reports, junit, as_json)
-    if signal:
-        return _SIGNALLED + signal
-    return 0 if all(report.all_passed for report in reports) else 1
+    code = 0 if all(report.all_passed for report in reports) else 1
+    if junit is not None and not _write_junit(output, reports, junit):
+        code = code or 2
+    _show(output, reports, as_json)
+    return _SIGNALLED + signal if signal else code
 
 
 def limits_of(tokens: int | None, cost_usd: float | None, time_s: float | None) -> TurnLimits | None:
@@ -220,16 +228,48 @@ def _chosen(agents: Any, names: Sequence[str]) -> list[AgentEntry]:
     return found
 
 
-def _show(output: Output, reports: Sequence[Report], junit: str | None, as_json: bool) -> None:
+def _check_junit(path: str, inputs: Mapping[str, str | None]) -> None:
+    """Refuse a file that cannot be written, is read, or holds something else than a report."""
     from pathlib import Path
 
+    from assent.app.files import check_target, check_writable, unusable
+    from assent.errors import InputError
+
+    check_target(path, "--junit", inputs, instead="report.xml")
+    check_writable(path)
+    try:
+        if not Path(path).is_file():
+            return
+        with open(path, "rb") as file:
+            head = file.read(_LOOKED_AT)
+    except (OSError, ValueError) as error:
+        raise unusable("write the report", path, error) from None
+    if head.strip() and b"<testsuite" not in head:
+        raise InputError(
+            f"--junit {path} would write over a file that is no JUnit report. Name another file, such as "
+            "report.xml, or remove that one."
+        )
+
+
+def _write_junit(output: Output, reports: Sequence[Report], path: str) -> bool:
+    from assent.agents.report import junit
+    from assent.app.files import write_file
+    from assent.errors import InputError
+
+    try:
+        write_file(path, output.redactor.text(junit(reports)))
+    except InputError as error:
+        # It could be written a moment ago. What ran has run, so its result is shown all the same.
+        output.talk(f"Error: {error}")
+        return False
+    return True
+
+
+def _show(output: Output, reports: Sequence[Report], as_json: bool) -> None:
     from rich.text import Text
 
-    from assent.agents.report import junit as junit_xml
     from assent.render.scenarios import report_lines
 
-    if junit is not None:
-        Path(junit).write_text(output.redactor.text(junit_xml(reports)), encoding="utf-8")
     if as_json:
         passed = all(report.all_passed for report in reports)
         output.show_json({"all_passed": passed, "agents": [report.as_json() for report in reports]})
