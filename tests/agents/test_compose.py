@@ -267,3 +267,13 @@ async def test_a_budget_goes_on_from_what_was_used_before() -> None:
         assert second.elapsed_ms >= passed_ms
         second.spend(50, 0.0)
         assert second.used_up() == "max_tokens"
+
+
+async def test_an_empty_input_is_refused_by_its_number_before_anything_is_asked() -> None:
+    model = Scripted(["x", "y"])
+    agent = AgentRunner(Runtime(), model, AgentSpec(id="m", identity="You map."))
+
+    with pytest.raises(UsageError, match="input 2"):
+        await map_reduce(agent, ["a", ""], agent, "sum up")
+
+    assert model.requests == []

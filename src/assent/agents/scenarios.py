@@ -21,7 +21,7 @@ from assent.agents.expectations import unmet, unmet_check, unmet_regex
 from assent.agents.report import SHOWN, Report, ScenarioReport, Trial, tokens_of
 from assent.agents.runner import AgentResult, AgentRunner
 from assent.agents.spec import CHECK_S, AgentSpec, Expectations, Scenario, check_spec
-from assent.errors import UsageError
+from assent.errors import InputError, UsageError
 from assent.ir.json_value import JsonValue
 from assent.ir.proposal import new_id
 from assent.policy.permission import Posture, Stance, StanceOf
@@ -29,7 +29,7 @@ from assent.safe_text import clean
 from assent.sandbox.confinement import Isolation
 from assent.sandbox.workspace import Workspace
 from assent.turns.ending import CallResult, Event
-from assent.turns.stopping import in_time, linked, stopped_by
+from assent.turns.stopping import first_error, in_time, linked, stopped_by
 
 if TYPE_CHECKING:
     from assent.inference.model import Model
@@ -113,11 +113,12 @@ class Trying:
                 heard(name, trial)
             return trial
 
-        async with asyncio.TaskGroup() as group:
-            tasks = [
-                [group.create_task(one(name, scenario, n)) for n in range(1, k + 1)]
-                for name, scenario in chosen
-            ]
+        with first_error():
+            async with asyncio.TaskGroup() as group:
+                tasks = [
+                    [group.create_task(one(name, scenario, n)) for n in range(1, k + 1)]
+                    for name, scenario in chosen
+                ]
         return Report(
             agent=spec.id,
             k=k,
@@ -307,5 +308,9 @@ def _basic(workspace: Workspace, isolation: Isolation) -> Iterable[Tool]:
 def _lay_out(folder: Path, files: Mapping[str, str]) -> None:
     for name, text in files.items():
         path = folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+        except OSError as error:
+            words = f"Cannot write '{clean(name, 80)}' of a scenario: {error.strerror or error}."
+            raise InputError(words) from None

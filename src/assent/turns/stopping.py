@@ -46,6 +46,7 @@ def in_time(run: OpenRun | None, *outer: Cancel | None) -> Iterator[Cancel]:
             return
         loop, limit_ms = asyncio.get_running_loop(), budget.max_duration_ms
         words = used_up_words("max_duration_ms", budget)
+        alarm: asyncio.TimerHandle
 
         def arm() -> asyncio.TimerHandle:
             return loop.call_later(max(limit_ms - run.elapsed_ms, 1.0) / 1000, ring)
@@ -87,3 +88,16 @@ async def stopped_by(cancel: Cancel, work: Coroutine[Any, Any, object]) -> bool:
         if not task.done():
             task.cancel()
             await asyncio.wait((task,))
+
+
+@contextmanager
+def first_error() -> Iterator[None]:
+    """Of several at once that failed, let the error of the first through as it is: it has words for people,
+    and a group of errors has none."""
+    try:
+        yield
+    except BaseExceptionGroup as group:
+        error: BaseException = group
+        while isinstance(error, BaseExceptionGroup):
+            error = error.exceptions[0]
+        raise error from None
