@@ -281,3 +281,6 @@ def test_texts_that_are_no_unicode_are_refused_and_leave_nothing_behind(folder: 
         assert done.code == 2, arguments
         assert "fault" not in done.err
     assert not (folder.path / ".assent" / "agents").exists()
+    folder.put("mine.toml", 'identity = "You answer."', own=True)
+    said = folder.agent("run", "mine", "a\udcff", "--model", folder.script("fine"))
+    assert (said.code, "surrogate" in said.err) == (2, True)

@@ -262,6 +262,7 @@ class AgentRunner:
             RunExists: there is a run with this id.
             StorageError: the run cannot be kept; nothing has run.
         """
+        check_said(text)
         async with self._begun(text, run_id, scope, cancel, watch, budget) as course:
             await course.say(text)
             return await course.end(await course.pursue())
@@ -416,6 +417,18 @@ class AgentRunner:
         return self._by_call(posture)
 
 
+def check_said(text: str) -> None:
+    """Make sure that something can be said to an agent.
+
+    Raises:
+        UsageError: it is nothing, or no text that could be kept or sent.
+    """
+    if not text.strip():
+        raise UsageError("There is nothing to do. Say in a sentence what the agent is to do.")
+    if any("\ud800" <= each <= "\udfff" for each in text):
+        raise UsageError("What is said to the agent holds half of a surrogate pair. Write valid Unicode.")
+
+
 class Stop(NamedTuple):
     """Why an agent was stopped from outside."""
 
@@ -441,8 +454,7 @@ class Course(NamedTuple):
         Raises:
             UsageError: there is nothing to say.
         """
-        if not text.strip():
-            raise UsageError("There is nothing to do. Say in a sentence what the agent is to do.")
+        check_said(text)
         return _result([await self.loop.say(User(text))], self.spec, None, self._stop)
 
     async def go_on(self) -> Ending | None:
