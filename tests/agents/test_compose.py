@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from time import perf_counter
 from typing import Any
 
 import pytest
@@ -10,7 +11,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assent import Runtime, TurnLimits, tool
-from assent.agents.compose import agent_tool, map_reduce, no_wider, pipeline, supervisor, vote, winner
+from assent.agents.compose import (
+    agent_tool,
+    map_reduce,
+    no_wider,
+    one_budget,
+    pipeline,
+    supervisor,
+    vote,
+    winner,
+)
 from assent.agents.runner import AgentRunner
 from assent.agents.spec import AgentSpec
 from assent.errors import UsageError
@@ -243,3 +253,27 @@ async def test_the_risk_of_an_agent_as_a_tool_is_the_worst_of_its_own() -> None:
 
     assert agent_tool(member, wide).schema.risk == "destructive"
     assert agent_tool(member, AgentSpec(id="p", identity="x")).schema.risk == "read_only"
+
+
+async def test_a_budget_goes_on_from_what_was_used_before() -> None:
+    runtime, limits = Runtime(), TurnLimits(tokens=150, cost_usd=1.0, time_s=1000)
+    async with one_budget(runtime, limits) as first:
+        first.spend(100, 0.75)
+        began = perf_counter()
+
+    async with one_budget(runtime, limits, after=first) as second:
+        assert (second.tokens, second.cost_usd) == (100, 0.75)
+        passed_ms = (perf_counter() - began) * 1000
+        assert second.elapsed_ms >= passed_ms
+        second.spend(50, 0.0)
+        assert second.used_up() == "max_tokens"
+
+
+async def test_an_empty_input_is_refused_by_its_number_before_anything_is_asked() -> None:
+    model = Scripted(["x", "y"])
+    agent = AgentRunner(Runtime(), model, AgentSpec(id="m", identity="You map."))
+
+    with pytest.raises(UsageError, match="input 2"):
+        await map_reduce(agent, ["a", ""], agent, "sum up")
+
+    assert model.requests == []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import jsonschema_rs
@@ -76,6 +77,8 @@ BROKEN = {
         "as well",
     ),
 }
+
+_SCENARIO = "[[scenarios]]\ninput = 'a'\nexpect = 'b'\n"
 
 
 @pytest.mark.parametrize("what", BROKEN)
@@ -192,3 +195,38 @@ def test_the_schema_is_published_and_agrees_with_the_reader() -> None:
 @pytest.mark.parametrize("path", sorted((ROOT / "examples/agents").iterdir()), ids=lambda path: path.name)
 def test_the_example_agents_can_be_used_and_have_scenarios(path: Path) -> None:
     assert len(read_agent(path.read_bytes(), str(path)).scenarios) >= 2
+
+
+@pytest.mark.parametrize(
+    ("text", "key"),
+    [
+        ("[limits]\ncall_s = 1e308", "limits.call_s"),
+        ("[limits]\ntime_s = 1e308", "limits.time_s"),
+        (f"[limits]\ncost_usd = 1{'0' * 400}", "limits.cost_usd"),
+        (f"{_SCENARIO}files = {{ 'a' = '1', 'a/b' = '2' }}", "scenarios[0].files"),
+        (f"{_SCENARIO}files = {{ '{'a' * 300}' = '1' }}", "scenarios[0].files"),
+        (f"{_SCENARIO}files = {{ '{'a/' * 900}b' = '1' }}", "scenarios[0].files"),
+    ],
+)
+def test_what_no_machine_could_do_is_refused_with_its_key(text: str, key: str) -> None:
+    with pytest.raises(PolicyFileError, match=re.escape(f"key '{key}'")):
+        read_agent(f'identity = "x"\n{text}'.encode(), "a.toml")
+
+
+@pytest.mark.parametrize(
+    ("agent", "key"),
+    [
+        (AgentSpec(id="a", identity="x\udcff"), "identity"),
+        (AgentSpec(id="a", identity="x", standing_goal="\ud800"), "standing_goal"),
+        (
+            AgentSpec(id="a", identity="x", scenarios=(Scenario(input="\ud800", expect="b"),)),
+            "scenarios[0].input",
+        ),
+        (
+            AgentSpec(id="a", identity="x", scenarios=(Scenario(input="a", json={"$": ["\udfff"]}),)),
+            "scenarios[0].json.$[0]",
+        ),
+    ],
+)
+def test_a_text_that_no_file_can_hold_is_a_problem_of_its_key(agent: AgentSpec, key: str) -> None:
+    assert key in [problem.key for problem in problems(agent)]

@@ -196,3 +196,12 @@ def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
 
     with pytest.raises(InputError, match="Cannot write"):
         found.save(AgentSpec(id="a", identity="one"))
+
+
+def test_a_file_that_cannot_be_written_leaves_no_half_behind(tmp_path: Path) -> None:
+    registry = AgentRegistry([look("user", "user", tmp_path)])
+
+    with pytest.raises(UnicodeEncodeError):
+        registry._write(registry.places[0], "a", ".toml", "\udcff")
+
+    assert list(tmp_path.iterdir()) == []

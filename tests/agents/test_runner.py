@@ -359,6 +359,23 @@ async def test_a_check_that_takes_too_long_has_not_passed(folder: Workspace) -> 
     assert result.goal.reason
 
 
+async def test_the_time_of_a_run_ends_the_check_of_its_goal(folder: Workspace) -> None:
+    goal = Goal(check="exec sleep 600", timeout_s=600)
+    runner = AgentRunner(
+        Runtime(),
+        Scripted(["done"]),
+        spec(goal=goal, limits=AgentLimits(time_s=0.3)),
+        workspace=folder,
+        isolation=Isolation("none"),
+    )
+
+    result = await runner.run("go")
+
+    assert (result.status, result.error) == ("budget", "the limit on time was reached (0.3 s)")
+    assert result.goal is not None
+    assert (result.goal.met, result.goal.reason) == (False, result.error)
+
+
 async def test_a_model_that_fails_leaves_the_goal_unmet(folder: Workspace) -> None:
     result = await aiming(folder, Scripted([])).run("go")
 

@@ -10,15 +10,18 @@ import pytest
 
 from assent import Runtime, tool
 from assent.agents.report import Report, ScenarioReport, Trial, junit
-from assent.agents.scenarios import Trying
-from assent.agents.spec import Exchange, Goal, Scenario
+from assent.agents.scenarios import NOBODY, Trying
+from assent.agents.spec import AgentLimits, Exchange, Goal, Scenario
+from assent.approvals.memory import MemoryApprovals
 from assent.errors import UsageError
 from assent.inference import Scripted
 from assent.inference.messages import ToolResult, User
 from assent.inference.model import Request
 from assent.ir.proposal import Proposal
+from assent.ir.tool_spec import Risk
 from assent.policy.budget import CostBudget
 from assent.sandbox.confinement import Isolation
+from assent.tools.context import Cancel
 from tests.agents.trying import NOT_KEPT_IN, call, last_said, spec, told, trying
 
 HELLO = Scenario(name="greets", input="hi", expect="hello")
@@ -232,6 +235,121 @@ async def test_only_those_that_are_named_run() -> None:
     report = await trying(["hello"]).try_all(spec(HELLO, Scenario(input="x", expect="y")), only=["greets"])
 
     assert [each.name for each in report.scenarios] == ["greets"]
+
+
+async def test_no_scenario_can_take_the_number_of_another_and_each_keeps_its_own_runs() -> None:
+    taken = spec(Scenario(input="a", expect="never"), Scenario(name="#1", input="b", expect="hello"))
+
+    with pytest.raises(UsageError, match=r"scenarios\[1\].name: '#1' is what a scenario without a name"):
+        await trying(["hello", "hello"]).try_all(taken)
+    report = await trying(["hello", "hello"]).try_all(
+        spec(Scenario(input="a", expect="never"), Scenario(name="#one", input="b", expect="hello"))
+    )
+    assert [(each.name, each.passed) for each in report.scenarios] == [("#1", False), ("#one", True)]
+
+
+@pytest.mark.parametrize("risk", ["idempotent", "network", "destructive"])
+@pytest.mark.parametrize("place", [None, "/elsewhere"])
+async def test_a_tool_that_is_not_kept_in_to_the_folder_is_refused_and_the_run_no_success(
+    risk: Risk, place: str | None
+) -> None:
+    """Also where commands are certainly kept in, and whatever the model says of it afterwards."""
+    ran: list[str] = []
+
+    @tool(risk=risk)
+    def put(path: str) -> str:
+        """Write somewhere."""
+        ran.append(path)
+        return "done"
+
+    put.confined_to = place
+    put.trusted = True
+
+    def answer(request: Request) -> object:
+        is_back = any(isinstance(each, ToolResult) for each in request.messages)
+        return "all done" if is_back else call("put", path="a.txt")
+
+    report = await trying(answer, runtime=Runtime(tools=[put]), isolation=None).try_all(
+        spec(Scenario(input="go", expect="done"), tools=["put"])
+    )
+
+    assert ran == []
+    assert report.failures == [f"scenario '#1': it called 'put': {NOBODY}"]
+
+
+async def test_nobody_is_asked_in_a_scenario_even_where_there_are_people() -> None:
+    @tool(risk="destructive")
+    def put() -> str:
+        """Write somewhere."""
+        return "done"
+
+    def person(*_: object) -> object:
+        raise AssertionError("asked")
+
+    def answer(request: Request) -> object:
+        is_back = any(isinstance(each, ToolResult) for each in request.messages)
+        return "done" if is_back else call("put")
+
+    runtime = Runtime(tools=[put], approvals=MemoryApprovals(), person=person)
+    report = await trying(answer, runtime=runtime).try_all(
+        spec(Scenario(input="go", expect="done"), tools=["put"])
+    )
+
+    assert NOBODY in report.failures[0]
+
+
+SLOW = (
+    Scenario(input="go", regex="(a+)+$"),
+    Scenario(input="go", check="exec sleep 600"),
+    Scenario(turns=(Exchange(input="go", check="exec sleep 600"),)),
+)
+
+
+@pytest.mark.parametrize("scenario", SLOW)
+async def test_the_time_of_all_ends_what_is_looked_at(scenario: Scenario) -> None:
+    runtime, folders = Runtime(), []
+
+    async with runtime.open_run(Proposal(), budget=CostBudget(max_duration_ms=300)) as run:
+        report = await trying(
+            ["a" * 60 + "b"],
+            runtime=runtime,
+            make_tools=lambda workspace, _: folders.append(str(workspace.folder)) or (),
+        ).try_all(spec(scenario), budget=run)
+
+    assert "not looked at to the end: the limit on time was reached (0.3 s)" in report.failures[0]
+    assert len(folders) == 1
+    assert not os.path.exists(folders[0])  # noqa: ASYNC240
+
+
+@pytest.mark.parametrize("scenario", SLOW)
+async def test_whoever_stops_it_ends_what_is_looked_at(scenario: Scenario) -> None:
+    cancel = Cancel()
+
+    def answer(_: Request) -> str:
+        asyncio.get_running_loop().call_later(0.2, cancel.cancel, "enough")
+        return "a" * 60 + "b"
+
+    report = await trying(answer).try_all(spec(scenario), cancel=cancel)
+
+    assert not report.all_passed
+    assert "enough" in report.failures[0]
+
+
+async def test_no_check_takes_longer_than_the_agent_may() -> None:
+    report = await trying(["done"]).try_all(spec(SLOW[1], limits=AgentLimits(time_s=0.3)))
+
+    assert "expected that 'exec sleep 600' passes" in report.failures[0]
+
+
+async def test_the_time_of_all_ends_the_check_of_a_goal() -> None:
+    runtime = Runtime()
+    agent = spec(Scenario(input="go", expect="done"), goal=Goal(check="exec sleep 600", timeout_s=600))
+
+    async with runtime.open_run(Proposal(), budget=CostBudget(max_duration_ms=300)) as run:
+        report = await trying(["done"], runtime=runtime).try_all(agent, budget=run)
+
+    assert report.scenarios[0].trials[0].status == "budget"
+    assert "the limit on time was reached (0.3 s)" in report.failures[0]
 
 
 # Reports

@@ -265,3 +265,22 @@ def test_what_a_file_holds_never_steers_the_terminal(folder: Folder) -> None:
 
 def test_the_schema_is_printed(folder: Folder) -> None:
     assert folder.agent("schema").json["title"] == "An agent of Assent"
+
+
+def test_texts_that_are_no_unicode_are_refused_and_leave_nothing_behind(folder: Folder) -> None:
+    for arguments in (
+        ("new", "x", "--identity", "a\udcff"),
+        ("new", "x\udcff"),
+        ("show", "x\udcff"),
+        ("revert", "x\udcff"),
+        ("remove", "x\udcff"),
+        ("enable", "x\udcff"),
+    ):
+        done = folder.agent(*arguments)
+
+        assert done.code == 2, arguments
+        assert "fault" not in done.err
+    assert not (folder.path / ".assent" / "agents").exists()
+    folder.put("mine.toml", 'identity = "You answer."', own=True)
+    said = folder.agent("run", "mine", "a\udcff", "--model", folder.script("fine"))
+    assert (said.code, "surrogate" in said.err) == (2, True)

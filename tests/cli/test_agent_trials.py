@@ -131,6 +131,18 @@ def test_without_a_name_every_enabled_agent_with_scenarios_is_tried(desk: Desk) 
     assert [each["agent"] for each in done.json["agents"]] == ["greeter"]
 
 
+def test_without_a_name_a_file_that_cannot_be_used_is_named_and_nothing_runs(desk: Desk) -> None:
+    (desk.agents / "broken.toml").write_text('identity = "x"\ntools = 3\n')
+
+    done = desk.run("agent", "test", "--model", desk.script("hello"))
+
+    assert (done.code, done.out) == (2, "")
+    assert "broken.toml" in done.err
+    assert "tools" in done.err
+    assert "greets" not in done.err
+    assert desk.run("agent", "test", "greeter", "--model", desk.script("hello")).code == 0
+
+
 def test_the_budget_is_over_all_runs(desk: Desk) -> None:
     turn = {"text": "hello", "usage": {"input": 99, "output": 1}}
     model = desk.script(turn, turn, turn)
@@ -152,6 +164,53 @@ def test_the_budget_is_over_all_runs(desk: Desk) -> None:
 
     trials = done.json["agents"][0]["scenarios"][0]["trials"]
     assert [each["status"] for each in trials] == ["success", "success", "budget"]
+
+
+@pytest.mark.parametrize("limit", [("--max-tokens", "150"), ("--max-cost", "0.15"), ("--time", "1m")])
+def test_the_budget_is_one_over_all_agents(desk: Desk, limit: tuple[str, str]) -> None:
+    for name in ("second", "third"):
+        (desk.agents / f"{name}.toml").write_text(GREETER.replace('"greeter"', f'"{name}"', 1))
+    turn = {"text": "hello", "usage": {"input": 99, "output": 1}, "cost": 0.1}
+
+    done = desk.run("agent", "test", *limit, "--model", desk.script(turn), "--json")
+
+    found = [each["scenarios"][0]["trials"][0]["status"] for each in done.json["agents"]]
+    assert found == ["success", "success", "success" if limit[0] == "--time" else "budget"]
+
+
+def test_a_report_that_cannot_be_written_is_refused_before_anything_runs(desk: Desk) -> None:
+    notes = desk.folder / "notes.txt"
+    notes.write_text("mine")
+    agent = desk.agents / "greeter.toml"
+    for target, says in (
+        (notes, "no JUnit report"),
+        (agent, "would write over the agent 'greeter'"),
+        (desk.folder / "none" / "report.xml", "Cannot write"),
+        (desk.folder, "Cannot write"),
+    ):
+        done = desk.run("agent", "test", "greeter", "--junit", str(target), "--model", desk.script("hello"))
+
+        assert (done.code, done.out) == (2, ""), done.err
+        assert says in done.err
+        assert "greets" not in done.err
+    assert (notes.read_text(), agent.read_text()) == ("mine", GREETER)
+    report = desk.folder / "report.xml"
+    for _ in range(2):
+        again = desk.run("agent", "test", "greeter", "--junit", str(report), "--model", desk.script("hello"))
+        assert again.code == 0, again.err
+
+
+def test_a_scenario_that_one_of_the_agents_has_not_is_refused_before_any_runs(desk: Desk) -> None:
+    other = GREETER.replace('"greeter"', '"other"', 1).replace('"greets"', '"welcomes"')
+    (desk.agents / "other.toml").write_text(other)
+
+    done = desk.run(
+        "agent", "test", "greeter", "other", "--scenario", "greets", "--model", desk.script("hello")
+    )
+
+    assert (done.code, done.out) == (2, "")
+    assert "Agent 'other' has no scenario 'greets'" in done.err
+    assert "✓" not in done.err
 
 
 @pytest.mark.parametrize(

@@ -26,6 +26,7 @@ from assent.ir.codec import decode_json
 from assent.ir.json_value import JsonValue, show_json
 from assent.safe_text import clean
 from assent.turns.on_budget import OnBudget
+from assent.turns.stopping import in_time
 
 if TYPE_CHECKING:
     from assent.agents.scenarios import Trying
@@ -182,15 +183,14 @@ class Builder:
             )
         attempts: list[Attempt] = []
         said = ""
-        while len(attempts) < self._max_attempts:
-            if cancel is not None and cancel.requested:
-                break
-            made, said = await self._attempt(sentence, agent_id, attempts, said, budget, cancel)
-            attempts.append(made)
-            if heard is not None:
-                heard(made)
-            if made.passed:
-                break
+        with in_time(budget, cancel) as inner:
+            while len(attempts) < self._max_attempts and not inner.requested:
+                made, said = await self._attempt(sentence, agent_id, attempts, said, budget, inner)
+                attempts.append(made)
+                if heard is not None:
+                    heard(made)
+                if made.passed:
+                    break
         if not attempts:
             attempts.append(Attempt(number=1, issues=("it was stopped before the first attempt",)))
         return Built(sentence=sentence, attempts=tuple(attempts))

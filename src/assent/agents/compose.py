@@ -29,7 +29,7 @@ from assent.safe_text import clean
 from assent.tools.context import Cancel, ToolContext
 from assent.tools.tool import Tool, tool
 from assent.turns.ending import OUTCOMES, End
-from assent.turns.stopping import linked
+from assent.turns.stopping import first_error, linked
 
 if TYPE_CHECKING:
     from assent.ir.tool_spec import Risk
@@ -93,14 +93,17 @@ async def one_budget(
     source: str = "agents",
     run_id: str | None = None,
     cancel: Cancel | None = None,
+    after: OpenRun | None = None,
 ) -> AsyncIterator[OpenRun]:
     """A run whose budget several agents share: hand it to each as `budget`. `limits` say how far all of them
-    may go together."""
+    may go together; what the run `after` which this comes has used counts as well."""
     name = run_id or new_id()
     about = Proposal(id=name, source=source, actions=())
     async with runtime.open_run(
         about, run_id=name, cancel=cancel, budget=limits.budget if limits is not None else None
     ) as run:
+        if after is not None:
+            run.goes_on_from(after)
         yield run
         if run.ended is None:
             await run.end("succeeded")
@@ -152,6 +155,9 @@ async def map_reduce(
     """
     if not inputs:
         raise UsageError("map_reduce got no inputs. Give at least one text.")
+    for number, each in enumerate(inputs, start=1):
+        if not each.strip():
+            raise UsageError(f"map_reduce got nothing to do in input {number}: it is empty. Leave it out.")
 
     async def work(run: OpenRun) -> TeamResult:
         steps = await _side_by_side([(mapper, each) for each in inputs], run, cancel, at_once)
@@ -363,8 +369,9 @@ async def _side_by_side(
         async with room:
             return await _step(agent, text, run, cancel, number)
 
-    async with asyncio.TaskGroup() as group:
-        tasks = [group.create_task(one(agent, text, n)) for n, (agent, text) in enumerate(work, start=1)]
+    with first_error():
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(one(agent, text, n)) for n, (agent, text) in enumerate(work, start=1)]
     return [task.result() for task in tasks]
 
 

@@ -3,17 +3,20 @@
 Keep true:
 1. Every expectation that does not hold is said, with what was expected and what came, cut short.
 2. What a model wrote is data: it can make an expectation fail, and nothing else.
+3. Whatever takes long can be ended: a regular expression is looked for in a process of its own.
 """
 
 from __future__ import annotations
 
-import re
+import json
+import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from assent.agents.goal import run_check
 from assent.agents.json_path import JsonPath
 from assent.agents.spec import CHECK_S, Expectations
+from assent.errors import ToolError
 from assent.ir.json_value import JsonValue, json_equal, show_json
 from assent.safe_text import clean
 from assent.turns.output import OutputType, OutputUnfit
@@ -26,12 +29,20 @@ SHOWN = 200
 """Characters of an answer, or of what was expected of it, that a failure shows."""
 _MOST_SEARCHED = 200_000
 """Characters of an answer that a regular expression looks at."""
+REGEX_S = 10.0
+"""How long a regular expression may be looked for; some take longer than anybody waits."""
+_FOUND, _NOT_FOUND = 10, 11
+_SEARCH = f"""
+import json, re, sys
+pattern, text = json.load(sys.stdin)
+sys.exit({_NOT_FOUND} if re.search(pattern, text) is None else {_FOUND})
+"""
 _ANY_JSON: OutputType[JsonValue] = OutputType({}, None, None)
 
 
 def unmet(expected: Expectations, output: str, called: Sequence[str]) -> list[str]:
-    """Why an answer is not what was expected, one sentence for each expectation; empty if it is. The check is
-    left to `unmet_check`.
+    """Why an answer is not what was expected, one sentence for each expectation; empty if it is. The regular
+    expression is left to `unmet_regex`, and the check to `unmet_check`.
 
     >>> unmet(Expectations(expect="HELLO"), "well, hello there", [])
     []
@@ -41,8 +52,6 @@ def unmet(expected: Expectations, output: str, called: Sequence[str]) -> list[st
     found: list[str] = []
     if expected.expect is not None and expected.expect.casefold() not in output.casefold():
         found.append(f"expected an answer containing {shown(expected.expect)}, got {shown(output)}")
-    if expected.regex is not None and re.search(expected.regex, output[:_MOST_SEARCHED]) is None:
-        found.append(f"expected an answer matching {shown(expected.regex)}, got {shown(output)}")
     if expected.json:
         found += _unmet_json(expected.json, output)
     ran = ", ".join(clean(name, 80) for name in dict.fromkeys(called)) or "none"
@@ -69,14 +78,44 @@ def _unmet_json(expected: Mapping[str, JsonValue], output: str) -> list[str]:
     return found
 
 
-async def unmet_check(command: str, workspace: Workspace, isolation: Isolation) -> list[str]:
+async def unmet_regex(pattern: str, output: str, *, timeout_s: float = REGEX_S) -> list[str]:
+    """Why a regular expression is not found in an answer; empty if it is. A cancellation ends the search, and
+    passes."""
+    from assent.sandbox.command import run_command
+    from assent.sandbox.environment import clean_environment
+    from assent.sandbox.limits import Limits
+
+    words = f"expected an answer matching {shown(pattern)}"
+    try:
+        finished = await run_command(
+            [sys.executable, "-I", "-S", "-c", _SEARCH],
+            folder="/",
+            stdin=json.dumps([pattern, output[:_MOST_SEARCHED]]).encode(),
+            environment=clean_environment({}),
+            limits=Limits(time_s=timeout_s),
+        )
+    except ToolError as error:
+        return [f"{words}, which could not be looked for: {clean(str(error), SHOWN)}"]
+    if finished.exit_code == _FOUND:
+        return []
+    if finished.exit_code == _NOT_FOUND:
+        return [f"{words}, got {shown(output)}"]
+    if finished.ended_by == "itself":
+        why = clean(finished.stderr.decode(errors="replace").strip()[-SHOWN:], SHOWN)
+        return [f"{words}, which could not be looked for: {why}"]
+    return [f"{words}, and looking for it took longer than {timeout_s:g} s; got {shown(output)}"]
+
+
+async def unmet_check(
+    command: str, workspace: Workspace, isolation: Isolation, *, timeout_s: float = CHECK_S
+) -> list[str]:
     """Why a check command does not pass where the agent worked, with the end of what it wrote; empty if it
     does.
 
     Raises:
         IsolationMissing: commands are kept from less than is required.
     """
-    checked = await run_check(command, workspace, isolation, timeout_s=CHECK_S)
+    checked = await run_check(command, workspace, isolation, timeout_s=timeout_s)
     if checked.passed:
         return []
     wrote = f"; it wrote {shown(checked.output[-SHOWN:])}" if checked.output.strip() else ""

@@ -122,6 +122,8 @@ class AgentRegistry:
 
     def versions(self, agent: str) -> Sequence[Version]:
         """What is kept of an agent, the newest first; also of one that was removed."""
+        if not is_id(agent):
+            return ()
         return self.store.versions(self._place_of(agent).key, agent)
 
     def record(self, agent: str) -> SuccessRecord:
@@ -194,7 +196,7 @@ class AgentRegistry:
         there = next((each for each in self._entries if each.id == agent and each.place is place), None)
         if there is not None:
             self.note(there)
-        kept = self.store.versions(place.key, agent)
+        kept = self.store.versions(place.key, agent) if is_id(agent) else ()
         if not kept:
             self.entry(agent)
             raise UsageError(f"Nothing is kept of agent '{clean(agent, 80)}'.")
@@ -222,9 +224,12 @@ class AgentRegistry:
                 opened.flush()
                 os.fsync(opened.fileno())
             beside.replace(path)
-        except OSError as error:
+        except BaseException as error:
+            # Whatever stays behind would cost the folder its trust.
             with suppress(OSError):
                 beside.unlink()
+            if not isinstance(error, OSError):
+                raise
             raise InputError(f"Cannot write {path}: {error.strerror or error}.") from None
         self._look_again(place)
         found = next(each for each in self._entries if each.path == path)
@@ -249,7 +254,7 @@ class AgentRegistry:
         for each in self.entries():
             if each.id == agent:
                 return each.place
-        for place in self.places:
+        for place in self.places if is_id(agent) else ():
             if self.store.versions(place.key, agent):
                 return place
         return self._place(None)

@@ -30,7 +30,7 @@ from assent.inference.wrappers.wrapped import Wrapped
 from assent.ir.json_value import JsonValue
 from assent.ir.proposal import Proposal, new_id
 from assent.ir.result import ProposalResult, Waiting
-from assent.policy.permission import CallByCall, Posture
+from assent.policy.permission import CallByCall, Posture, StanceOf
 from assent.runtime.journal import LED_BY, Choice, Decision
 from assent.runtime.scope import Scope
 from assent.runtime.sync import run_sync
@@ -38,9 +38,10 @@ from assent.tools.context import Cancel
 from assent.turns.calls import Offer
 from assent.turns.ending import OUTCOMES, End, Ending, Watch
 from assent.turns.leading import ending_of, say_started
+from assent.turns.limits import used_up_words
 from assent.turns.loop import TurnLoop
 from assent.turns.on_budget import OnBudget
-from assent.turns.stopping import linked, stopped_by
+from assent.turns.stopping import in_time, stopped_by
 
 if TYPE_CHECKING:
     from assent.runtime.open_run import OpenRun
@@ -58,6 +59,7 @@ NOBODY = (
     "posture='sandbox_edit' or 'full_access', or give its Runtime a person to ask"
 )
 _GOAL = "goal"
+_TIME = "max_duration_ms"
 _CHECKED = ("success", "max_turns", "stuck")
 """Endings after which the check of a goal still has the last word."""
 
@@ -183,9 +185,11 @@ class AgentRunner:
         isolation: Isolation | None = None,
         spill: Spill | None = None,
         nobody: str = NOBODY,
+        stance: StanceOf | None = None,
     ) -> None:
         """What needs asking is said by `posture`, else by the runtime's permissions for the agent's id;
-        without either, all that is more than reading is asked about. People are asked through the runtime.
+        without either, all that is more than reading is asked about. `stance` comes before all of them, for
+        single calls. People are asked through the runtime.
 
         `workspace` and `isolation` are for the check of a goal: the folder where the agent's tools work, and
         how commands there are kept in. Long results are kept in `spill`.
@@ -215,6 +219,7 @@ class AgentRunner:
         self._isolation = isolation
         self._spill = spill
         self._nobody = nobody
+        self._stance = stance
 
     def changed(self, spec: AgentSpec, tools: Iterable[Tool] = ()) -> AgentRunner:
         """The same with another spec, for whoever combines agents: its tools are among those of this one, and
@@ -235,6 +240,7 @@ class AgentRunner:
             isolation=self._isolation,
             spill=self._spill,
             nobody=self._nobody,
+            stance=self._stance,
         )
 
     async def run(
@@ -256,6 +262,7 @@ class AgentRunner:
             RunExists: there is a run with this id.
             StorageError: the run cannot be kept; nothing has run.
         """
+        check_said(text)
         async with self._begun(text, run_id, scope, cancel, watch, budget) as course:
             await course.say(text)
             return await course.end(await course.pursue())
@@ -281,7 +288,7 @@ class AgentRunner:
             RunHeld: another process is at work on it.
             UsageError: it is no run of this agent, or began with other tools or words.
         """
-        with linked(cancel) as inner:
+        with in_time(budget, cancel) as inner:
             async with self.runtime.reopen_run(
                 run_id, decide=decide, cancel=inner, by_call=self._going_on
             ) as run:
@@ -333,7 +340,7 @@ class AgentRunner:
         if whose.caller_id is None:
             whose = msgspec.structs.replace(whose, caller_id=spec.id)
         run_id = run_id or new_id()
-        with linked(cancel) as inner:
+        with in_time(budget, cancel) as inner:
             async with self.runtime.open_run(
                 kept.about(run_id),
                 scope=whose,
@@ -375,10 +382,15 @@ class AgentRunner:
             spill=self._spill,
             watch=watch,
         )
-        return Course(run, loop, spec, cancel, self._workspace, self._isolation)
+        return Course(run, loop, spec, cancel, self._workspace, self._isolation, budget)
 
     def _by_call(self, posture: Posture | None) -> CallByCall:
-        return CallByCall(otherwise=posture or UNTOLD, overrules=posture is not None, nobody=self._nobody)
+        return CallByCall(
+            self._stance,
+            otherwise=posture or UNTOLD,
+            overrules=posture is not None,
+            nobody=self._nobody,
+        )
 
     def _kept_of(self, about: Proposal) -> AgentKept:
         kept = agent_of(about.context)
@@ -405,6 +417,25 @@ class AgentRunner:
         return self._by_call(posture)
 
 
+def check_said(text: str) -> None:
+    """Make sure that something can be said to an agent.
+
+    Raises:
+        UsageError: it is nothing, or no text that could be kept or sent.
+    """
+    if not text.strip():
+        raise UsageError("There is nothing to do. Say in a sentence what the agent is to do.")
+    if any("\ud800" <= each <= "\udfff" for each in text):
+        raise UsageError("What is said to the agent holds half of a surrogate pair. Write valid Unicode.")
+
+
+class Stop(NamedTuple):
+    """Why an agent was stopped from outside."""
+
+    status: End
+    reason: str
+
+
 class Course(NamedTuple):
     """A run of an agent that is under way."""
 
@@ -414,6 +445,8 @@ class Course(NamedTuple):
     cancel: Cancel
     workspace: Workspace | None
     isolation: Isolation | None
+    budget: OpenRun | None = None
+    """The run for which it counts besides."""
 
     async def say(self, text: str) -> AgentResult:
         """Say something to the agent; what came of it.
@@ -421,9 +454,8 @@ class Course(NamedTuple):
         Raises:
             UsageError: there is nothing to say.
         """
-        if not text.strip():
-            raise UsageError("There is nothing to do. Say in a sentence what the agent is to do.")
-        return _result([await self.loop.say(User(text))], self.spec, None)
+        check_said(text)
+        return _result([await self.loop.say(User(text))], self.spec, None, self._stop)
 
     async def go_on(self) -> Ending | None:
         """Bring it to where it stood; None if nothing had been said."""
@@ -442,7 +474,15 @@ class Course(NamedTuple):
     @property
     def result(self) -> AgentResult:
         """What came of all messages so far."""
-        return _result(self.loop.endings, self.spec, None)
+        return _result(self.loop.endings, self.spec, None, self._stop)
+
+    @property
+    def _stop(self) -> Stop | None:
+        """What keeps it from going on, if anything does."""
+        for run in (self.run, self.budget):
+            if run is not None and run.budget is not None and run.used_up() == _TIME:
+                return Stop("budget", used_up_words(_TIME, run.budget))
+        return Stop("cancelled", self.cancel.reason) if self.cancel.requested else None
 
     async def pursue(self) -> GoalResult | None:
         """Drive the agent on until its goal is met, or it may try no more; None without a goal."""
@@ -456,7 +496,8 @@ class Course(NamedTuple):
                 return GoalResult(met=False, iterations=tries, reason=latest.error or latest.summary)
             checked = await self._check(goal)
             if checked is None:
-                return GoalResult(met=False, iterations=tries, reason=self.cancel.reason)
+                stop = self._stop
+                return GoalResult(met=False, iterations=tries, reason=stop.reason if stop else "")
             self.run.say(
                 "turn_goal_checked",
                 {
@@ -475,7 +516,7 @@ class Course(NamedTuple):
             await self.loop.say(User(again_words(checked)))
 
     async def _check(self, goal: Goal) -> Checked | None:
-        """What came of the check; None if it was stopped."""
+        """What came of the check; None if it was stopped, by somebody or because the time is over."""
         assert self.workspace is not None
         assert self.isolation is not None
         found: list[Checked] = []
@@ -487,13 +528,14 @@ class Course(NamedTuple):
                 await run_check(goal.check, self.workspace, self.isolation, timeout_s=goal.timeout_s)
             )
 
-        if self.cancel.requested or await stopped_by(self.cancel, check()):
-            return None
+        with in_time(self.run, self.cancel) as cancel:
+            if cancel.requested or await stopped_by(cancel, check()):
+                return None
         return found[0]
 
     async def end(self, goal: GoalResult | None) -> AgentResult:
         """End the run, with all that came of it."""
-        result = _result(self.loop.endings, self.spec, goal, self.cancel)
+        result = _result(self.loop.endings, self.spec, goal, self._stop)
         loop = {**result.ending.as_json(), "tools": list(result.called)}
         if goal is not None:
             loop[_GOAL] = msgspec.to_builtins(goal)
@@ -520,15 +562,18 @@ def result_of(ended: ProposalResult, spec: AgentSpec) -> AgentResult:
 
 
 def _result(
-    endings: Sequence[Ending], spec: AgentSpec, goal: GoalResult | None, cancel: Cancel | None = None
+    endings: Sequence[Ending], spec: AgentSpec, goal: GoalResult | None, stop: Stop | None = None
 ) -> AgentResult:
     last = endings[-1]
     status, error = last.status, last.error
     if goal is not None and goal.met:
         status, error = "success", None
+    elif stop is not None and status == "cancelled":
+        # The time of all is over for each of them, who only hears that it is to stop.
+        status, error = stop
     elif goal is not None and status in _CHECKED:
-        if cancel is not None and cancel.requested:
-            status, error = "cancelled", cancel.reason
+        if stop is not None:
+            status, error = stop
         else:
             times = f"{goal.iterations} iterations" if goal.iterations != 1 else "1 iteration"
             status, error = "unmet", f"the goal is not met after {times}: {goal.reason}"

@@ -4,7 +4,8 @@ Keep true:
 1. Each run has a folder of its own, with the files of the scenario and nothing else; it is gone afterwards.
 2. A scenario passes only if the agent's run ended in success and all that is expected is so.
 3. What runs at once changes nothing but how long it takes: the report is in the order of the spec.
-4. Tools that are kept in to that folder need no approval; what needs one is no success.
+4. Tools that are kept in to that folder need no approval. Of others those that only read run; any other call
+   is refused, and a run with such a call is no success.
 """
 
 from __future__ import annotations
@@ -16,17 +17,19 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from assent.agents.expectations import unmet, unmet_check
+from assent.agents.expectations import unmet, unmet_check, unmet_regex
 from assent.agents.report import SHOWN, Report, ScenarioReport, Trial, tokens_of
 from assent.agents.runner import AgentResult, AgentRunner
-from assent.agents.spec import AgentSpec, Expectations, Scenario, check_spec
-from assent.errors import UsageError
+from assent.agents.spec import CHECK_S, AgentSpec, Expectations, Scenario, check_spec
+from assent.errors import InputError, UsageError
+from assent.ir.json_value import JsonValue
 from assent.ir.proposal import new_id
-from assent.policy.permission import Posture
+from assent.policy.permission import Posture, Stance, StanceOf
 from assent.safe_text import clean
 from assent.sandbox.confinement import Isolation
 from assent.sandbox.workspace import Workspace
-from assent.turns.stopping import linked
+from assent.turns.ending import CallResult, Event
+from assent.turns.stopping import first_error, in_time, linked, stopped_by
 
 if TYPE_CHECKING:
     from assent.inference.model import Model
@@ -60,7 +63,8 @@ class Trying:
     ) -> None:
         """`runtime` brings policies, the log and the journal; of its tools those that an agent may use and
         that are no basic ones, as they are. The basic tools are made anew for each folder; `make_tools` makes
-        others instead. Without `isolation`, commands must be kept in by the kernel.
+        others instead. Tools of which it is not known that they are kept in to that folder, by
+        `Tool.confined_to`, may only read. Without `isolation`, commands must be kept in by the kernel.
 
         Raises:
             UsageError: nothing could run at once.
@@ -97,7 +101,7 @@ class Trying:
         check_spec(spec)
         if not 1 <= k <= MOST_K:
             raise UsageError(f"k is {k}; it is from 1 to {MOST_K:,}.")
-        chosen = _chosen(spec, only)
+        chosen = chosen_scenarios(spec, only)
         await self.isolation.check()
         began = time.monotonic()
         room = asyncio.Semaphore(self.at_once)
@@ -109,11 +113,12 @@ class Trying:
                 heard(name, trial)
             return trial
 
-        async with asyncio.TaskGroup() as group:
-            tasks = {
-                name: [group.create_task(one(name, scenario, n)) for n in range(1, k + 1)]
-                for name, scenario in chosen
-            }
+        with first_error():
+            async with asyncio.TaskGroup() as group:
+                tasks = [
+                    [group.create_task(one(name, scenario, n)) for n in range(1, k + 1)]
+                    for name, scenario in chosen
+                ]
         return Report(
             agent=spec.id,
             k=k,
@@ -122,9 +127,9 @@ class Trying:
                 ScenarioReport(
                     name=name,
                     input=clean(scenario.exchanges[0].input, SHOWN),
-                    trials=tuple(task.result() for task in tasks[name]),
+                    trials=tuple(task.result() for task in trials),
                 )
-                for name, scenario in chosen
+                for (name, scenario), trials in zip(chosen, tasks, strict=True)
             ),
             seconds=round(time.monotonic() - began, 3),
         )
@@ -170,7 +175,9 @@ class Trying:
         cancel: Cancel | None,
     ) -> tuple[list[str], AgentResult]:
         tools = self.tools_for(workspace)
-        runtime = self.runtime.beside(tools, folder=str(workspace.folder), isolation=self.isolation)
+        runtime = self.runtime.beside(
+            tools, folder=str(workspace.folder), isolation=self.isolation, asks=False
+        )
         # What is kept in to a folder that is thrown away can be thrown away; what is not is refused.
         posture = Posture.named("full_access" if self.isolation.is_certain else "sandbox_edit")
         runner = AgentRunner(
@@ -181,32 +188,67 @@ class Trying:
             workspace=workspace,
             isolation=self.isolation,
             nobody=NOBODY,
+            stance=_kept_in(tools, workspace),
         )
+        refused: list[str] = []
+
+        def watch(event: Event) -> None:
+            if isinstance(event, CallResult) and not event.ok and NOBODY in event.text:
+                refused.append(event.tool)
+
+        # The time of the agent is not for checks of its work, but none of them may take longer.
+        check_s = min(CHECK_S, spec.limits.time_s or CHECK_S)
+
+        async def failed(result: AgentResult, expected: Expectations) -> list[str]:
+            with in_time(budget, cancel) as inner:
+                return await self._failed(result, expected, workspace, check_s, inner)
+
         exchanges, failures = scenario.exchanges, []
         if spec.goal is not None and not scenario.turns:
-            result = await runner.run(scenario.input, run_id=new_id(), cancel=cancel, budget=budget)
+            result = await runner.run(
+                scenario.input, run_id=new_id(), cancel=cancel, watch=watch, budget=budget
+            )
         else:
             with linked(cancel) as inner:
-                async with runner.conversation(run_id=new_id(), cancel=inner, budget=budget) as talk:
+                async with runner.conversation(
+                    run_id=new_id(), cancel=inner, watch=watch, budget=budget
+                ) as talk:
                     for at, exchange in enumerate(exchanges, start=1):
                         said = await talk.say(exchange.input)
-                        failures = await self._failed(said, exchange, workspace)
+                        failures = await failed(said, exchange)
                         if failures:
                             failures = [f"message {at}: {why}" for why in failures] if at > 1 else failures
                             break
                     result = talk.result
         if not failures:
-            failures = await self._failed(result, scenario, workspace)
+            failures = await failed(result, scenario)
+        failures += [f"it called '{clean(name, 80)}': {NOBODY}" for name in dict.fromkeys(refused)]
         return failures, result
 
-    async def _failed(self, result: AgentResult, expected: Expectations, workspace: Workspace) -> list[str]:
+    async def _failed(
+        self,
+        result: AgentResult,
+        expected: Expectations,
+        workspace: Workspace,
+        check_s: float,
+        cancel: Cancel,
+    ) -> list[str]:
         """Why an answer is none, or not the one that was expected."""
         if not result.succeeded:
             why = f": {clean(result.error, 300)}" if result.error else ""
             return [f"expected that it ends in success, and it ended as {result.status}{why}"]
         failures = unmet(expected, result.output, result.called)
-        if expected.check is not None:
-            failures += await unmet_check(expected.check, workspace, self.isolation)
+
+        async def look() -> None:
+            if expected.regex is not None:
+                failures.extend(await unmet_regex(expected.regex, result.output))
+            if expected.check is not None:
+                failures.extend(
+                    await unmet_check(expected.check, workspace, self.isolation, timeout_s=check_s)
+                )
+
+        if cancel.requested or await stopped_by(cancel, look()):
+            failures.append(f"what is expected was not looked at to the end: {clean(cancel.reason, 300)}")
         return failures
 
     def tools_for(self, workspace: Workspace) -> list[Tool]:
@@ -217,12 +259,33 @@ class Trying:
         return [*made, *(tool for tool in self.runtime.tools if tool.name not in names)]
 
 
+def _kept_in(tools: Iterable[Tool], workspace: Workspace) -> StanceOf:
+    """Asks about whatever could do more than read elsewhere than in this folder."""
+    beyond = frozenset(
+        tool.name
+        for tool in tools
+        if tool.confined_to != str(workspace.folder) and tool.schema.risk != "read_only"
+    )
+
+    def stance(tool: str, parameters: Mapping[str, JsonValue]) -> Stance | None:
+        if tool not in beyond:
+            return None
+        return Stance("ask", f"tool '{tool}' is not kept in to the folder of the scenario")
+
+    return stance
+
+
 def scenario_names(spec: AgentSpec) -> list[str]:
     """What the scenarios of an agent are called: by their names, else by their numbers from 1."""
     return [scenario.name or f"#{number}" for number, scenario in enumerate(spec.scenarios, start=1)]
 
 
-def _chosen(spec: AgentSpec, only: Sequence[str]) -> list[tuple[str, Scenario]]:
+def chosen_scenarios(spec: AgentSpec, only: Sequence[str]) -> list[tuple[str, Scenario]]:
+    """Those of an agent's scenarios that are named, with their names; without any name all of them.
+
+    Raises:
+        UsageError: there are none, or none of that name.
+    """
     every = list(zip(scenario_names(spec), spec.scenarios, strict=True))
     if not every:
         raise UsageError(
@@ -245,5 +308,9 @@ def _basic(workspace: Workspace, isolation: Isolation) -> Iterable[Tool]:
 def _lay_out(folder: Path, files: Mapping[str, str]) -> None:
     for name, text in files.items():
         path = folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+        except OSError as error:
+            words = f"Cannot write '{clean(name, 80)}' of a scenario: {error.strerror or error}."
+            raise InputError(words) from None

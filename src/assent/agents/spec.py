@@ -31,8 +31,12 @@ MOST_TOOLS = 200
 MOST_CHARACTERS = 100_000
 """Of any one text."""
 MOST_FILES = 100
+_MOST_PART, _MOST_PATH = 200, 1_000
+"""Bytes of one name in a path of a scenario's file, and of all of it: file systems take little more."""
 _MOST_NAME = 100
 _ID = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
+_NUMBER = re.compile(r"#[0-9]+")
+"""What a scenario without a name is called."""
 
 
 class Expectations(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
@@ -180,6 +184,12 @@ def problems(spec: AgentSpec) -> list[Problem]:
 
 
 def _problems(spec: AgentSpec) -> Iterator[Problem]:
+    for place in _halves(msgspec.structs.asdict(spec), ""):
+        yield Problem(
+            place,
+            "it holds half of a surrogate pair, which no file can hold",
+            "Write it in valid Unicode.",
+        )
     if not is_id(spec.id):
         yield Problem(
             "id",
@@ -211,6 +221,24 @@ def _problems(spec: AgentSpec) -> Iterator[Problem]:
         if scenario.name and scenario.name in names:
             yield Problem(f"{place}.name", f"'{clean(scenario.name, 80)}' is the name of another scenario")
         names.add(scenario.name)
+
+
+def _halves(value: object, place: str) -> Iterator[str]:
+    """Where texts stand that cannot be written as UTF-8."""
+    match value:
+        case str():
+            if any("\ud800" <= each <= "\udfff" for each in value):
+                yield place
+        case msgspec.Struct():
+            yield from _halves(msgspec.structs.asdict(value), place)
+        case dict():
+            for key, each in value.items():
+                name = f"{place}.{clean(str(key), 80)}".lstrip(".")
+                yield from _halves(key, name)
+                yield from _halves(each, name)
+        case list() | tuple():
+            for number, each in enumerate(value):
+                yield from _halves(each, f"{place}[{number}]")
 
 
 def _tool_problems(key: str, names: Sequence[str]) -> Iterator[Problem]:
@@ -254,6 +282,9 @@ def _command_problems(key: str, command: str) -> Iterator[Problem]:
 def _scenario_problems(scenario: Scenario, place: str) -> Iterator[Problem]:
     if clean(scenario.name, _MOST_NAME) != scenario.name:
         yield Problem(f"{place}.name", "it is too long, or has hidden characters")
+    elif _NUMBER.fullmatch(scenario.name):
+        words = f"'{scenario.name}' is what a scenario without a name is called"
+        yield Problem(f"{place}.name", words, "Write another name, or none.")
     if scenario.turns and scenario.input:
         yield Problem(f"{place}.input", "there are turns as well", "Write one of them.")
     elif not scenario.turns and not scenario.input.strip():
@@ -276,6 +307,15 @@ def _scenario_problems(scenario: Scenario, place: str) -> Iterator[Problem]:
         if not path or path.startswith(("/", "~")) or {"", ".", ".."} & set(parts) or clean(path) != path:
             words = f"'{clean(path, 80)}' is no path of a file in the folder of the scenario"
             yield Problem(f"{place}.files", words, "Write one such as notes/a.txt.")
+            continue
+        if len(path.encode()) > _MOST_PATH or any(len(part.encode()) > _MOST_PART for part in parts):
+            words = f"the path '{clean(path, 80)}' is too long for a file"
+            yield Problem(f"{place}.files", words, "Write one such as notes/a.txt.")
+        above = ("/".join(parts[:count]) for count in range(1, len(parts)))
+        for folder in above:
+            if folder in scenario.files:
+                words = f"'{clean(folder, 80)}' is a file, and a folder in '{clean(path, 80)}'"
+                yield Problem(f"{place}.files", words, "Name one of them otherwise.")
 
 
 def _expectation_problems(expected: Expectations, place: str) -> Iterator[Problem]:

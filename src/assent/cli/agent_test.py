@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -23,6 +23,7 @@ from assent.cli.output import Output
 if TYPE_CHECKING:
     from assent.agents.registry import AgentEntry
     from assent.agents.report import Report, Trial
+    from assent.runtime.open_run import OpenRun
     from assent.sandbox.isolation import Level
     from assent.tools.context import Cancel
     from assent.turns.limits import TurnLimits
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
 Command = TypeVar("Command", bound=Callable[..., Any])
 Value = TypeVar("Value")
 _SIGNALLED = 128
+_LOOKED_AT = 4096
+"""Bytes of a file that tell whether it is a JUnit report."""
 
 
 def trial_options(command: Command) -> Command:
@@ -108,19 +111,25 @@ def test(
     Exit codes: 0 all passed, 1 not all did, 2 bad input, 130 after Ctrl-C.
     """
     output.claim()
+    from assent.agents.scenarios import chosen_scenarios
     from assent.app.agent_trials import open_trials
     from assent.app.agents import find_agents
-    from assent.app.files import check_target
     from assent.cli.trust import terminal_question
     from assent.render.scenarios import trial_words
 
-    if junit is not None:
-        check_target(junit, "--junit", {}, instead="report.xml")
     agents = find_agents(os.environ)
     chosen = _chosen(agents, names)
+    # All that can be refused is, before the first model is asked.
+    for entry in chosen:
+        assert entry.spec is not None
+        chosen_scenarios(entry.spec, only)
+    if junit is not None:
+        read = {f"the agent '{entry.id}'": str(entry.path) for entry in agents.entries(with_hidden=True)}
+        _check_junit(junit, {**read, "the tools": tools, "the policies": policies})
     limits = limits_of(max_tokens, max_cost, time_s)
     reports: list[Report] = []
     signal = 0
+    used: OpenRun | None = None
     confirm = terminal_question(output)
     for entry in chosen:
         agents.check_trust(entry, os.environ, confirm)
@@ -146,7 +155,11 @@ def test(
             async def work(cancel: Cancel, trying: Any = trying, spec: Any = spec) -> Report:
                 from assent.agents.compose import one_budget
 
-                async with one_budget(trying.runtime, limits, source="agent test", cancel=cancel) as run:
+                nonlocal used
+                async with one_budget(
+                    trying.runtime, limits, source="agent test", cancel=cancel, after=used
+                ) as run:
+                    used = run
                     report: Report = await trying.try_all(
                         spec, k=k, only=only, budget=run, cancel=cancel, heard=heard
                     )
@@ -156,10 +169,11 @@ def test(
         reports.append(report)
         if signal:
             break
-    _show(output, reports, junit, as_json)
-    if signal:
-        return _SIGNALLED + signal
-    return 0 if all(report.all_passed for report in reports) else 1
+    code = 0 if all(report.all_passed for report in reports) else 1
+    if junit is not None and not _write_junit(output, reports, junit):
+        code = code or 2
+    _show(output, reports, as_json)
+    return _SIGNALLED + signal if signal else code
 
 
 def limits_of(tokens: int | None, cost_usd: float | None, time_s: float | None) -> TurnLimits | None:
@@ -203,26 +217,59 @@ def _chosen(agents: Any, names: Sequence[str]) -> list[AgentEntry]:
 
     if names:
         return [agents.find(name) for name in dict.fromkeys(names)]
-    found = [
-        entry
-        for entry in agents.entries()
-        if entry.spec is not None and entry.spec.enabled and entry.spec.scenarios
-    ]
+    entries = agents.entries()
+    broken = [str(entry.error) for entry in entries if entry.error is not None]
+    if broken:
+        # Left out in silence, an agent that nobody can use would count as one that passed.
+        raise UsageError("\n".join((*broken, "To try others all the same, name them.")))
+    found = [entry for entry in entries if entry.spec.enabled and entry.spec.scenarios]
     if not found:
         raise UsageError("No enabled agent here has scenarios. See them with: assent agent list")
     return found
 
 
-def _show(output: Output, reports: Sequence[Report], junit: str | None, as_json: bool) -> None:
+def _check_junit(path: str, inputs: Mapping[str, str | None]) -> None:
+    """Refuse a file that cannot be written, is read, or holds something else than a report."""
     from pathlib import Path
 
+    from assent.app.files import check_target, check_writable, unusable
+    from assent.errors import InputError
+
+    check_target(path, "--junit", inputs, instead="report.xml")
+    check_writable(path)
+    try:
+        if not Path(path).is_file():
+            return
+        with open(path, "rb") as file:
+            head = file.read(_LOOKED_AT)
+    except (OSError, ValueError) as error:
+        raise unusable("write the report", path, error) from None
+    if head.strip() and b"<testsuite" not in head:
+        raise InputError(
+            f"--junit {path} would write over a file that is no JUnit report. Name another file, such as "
+            "report.xml, or remove that one."
+        )
+
+
+def _write_junit(output: Output, reports: Sequence[Report], path: str) -> bool:
+    from assent.agents.report import junit
+    from assent.app.files import write_file
+    from assent.errors import InputError
+
+    try:
+        write_file(path, output.redactor.text(junit(reports)))
+    except InputError as error:
+        # It could be written a moment ago. What ran has run, so its result is shown all the same.
+        output.talk(f"Error: {error}")
+        return False
+    return True
+
+
+def _show(output: Output, reports: Sequence[Report], as_json: bool) -> None:
     from rich.text import Text
 
-    from assent.agents.report import junit as junit_xml
     from assent.render.scenarios import report_lines
 
-    if junit is not None:
-        Path(junit).write_text(output.redactor.text(junit_xml(reports)), encoding="utf-8")
     if as_json:
         passed = all(report.all_passed for report in reports)
         output.show_json({"all_passed": passed, "agents": [report.as_json() for report in reports]})

@@ -228,6 +228,13 @@ class OpenRun(Plans):
         """Count what the leader used itself; None is for what cannot be told, and uses a limit up."""
         self._allowance.spend(tokens, cost)
 
+    def goes_on_from(self, earlier: OpenRun) -> None:
+        """Count all that an earlier run has used as if it had been used here: tokens, money, and the time
+        since that began."""
+        self._allowance.spend(earlier._allowance.tokens, earlier._allowance.cost)
+        self._allowance.waited_ms += earlier._allowance.waited_ms
+        self._info = self._info._replace(started=earlier._info.started)
+
     def used_up(self) -> str | None:
         """Which limit leaves nothing to go on with; None if there is none."""
         return None if self._allowance.budget is None else self._allowance.used_up(self.elapsed_ms)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import isfinite
+from math import inf, isfinite
 
 import msgspec
 
@@ -15,6 +15,9 @@ _NAMES = {
     "max_cost": "money",
 }
 _WHOLE = frozenset({"turns", "tokens", "tool_calls", "answer_tokens", "context_tokens"})
+_MOST = 10**15
+_MOST_S = 10_000_000
+"""Of seconds: clocks count no further than far beyond that."""
 
 
 class TurnLimits(msgspec.Struct, frozen=True, kw_only=True):
@@ -44,6 +47,10 @@ class TurnLimits(msgspec.Struct, frozen=True, kw_only=True):
             if isinstance(value, bool) or not isinstance(value, int if is_whole else int | float):
                 kind = "a whole number" if is_whole else "a number"
                 raise UsageError(f"TurnLimits({name}={value!r:.40}): it must be {kind} above 0.")
+            most = _MOST_S if name in ("time_s", "call_s") else _MOST
+            if value > most and value != inf:
+                # Not shown: Python writes out no number of many thousand digits.
+                raise UsageError(f"TurnLimits({name}=...): it must be at most {most:,}; None is no limit.")
             if not value > 0 or not isfinite(value):
                 raise UsageError(
                     f"TurnLimits({name}={value!r:.40}): it must be above 0, and finite; None is no limit."

@@ -11,9 +11,13 @@ import asyncio
 from collections.abc import Coroutine, Iterator
 from contextlib import contextmanager
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from assent.tools.context import Cancel
+from assent.turns.limits import used_up_words
+
+if TYPE_CHECKING:
+    from assent.runtime.open_run import OpenRun
 
 
 @contextmanager
@@ -30,6 +34,35 @@ def linked(*outer: Cancel | None) -> Iterator[Cancel]:
     finally:
         for unlink in links:
             unlink()
+
+
+@contextmanager
+def in_time(run: OpenRun | None, *outer: Cancel | None) -> Iterator[Cancel]:
+    """The same, which the end of the time that a run may take cancels as well."""
+    with linked(*outer) as inner:
+        budget = run.budget if run is not None else None
+        if run is None or budget is None or budget.max_duration_ms is None:
+            yield inner
+            return
+        loop, limit_ms = asyncio.get_running_loop(), budget.max_duration_ms
+        words = used_up_words("max_duration_ms", budget)
+        alarm: asyncio.TimerHandle
+
+        def arm() -> asyncio.TimerHandle:
+            return loop.call_later(max(limit_ms - run.elapsed_ms, 1.0) / 1000, ring)
+
+        def ring() -> None:
+            nonlocal alarm
+            if run.elapsed_ms < limit_ms:
+                alarm = arm()  # People were waited for, and that time is nobody's.
+            else:
+                inner.cancel(words, hard=True)
+
+        alarm = arm()
+        try:
+            yield inner
+        finally:
+            alarm.cancel()
 
 
 def _pass_on(outer: Cancel, inner: Cancel, hard: bool) -> None:
@@ -55,3 +88,16 @@ async def stopped_by(cancel: Cancel, work: Coroutine[Any, Any, object]) -> bool:
         if not task.done():
             task.cancel()
             await asyncio.wait((task,))
+
+
+@contextmanager
+def first_error() -> Iterator[None]:
+    """Of several at once that failed, let the error of the first through as it is: it has words for people,
+    and a group of errors has none."""
+    try:
+        yield
+    except BaseExceptionGroup as group:
+        error: BaseException = group
+        while isinstance(error, BaseExceptionGroup):
+            error = error.exceptions[0]
+        raise error from None
