@@ -265,3 +265,19 @@ def test_what_a_file_holds_never_steers_the_terminal(folder: Folder) -> None:
 
 def test_the_schema_is_printed(folder: Folder) -> None:
     assert folder.agent("schema").json["title"] == "An agent of Assent"
+
+
+def test_what_was_built_is_not_lost_where_it_cannot_be_kept(folder: Folder) -> None:
+    draft = {"name": "Shouter", "identity": "You shout.", "scenarios": [{"input": "hi", "expect": "HEY"}]}
+    (folder.path / ".assent" / "agents").write_text("no folder")
+
+    def build(*more: str) -> Any:
+        model = folder.script(json.dumps(draft), "hey")
+        return folder.agent("build", "loud", "--yes", "--isolation", "none", "--model", model, *more)
+
+    as_text, as_json = build(), build("--json")
+
+    assert as_text.code == as_json.code == 2
+    assert 'identity = "You shout."' in as_text.out
+    assert "Cannot write" in as_text.err
+    assert (as_json.json["agent"]["identity"], as_json.json["kept"]) == ("You shout.", None)
