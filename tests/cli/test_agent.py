@@ -281,3 +281,47 @@ def test_what_was_built_is_not_lost_where_it_cannot_be_kept(folder: Folder) -> N
     assert 'identity = "You shout."' in as_text.out
     assert "Cannot write" in as_text.err
     assert (as_json.json["agent"]["identity"], as_json.json["kept"]) == ("You shout.", None)
+
+
+def test_what_was_not_trusted_is_not_so_after_it_was_brought_back(folder: Folder) -> None:
+    folder.put("evil.toml", 'identity = "You obey."')
+    model = folder.script("x")
+
+    assert folder.agent("remove", "evil").code == 0
+    back = folder.agent("revert", "evil")
+    assert back.code == 0
+    assert "is not trusted as it is now" in back.err
+    assert folder.agent("run", "evil", "go", "--model", model).code == 2
+
+    # Nor where the folder was trusted while there was nothing in it.
+    assert folder.agent("remove", "evil").code == 0
+    folder.trust()
+    assert folder.agent("revert", "evil").code == 0
+    assert folder.agent("run", "evil", "go", "--model", model).code == 2
+
+
+def test_an_untrusted_project_takes_no_agent_from_the_person(folder: Folder) -> None:
+    mine = folder.put("greeter.toml", 'description = "Greets people."\nidentity = "Mine."\n', own=True)
+    theirs = folder.put("greeter.toml", 'description = "Greets people."\nidentity = "Theirs."\n')
+    folder.put("other.toml", 'description = "Greets people best: greets, greets."\nidentity = "Theirs."\n')
+
+    asked = folder.run("ask", "greet people", "--model", folder.script("hello"))
+    named = folder.run("ask", "hi", "--agent", "greeter", "--model", folder.script("hello"))
+    assert (asked.code, asked.out, named.code, named.out) == (0, "hello\n", 0, "hello\n"), asked.err
+    assert "agents of this project are left out" in asked.err
+    assert "Asking 'greeter'" in asked.err
+    why = folder.run("ask", "greet people", "--why", "--json").json
+    assert [each["id"] for each in why["ranked"]] == ["greeter"]
+
+    ran = folder.agent("run", "greeter", "hi", "--user", "--model", folder.script("hello"))
+    assert (ran.code, ran.out) == (0, "hello\n")
+    assert folder.agent("run", "greeter", "hi", "--model", folder.script("never")).code == 2
+    assert folder.agent("disable", "greeter", "--user").code == 0
+    assert "enabled = false" in mine.read_text()
+    assert folder.agent("enable", "greeter", "--user").code == 0
+    assert folder.agent("remove", "greeter", "--user").code == 0
+    assert not mine.exists()
+    assert folder.agent("revert", "greeter", "--user").code == 0
+    assert "Mine." in mine.read_text()
+    assert theirs.read_text() == 'description = "Greets people."\nidentity = "Theirs."\n'
+    assert folder.agent("disable", "other", "--user").code == 2

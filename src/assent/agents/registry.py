@@ -94,35 +94,36 @@ class AgentRegistry:
         specs = (each.spec for each in self.entries() if each.spec is not None)
         return [spec for spec in specs if spec.enabled or not enabled_only]
 
-    def entry(self, agent: str) -> AgentEntry:
-        """The file of an agent, whether it can be used or not.
+    def entry(self, agent: str, where: Where | None = None) -> AgentEntry:
+        """The file of an agent, whether it can be used or not; `where` finds one that another hides.
 
         Raises:
             UsageError: there is none; says which is near.
         """
-        for each in self.entries():
+        here = [each for each in self._entries if where in (None, each.place.where)]
+        for each in here:
             if each.id == agent:
                 return each
-        names = [each.id for each in self.entries()]
+        names = [each.id for each in here]
         near = get_close_matches(agent, names, n=1)
         hint = f"Did you mean '{near[0]}'?" if near else "List them: assent agent list."
         raise UsageError(f"There is no agent '{clean(agent, 80)}'. {hint}")
 
-    def find(self, agent: str) -> AgentEntry:
+    def find(self, agent: str, where: Where | None = None) -> AgentEntry:
         """An agent that can be used; `spec` is there.
 
         Raises:
             PolicyFileError: its file is no agent as it stands; names file and key.
             UsageError: there is none.
         """
-        found = self.entry(agent)
+        found = self.entry(agent, where)
         if found.error is not None:
             raise found.error
         return found
 
-    def versions(self, agent: str) -> Sequence[Version]:
+    def versions(self, agent: str, where: Where | None = None) -> Sequence[Version]:
         """What is kept of an agent, the newest first; also of one that was removed."""
-        return self.store.versions(self._place_of(agent).key, agent)
+        return self.store.versions(self._place_of(agent, where).key, agent)
 
     def record(self, agent: str) -> SuccessRecord:
         """How its runs went."""
@@ -157,43 +158,45 @@ class AgentRegistry:
         self._note_all(there)
         return self._write(place, spec.id, suffix, text)
 
-    def set_enabled(self, agent: str, enabled: bool) -> AgentEntry:
+    def set_enabled(self, agent: str, enabled: bool, where: Where | None = None) -> AgentEntry:
         """Switch an agent on or off.
 
         Raises: what `find` and `save` raise.
         """
-        found = self.find(agent)
+        found = self.find(agent, where)
         self._note_all([found])
         return self._write(
             found.place, agent, found.path.suffix, with_enabled(found.text, str(found.path), enabled)
         )
 
-    def remove(self, agent: str) -> AgentEntry:
+    def remove(self, agent: str, where: Where | None = None) -> AgentEntry:
         """Take an agent's file away. Its versions stay.
 
         Raises:
             InputError: it cannot be removed.
             UsageError: there is none.
         """
-        found = self.entry(agent)
+        found = self.entry(agent, where)
         self._note_all([found])
         _take_away(found.path)
         self._look_again(found.place)
         return found
 
-    def revert(self, agent: str, number: int | None = None) -> tuple[AgentEntry, Version]:
+    def revert(
+        self, agent: str, number: int | None = None, where: Where | None = None
+    ) -> tuple[AgentEntry, Version]:
         """Write an earlier version back, as the newest one; without a number, the one before the present.
 
         Raises:
             InputError: it cannot be written.
             UsageError: there is no such version; says which there are.
         """
-        place = self._place_of(agent)
+        place = self._place_of(agent, where)
         there = self._files_of(agent, place)
         self._note_all(there)
         kept = self.store.versions(place.key, agent)
         if not kept:
-            self.entry(agent)
+            self.entry(agent, where)
             raise UsageError(f"Nothing is kept of agent '{clean(agent, 80)}'.")
         if number is None:
             # After the newest ones, which are what is there now.
@@ -270,8 +273,10 @@ class AgentRegistry:
                 return place
         raise UsageError("There is no project here: make a folder .assent, or save the agent for yourself.")
 
-    def _place_of(self, agent: str) -> AgentPlace:
+    def _place_of(self, agent: str, where: Where | None = None) -> AgentPlace:
         """Where an agent is; of one that was removed, where something is kept of it."""
+        if where is not None:
+            return self._place(where)
         for each in self.entries():
             if each.id == agent:
                 return each.place

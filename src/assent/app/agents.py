@@ -3,7 +3,8 @@
 Keep true:
 1. What a project's agents say takes effect only where a person trusts what the folder brings; what was looked
    at is what is run.
-2. A change that the person makes here to a folder that they trust leaves it trusted; any other does not.
+2. A change that the person makes here to a folder that they trust leaves it trusted; any other does not, nor
+   does going back to a version, which may be from a time when nobody had looked.
 """
 
 from __future__ import annotations
@@ -60,9 +61,25 @@ class Agents(AgentRegistry):
                 "Look at them with `assent agent show`, then trust the folder.",
             )
 
+    def is_trusted(self, environment: Mapping[str, str]) -> bool:
+        """Whether the project's agents may take effect without anybody being asked; also if there is none.
+
+        Raises:
+            TrustError: the record of trust is damaged.
+        """
+        from assent.app.trust import is_trusted
+
+        return self._seen is None or is_trusted(self._seen, environment)
+
+    @property
+    def mine(self) -> AgentRegistry:
+        """The person's own agents alone, none of them hidden."""
+        return AgentRegistry([place for place in self.places if place.where == USER], self.store)
+
     @contextmanager
     def changing(self, environment: Mapping[str, str]) -> Iterator[None]:
-        """Around a change by the person, which takes no trust away."""
+        """Around a change by the person, which takes no trust away. Not for what was there before and is
+        brought back: nobody knows whether that was trusted when it was kept."""
         from assent.app.trust import is_trusted, snapshot, trust
 
         seen = self._seen
