@@ -130,6 +130,7 @@ def test_a_call_outside_the_list_is_refused_and_told(folder: Folder) -> None:
     ran = folder.agent("run", "reader", "write", "--model", model, "--yes-to", "full_access", "--json")
 
     assert ran.code == 0
+    assert folder.run("resume", ran.json["run_id"], "--json").json == ran.json
     assert (ran.json["refused"], ran.json["called"], ran.json["output"]) == ({"write_file": 1}, [], "done")
     assert not (folder.path / "x.txt").exists()
     story = folder.run("explain", ran.json["run_id"]).out
@@ -167,6 +168,9 @@ def test_a_goal_is_pursued_and_told(folder: Folder) -> None:
     assert met.code == 0
     assert "goal: met after 2 iterations" in met.err
     assert folder.run("resume", "r1").code == 1
+    again = folder.run("resume", "r1", "--json")
+    assert again.code == 1
+    assert (again.json["succeeded"], again.json["output"], again.json["goal"]["met"]) == (False, "b", False)
     [row] = folder.agent("list", "--json").json["agents"]
     assert (row["runs"], row["succeeded"]) == (2, 1)
 

@@ -13,7 +13,7 @@ Keep true:
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Container, Iterable, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -37,7 +37,7 @@ from assent.runtime.sync import run_sync
 from assent.tools.context import Cancel
 from assent.turns.calls import Offer
 from assent.turns.ending import OUTCOMES, End, Ending, Watch
-from assent.turns.leading import ending_of, say_started
+from assent.turns.leading import ending_of, say_started, turns_so_far
 from assent.turns.loop import TurnLoop
 from assent.turns.on_budget import OnBudget
 from assent.turns.stopping import linked, stopped_by
@@ -58,6 +58,7 @@ NOBODY = (
     "posture='sandbox_edit' or 'full_access', or give its Runtime a person to ask"
 )
 _GOAL = "goal"
+_MISSING = "missing"
 _CHECKED = ("success", "max_turns", "stuck")
 """Endings after which the check of a goal still has the last word."""
 
@@ -75,6 +76,8 @@ class AgentResult(msgspec.Struct, frozen=True, kw_only=True):
     """Tools that it called and may not use, and how often. None of these calls ran."""
     denied: tuple[str, ...] = ()
     """Calls of tools that it may use, which a rule or a person refused."""
+    missing: Mapping[str, int] = {}
+    """Tools on its list that it called and that are not there, and how often."""
     goal: GoalResult | None = None
     """None for an agent without a goal."""
     usage: Usage | None = None
@@ -98,7 +101,8 @@ class AgentResult(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def ending(self) -> Ending:
         """The same as any loop of turns ends."""
-        refused = [name for name, times in self.refused.items() for _ in range(times)]
+        counted = (*self.refused.items(), *self.missing.items())
+        refused = [name for name, times in counted for _ in range(times)]
         return Ending(
             status=self.status,
             summary=self.output,
@@ -286,6 +290,9 @@ class AgentRunner:
                 run_id, decide=decide, cancel=inner, by_call=self._going_on
             ) as run:
                 if run.ended is not None:
+                    if run.ended.loop is msgspec.UNSET and run.ended.outcome == "waiting":
+                        turns = turns_so_far(run, self.runtime.tools)
+                        return _result(turns, self.spec, None, absent=self.missing)
                     return result_of(run.ended, self.spec)
                 kept = self._kept_of(run.about)
                 course = self._course(run, inner, watch, budget)
@@ -359,6 +366,7 @@ class AgentRunner:
             source=run.about.source,
             timeout_ms=max(1, int(call_s * 1000)) if call_s is not None else None,
             is_strict=True,
+            absent=frozenset(self.missing),
         )
         model: Model = _Steady(self.model)
         if budget is not None:
@@ -375,7 +383,7 @@ class AgentRunner:
             spill=self._spill,
             watch=watch,
         )
-        return Course(run, loop, spec, cancel, self._workspace, self._isolation)
+        return Course(run, loop, spec, cancel, self._workspace, self._isolation, self.missing)
 
     def _by_call(self, posture: Posture | None) -> CallByCall:
         return CallByCall(otherwise=posture or UNTOLD, overrules=posture is not None, nobody=self._nobody)
@@ -414,6 +422,8 @@ class Course(NamedTuple):
     cancel: Cancel
     workspace: Workspace | None
     isolation: Isolation | None
+    absent: Sequence[str]
+    """Tools on the agent's list that are not there."""
 
     async def say(self, text: str) -> AgentResult:
         """Say something to the agent; what came of it.
@@ -423,7 +433,7 @@ class Course(NamedTuple):
         """
         if not text.strip():
             raise UsageError("There is nothing to do. Say in a sentence what the agent is to do.")
-        return _result([await self.loop.say(User(text))], self.spec, None)
+        return _result([await self.loop.say(User(text))], self.spec, None, absent=self.absent)
 
     async def go_on(self) -> Ending | None:
         """Bring it to where it stood; None if nothing had been said."""
@@ -442,7 +452,7 @@ class Course(NamedTuple):
     @property
     def result(self) -> AgentResult:
         """What came of all messages so far."""
-        return _result(self.loop.endings, self.spec, None)
+        return _result(self.loop.endings, self.spec, None, absent=self.absent)
 
     async def pursue(self) -> GoalResult | None:
         """Drive the agent on until its goal is met, or it may try no more; None without a goal."""
@@ -493,10 +503,12 @@ class Course(NamedTuple):
 
     async def end(self, goal: GoalResult | None) -> AgentResult:
         """End the run, with all that came of it."""
-        result = _result(self.loop.endings, self.spec, goal, self.cancel)
+        result = _result(self.loop.endings, self.spec, goal, self.cancel, absent=self.absent)
         loop = {**result.ending.as_json(), "tools": list(result.called)}
         if goal is not None:
             loop[_GOAL] = msgspec.to_builtins(goal)
+        if result.missing:
+            loop[_MISSING] = dict(result.missing)
         await self.run.end(
             OUTCOMES[result.status],
             None if result.succeeded else result.error,
@@ -513,14 +525,21 @@ def result_of(ended: ProposalResult, spec: AgentSpec) -> AgentResult:
         UsageError: it is no run of an agent.
     """
     ending = ending_of(ended)
-    kept = ended.loop.get(_GOAL) if isinstance(ended.loop, Mapping) else None
+    loop = ended.loop if isinstance(ended.loop, Mapping) else {}
+    kept = loop.get(_GOAL)
     goal = msgspec.convert(kept, GoalResult) if kept is not None else None
-    result = _result([ending], spec, None)
+    missing = msgspec.convert(loop.get(_MISSING, {}), dict[str, int])
+    result = _result([ending], spec, None, absent=missing)
     return msgspec.structs.replace(result, goal=goal)
 
 
 def _result(
-    endings: Sequence[Ending], spec: AgentSpec, goal: GoalResult | None, cancel: Cancel | None = None
+    endings: Sequence[Ending],
+    spec: AgentSpec,
+    goal: GoalResult | None,
+    cancel: Cancel | None = None,
+    *,
+    absent: Container[str] = (),
 ) -> AgentResult:
     last = endings[-1]
     status, error = last.status, last.error
@@ -540,7 +559,8 @@ def _result(
         turns=sum(ending.turns for ending in endings),
         called=tuple(name for ending in endings for name in ending.called),
         refused=dict(Counter(name for name in refused if name not in allowed)),
-        denied=tuple(name for name in refused if name in allowed),
+        denied=tuple(name for name in refused if name in allowed and name not in absent),
+        missing=dict(Counter(name for name in refused if name in allowed and name in absent)),
         goal=goal,
         usage=_sum(endings),
         cost_usd=_costs(endings),
