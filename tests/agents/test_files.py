@@ -47,6 +47,11 @@ BROKEN = {
     "a date": (OK + "name = 2020-01-01", "name", "date"),
     "no turns": (OK + "[limits]\nturns = 0", "limits.turns", "above 0"),
     "turns as text": (OK + "[limits]\nturns = 'a'", "limits.turns", "whole number"),
+    "a check for no number of seconds": (
+        OK + "[goal]\ncheck = 'x'\ntimeout_s = nan",
+        "goal.timeout_s",
+        "nan is no JSON number. Write a finite number.",
+    ),
     "a goal without check": (OK + "[goal]\nmax_iterations = 2", "goal.check", "missing"),
     "an empty check": (OK + "[goal]\ncheck = ''", "goal.check", "empty"),
     "a check that hides something": (OK + '[goal]\ncheck = "a\\u202eb"', "goal.check", "sees"),
@@ -88,6 +93,7 @@ def test_a_broken_file_is_refused_with_file_and_key(what: str) -> None:
     assert caught.value.path == "agents/a.toml"
     assert caught.value.key == key
     assert words in str(caught.value)
+    assert not str(caught.value).endswith("..")
 
 
 @pytest.mark.parametrize(

@@ -329,3 +329,12 @@ def test_an_untrusted_project_takes_no_agent_from_the_person(folder: Folder) -> 
     assert "Mine." in mine.read_text()
     assert theirs.read_text() == 'description = "Greets people."\nidentity = "Theirs."\n'
     assert folder.agent("disable", "other", "--user").code == 2
+
+
+def test_a_tool_that_is_not_there_is_told_when_an_agent_is_made(folder: Folder) -> None:
+    made = folder.agent("new", "a", "--tool", "read_fil", "--tool", "grep")
+
+    assert made.code == 0
+    assert "'read_fil'" in made.err
+    assert "read_file" in made.err
+    assert "grep" not in made.err

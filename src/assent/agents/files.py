@@ -118,7 +118,9 @@ def _spec(file: TomlFile, document: dict[str, Any]) -> AgentSpec:
         copy_json(document, "agent")
     except NotJson as error:
         words = clean(str(error), 200).rstrip(".")
-        file.fail(f"{words}", error.place.removeprefix("agent."), "Write dates and times as texts.")
+        is_number = "number" in words.rpartition(": ")[2]
+        fix = "Write a finite number." if is_number else "Write dates and times as texts."
+        file.fail(words, error.place.removeprefix("agent."), fix)
     try:
         spec = msgspec.convert(document, AgentSpec)
     except msgspec.ValidationError as error:
@@ -126,7 +128,7 @@ def _spec(file: TomlFile, document: dict[str, Any]) -> AgentSpec:
     except UsageError as error:
         file.fail(str(error), "limits")
     for problem in problems(spec):
-        file.fail(problem.words, problem.key, problem.fix)
+        file.fail(problem.words.removesuffix("."), problem.key, problem.fix)
     return spec
 
 
@@ -311,9 +313,6 @@ def agent_schema() -> dict[str, JsonValue]:
     found = schema["$defs"]["AgentSpec"]
     # The name of the file says it.
     found["required"] = [key for key in found["required"] if key != "id"]
-    for table, keys in (("AgentLimits", ("context_tokens",)),):
-        for key in keys:
-            schema["$defs"][table]["properties"].pop(key, None)
     made = {"$schema": SCHEMA_ID, "title": "An agent of Assent", **schema}
     plain: dict[str, JsonValue] = json.loads(json.dumps(made))
     return plain

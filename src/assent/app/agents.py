@@ -10,7 +10,7 @@ Keep true:
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -146,6 +146,23 @@ def open_agents(db: str | None, *, writes: bool, start: Path | None = None) -> I
             records = stack.enter_context(open_records(db))
             store = records.agents if has_agents(records.database) else None
         yield find_agents(os.environ, start, store)
+
+
+def missing_tools(names: Iterable[str]) -> list[str]:
+    """Of these tools, why those that are not there are not, in words; nothing where that cannot be told."""
+    from assent.app.app import ON_PAPER, open_app
+    from assent.errors import AssentError
+
+    wanted = list(names)
+    if not wanted:
+        return []
+    try:
+        with open_app(asking=ON_PAPER) as app:
+            tools = app.runtime.tools
+            return [tools.missing(name) for name in wanted if name not in tools]
+    except AssentError:
+        # Such as a project that is not trusted: what its tools are is not known then.
+        return []
 
 
 def place_of(agent: str) -> str | None:

@@ -138,7 +138,7 @@ def new(
     Exit codes: 0 made, 2 bad input, or there is one of this id.
     """
     from assent.agents.spec import AgentSpec, Goal
-    from assent.app.agents import open_agents
+    from assent.app.agents import missing_tools, open_agents
 
     spec = AgentSpec(
         id=name,
@@ -151,6 +151,8 @@ def new(
     with open_agents(db, writes=True) as agents, agents.changing(os.environ):
         entry = agents.save(spec, _where(is_user), suffix=f".{suffix or 'toml'}")
         version = agents.note(entry)
+    for why in missing_tools(tools):
+        output.talk(f"Note: {why}. The agent goes without it.")
     return _tell(output, entry, version, f"made {entry.path}", as_json)
 
 
@@ -223,9 +225,10 @@ def revert(
     with open_agents(db, writes=True) as agents:
         entry, chosen = agents.revert(name, number, _where(is_user))
         version = agents.note(entry)
+    code = _tell(output, entry, version, f"{entry.path} is as in version {chosen.number}", as_json)
     if entry.place.where == "project" and not find_agents(os.environ).is_trusted(os.environ):
         output.talk("Note: what this folder brings is not trusted as it is now. Look at it: assent trust")
-    return _tell(output, entry, version, f"{entry.path} is as in version {chosen.number}", as_json)
+    return code
 
 
 @click.command(short_help="Print the JSON Schema of agent files.")
