@@ -17,6 +17,7 @@ from assent.agents.compose import (
     no_wider,
     one_budget,
     pipeline,
+    plain_answer,
     supervisor,
     vote,
     winner,
@@ -124,6 +125,46 @@ async def test_who_fails_has_no_vote() -> None:
     assert (await vote([agent("a", Scripted([]))], "x")).status == "error"
 
 
+@pytest.mark.parametrize(
+    ("answers", "won"),
+    [
+        (["-5", "5", "5"], "5"),
+        (["👎", "👍", "👍"], "👍"),
+        (["C#", "C++", "C++."], "C++"),
+        (["5!", "5", "5."], "5"),
+        (["?", "!", "!"], "!"),
+        (["~~no~~", "“No”", "# No"], "“No”"),
+    ],
+)
+async def test_answers_that_differ_are_not_counted_as_one(answers: list[str], won: str) -> None:
+    result = await vote([agent(f"a{n}", each) for n, each in enumerate(answers)], "x")
+
+    assert result.output == won
+    assert sorted(result.votes.values()) == [1, 2]
+
+
+@given(st.text())
+def test_no_answer_is_counted_as_nothing(text: str) -> None:
+    plain = plain_answer(text)
+
+    assert bool(plain) == bool(text.split())
+    assert plain_answer(plain) == plain
+
+
+async def test_what_makes_answers_the_same_must_make_texts_of_them() -> None:
+    with pytest.raises(UsageError, match=r"vote\(same=...\) made None of an answer"):
+        await vote([agent("a", "yes")], "x", same=lambda _: None)  # type: ignore[arg-type,return-value]
+
+
+@pytest.mark.parametrize("limits", [{"turns": 1}, {"tool_calls": 1}, {"call_s": 1}, {"answer_tokens": 9}])
+async def test_a_limit_that_would_not_hold_for_all_is_refused(limits: dict[str, Any]) -> None:
+    model = Scripted(["never"])
+
+    with pytest.raises(UsageError, match=f"A limit on {next(iter(limits))} cannot hold for several"):
+        await pipeline([agent("a", model)], "x", limits=TurnLimits(**limits))
+    assert model.requests == []
+
+
 @given(st.lists(st.sampled_from(["a", "b", "c", None]), max_size=9))
 def test_the_winner_is_the_earliest_of_those_with_most_votes(answers: list[str | None]) -> None:
     won = winner(answers)
@@ -183,6 +224,55 @@ async def test_a_member_cannot_use_a_tool_that_the_lead_cannot() -> None:
     assert result.steps[0].result.refused == {"danger": 1}
 
 
+@pytest.fixture
+def ran() -> list[str]:
+    return []
+
+
+@pytest.fixture
+def boom(ran: list[str]) -> Any:
+    @tool
+    def boom() -> str:
+        """Do harm."""
+        ran.append("boom")
+        return "done"
+
+    return boom
+
+
+async def test_what_is_on_the_list_of_the_lead_and_not_there_is_not_there_for_members(
+    ran: list[str], boom: Any
+) -> None:
+    member = agent("member", leader(call("boom")), "boom", runtime=Runtime(tools=[boom]))
+    lead = agent("lead", leader(call("member", task="go")), "boom")
+
+    result = await supervisor(lead, [member], "do it")
+
+    assert ran == []
+    assert result.steps[0].result.refused == {"boom": 1}
+
+
+async def test_an_agent_among_the_tools_of_a_member_is_no_wider_than_the_lead(
+    ran: list[str], boom: Any
+) -> None:
+    wide = Runtime(tools=[boom])
+    grand = agent("grand", leader(call("boom")), "boom", runtime=wide)
+    its = AgentSpec(id="member", identity="x", tools=("boom", "grand"))
+    runtime = Runtime(tools=[boom, agent_tool(grand, its)])
+
+    def tries() -> AgentRunner:
+        return agent("member", leader(call("grand", task="go")), "boom", "grand", runtime=runtime)
+
+    async def led_by(*tools: str) -> None:
+        lead = agent("lead", leader(call("member", task="go")), *tools, runtime=runtime)
+        await supervisor(lead, [tries()], "do it")
+
+    await led_by("grand")
+    assert ran == []
+    await led_by("grand", "boom")
+    assert ran == ["boom"]
+
+
 async def test_lead_and_members_spend_one_budget() -> None:
     member = Scripted(lambda _: told("fine", 40))
 
@@ -215,6 +305,7 @@ async def test_a_failed_member_is_told_to_the_lead_and_not_the_end() -> None:
         (lambda: pipeline([agent("a", "b")], " "), "nothing to do"),
         (lambda: vote([], "x"), "no agents"),
         (lambda: map_reduce(agent("a", "b"), [], agent("c", "d"), "x"), "no inputs"),
+        (lambda: map_reduce(agent("a", "b"), ["x", " "], agent("c", "d"), "x"), "Input 2 of map_reduce"),
         (lambda: supervisor(agent("a", "b"), [], "x"), "no members"),
         (lambda: supervisor(agent("a", "b"), [agent("m", "x"), agent("m", "y")], "x"), "Two members"),
     ],

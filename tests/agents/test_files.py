@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from assent.agents.files import agent_schema, read_agent, with_enabled, write_agent
+from assent.agents.files import agent_schema, checked_text, read_agent, with_enabled
 from assent.agents.spec import AgentLimits, AgentSpec, Exchange, Goal, Scenario, problems
 from assent.errors import PolicyFileError
 
@@ -48,6 +48,11 @@ BROKEN = {
     "a date": (OK + "name = 2020-01-01", "name", "date"),
     "no turns": (OK + "[limits]\nturns = 0", "limits.turns", "above 0"),
     "turns as text": (OK + "[limits]\nturns = 'a'", "limits.turns", "whole number"),
+    "a check for no number of seconds": (
+        OK + "[goal]\ncheck = 'x'\ntimeout_s = nan",
+        "goal.timeout_s",
+        "nan is no JSON number. Write a finite number.",
+    ),
     "a goal without check": (OK + "[goal]\nmax_iterations = 2", "goal.check", "missing"),
     "an empty check": (OK + "[goal]\ncheck = ''", "goal.check", "empty"),
     "a check that hides something": (OK + '[goal]\ncheck = "a\\u202eb"', "goal.check", "sees"),
@@ -91,6 +96,7 @@ def test_a_broken_file_is_refused_with_file_and_key(what: str) -> None:
     assert caught.value.path == "agents/a.toml"
     assert caught.value.key == key
     assert words in str(caught.value)
+    assert not str(caught.value).endswith("..")
 
 
 @pytest.mark.parametrize(
@@ -128,7 +134,10 @@ def test_other_kinds_of_files_are_no_agents() -> None:
 
 words = st.text(st.characters(codec="utf-8", exclude_categories=["Cc", "Cf", "Cs", "Zl", "Zp"]), max_size=20)
 filled = words.map(lambda text: f"x{text}".strip())
-long = st.lists(filled, min_size=1, max_size=3).map("\n".join)
+broken = st.sampled_from(["+++", "+++ ", "---", "", " x ", '"""', "\\", "enabled = true", "\ufeff"])
+ends = st.sampled_from(["\n", "\r\n", "\r", "\n\n"])
+long = st.builds(lambda lines, end: end.join(lines), st.lists(filled | broken, min_size=1, max_size=4), ends)
+plain = st.lists(filled, min_size=1, max_size=3).map("\n".join)
 names = st.lists(st.sampled_from(["read_file", "shell", "café", "a.b"]), unique=True).map(tuple)
 values = st.recursive(
     st.booleans() | st.integers(-9, 9) | st.floats(allow_nan=False, allow_infinity=False) | words,
@@ -149,7 +158,7 @@ specs = st.builds(
     tools=names,
     denied_tools=names,
     standing_goal=long,
-    goal=st.none() | st.builds(Goal, check=long, max_iterations=st.integers(1, 9)),
+    goal=st.none() | st.builds(Goal, check=plain, max_iterations=st.integers(1, 9)),
     model=st.none() | st.just("local"),
     limits=st.builds(AgentLimits, turns=st.integers(1, 9), cost_usd=st.none() | st.just(0.5)),
     enabled=st.booleans(),
@@ -157,7 +166,7 @@ specs = st.builds(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(specs, st.sampled_from([".toml", ".md"]), values)
 def test_what_is_written_reads_back_as_the_same(spec: AgentSpec, suffix: str, value: object) -> None:
     spec = msgspec.structs.replace(
@@ -166,7 +175,7 @@ def test_what_is_written_reads_back_as_the_same(spec: AgentSpec, suffix: str, va
     if problems(spec):
         return
 
-    text = write_agent(spec, suffix)
+    text = checked_text(spec, suffix)
 
     assert read_agent(text.encode(), f"a{suffix}") == spec
     assert read_agent(with_enabled(text, f"a{suffix}", not spec.enabled).encode(), f"a{suffix}") == (
@@ -179,7 +188,31 @@ def test_switching_changes_one_line() -> None:
 
     off = with_enabled(text, "a.toml", False)
 
-    assert off == text.replace("enabled = true  # for now", "enabled = false")
+    assert off == text.replace("enabled = true  # for now", "enabled = false  # for now")
+
+
+@pytest.mark.parametrize("bom", ["", "\ufeff"])
+@pytest.mark.parametrize("line", ["", '"enabled" =true # on\r\n'])
+@pytest.mark.parametrize(
+    ("path", "parts"),
+    [
+        ("a.toml", ("", "# mine\r\nidentity = 'x' # me\r\n")),
+        ("a.md", ("+++\r\n", "# mine\r\n+++\r\nYou.\r\n")),
+    ],
+)
+def test_switching_keeps_comments_ends_of_lines_and_the_mark_at_the_beginning(
+    bom: str, line: str, path: str, parts: tuple[str, str]
+) -> None:
+    first, rest = parts
+
+    off = with_enabled(f"{bom}{first}{line}{rest}", path, False)
+
+    wanted = line.replace("true", "false") if line else "enabled = false\r\n"
+    assert off == f"{bom}{first}{wanted}{rest}"
+
+
+def test_markdown_may_have_the_identity_in_front_where_there_is_no_text() -> None:
+    assert read_agent(b"+++\nidentity = ' x\\r\\n'\n+++\n\n", "a.md").identity == " x\\r\\n"
 
 
 def test_the_schema_is_published_and_agrees_with_the_reader() -> None:

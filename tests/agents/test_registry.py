@@ -115,6 +115,52 @@ def test_a_removed_agent_comes_back(tmp_path: Path, store: AgentStore) -> None:
     assert path.read_text() == "+++\n+++\nHello.\n"
 
 
+def test_no_file_goes_that_was_not_kept(tmp_path: Path, store: AgentStore) -> None:
+    found = registry(tmp_path, store)
+    found.save(AgentSpec(id="a", identity="one"))
+    put(tmp_path, "project/a.toml", "# never kept\nidentity = 'two'\n")
+    markdown = put(tmp_path, "project/a.md", "+++\n+++\nthree\n")
+    found = registry(tmp_path, store)
+
+    entry, _ = found.revert("a")
+
+    assert entry.spec == found.find("a").spec == AgentSpec(id="a", identity="one")
+    assert not markdown.exists()
+    assert {each.text for each in found.versions("a")} >= {
+        "# never kept\nidentity = 'two'\n",
+        "+++\n+++\nthree\n",
+    }
+
+
+def test_the_old_file_goes_after_the_new_one_is_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = MemoryAgents()
+    store.keep("/p", "a", ".md", "+++\n+++\none\n")
+    path = put(tmp_path, "project/a.toml", "identity = 'two'\n")
+    found = registry(tmp_path, store)
+    monkeypatch.setattr(Path, "replace", lambda *_: (_ for _ in ()).throw(OSError("no room")))
+
+    with pytest.raises(InputError, match="no room"):
+        found.revert("a", 1)
+
+    assert [each.name for each in path.parent.iterdir()] == ["a.toml"]
+
+
+@pytest.mark.parametrize("act", ["remove", "revert"])
+def test_what_cannot_be_kept_is_not_taken_away(tmp_path: Path, act: str) -> None:
+    path = tmp_path / "project" / "a.toml"
+    path.parent.mkdir()
+    path.write_bytes(b"identity = '\xff'")
+    store = MemoryAgents()
+    store.keep("/p", "a", ".toml", OK)
+
+    with pytest.raises(UsageError, match="no UTF-8 text, so it cannot be kept"):
+        getattr(registry(tmp_path, store), act)("a")
+
+    assert path.read_bytes() == b"identity = '\xff'"
+
+
 def test_a_version_that_is_not_there_is_named(tmp_path: Path, store: AgentStore) -> None:
     found = registry(tmp_path, store)
     found.save(AgentSpec(id="a", identity="one"))
@@ -179,6 +225,17 @@ def test_an_agent_is_not_written_over(tmp_path: Path) -> None:
 
     assert found.find("a").spec == AgentSpec(id="a", identity="two")
     assert sorted(path.name for path in (tmp_path / "project").iterdir()) == ["a.toml"]
+
+
+@pytest.mark.parametrize("suffix", [".toml", ".md"])
+def test_what_would_not_read_back_is_not_written(tmp_path: Path, suffix: str) -> None:
+    found = registry(tmp_path)
+    found.save(AgentSpec(id="a", identity="one"), suffix=suffix)
+
+    with pytest.raises(UsageError, match="cannot be written into"):
+        found.save(AgentSpec(id="a", identity="x\ud800"), replace=True)
+
+    assert found.find("a").spec == AgentSpec(id="a", identity="one")
 
 
 @pytest.mark.parametrize("bad", [{"id": "../a"}, {"identity": ""}, {"id": "A"}])

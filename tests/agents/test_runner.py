@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import unicodedata
 from pathlib import Path
@@ -457,3 +458,45 @@ def test_a_result_is_json() -> None:
     assert data["succeeded"] is False
     assert AgentKept(spec=spec(), task="x").about("r").context["agent"] == "t"
     assert re.fullmatch(r"agent t", str(AgentKept(spec=spec(), task="x").about("r").source))
+
+
+async def test_a_tool_of_the_list_that_is_not_there_is_neither_refused_nor_denied() -> None:
+    runtime = Runtime(journal=MemoryJournal())
+    model = Scripted([call("gone"), call("other"), "done"])
+    agent = AgentRunner(runtime, model, spec(tools=("gone",)))
+
+    result = await agent.run("go", run_id="r")
+
+    assert (result.missing, result.refused, result.denied) == ({"gone": 1}, {"other": 1}, ())
+    assert "there is no tool 'gone' here" in results(model)[0]
+    assert await agent.resume("r") == result
+
+
+async def test_what_waits_for_an_unknown_outcome_says_how_far_it_came() -> None:
+    runtime = Runtime(journal=MemoryJournal())
+    cancel = Cancel()
+
+    @tool(risk="read_only")
+    def look() -> str:
+        """Look."""
+        return "seen"
+
+    @tool(risk="network")
+    async def send() -> str:
+        """Somebody stops it while it is under way."""
+        cancel.cancel("enough", hard=True)
+        await asyncio.sleep(3600)
+        return "sent"
+
+    for each in (look, send):
+        runtime.tools.add(each)
+    model = Scripted([call("look"), call("other"), call("send"), "done"])
+    agent = AgentRunner(runtime, model, spec(tools=("look", "send")), posture="full_access")
+    await agent.run("go", run_id="r", cancel=cancel)
+
+    for _ in range(2):
+        waits = await agent.resume("r")
+        assert (waits.status, waits.waiting[0].kind) == ("waiting", "unknown_outcome")
+        assert (waits.turns, waits.called, waits.refused) == (3, ("look", "send"), {"other": 1})
+    done = await agent.resume("r", decide={waits.waiting[0].action_id: "done"})
+    assert (done.status, done.turns, done.called) == ("success", 4, ("look", "send"))

@@ -130,6 +130,7 @@ def test_a_call_outside_the_list_is_refused_and_told(folder: Folder) -> None:
     ran = folder.agent("run", "reader", "write", "--model", model, "--yes-to", "full_access", "--json")
 
     assert ran.code == 0
+    assert folder.run("resume", ran.json["run_id"], "--json").json == ran.json
     assert (ran.json["refused"], ran.json["called"], ran.json["output"]) == ({"write_file": 1}, [], "done")
     assert not (folder.path / "x.txt").exists()
     story = folder.run("explain", ran.json["run_id"]).out
@@ -167,6 +168,9 @@ def test_a_goal_is_pursued_and_told(folder: Folder) -> None:
     assert met.code == 0
     assert "goal: met after 2 iterations" in met.err
     assert folder.run("resume", "r1").code == 1
+    again = folder.run("resume", "r1", "--json")
+    assert again.code == 1
+    assert (again.json["succeeded"], again.json["output"], again.json["goal"]["met"]) == (False, "b", False)
     [row] = folder.agent("list", "--json").json["agents"]
     assert (row["runs"], row["succeeded"]) == (2, 1)
 
@@ -284,3 +288,72 @@ def test_texts_that_are_no_unicode_are_refused_and_leave_nothing_behind(folder: 
     folder.put("mine.toml", 'identity = "You answer."', own=True)
     said = folder.agent("run", "mine", "a\udcff", "--model", folder.script("fine"))
     assert (said.code, "surrogate" in said.err) == (2, True)
+
+
+def test_what_was_built_is_not_lost_where_it_cannot_be_kept(folder: Folder) -> None:
+    draft = {"name": "Shouter", "identity": "You shout.", "scenarios": [{"input": "hi", "expect": "HEY"}]}
+    (folder.path / ".assent" / "agents").write_text("no folder")
+
+    def build(*more: str) -> Any:
+        model = folder.script(json.dumps(draft), "hey")
+        return folder.agent("build", "loud", "--yes", "--isolation", "none", "--model", model, *more)
+
+    as_text, as_json = build(), build("--json")
+
+    assert as_text.code == as_json.code == 2
+    assert 'identity = "You shout."' in as_text.out
+    assert "Cannot write" in as_text.err
+    assert (as_json.json["agent"]["identity"], as_json.json["kept"]) == ("You shout.", None)
+
+
+def test_what_was_not_trusted_is_not_so_after_it_was_brought_back(folder: Folder) -> None:
+    folder.put("evil.toml", 'identity = "You obey."')
+    model = folder.script("x")
+
+    assert folder.agent("remove", "evil").code == 0
+    back = folder.agent("revert", "evil")
+    assert back.code == 0
+    assert "is not trusted as it is now" in back.err
+    assert folder.agent("run", "evil", "go", "--model", model).code == 2
+
+    # Nor where the folder was trusted while there was nothing in it.
+    assert folder.agent("remove", "evil").code == 0
+    folder.trust()
+    assert folder.agent("revert", "evil").code == 0
+    assert folder.agent("run", "evil", "go", "--model", model).code == 2
+
+
+def test_an_untrusted_project_takes_no_agent_from_the_person(folder: Folder) -> None:
+    mine = folder.put("greeter.toml", 'description = "Greets people."\nidentity = "Mine."\n', own=True)
+    theirs = folder.put("greeter.toml", 'description = "Greets people."\nidentity = "Theirs."\n')
+    folder.put("other.toml", 'description = "Greets people best: greets, greets."\nidentity = "Theirs."\n')
+
+    asked = folder.run("ask", "greet people", "--model", folder.script("hello"))
+    named = folder.run("ask", "hi", "--agent", "greeter", "--model", folder.script("hello"))
+    assert (asked.code, asked.out, named.code, named.out) == (0, "hello\n", 0, "hello\n"), asked.err
+    assert "agents of this project are left out" in asked.err
+    assert "Asking 'greeter'" in asked.err
+    why = folder.run("ask", "greet people", "--why", "--json").json
+    assert [each["id"] for each in why["ranked"]] == ["greeter"]
+
+    ran = folder.agent("run", "greeter", "hi", "--user", "--model", folder.script("hello"))
+    assert (ran.code, ran.out) == (0, "hello\n")
+    assert folder.agent("run", "greeter", "hi", "--model", folder.script("never")).code == 2
+    assert folder.agent("disable", "greeter", "--user").code == 0
+    assert "enabled = false" in mine.read_text()
+    assert folder.agent("enable", "greeter", "--user").code == 0
+    assert folder.agent("remove", "greeter", "--user").code == 0
+    assert not mine.exists()
+    assert folder.agent("revert", "greeter", "--user").code == 0
+    assert "Mine." in mine.read_text()
+    assert theirs.read_text() == 'description = "Greets people."\nidentity = "Theirs."\n'
+    assert folder.agent("disable", "other", "--user").code == 2
+
+
+def test_a_tool_that_is_not_there_is_told_when_an_agent_is_made(folder: Folder) -> None:
+    made = folder.agent("new", "a", "--tool", "read_fil", "--tool", "grep")
+
+    assert made.code == 0
+    assert "'read_fil'" in made.err
+    assert "read_file" in made.err
+    assert "grep" not in made.err

@@ -44,7 +44,15 @@ _Task = Annotated[
     msgspec.Meta(min_length=1, max_length=20_000, description="What is to be done, with all that is needed."),
 ]
 _NOBODY = ToolContext(action_id="", run_id="")
-_AROUND = re.compile(r"^[\W_]+|[\W_]+$")
+_QUOTES = {'"': '"', "'": "'", "“": "”", "„": "“", "‘": "’", "«": "»"}
+_MARKED = re.compile(r"(\*{1,3}|`{1,3}|_)([^*`_]+)\1")
+_HEADING = re.compile(r"#{1,6} +(?=\S)")
+# Behind a number, ! and ? may be part of what is said.
+_END = re.compile(r"(?<=\S)(?:[.,;:…。]+|(?<=[^\W\d_])[!?！？]+)$")
+_FOR_ALL = frozenset({"tokens", "cost_usd", "time_s"})
+"""The limits that hold for several agents together; all others are each agent's own."""
+_MADE = "__assent_agent_tool__"
+"""Where a tool that is an agent says how it is made for another caller."""
 
 
 class Step(msgspec.Struct, frozen=True, kw_only=True):
@@ -96,7 +104,13 @@ async def one_budget(
     after: OpenRun | None = None,
 ) -> AsyncIterator[OpenRun]:
     """A run whose budget several agents share: hand it to each as `budget`. `limits` say how far all of them
-    may go together; what the run `after` which this comes has used counts as well."""
+    may go together, in tokens, money and time; what the run `after` which this comes has used counts as
+    well.
+
+    Raises:
+        UsageError: `limits` has one that cannot hold for all of them.
+    """
+    _check_limits(limits)
     name = run_id or new_id()
     about = Proposal(id=name, source=source, actions=())
     async with runtime.open_run(
@@ -120,7 +134,7 @@ async def pipeline(
     """Each agent works on what the one before it has said; the first that does not succeed ends it.
 
     Raises:
-        UsageError: there is no agent, or nothing to do.
+        UsageError: there is no agent, or nothing to do; or `limits` has one that is each agent's own.
     """
 
     async def work(run: OpenRun) -> TeamResult:
@@ -184,13 +198,20 @@ async def vote(
     cancel: Cancel | None = None,
 ) -> TeamResult:
     """All agents answer, and the answer that most gave wins; of several, the one that the earliest agent
-    gave. Answers are the same if `same` makes the same of them: without it, if they differ in nothing but
-    case, spaces and what stands around the words. An agent that did not succeed has no vote.
+    gave. Answers are the same if `same` makes the same text of them: without it, if they differ in nothing
+    but case, spaces, quotes, Markdown and the punctuation at the end. An agent that did not succeed has no
+    vote.
 
     Raises:
-        UsageError: there is no agent, or nothing to do.
+        UsageError: there is no agent, or nothing to do; or `same` made something else than a text.
     """
-    alike = same or plain_answer
+    make = same or plain_answer
+
+    def alike(answer: str) -> str:
+        made: object = make(answer)
+        if not isinstance(made, str):
+            raise UsageError(f"vote(same=...) made {made!r:.80} of an answer. It must make a text of each.")
+        return made
 
     async def work(run: OpenRun) -> TeamResult:
         steps = await _side_by_side([(agent, text) for agent in agents], run, cancel, at_once)
@@ -218,7 +239,8 @@ async def supervisor(
     cancel: Cancel | None = None,
 ) -> TeamResult:
     """One agent leads: it calls the others as tools, each by its id, and gives the answer. They can use what
-    it can use, and no more.
+    it can use, and no more: what is not on its list, or not in its runtime, is not there for them. What they
+    do is judged by the rules and permissions of their own runtimes.
 
     Raises:
         UsageError: there are no members, two have one id, or nothing is to be done.
@@ -233,10 +255,10 @@ async def supervisor(
     async def work(run: OpenRun) -> TeamResult:
         steps: list[Step] = []
         tools = [
-            agent_tool(member, lead.spec, budget=run, cancel=cancel, heard=steps.append) for member in members
+            agent_tool(member, lead, budget=run, cancel=cancel, heard=steps.append) for member in members
         ]
         spec = msgspec.structs.replace(lead.spec, tools=(*lead.spec.tools, *ids))
-        leading = lead.changed(spec, tools)
+        leading = lead.changed(spec, [*_made_for(lead, _usable(lead), run), *tools])
         last = await _step(leading, text, run, cancel, 0)
         if not last.result.succeeded:
             return _failed((*steps, last), last)
@@ -267,16 +289,20 @@ def no_wider(spec: AgentSpec, parent: AgentSpec) -> AgentSpec:
 
 def agent_tool(
     agent: AgentRunner,
-    parent: AgentSpec,
+    parent: AgentSpec | AgentRunner,
     *,
     budget: OpenRun | None = None,
     cancel: Cancel | None = None,
     heard: Callable[[Step], None] | None = None,
 ) -> Tool:
     """An agent as a tool that another one, `parent`, can call by its id: it takes a task and gives an answer.
-    Its tools are never wider than those of `parent`, and its calls are judged one by one as its own. `heard`
-    hears what came of each call."""
-    narrow = agent.changed(no_wider(agent.spec, parent))
+
+    Its tools are never wider than those of `parent`: than its list, and for a runner than what is there of
+    it; the same holds for agents that are tools of `agent`. Its calls are judged one by one as its own, by
+    the rules and permissions of its own runtime. `heard` hears what came of each call.
+    """
+    within = _usable(parent) if isinstance(parent, AgentRunner) else parent
+    narrow = _narrowed(agent, within, budget)
     spec = narrow.spec
 
     @tool(
@@ -296,8 +322,32 @@ def agent_tool(
             raise ToolError(f"agent '{spec.id}' ended as {result.status}: {why}", retry=False)
         return result.output
 
+    def again(closer: AgentSpec, other: OpenRun | None) -> Tool:
+        """The same for a caller who may use less."""
+        return agent_tool(narrow, closer, budget=budget or other, cancel=cancel, heard=heard)
+
+    setattr(call.fn, _MADE, again)
     call.confined_to = "nothing"  # What it does, it does through its own tools, each of which is judged.
     return call
+
+
+def _usable(agent: AgentRunner) -> AgentSpec:
+    """A spec that lists what the agent can really use: what is on its list and in its runtime."""
+    return msgspec.structs.replace(agent.spec, tools=tuple(agent.offered()))
+
+
+def _narrowed(agent: AgentRunner, parent: AgentSpec, budget: OpenRun | None) -> AgentRunner:
+    """An agent no wider than its parent, and the agents among its tools no wider than that."""
+    spec = no_wider(agent.spec, parent)
+    there = tuple(name for name in spec.allowed if name in agent.runtime.tools)
+    within = msgspec.structs.replace(spec, tools=there)
+    return agent.changed(spec, _made_for(agent, within, budget))
+
+
+def _made_for(agent: AgentRunner, caller: AgentSpec, budget: OpenRun | None) -> list[Tool]:
+    """Those tools of an agent that are agents themselves, as `caller` may use them."""
+    makers = (getattr(each.fn, _MADE, None) for each in agent.runtime.tools)
+    return [make(caller, budget) for make in makers if make is not None]
 
 
 def _risk_of(agent: AgentRunner) -> Risk:
@@ -310,12 +360,23 @@ def _risk_of(agent: AgentRunner) -> Risk:
 
 
 def plain_answer(text: str) -> str:
-    """An answer as votes are counted: without case, spaces and what stands around the words.
+    """An answer as votes are counted: without case, needless spaces, and the quotes, Markdown and punctuation
+    around it. What is nothing else stays as it is.
 
-    >>> plain_answer("  **Yes.** "), plain_answer("yes")
-    ('yes', 'yes')
+    >>> plain_answer("  **Yes.** "), plain_answer("yes"), plain_answer("'-5'"), plain_answer("C#")
+    ('yes', 'yes', '-5', 'c#')
     """
-    return _AROUND.sub("", " ".join(text.casefold().split()))
+    said = " ".join(text.casefold().split())
+    while True:
+        less = _HEADING.sub("", _END.sub("", said), count=1) if said.startswith("#") else _END.sub("", said)
+        marked = _MARKED.fullmatch(less)
+        if marked is not None:
+            less = marked[2].strip()
+        elif len(less) > 2 and _QUOTES.get(less[0]) == less[-1]:
+            less = less[1:-1].strip()
+        if less in ("", said):
+            return said
+        said = less
 
 
 def winner(answers: Sequence[str | None]) -> int | None:
@@ -331,6 +392,18 @@ def winner(answers: Sequence[str | None]) -> int | None:
             first.setdefault(answer, place)
             count[answer] = count.get(answer, 0) + 1
     return min(first.values(), key=lambda place: (-count[answers[place] or ""], place), default=None)
+
+
+def _check_limits(limits: TurnLimits | None) -> None:
+    if limits is None:
+        return
+    otherwise = type(limits)()
+    for name in limits.__struct_fields__:
+        if name not in _FOR_ALL and getattr(limits, name) != getattr(otherwise, name):
+            raise UsageError(
+                f"A limit on {name} cannot hold for several agents together: tokens, cost_usd and time_s "
+                f"can. Give it to each agent: AgentSpec(..., limits=AgentLimits({name}=...))."
+            )
 
 
 async def _together(

@@ -38,7 +38,8 @@ _KINDS = {
     "object": "a table",
     "null": "nothing",
 }
-_ENABLED = re.compile(r"^[ \t]*enabled[ \t]*=.*$")
+_ENABLED = re.compile(r"""^([ \t]*(?:enabled|"enabled"|'enabled')[ \t]*=[ \t]*)(?:true|false)\b""")
+_BOM = "\ufeff"
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
 
 
@@ -70,7 +71,7 @@ def read_agent(data: bytes, path: str) -> AgentSpec:
     if suffix == "md":
         front, body = _parts(file, data)
     document = read_toml(file, front)
-    if body is not None:
+    if body is not None and (body or "identity" not in document):
         if "identity" in document:
             file.fail("the text below the front matter is the identity", "identity", "Take the key out.")
         document["identity"] = body
@@ -117,7 +118,9 @@ def _spec(file: TomlFile, document: dict[str, Any]) -> AgentSpec:
         copy_json(document, "agent")
     except NotJson as error:
         words = clean(str(error), 200).rstrip(".")
-        file.fail(f"{words}", error.place.removeprefix("agent."), "Write dates and times as texts.")
+        is_number = "number" in words.rpartition(": ")[2]
+        fix = "Write a finite number." if is_number else "Write dates and times as texts."
+        file.fail(words, error.place.removeprefix("agent."), fix)
     try:
         spec = msgspec.convert(document, AgentSpec)
     except msgspec.ValidationError as error:
@@ -125,7 +128,7 @@ def _spec(file: TomlFile, document: dict[str, Any]) -> AgentSpec:
     except UsageError as error:
         file.fail(str(error), "limits")
     for problem in problems(spec):
-        file.fail(problem.words, problem.key, problem.fix)
+        file.fail(problem.words.removesuffix("."), problem.key, problem.fix)
     return spec
 
 
@@ -191,12 +194,31 @@ def write_agent(spec: AgentSpec, suffix: str = ".toml") -> str:
     """
     data = msgspec.to_builtins(spec)
     del data["id"]
-    if suffix == ".md":
-        identity = data.pop("identity")
-        if identity != identity.strip() or "\r" in identity:
-            raise UsageError("This identity begins or ends with empty space; write the agent as TOML.")
-        return f"{FENCE}\n{_toml(data)}{FENCE}\n\n{identity}\n"
-    return _toml(data)
+    if suffix != ".md":
+        return _toml(data)
+    identity = spec.identity
+    if identity != identity.strip() or "\r\n" in identity:
+        # As a text below the front matter it would not come back the same.
+        return f"{FENCE}\n{_toml(data)}{FENCE}\n"
+    del data["identity"]
+    return f"{FENCE}\n{_toml(data)}{FENCE}\n\n{identity}\n"
+
+
+def checked_text(spec: AgentSpec, suffix: str) -> str:
+    """What `write_agent` makes, which was read back and is the same agent.
+
+    Raises:
+        UsageError: no such file could hold the agent.
+    """
+    text = write_agent(spec, suffix)
+    try:
+        is_same = read_agent(text.encode(), f"{spec.id}{suffix}") == spec
+        why = "it would not read back as the same"
+    except (PolicyFileError, UnicodeEncodeError) as error:
+        is_same, why = False, clean(str(error), 500)
+    if not is_same:
+        raise UsageError(f"Agent '{clean(spec.id, 80)}' cannot be written into a {suffix} file: {why}")
+    return text
 
 
 def _toml(data: Mapping[str, Any]) -> str:
@@ -244,7 +266,8 @@ def _line(text: str) -> str:
 
 
 def _text(text: str) -> str:
-    if "\n" not in text:
+    # Inside of front matter, a line with nothing but the fence would end it.
+    if "\n" not in text or any(line.rstrip() == FENCE for line in text.split("\n")):
         return _line(text)
     inside = _line(text)[1:-1].replace("\\\\", "\x00").replace("\\n", "\n").replace("\x00", "\\\\")
     return f'"""\n{inside}"""'
@@ -260,14 +283,19 @@ def with_enabled(text: str, path: str, enabled: bool) -> str:
     wanted = msgspec.structs.replace(before, enabled=enabled)
     if before == wanted:
         return text
-    line = f"enabled = {_value(enabled)}"
-    lines = text.split("\n")
+    bom = _BOM if text.startswith(_BOM) else ""
+    lines = text.removeprefix(_BOM).split("\n")
     first = 1 if path.endswith(".md") else 0
-    tries = [[*lines[:at], line, *lines[at + 1 :]] for at, old in enumerate(lines) if _ENABLED.match(old)]
-    tries.append([*lines[:first], line, *lines[first:]])
+    tries = [
+        [*lines[:at], _ENABLED.sub(rf"\g<1>{_value(enabled)}", old), *lines[at + 1 :]]
+        for at, old in enumerate(lines)
+        if _ENABLED.match(old)
+    ]
+    ending = "\r" if lines[0].endswith("\r") else ""
+    tries.append([*lines[:first], f"enabled = {_value(enabled)}{ending}", *lines[first:]])
     for each in tries:
         # A line that looks like the key may well be part of a text.
-        made = "\n".join(each)
+        made = bom + "\n".join(each)
         try:
             if read_agent(made.encode(), path) == wanted:
                 return made
@@ -285,9 +313,6 @@ def agent_schema() -> dict[str, JsonValue]:
     found = schema["$defs"]["AgentSpec"]
     # The name of the file says it.
     found["required"] = [key for key in found["required"] if key != "id"]
-    for table, keys in (("AgentLimits", ("context_tokens",)),):
-        for key in keys:
-            schema["$defs"][table]["properties"].pop(key, None)
     made = {"$schema": SCHEMA_ID, "title": "An agent of Assent", **schema}
     plain: dict[str, JsonValue] = json.loads(json.dumps(made))
     return plain

@@ -15,9 +15,9 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from assent.agents.files import MOST_BYTES, SUFFIXES, read_agent, with_enabled, write_agent
+from assent.agents.files import MOST_BYTES, SUFFIXES, checked_text, read_agent, with_enabled
 from assent.agents.spec import AgentSpec, check_spec, is_id
-from assent.agents.versions import AgentStore, MemoryAgents, SuccessRecord, Version
+from assent.agents.versions import AgentStore, MemoryAgents, SuccessRecord, Version, digest_of
 from assent.errors import InputError, PolicyFileError, UsageError
 from assent.policy.toml_file import TomlFile
 from assent.safe_text import clean
@@ -94,37 +94,38 @@ class AgentRegistry:
         specs = (each.spec for each in self.entries() if each.spec is not None)
         return [spec for spec in specs if spec.enabled or not enabled_only]
 
-    def entry(self, agent: str) -> AgentEntry:
-        """The file of an agent, whether it can be used or not.
+    def entry(self, agent: str, where: Where | None = None) -> AgentEntry:
+        """The file of an agent, whether it can be used or not; `where` finds one that another hides.
 
         Raises:
             UsageError: there is none; says which is near.
         """
-        for each in self.entries():
+        here = [each for each in self._entries if where in (None, each.place.where)]
+        for each in here:
             if each.id == agent:
                 return each
-        names = [each.id for each in self.entries()]
+        names = [each.id for each in here]
         near = get_close_matches(agent, names, n=1)
         hint = f"Did you mean '{near[0]}'?" if near else "List them: assent agent list."
         raise UsageError(f"There is no agent '{clean(agent, 80)}'. {hint}")
 
-    def find(self, agent: str) -> AgentEntry:
+    def find(self, agent: str, where: Where | None = None) -> AgentEntry:
         """An agent that can be used; `spec` is there.
 
         Raises:
             PolicyFileError: its file is no agent as it stands; names file and key.
             UsageError: there is none.
         """
-        found = self.entry(agent)
+        found = self.entry(agent, where)
         if found.error is not None:
             raise found.error
         return found
 
-    def versions(self, agent: str) -> Sequence[Version]:
+    def versions(self, agent: str, where: Where | None = None) -> Sequence[Version]:
         """What is kept of an agent, the newest first; also of one that was removed."""
         if not is_id(agent):
             return ()
-        return self.store.versions(self._place_of(agent).key, agent)
+        return self.store.versions(self._place_of(agent, where).key, agent)
 
     def record(self, agent: str) -> SuccessRecord:
         """How its runs went."""
@@ -147,72 +148,100 @@ class AgentRegistry:
         """
         check_spec(spec)
         place = self._place(where)
-        there = next((each for each in self._entries if each.id == spec.id and each.place is place), None)
-        if there is not None and not replace:
+        there = self._files_of(spec.id, place)
+        if there and not replace:
             raise UsageError(
-                f"There is an agent '{spec.id}' already: {there.path}. Choose another id, or edit that file."
+                f"There is an agent '{spec.id}' already: {there[0].path}. Choose another id, or edit that "
+                "file."
             )
-        if there is not None:
-            suffix = there.path.suffix
-            if there.spec is not None:
-                self.note(there)
-        return self._write(place, spec.id, suffix, write_agent(spec, suffix))
+        if there:
+            suffix = there[0].path.suffix
+        text = checked_text(spec, suffix)
+        self._note_all(there)
+        return self._write(place, spec.id, suffix, text)
 
-    def set_enabled(self, agent: str, enabled: bool) -> AgentEntry:
+    def set_enabled(self, agent: str, enabled: bool, where: Where | None = None) -> AgentEntry:
         """Switch an agent on or off.
 
         Raises: what `find` and `save` raise.
         """
-        found = self.find(agent)
-        self.note(found)
+        found = self.find(agent, where)
+        self._note_all([found])
         return self._write(
             found.place, agent, found.path.suffix, with_enabled(found.text, str(found.path), enabled)
         )
 
-    def remove(self, agent: str) -> AgentEntry:
+    def remove(self, agent: str, where: Where | None = None) -> AgentEntry:
         """Take an agent's file away. Its versions stay.
 
         Raises:
             InputError: it cannot be removed.
             UsageError: there is none.
         """
-        found = self.entry(agent)
-        self.note(found)
-        try:
-            found.path.unlink(missing_ok=True)
-        except OSError as error:
-            raise InputError(f"Cannot remove {found.path}: {error.strerror or error}.") from None
+        found = self.entry(agent, where)
+        self._note_all([found])
+        _take_away(found.path)
         self._look_again(found.place)
         return found
 
-    def revert(self, agent: str, number: int | None = None) -> tuple[AgentEntry, Version]:
+    def revert(
+        self, agent: str, number: int | None = None, where: Where | None = None
+    ) -> tuple[AgentEntry, Version]:
         """Write an earlier version back, as the newest one; without a number, the one before the present.
 
         Raises:
             InputError: it cannot be written.
             UsageError: there is no such version; says which there are.
         """
-        place = self._place_of(agent)
-        there = next((each for each in self._entries if each.id == agent and each.place is place), None)
-        if there is not None:
-            self.note(there)
+        place = self._place_of(agent, where)
+        there = self._files_of(agent, place)
+        self._note_all(there)
         kept = self.store.versions(place.key, agent) if is_id(agent) else ()
         if not kept:
-            self.entry(agent)
+            self.entry(agent, where)
             raise UsageError(f"Nothing is kept of agent '{clean(agent, 80)}'.")
         if number is None:
-            earlier = kept[1:] if there is not None else kept
-            chosen = earlier[0] if earlier else None
+            # After the newest ones, which are what is there now.
+            chosen = kept[len(there)] if len(kept) > len(there) else None
         else:
             chosen = next((each for each in kept if each.number == number), None)
         if chosen is None:
             numbers = f"{kept[-1].number} to {kept[0].number}" if len(kept) > 1 else str(kept[0].number)
             which = f"no version {number}" if number is not None else "no earlier version"
             raise UsageError(f"There is {which} of agent '{agent}'. Kept: {numbers}.")
-        if there is not None and there.path.suffix != chosen.suffix:
-            with suppress(OSError):
-                there.path.unlink()
-        return self._write(place, agent, chosen.suffix, chosen.text), chosen
+        written = self._write(place, agent, chosen.suffix, chosen.text)
+        others = [each.path for each in there if each.path != written.path]
+        for path in others:
+            _take_away(path)
+        if others:
+            self._look_again(written.place)
+            written = next(each for each in self._entries if each.path == written.path)
+        return written, chosen
+
+    def _files_of(self, agent: str, place: AgentPlace) -> list[AgentEntry]:
+        """All files of one id in a place: there may be one of each kind."""
+        return [each for each in self._entries if each.id == agent and each.place is place]
+
+    def _note_all(self, entries: Sequence[AgentEntry]) -> None:
+        """Keep what files hold before they are changed or go: the newest versions are then theirs.
+
+        Raises:
+            UsageError: one of them cannot be kept as it is.
+        """
+        for each in entries:
+            if len(each.data) > MOST_BYTES or each.text.encode() != each.data:
+                what = "too large" if len(each.data) > MOST_BYTES else "no UTF-8 text"
+                raise UsageError(
+                    f"{each.path} is {what}, so it cannot be kept as a version, and would be lost. Move it "
+                    "away first."
+                )
+        if not entries:
+            return
+        kept = self.store.versions(entries[0].place.key, entries[0].id)[: len(entries)]
+        newest = {(each.digest, each.suffix) for each in kept}
+        if newest != {(digest_of(each.text), each.path.suffix) for each in entries}:
+            for each in entries:
+                self.note(each)
 
     def _write(self, place: AgentPlace, agent: str, suffix: str, text: str) -> AgentEntry:
         path = place.folder / f"{agent}{suffix}"
@@ -249,8 +278,10 @@ class AgentRegistry:
                 return place
         raise UsageError("There is no project here: make a folder .assent, or save the agent for yourself.")
 
-    def _place_of(self, agent: str) -> AgentPlace:
+    def _place_of(self, agent: str, where: Where | None = None) -> AgentPlace:
         """Where an agent is; of one that was removed, where something is kept of it."""
+        if where is not None:
+            return self._place(where)
         for each in self.entries():
             if each.id == agent:
                 return each.place
@@ -271,6 +302,13 @@ class AgentRegistry:
                 found.append(each._replace(is_hidden=each.id in seen))
             seen |= {each.id for each in here}
         return iter(sorted(found, key=lambda each: (each.id, each.is_hidden, each.path.name)))
+
+
+def _take_away(path: Path) -> None:
+    try:
+        path.unlink(missing_ok=True)
+    except OSError as error:
+        raise InputError(f"Cannot remove {path}: {error.strerror or error}.") from None
 
 
 def _is_agent(name: str) -> bool:

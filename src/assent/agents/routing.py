@@ -116,10 +116,11 @@ async def route(
 
     def made(name: str, how: How, score: float) -> Ranked:
         shared = matches[name][1] if name in matches else ()
+        what = "description" if known[name].description else "identity"
         one = Ranked(
             id=name, how=how, score=round(score, 4), shared=shared, record=kept.get(name, SuccessRecord())
         )
-        return msgspec.structs.replace(one, because=_because(one))
+        return msgspec.structs.replace(one, because=_because(one, what))
 
     first = [made(name, "name", 1.0) for name in named]
     rest = [made(name, how, score) for name, score in scores.items() if name not in named]
@@ -163,7 +164,7 @@ def _near_words(best: float, other: float) -> bool:
     return best - other <= NEAR_WORDS * best
 
 
-def _because(one: Ranked) -> str:
+def _because(one: Ranked, what: str) -> str:
     match one.how:
         case "name":
             said = "the question names it"
@@ -172,7 +173,7 @@ def _because(one: Ranked) -> str:
             if one.shared:
                 said += f", and it shares {_listed(one.shared)}"
         case "words":
-            said = f"its description shares {_listed(one.shared)} with the question"
+            said = f"its {what} shares {_listed(one.shared)} with the question"
     if one.record.runs:
         said += f"; {one.record.succeeded} of its {one.record.runs} runs succeeded"
     return said

@@ -13,7 +13,7 @@ Keep true:
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Container, Iterable, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -37,7 +37,7 @@ from assent.runtime.sync import run_sync
 from assent.tools.context import Cancel
 from assent.turns.calls import Offer
 from assent.turns.ending import OUTCOMES, End, Ending, Watch
-from assent.turns.leading import ending_of, say_started
+from assent.turns.leading import ending_of, say_started, turns_so_far
 from assent.turns.limits import used_up_words
 from assent.turns.loop import TurnLoop
 from assent.turns.on_budget import OnBudget
@@ -60,6 +60,7 @@ NOBODY = (
 )
 _GOAL = "goal"
 _TIME = "max_duration_ms"
+_MISSING = "missing"
 _CHECKED = ("success", "max_turns", "stuck")
 """Endings after which the check of a goal still has the last word."""
 
@@ -77,6 +78,8 @@ class AgentResult(msgspec.Struct, frozen=True, kw_only=True):
     """Tools that it called and may not use, and how often. None of these calls ran."""
     denied: tuple[str, ...] = ()
     """Calls of tools that it may use, which a rule or a person refused."""
+    missing: Mapping[str, int] = {}
+    """Tools on its list that it called and that are not there, and how often."""
     goal: GoalResult | None = None
     """None for an agent without a goal."""
     usage: Usage | None = None
@@ -100,7 +103,8 @@ class AgentResult(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def ending(self) -> Ending:
         """The same as any loop of turns ends."""
-        refused = [name for name, times in self.refused.items() for _ in range(times)]
+        counted = (*self.refused.items(), *self.missing.items())
+        refused = [name for name, times in counted for _ in range(times)]
         return Ending(
             status=self.status,
             summary=self.output,
@@ -293,6 +297,9 @@ class AgentRunner:
                 run_id, decide=decide, cancel=inner, by_call=self._going_on
             ) as run:
                 if run.ended is not None:
+                    if run.ended.loop is msgspec.UNSET and run.ended.outcome == "waiting":
+                        turns = turns_so_far(run, self.runtime.tools)
+                        return _result(turns, self.spec, None, absent=self.missing)
                     return result_of(run.ended, self.spec)
                 kept = self._kept_of(run.about)
                 course = self._course(run, inner, watch, budget)
@@ -366,6 +373,7 @@ class AgentRunner:
             source=run.about.source,
             timeout_ms=max(1, int(call_s * 1000)) if call_s is not None else None,
             is_strict=True,
+            absent=frozenset(self.missing),
         )
         model: Model = _Steady(self.model)
         if budget is not None:
@@ -382,7 +390,7 @@ class AgentRunner:
             spill=self._spill,
             watch=watch,
         )
-        return Course(run, loop, spec, cancel, self._workspace, self._isolation, budget)
+        return Course(run, loop, spec, cancel, self._workspace, self._isolation, self.missing, budget)
 
     def _by_call(self, posture: Posture | None) -> CallByCall:
         return CallByCall(
@@ -445,6 +453,8 @@ class Course(NamedTuple):
     cancel: Cancel
     workspace: Workspace | None
     isolation: Isolation | None
+    absent: Sequence[str]
+    """Tools on the agent's list that are not there."""
     budget: OpenRun | None = None
     """The run for which it counts besides."""
 
@@ -455,7 +465,7 @@ class Course(NamedTuple):
             UsageError: there is nothing to say.
         """
         check_said(text)
-        return _result([await self.loop.say(User(text))], self.spec, None, self._stop)
+        return _result([await self.loop.say(User(text))], self.spec, None, self._stop, absent=self.absent)
 
     async def go_on(self) -> Ending | None:
         """Bring it to where it stood; None if nothing had been said."""
@@ -474,7 +484,7 @@ class Course(NamedTuple):
     @property
     def result(self) -> AgentResult:
         """What came of all messages so far."""
-        return _result(self.loop.endings, self.spec, None, self._stop)
+        return _result(self.loop.endings, self.spec, None, self._stop, absent=self.absent)
 
     @property
     def _stop(self) -> Stop | None:
@@ -535,10 +545,12 @@ class Course(NamedTuple):
 
     async def end(self, goal: GoalResult | None) -> AgentResult:
         """End the run, with all that came of it."""
-        result = _result(self.loop.endings, self.spec, goal, self._stop)
+        result = _result(self.loop.endings, self.spec, goal, self._stop, absent=self.absent)
         loop = {**result.ending.as_json(), "tools": list(result.called)}
         if goal is not None:
             loop[_GOAL] = msgspec.to_builtins(goal)
+        if result.missing:
+            loop[_MISSING] = dict(result.missing)
         await self.run.end(
             OUTCOMES[result.status],
             None if result.succeeded else result.error,
@@ -555,14 +567,21 @@ def result_of(ended: ProposalResult, spec: AgentSpec) -> AgentResult:
         UsageError: it is no run of an agent.
     """
     ending = ending_of(ended)
-    kept = ended.loop.get(_GOAL) if isinstance(ended.loop, Mapping) else None
+    loop = ended.loop if isinstance(ended.loop, Mapping) else {}
+    kept = loop.get(_GOAL)
     goal = msgspec.convert(kept, GoalResult) if kept is not None else None
-    result = _result([ending], spec, None)
+    missing = msgspec.convert(loop.get(_MISSING, {}), dict[str, int])
+    result = _result([ending], spec, None, absent=missing)
     return msgspec.structs.replace(result, goal=goal)
 
 
 def _result(
-    endings: Sequence[Ending], spec: AgentSpec, goal: GoalResult | None, stop: Stop | None = None
+    endings: Sequence[Ending],
+    spec: AgentSpec,
+    goal: GoalResult | None,
+    stop: Stop | None = None,
+    *,
+    absent: Container[str] = (),
 ) -> AgentResult:
     last = endings[-1]
     status, error = last.status, last.error
@@ -585,7 +604,8 @@ def _result(
         turns=sum(ending.turns for ending in endings),
         called=tuple(name for ending in endings for name in ending.called),
         refused=dict(Counter(name for name in refused if name not in allowed)),
-        denied=tuple(name for name in refused if name in allowed),
+        denied=tuple(name for name in refused if name in allowed and name not in absent),
+        missing=dict(Counter(name for name in refused if name in allowed and name in absent)),
         goal=goal,
         usage=_sum(endings),
         cost_usd=_costs(endings),

@@ -3,13 +3,14 @@
 Keep true:
 1. What a project's agents say takes effect only where a person trusts what the folder brings; what was looked
    at is what is run.
-2. A change that the person makes here to a folder that they trust leaves it trusted; any other does not.
+2. A change that the person makes here to a folder that they trust leaves it trusted; any other does not, nor
+   does going back to a version, which may be from a time when nobody had looked.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -60,9 +61,25 @@ class Agents(AgentRegistry):
                 "Look at them with `assent agent show`, then trust the folder.",
             )
 
+    def is_trusted(self, environment: Mapping[str, str]) -> bool:
+        """Whether the project's agents may take effect without anybody being asked; also if there is none.
+
+        Raises:
+            TrustError: the record of trust is damaged.
+        """
+        from assent.app.trust import is_trusted
+
+        return self._seen is None or is_trusted(self._seen, environment)
+
+    @property
+    def mine(self) -> AgentRegistry:
+        """The person's own agents alone, none of them hidden."""
+        return AgentRegistry([place for place in self.places if place.where == USER], self.store)
+
     @contextmanager
     def changing(self, environment: Mapping[str, str]) -> Iterator[None]:
-        """Around a change by the person, which takes no trust away."""
+        """Around a change by the person, which takes no trust away. Not for what was there before and is
+        brought back: nobody knows whether that was trusted when it was kept."""
         from assent.app.trust import is_trusted, snapshot, trust
 
         seen = self._seen
@@ -129,6 +146,23 @@ def open_agents(db: str | None, *, writes: bool, start: Path | None = None) -> I
             records = stack.enter_context(open_records(db))
             store = records.agents if has_agents(records.database) else None
         yield find_agents(os.environ, start, store)
+
+
+def missing_tools(names: Iterable[str]) -> list[str]:
+    """Of these tools, why those that are not there are not, in words; nothing where that cannot be told."""
+    from assent.app.app import ON_PAPER, open_app
+    from assent.errors import AssentError
+
+    wanted = list(names)
+    if not wanted:
+        return []
+    try:
+        with open_app(asking=ON_PAPER) as app:
+            tools = app.runtime.tools
+            return [tools.missing(name) for name in wanted if name not in tools]
+    except AssentError:
+        # Such as a project that is not trusted: what its tools are is not known then.
+        return []
 
 
 def place_of(agent: str) -> str | None:

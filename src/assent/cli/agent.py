@@ -18,6 +18,7 @@ from assent.cli.inputs import (
     policies_option,
     single,
     tools_option,
+    user_option,
     wait_option,
 )
 from assent.cli.output import Output
@@ -46,6 +47,7 @@ for _command in COMMANDS:
 @agent.command("run", short_help="Give an agent something to do.")
 @click.argument("name", metavar="AGENT")
 @click.argument("task", metavar="TASK")
+@user_option
 @model_option
 @single("--workspace", metavar="DIR", help="Where tools work. Default: the project's folder.")
 @single(
@@ -70,6 +72,7 @@ def run(
     output: Output,
     name: str,
     task: str,
+    is_user: bool,
     model: str | None,
     workspace: str | None,
     yes_to: str | None,
@@ -100,7 +103,7 @@ def run(
     from assent.ir.proposal import new_id
 
     agents = find_agents(os.environ)
-    entry = agents.find(name)
+    entry = agents.find(name, "user" if is_user else None)
     spec = entry.spec
     assert spec is not None
     if not spec.enabled and not even_if_disabled:

@@ -21,6 +21,10 @@ if TYPE_CHECKING:
 _SIGNALLED = 128
 
 
+class _NotKept(Exception):
+    """The file of an agent could not be written; why was told."""
+
+
 @click.command(short_help="Build an agent from one sentence.")
 @click.argument("sentence", metavar="SENTENCE")
 @single("--id", "agent_id", metavar="ID", help="What to call it. Default: made from its name.")
@@ -104,10 +108,13 @@ def build(
                 )
 
         built, signal = stoppable(output, work, app.trying.model)
-    kept = None
+    kept, could_keep = None, True
     if built.spec is not None and not signal:
         spec = _free(built.spec, taken, is_passing=built.passed)
-        kept = _keep(output, built, spec, yes=yes, is_user=is_user, suffix=suffix, db=db, as_json=as_json)
+        try:
+            kept = _keep(output, built, spec, yes=yes, is_user=is_user, suffix=suffix, db=db, as_json=as_json)
+        except _NotKept:
+            could_keep = False
     elif built.spec is None:
         for issue in built.issues:
             output.talk(f"✗ {issue}")
@@ -115,6 +122,8 @@ def build(
         output.show_json({**built.as_json(), "kept": kept})
     if signal:
         return _SIGNALLED + signal
+    if not could_keep:
+        return 2
     said_no = kept is None and not yes and _is_terminal()
     return 0 if built.passed and not said_no else 1
 
@@ -134,6 +143,7 @@ def _keep(
     from assent.agents.files import write_agent
     from assent.agents.spec import problems
     from assent.app.agents import open_agents
+    from assent.errors import AssentError
     from assent.safe_text import clean
 
     ending = f".{suffix or 'toml'}"
@@ -155,9 +165,15 @@ def _keep(
         output.talk("It was not kept: there is no terminal to ask on. Keep one that passes with --yes.")
     if not agreed:
         return None
-    with open_agents(db, writes=True) as agents, agents.changing(os.environ):
-        entry = agents.save(spec, "user" if is_user else None, suffix=ending)
-        agents.note(entry)
+    try:
+        with open_agents(db, writes=True) as agents, agents.changing(os.environ):
+            entry = agents.save(spec, "user" if is_user else None, suffix=ending)
+            agents.note(entry)
+    except AssentError as error:
+        # What it took to build it would be lost: here it is on stdout, as a file or as JSON.
+        output.talk(f"Error: {error}")
+        output.talk("It was not kept. What is on stdout can be saved by hand.")
+        raise _NotKept from None
     output.talk(f"✓ made {entry.path}" + ("" if spec.enabled else " (disabled)"))
     return str(entry.path)
 

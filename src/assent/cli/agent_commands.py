@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from assent.cli.inputs import db_option, json_option, single
+from assent.cli.inputs import db_option, json_option, single, user_option
 from assent.cli.output import Output
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from assent.agents.registry import AgentEntry
+    from assent.agents.registry import AgentEntry, Where
     from assent.agents.versions import SuccessRecord, Version
 
 _IDENTITY = "You are {name}. Say here who the agent is and how it answers: short, and in plain words."
@@ -138,7 +138,7 @@ def new(
     Exit codes: 0 made, 2 bad input, or there is one of this id.
     """
     from assent.agents.spec import AgentSpec, Goal
-    from assent.app.agents import open_agents
+    from assent.app.agents import missing_tools, open_agents
 
     spec = AgentSpec(
         id=name,
@@ -149,43 +149,48 @@ def new(
         model=model,
     )
     with open_agents(db, writes=True) as agents, agents.changing(os.environ):
-        entry = agents.save(spec, "user" if is_user else None, suffix=f".{suffix or 'toml'}")
+        entry = agents.save(spec, _where(is_user), suffix=f".{suffix or 'toml'}")
         version = agents.note(entry)
+    for why in missing_tools(tools):
+        output.talk(f"Note: {why}. The agent goes without it.")
     return _tell(output, entry, version, f"made {entry.path}", as_json)
 
 
 @click.command(short_help="Switch an agent on.")
 @click.argument("name", metavar="AGENT")
+@user_option
 @db_option
 @json_option
 @click.pass_obj
-def enable(output: Output, name: str, db: str | None, as_json: bool) -> int:
+def enable(output: Output, name: str, is_user: bool, db: str | None, as_json: bool) -> int:
     """Switch the agent AGENT on.
 
     Exit codes: 0 it is on, 2 there is no such agent, or its file cannot be used.
     """
-    return _switch(output, name, True, db, as_json)
+    return _switch(output, name, True, is_user, db, as_json)
 
 
 @click.command(short_help="Switch an agent off.")
 @click.argument("name", metavar="AGENT")
+@user_option
 @db_option
 @json_option
 @click.pass_obj
-def disable(output: Output, name: str, db: str | None, as_json: bool) -> int:
+def disable(output: Output, name: str, is_user: bool, db: str | None, as_json: bool) -> int:
     """Switch the agent AGENT off: it is not run, and not found by `assent ask`.
 
     Exit codes: 0 it is off, 2 there is no such agent, or its file cannot be used.
     """
-    return _switch(output, name, False, db, as_json)
+    return _switch(output, name, False, is_user, db, as_json)
 
 
 @click.command(short_help="Take an agent's file away.")
 @click.argument("name", metavar="AGENT")
+@user_option
 @db_option
 @json_option
 @click.pass_obj
-def remove(output: Output, name: str, db: str | None, as_json: bool) -> int:
+def remove(output: Output, name: str, is_user: bool, db: str | None, as_json: bool) -> int:
     """Take the file of the agent AGENT away. Its versions stay: `assent agent revert` brings it back.
 
     Exit codes: 0 removed, 2 there is no such agent.
@@ -193,30 +198,37 @@ def remove(output: Output, name: str, db: str | None, as_json: bool) -> int:
     from assent.app.agents import open_agents
 
     with open_agents(db, writes=True) as agents, agents.changing(os.environ):
-        entry = agents.remove(name)
-        kept = agents.versions(name)
+        entry = agents.remove(name, _where(is_user))
+        kept = agents.versions(name, entry.place.where)
     return _tell(output, entry, kept[0] if kept else None, f"removed {entry.path}", as_json)
 
 
 @click.command(short_help="Go back to an earlier version of an agent.")
 @click.argument("name", metavar="AGENT")
 @click.argument("number", metavar="[VERSION]", type=click.IntRange(min=1), required=False)
+@user_option
 @db_option
 @json_option
 @click.pass_obj
-def revert(output: Output, name: str, number: int | None, db: str | None, as_json: bool) -> int:
+def revert(
+    output: Output, name: str, number: int | None, is_user: bool, db: str | None, as_json: bool
+) -> int:
     """Write an earlier version of the agent AGENT back: VERSION, or the one before the present.
 
-    What the file holds now is kept before, so that this can be reverted too.
+    What the file holds now is kept before, so that this can be reverted too. In a project you are asked
+    afterwards whether you trust it as it is then: nobody knows what a version was when it was kept.
 
     Exit codes: 0 reverted, 2 there is no such agent or version.
     """
-    from assent.app.agents import open_agents
+    from assent.app.agents import find_agents, open_agents
 
-    with open_agents(db, writes=True) as agents, agents.changing(os.environ):
-        entry, chosen = agents.revert(name, number)
+    with open_agents(db, writes=True) as agents:
+        entry, chosen = agents.revert(name, number, _where(is_user))
         version = agents.note(entry)
-    return _tell(output, entry, version, f"{entry.path} is as in version {chosen.number}", as_json)
+    code = _tell(output, entry, version, f"{entry.path} is as in version {chosen.number}", as_json)
+    if entry.place.where == "project" and not find_agents(os.environ).is_trusted(os.environ):
+        output.talk("Note: what this folder brings is not trusted as it is now. Look at it: assent trust")
+    return code
 
 
 @click.command(short_help="Print the JSON Schema of agent files.")
@@ -232,11 +244,15 @@ def schema(output: Output) -> int:
 COMMANDS = (list_agents, show, new, enable, disable, remove, revert, schema)
 
 
-def _switch(output: Output, name: str, enabled: bool, db: str | None, as_json: bool) -> int:
+def _where(is_user: bool) -> Where | None:
+    return "user" if is_user else None
+
+
+def _switch(output: Output, name: str, enabled: bool, is_user: bool, db: str | None, as_json: bool) -> int:
     from assent.app.agents import open_agents
 
     with open_agents(db, writes=True) as agents, agents.changing(os.environ):
-        entry = agents.set_enabled(name, enabled)
+        entry = agents.set_enabled(name, enabled, _where(is_user))
         version = agents.note(entry)
     return _tell(output, entry, version, f"'{name}' is {'enabled' if enabled else 'disabled'}", as_json)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 import click
@@ -66,7 +67,8 @@ def ask(
 
     What descriptions mean is compared if there are embeddings (`assent model pull embed`), else their words.
     Among those that fit about as well, the one whose runs succeeded more often is asked. An agent whose id is
-    in the question, or after --agent, is asked whatever fits.
+    in the question, or after --agent, is asked whatever fits. The agents of a project that you do not trust
+    are left out, and hide none of yours.
 
     Exit codes: as `assent agent run`; with --why: 0 somebody fits; 2 nobody does.
     """
@@ -79,6 +81,15 @@ def ask(
     if not question.strip():
         raise click.UsageError("there is no question. Say in a sentence what is to be done.")
     name = agent
+    from assent.app.agents import find_agents
+
+    found = find_agents(os.environ)
+    is_mine = False
+    if not found.is_trusted(os.environ):
+        # What nobody has looked at has no say in who is asked, and hides nobody.
+        is_mine = name is None or any(each.id == name for each in found.mine.entries())
+        if is_mine and any(each.place.where == "project" for each in found.entries()):
+            output.talk("Note: the agents of this project are left out: it is not trusted. See: assent trust")
     if name is None or why:
         route = _route(question, db)
         data = route.as_json()
@@ -94,6 +105,7 @@ def ask(
         run_agent,
         name=name,
         task=question,
+        is_user=is_mine,
         model=model,
         workspace=workspace,
         yes_to=yes_to,
@@ -119,8 +131,9 @@ def _route(question: str, db: str | None) -> Route:
     from assent.runtime.sync import run_sync
 
     with open_agents(db, writes=False) as agents:
-        specs = agents.specs()
-        records = {spec.id: agents.record(spec.id) for spec in specs}
+        known = agents if agents.is_trusted(os.environ) else agents.mine
+        specs = known.specs()
+        records = {spec.id: known.record(spec.id) for spec in specs}
 
     async def go() -> Route:
         embedder = embedder_here()

@@ -19,6 +19,9 @@ level_type = click.Choice(["none", "changes", "process"])
 
 plan_argument = click.argument("plan", metavar="PLAN")
 json_option = click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON object.")
+user_option = click.option(
+    "--user", "is_user", is_flag=True, help="Your own agent, also if the project has one of this name."
+)
 
 run_argument = click.argument("run", metavar="RUN")
 

@@ -78,7 +78,7 @@ def go_on(
             f"with it there: runner.resume({summary.run_id!r})."
         )
     if not is_open(summary):
-        return _show_again(output, summary, decide, db, as_json=as_json)
+        return _show_again(output, summary, agent, decide, db, as_json=as_json)
     is_chat = agent is None and kept_of(record.proposal).is_chat
     if is_chat and as_json:
         raise UsageError(
@@ -240,8 +240,15 @@ def is_open(summary: RunSummary) -> bool:
 
 
 def _show_again(
-    output: Output, summary: RunSummary, decide: Mapping[str, Decision], db: str | None, *, as_json: bool
+    output: Output,
+    summary: RunSummary,
+    agent: AgentKept | None,
+    decide: Mapping[str, Decision],
+    db: str | None,
+    *,
+    as_json: bool,
 ) -> int:
+    from assent.agents.runner import result_of
     from assent.app.app import open_records
     from assent.cli.conversing import Told, show_ending
     from assent.cli.ending import exit_code
@@ -255,5 +262,10 @@ def _show_again(
     if result is None:
         raise UnknownRun(f"How run '{summary.run_id}' ended is not kept.")
     ending = ending_of(result)
-    show_ending(output, ending, Told(as_json, db, is_kept=True), with_summary=True)
+    told = Told(as_json, db, is_kept=True)
+    if agent is not None:
+        # As it was shown when it ended.
+        whole = result_of(result, agent.spec)
+        told = told._replace(data=whole.as_json)
+    show_ending(output, ending, told, with_summary=True)
     return exit_code(ending)

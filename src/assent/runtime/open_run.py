@@ -24,7 +24,7 @@ from assent.events.log import Record
 from assent.ir.graph import Graph
 from assent.ir.json_value import JsonValue
 from assent.ir.proposal import Proposal
-from assent.ir.result import Outcome, ProposalResult, Waiting
+from assent.ir.result import Outcome, ProposalResult, Status, Waiting
 from assent.policy.budget import Allowance, CostBudget
 from assent.policy.gate import Gate
 from assent.policy.marks import Inflow, Marks
@@ -162,6 +162,15 @@ class OpenRun(Plans):
         return self._kept.has_begun(number) or any(
             parse_key(key)[0] == number for key in self._kept.replay.decided
         )
+
+    def came_of(self, number: int) -> Status | None:
+        """What had come of the one action of that plan before the run was broken off; "unknown" if it was in
+        flight, None if it had not begun."""
+        ended = self._kept.replay.of_plan.get(number)
+        if ended:
+            return next(iter(ended.values())).result.status
+        is_in_flight = any(parse_key(key)[0] == number for key in self._kept.replay.in_flight)
+        return "unknown" if is_in_flight else None
 
     def say(self, kind: str, data: dict[str, JsonValue], action_id: str | None = None) -> None:
         """Record an event of the run as a whole."""

@@ -18,7 +18,7 @@ from assent.policy.marks import NO_MARKS, UNMARKED, Marks
 from assent.runtime.observation import observe, observe_text
 from assent.turns.asking import LOGGED, NAMED, Asking, Halt, Terms
 from assent.turns.calls import Asked, call_words, groups
-from assent.turns.ending import Call, CallResult, Note
+from assent.turns.ending import MADE, Call, CallResult, Note
 from assent.turns.repetition import WARNING, Repetition
 
 if TYPE_CHECKING:
@@ -28,8 +28,6 @@ NOT_RUN = "this call was not run"
 _SKIPPED = f"skipped: {NOT_RUN}"
 _NOT_NOW = "no tools are offered in this turn. Give your answer in the form that was asked for."
 _FEW = 4
-_MADE = ("succeeded", "failed", "unknown")
-"""The tool was called."""
 
 
 class CallCame(NamedTuple):
@@ -108,7 +106,7 @@ class Acting(Asking):
             halt = _waits([waiting for each in halts for waiting in each.waiting])
         for came in group:
             self._fresh.append(came.marks)
-            if came.status in _MADE:
+            if came.status in MADE:
                 self._called.append(came.asked.call.name)
             if came.ok:
                 self._succeeded.append(came.asked.call.name)
@@ -197,7 +195,7 @@ class Acting(Asking):
         result = acted.result
         action = result.results[0]
         text = observe(action, run_id=self._run.run_id, spill=self._spill)
-        if action.status in _MADE and not was_told:
+        if action.status in MADE and not was_told:
             # Not of one that was refused: a value that a rule denies is never in the log.
             said = call_words(asked.call.name, parameters, text, given, acted.marks)
             self._emit(

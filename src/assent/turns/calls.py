@@ -55,6 +55,8 @@ class Offer(NamedTuple):
     is_strict: bool = False
     """Whether the same is answered to every call of another tool: to one of a tool that there is not, and to
     one that cannot be read."""
+    absent: frozenset[str] = frozenset()
+    """Tools that might be called, were they there."""
 
     def asked(self, calls: Sequence[ToolCall], run_id: str, turn: int, before: int) -> list[Asked]:
         """The calls of a turn, of which `before` others came before in the run."""
@@ -84,6 +86,8 @@ class Offer(NamedTuple):
         return Asked(call, action_id, number, proposal)
 
     def _refusal(self, call: ToolCall) -> str:
+        if call.name in self.absent:
+            return f"there is no tool '{call.name}' here"
         if self.is_strict and self.offered is not None and call.name not in self.offered:
             return self.not_offered.format(tool=call.name[:_LONGEST_NAME])
         if call.problem:

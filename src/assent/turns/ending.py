@@ -34,6 +34,10 @@ OUTCOMES: Mapping[End, Outcome] = {
 """What the runtime keeps of each."""
 
 
+MADE: tuple[Status, ...] = ("succeeded", "failed", "unknown")
+"""The tool was called."""
+
+
 class Ending(msgspec.Struct, frozen=True, kw_only=True):
     """What came of a loop."""
 

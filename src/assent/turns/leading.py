@@ -5,16 +5,18 @@ Keep true: how a run ended is kept with it, so that whoever asks later gets the 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from assent.errors import UsageError
 from assent.ir.result import ProposalResult
-from assent.turns.ending import OUTCOMES, Ending
+from assent.turns.asking import NAMED
+from assent.turns.ending import MADE, OUTCOMES, Ending
 from assent.turns.limits import TurnLimits
 from assent.turns.output import OutputUnfit
+from assent.turns.told import Answered, Failed, read
 
 if TYPE_CHECKING:
     from assent.runtime.open_run import OpenRun
@@ -46,6 +48,37 @@ async def end(run: OpenRun, ending: Ending) -> Ending:
         waiting=ending.waiting or None,
     )
     return ending
+
+
+def turns_so_far(run: OpenRun, offered: Container[str]) -> list[Ending]:
+    """Each turn of a loop that waits, as it stood when it was broken off: its ending is not kept yet. `ended`
+    of the run says what it waits for, and `offered` are the tools that the model could call."""
+    assert run.ended is not None
+    waits = ending_of(run.ended)
+    found: list[Ending] = []
+    number = 0
+    for note in read(run.told):
+        if not isinstance(note, Answered | Failed):
+            continue
+        turn = msgspec.structs.replace(waits, turns=1)
+        if isinstance(note, Answered):
+            called, refused = [], []
+            for call in note.result.calls:
+                number += 1
+                status = run.came_of(number)
+                if call.name not in offered or status == "rejected":
+                    refused.append(call.name[:NAMED])
+                elif status in MADE:
+                    called.append(call.name)
+            turn = msgspec.structs.replace(
+                turn,
+                called=tuple(called),
+                refused=tuple(refused),
+                usage=note.result.usage,
+                cost_usd=note.result.cost,
+            )
+        found.append(turn)
+    return found or [waits]
 
 
 def ending_of(result: ProposalResult, output: OutputType[Any] | None = None) -> Ending:
