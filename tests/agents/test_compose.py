@@ -305,7 +305,10 @@ async def test_a_failed_member_is_told_to_the_lead_and_not_the_end() -> None:
         (lambda: pipeline([agent("a", "b")], " "), "nothing to do"),
         (lambda: vote([], "x"), "no agents"),
         (lambda: map_reduce(agent("a", "b"), [], agent("c", "d"), "x"), "no inputs"),
-        (lambda: map_reduce(agent("a", "b"), ["x", " "], agent("c", "d"), "x"), "Input 2 of map_reduce"),
+        (
+            lambda: map_reduce(agent("a", "b"), ["x", " "], agent("c", "d"), "x"),
+            "map_reduce got nothing to do in input 2",
+        ),
         (lambda: supervisor(agent("a", "b"), [], "x"), "no members"),
         (lambda: supervisor(agent("a", "b"), [agent("m", "x"), agent("m", "y")], "x"), "Two members"),
     ],
