@@ -52,6 +52,25 @@ async def test_words_decide_where_there_are_no_embeddings_and_are_told() -> None
     assert "'celsius'" in found.chosen.because
 
 
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ({"description": "Sorts tickets."}, "its description shares 'tickets' with"),
+        ({"identity": "You sort tickets."}, "its identity shares 'tickets' with"),
+        ({"name": "Tickets"}, "its name shares 'tickets' with"),
+        ({"standing_goal": "no open ticket"}, "its standing goal shares 'tickets' with"),
+        (
+            {"name": "Ticket", "description": "Celsius."},
+            "its description and name share 'tickets', 'celsius'",
+        ),
+    ],
+)
+async def test_the_reason_names_what_has_the_words(more: dict[str, str], said: str) -> None:
+    found = await route("tickets in celsius", [AgentSpec(**{"id": "a", "identity": "x", **more})])
+
+    assert said in found.chosen.because
+
+
 async def test_meaning_decides_where_there_are_embeddings() -> None:
     vectors = Vectors({"tickets": 0.2, "temperatures": 0.8})
 

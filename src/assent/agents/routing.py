@@ -111,12 +111,12 @@ async def route(
         scores = {name: score for name, score in meant.items() if score >= LEAST_MEANING}
         how: How = "meaning"
     else:
-        scores, how = {name: score for name, (score, _) in matches.items()}, "words"
+        scores, how = {name: score for name, (score, _, _) in matches.items()}, "words"
     kept = records or {}
 
     def made(name: str, how: How, score: float) -> Ranked:
         shared = matches[name][1] if name in matches else ()
-        what = "description" if known[name].description else "identity"
+        what = matches[name][2] if name in matches else ""
         one = Ranked(
             id=name, how=how, score=round(score, 4), shared=shared, record=kept.get(name, SuccessRecord())
         )
@@ -173,7 +173,8 @@ def _because(one: Ranked, what: str) -> str:
             if one.shared:
                 said += f", and it shares {_listed(one.shared)}"
         case "words":
-            said = f"its {what} shares {_listed(one.shared)} with the question"
+            verb = "share" if " and " in what else "shares"
+            said = f"its {what} {verb} {_listed(one.shared)} with the question"
     if one.record.runs:
         said += f"; {one.record.succeeded} of its {one.record.runs} runs succeeded"
     return said
@@ -191,8 +192,11 @@ def _is_named(name: str, question: str) -> bool:
     return re.search(rf"(?<![\w-]){re.escape(name)}(?![\w-])", question, re.IGNORECASE) is not None
 
 
-def _full_text(words: Sequence[str], agents: Sequence[AgentSpec]) -> dict[str, tuple[float, tuple[str, ...]]]:
-    """The score of each agent that shares a word, and which words: by the full text index of SQLite."""
+def _full_text(
+    words: Sequence[str], agents: Sequence[AgentSpec]
+) -> dict[str, tuple[float, tuple[str, ...], str]]:
+    """The score of each agent that shares a word, which words, and what of it has them: by the full text
+    index of SQLite."""
     if not words:
         return {}
     with closing(sqlite3.connect(":memory:")) as index:
@@ -208,9 +212,33 @@ def _full_text(words: Sequence[str], agents: Sequence[AgentSpec]) -> dict[str, t
         # The less, the better: SQLite's is negative. A word that all have is worth next to nothing, but more
         # words are still more than fewer.
         return {
-            agents[number].id: (len(shared[number]) / len(words) - score, tuple(shared[number]))
-            for number, score in scored
+            agents[number].id: (
+                len(shared[number]) / len(words) - score,
+                tuple(shared[number]),
+                _where(index, agents[number], shared[number]),
+            )
+            for number, score in scored.fetchall()
         }
+
+
+def _where(index: sqlite3.Connection, agent: AgentSpec, words: Sequence[str]) -> str:
+    """What of an agent has these words: one thing, if that has all of them."""
+    parts = {
+        "description": agent.description,
+        "identity": agent.identity if not agent.description else "",
+        "name": f"{agent.id} {agent.name}",
+        "standing goal": agent.standing_goal,
+    }
+    index.execute("CREATE VIRTUAL TABLE IF NOT EXISTS part USING fts5(said, tokenize='porter unicode61')")
+    index.execute("DELETE FROM part")
+    index.executemany("INSERT INTO part (rowid, said) VALUES (?, ?)", enumerate(parts.values()))
+    counts = [0] * len(parts)
+    for word in words:
+        for (number,) in index.execute("SELECT rowid FROM part WHERE part MATCH ?", (f'"{word}"',)):
+            counts[number] += 1
+    whole = [name for name, count in zip(parts, counts, strict=True) if count == len(words)]
+    some = [name for name, count in zip(parts, counts, strict=True) if count]
+    return whole[0] if whole else " and ".join(some)
 
 
 def _cosine(one: Sequence[float], other: Sequence[float]) -> float:
