@@ -22,7 +22,6 @@ from assent.coder import events
 from assent.coder.angles import Angle, angle_for, angles
 from assent.coder.asking import TOOL as ASK_USER
 from assent.coder.asking import ask_tool
-from assent.coder.blanks import TOOL as BLANK_TOOL
 from assent.coder.blanks import OneLine, blank_tool
 from assent.coder.contract import CheckResult, first_red
 from assent.coder.import_roots import python_path
@@ -38,7 +37,6 @@ from assent.safe_text import clean
 from assent.sandbox.spot import TEMPORARY
 from assent.sandbox.workspace import Workspace
 from assent.turns import ending as turn_events
-from assent.turns.closed_by import ClosedBy
 from assent.turns.ending import Ending
 from assent.turns.on_budget import OnBudget
 from assent.turns.stopping import stopped_by
@@ -188,16 +186,14 @@ class AttemptLoop:
             return  # It had ended, and only the checks are missing.
         work, number = self._work, self._attempt.number
         limits, style = work.session.limits.of_iteration, work.style
-        turns = style.turns if self._angle is None else style.angle_turns
-        if turns is not None:
-            limits = msgspec.structs.replace(limits, turns=min(turns, limits.turns))
+        if style.turns is not None:
+            limits = msgspec.structs.replace(limits, turns=min(style.turns, limits.turns))
         if style.answer_tokens is not None:
             most = min(style.answer_tokens, limits.answer_tokens or style.answer_tokens)
             limits = msgspec.structs.replace(limits, answer_tokens=most)
         inner, system, offered = work.model, system_words(style, work.contract), style.tools
         if self._angle is not None:
-            inner = ClosedBy(OneLine(inner), BLANK_TOOL, lambda: "The line was written.")
-            system, offered = style.angle_rules, style.angle_tools
+            inner, system, offered = OneLine(inner), style.angle_rules, style.angle_tools
         model = OnBudget(inner, work.run, style.temperature(number, iteration.number))
         turning = Turning(
             runtime=runtime,

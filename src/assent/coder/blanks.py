@@ -20,7 +20,7 @@ from msgspec import Meta
 
 from assent.coder.angles import BLANK, Angle
 from assent.errors import DecodeError
-from assent.inference.messages import ToolCall, ToolResult
+from assent.inference.messages import ToolCall
 from assent.inference.model import Model, Piece, Request, Result
 from assent.inference.wrappers.wrapped import Wrapped
 from assent.ir.codec import decode_json
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 
 TOOL = "fill_blank"
 _LONGEST = 300
-_FURTHER = 0.25
 _SCHEMA: dict[str, JsonValue] = {
     "type": "object",
     "properties": {"code": {"type": "string", "maxLength": _LONGEST}},
@@ -46,8 +45,7 @@ _SCHEMA: dict[str, JsonValue] = {
 
 class OneLine(Wrapped):
     """A model that is asked for one line of code, without a word about tools; its answer is a call of
-    fill_blank. A line that was refused, mostly because it stands there already, is asked for again, further
-    from the most likely words each time."""
+    fill_blank."""
 
     def __init__(self, model: Model) -> None:
         super().__init__(model)
@@ -58,16 +56,7 @@ class OneLine(Wrapped):
         Raises:
             ModelError: as the model inside.
         """
-        told = [each for each in request.messages if isinstance(each, ToolResult)]
-        asked = msgspec.structs.replace(
-            request,
-            # What was refused is left out: a small model would write it once more.
-            messages=request.messages[:2],
-            tools=(),
-            tool_choice="auto",
-            schema=_SCHEMA,
-            temperature=min((request.temperature or 0.0) + _FURTHER * len(told), 1.0),
-        )
+        asked = msgspec.structs.replace(request, tools=(), tool_choice="auto", schema=_SCHEMA)
         return _as_call(await self.model.generate(asked))
 
     async def stream(self, request: Request) -> AsyncGenerator[Piece, None]:

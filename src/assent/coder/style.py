@@ -25,9 +25,6 @@ class Style(NamedTuple):
     """Characters of what each red check wrote."""
     turns: int | None = None
     """Of each iteration, where that is not for the limits to say."""
-    angle_turns: int | None = None
-    """The same where one place is looked at: how often a line is asked for until it is one that can be
-    tried."""
     answer_tokens: int | None = None
     angle_tools: tuple[str, ...] = ()
     """What is offered instead of `tools` where one place of a function is looked at. With any, each iteration
@@ -75,7 +72,6 @@ SMALL = Style(
     shown=2_400,
     said=0,
     turns=1,
-    angle_turns=4,
     answer_tokens=300,
     counts_failures=False,
     rules=(
