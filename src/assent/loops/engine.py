@@ -568,12 +568,14 @@ class LoopEngine:
         acting = self.runtime.beside(
             tools, folder=str(workshop.repository.top), waits=False, expires_s=round.spec.expires_s
         )
+        roots = import_roots(workshop.repository.top, os.environ)
         parts = Parts(
             rounds=self.rounds,
             gate=self._gate or gate_of(round.spec, workshop.repository.top),
             executor=executor,
-            checking=Checking(self._isolation, roots=import_roots(workshop.repository.top, os.environ)),
+            checking=Checking(self._isolation, roots=roots),
             bench=bench,
+            roots=roots,
             clock=self._clock,
             watch=self._watch,
         )

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -64,6 +64,8 @@ class Parts(NamedTuple):
     executor: Executor
     checking: Checking
     bench: Bench
+    roots: Sequence[str]
+    """Folders of the repository from which the person's Python imports."""
     clock: Callable[[], float]
     watch: Watch | None
 
@@ -261,14 +263,16 @@ class RoundLeader:
         self._run.say("round_frozen", {"loop": round.loop, "tree": tree, "files": len(round.changed)})
 
     async def _sealing(self) -> Seal:
-        from assent.coder.sealing import Seal
+        from assent.coder.sealed_tree import seal_of
 
         if self._seal is None:
-            spec = self.round.spec
+            round, spec = self.round, self.round.spec
             # Without checks, what tests and their settings are by custom is sealed all the same.
             checks = spec.checks or (Check(name="none", command="true"),)
             contract = msgspec.structs.replace(spec.contract, checks=checks)
-            self._seal = Seal.of(contract, await self.workshop.paths(self.round.base_tree))
+            self._seal = await seal_of(
+                contract, self.workshop, round.base_tree, round.baseline, self._parts.roots
+            )
         return self._seal
 
     async def _check(self) -> None:
