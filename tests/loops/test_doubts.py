@@ -11,9 +11,11 @@ import pytest
 
 from assent.coder.contract import Check
 from assent.inference.messages import ToolCall
+from assent.inference.model import Result
 from assent.ir.tool_spec import ToolSchema
 from assent.loops.round import Round
 from assent.loops.spec import LoopSpec
+from assent.loops.verdict import REPORT, TOOL
 from assent.tools.tool import Tool
 from tests.coder.workbench import git
 from tests.loops.bench import FILES, Bench, spec, verdict, write
@@ -77,3 +79,92 @@ async def test_what_reported_tests_before_any_work_is_a_test(tmp_path: Path) -> 
 
     assert ended.sealed == ["proof.py"]
     assert ended.outcome == "escalated"
+
+
+def said(**arguments: Any) -> ToolCall:
+    """A call of the checker's tool, whatever it says."""
+    return ToolCall(name=TOOL, arguments=arguments)
+
+
+def reported(word: str, summary: str = "so it is") -> ToolCall:
+    """A call by which the maker says how far it came."""
+    return ToolCall(name=REPORT, arguments={"verdict": word, "summary": summary})
+
+
+UNREADABLE = [
+    [verdict("done"), said(verdict="blocked"), "fine"],
+    [verdict("done"), said(verdict="NOT DONE", summary="it is broken"), "fine"],
+    [said(verdict="blocked", summary=None), verdict("done"), "fine"],
+    [
+        Result(calls=[verdict("done"), ToolCall(name=TOOL, arguments={}, problem="no JSON")], stop="calls"),
+        "x",
+    ],
+]
+
+
+@pytest.mark.parametrize("turns", UNREADABLE)
+async def test_a_verdict_that_cannot_be_read_leaves_no_other_standing(bench: Bench, turns: list[Any]) -> None:
+    ended = await run(bench, [write(), "made it", *turns])
+
+    assert (ended.outcome, ended.verified) == ("escalated", False)
+    assert "cannot be read" in ended.reason
+    assert branches(bench) == []
+
+
+async def test_more_verdicts_than_are_kept_are_none(bench: Bench) -> None:
+    many = [verdict("done", f"look {number}") for number in range(100)]
+    answer = Result(calls=[*many, verdict("blocked", "it is broken")], stop="calls")
+
+    ended = await run(bench, [write(), "made it", answer, "fine"])
+
+    assert (ended.outcome, ended.verdict) == ("escalated", None)
+    assert branches(bench) == []
+
+
+async def test_too_many_verdicts_of_one_word_are_none_too(bench: Bench) -> None:
+    many = [verdict("done", f"look {number}") for number in range(103)]
+
+    ended = await run(bench, [write(), "made it", Result(calls=many, stop="calls"), "fine"])
+
+    assert (ended.outcome, ended.verdict) == ("escalated", None)
+    assert "more than 100" in ended.reason
+
+
+REPORTS = [
+    (["blocked", "done"], "the maker is blocked", False),
+    (["needs_context", "blocked"], "the maker is blocked", False),
+    (["done", "needs_context"], "the maker is needs_context", False),
+    (["done", "done_with_concerns"], "the maker is done_with_concerns", True),
+    (["finished"], "cannot be read", True),
+]
+
+
+@pytest.mark.parametrize(("words", "why", "is_checked"), REPORTS)
+async def test_a_maker_that_says_it_is_not_done_escalates_whatever_else_it_says(
+    bench: Bench, words: list[str], why: str, is_checked: bool
+) -> None:
+    reports = Result(calls=[reported(word) for word in words], stop="calls")
+    after = ["made it"] if words == ["finished"] else []
+
+    ended = await run(bench, [write(), reports, *after, verdict("done"), verdict("done", "again"), "fine"])
+
+    assert (ended.outcome, ended.verified) == ("escalated", False)
+    assert why in ended.reason
+    assert (ended.checker is not None) == is_checked
+    assert branches(bench) == []
+
+
+async def test_a_maker_that_reports_done_is_checked_and_acted_on(bench: Bench) -> None:
+    ended = await run(bench, [write(), reported("done"), verdict("done"), verdict("done", "again")])
+
+    assert ended.outcome == "proceeded"
+
+
+async def test_a_verdict_in_an_answer_that_was_cut_off_counts_for_nothing(bench: Bench) -> None:
+    cut = Result(text="It looks", calls=[verdict("done")], stop="length")
+
+    ended = await run(bench, [write(), "made it", cut, "fine"])
+
+    assert (ended.outcome, ended.verified) == ("escalated", False)
+    assert "cut off" in ended.reason
+    assert branches(bench) == []

@@ -27,7 +27,7 @@ from assent.loops.gates import Gate, Proposed, ask_gate
 from assent.loops.levels import why_not_allowed, why_not_verified
 from assent.loops.prompts import checker_task, maker_task
 from assent.loops.round import Decision, Later, Outcome, Phase, Receipt, Round, SubRun, day_began, told_of
-from assent.loops.verdict import one_of
+from assent.loops.verdict import REPORT, TOOL, one_of, unread, why_maker_not_done
 from assent.safe_text import clean
 from assent.turns.stopping import stopped_by
 
@@ -279,8 +279,7 @@ class RoundLeader:
         round = self.round
         maker = round.maker
         assert maker is not None
-        said, _ = one_of(maker.given.values())
-        if said is not None and said.verdict in ("blocked", "needs_context"):
+        if any(said.verdict in ("blocked", "needs_context") for said in maker.given.values()):
             return  # There is nothing to check.
         if not round.is_checked and round.spec.checks:
             round.checks = await self._run_checks(round.tree, "after")
@@ -302,18 +301,13 @@ class RoundLeader:
         maker, checker = round.maker, round.checker
         assert maker is not None
         if checker is None:
-            said, _ = one_of(maker.given.values())
-            word = said.verdict if said is not None else "blocked"
-            round.unverified = f"the maker is {word}: {_first(said.summary if said else maker.text)}"
-            round.summary = (said.summary if said is not None else "") or maker.text or round.spec.intent
+            round.unverified = why_maker_not_done(maker.given.values(), maker.unread)
+            said = next((each.summary for each in maker.given.values() if each.verdict != "done"), "")
+            round.summary = said or maker.text or round.spec.intent
             await self.save()
             return
-        round.verdict, doubt = one_of(checker.given.values())
-        if not doubt and checker.is_cut_off:
-            doubt = "the checker's last answer was cut off"
-        if not doubt and checker.status != "success":
-            doubt = f"the checker did not end its work ({checker.status})"
-        round.unverified = why_not_verified(round.verdict, doubt, round.checks, round.sealed)
+        round.verdict, _ = one_of(checker.given.values())
+        round.unverified = why_not_verified(round.verdict, self._doubt(checker), round.checks, round.sealed)
         round.verified = not round.unverified
         said_by_checker = round.verdict.summary if round.verdict is not None else ""
         round.summary = said_by_checker or checker.text or maker.text or round.spec.intent
@@ -367,12 +361,28 @@ class RoundLeader:
             {"loop": round.loop, "proceed": round.decision.proceed, "reason": round.decision.reason},
         )
 
+    def _doubt(self, checker: SubRun) -> str:
+        """What is wrong with how the verdict was given, or with what the maker says of its own work."""
+        _, doubt = one_of(checker.given.values())
+        if doubt:
+            return doubt
+        if checker.unread:
+            return "the checker gave a verdict that cannot be read"
+        if checker.is_cut_off:
+            return "an answer of the checker was cut off"
+        if checker.status != "success":
+            return f"the checker did not end its work ({checker.status})"
+        maker = self.round.maker
+        assert maker is not None
+        return why_maker_not_done(maker.given.values(), maker.unread)
+
     def _doubts(self) -> str:
         """Why the change may not be acted on unattended: worked out anew from what is kept."""
         round = self.round
         if round.checker is None:
             return round.unverified or "nobody has checked it"
-        return round.unverified or why_not_verified(round.verdict, "", round.checks, round.sealed)
+        doubt = self._doubt(round.checker)
+        return round.unverified or why_not_verified(round.verdict, doubt, round.checks, round.sealed)
 
     def _escalation(self) -> str:
         round = self.round
@@ -488,7 +498,8 @@ class RoundLeader:
             )
             sub.status, sub.text = ending.status, ending.summary if ending.succeeded else ""
             sub.error, sub.turns = ending.error or "", ending.turns
-            sub.tools, sub.is_cut_off = ending.tools, ending.is_cut_off
+            sub.tools, sub.is_cut_off = ending.tools, ending.cut_off > 0
+            sub.unread = unread(REPORT if role == "maker" else TOOL, ending)
         finally:
             sub.spend = model.spent
         await self.save()
@@ -571,10 +582,6 @@ def receipt_of(result: ProposalResult, round: Round, executor: str, now: float) 
         key="",
         at=now,
     ).sealed()
-
-
-def _first(text: str) -> str:
-    return clean(" ".join(text.split()), 300) or "no reason was given"
 
 
 def _text(path: str) -> str:
