@@ -13,12 +13,14 @@ from assent.coder.contract import Check
 from assent.inference.messages import ToolCall
 from assent.inference.model import Result
 from assent.ir.tool_spec import ToolSchema
+from assent.loops.levels import Standing
 from assent.loops.round import Round
 from assent.loops.spec import LoopSpec
 from assent.loops.verdict import REPORT, TOOL
+from assent.tools.context import Cancel
 from assent.tools.tool import Tool
 from tests.coder.workbench import git
-from tests.loops.bench import FILES, Bench, spec, verdict, write
+from tests.loops.bench import FILES, HONEST, Bench, spec, verdict, write
 
 SNEAK = ToolCall(name="sneak", arguments={})
 
@@ -167,4 +169,44 @@ async def test_a_verdict_in_an_answer_that_was_cut_off_counts_for_nothing(bench:
 
     assert (ended.outcome, ended.verified) == ("escalated", False)
     assert "cut off" in ended.reason
+    assert branches(bench) == []
+
+
+LESS: list[dict[str, Any]] = [{"level": "L2"}, {"allow": ()}]
+
+
+@pytest.mark.parametrize("phase", ["making", "executing"])
+@pytest.mark.parametrize("less", [*LESS, None])
+async def test_a_round_that_was_broken_off_is_held_to_what_the_loop_may_by_now(
+    bench: Bench, phase: str, less: dict[str, Any] | None
+) -> None:
+    """Lowered in its file, or because something was taken back."""
+    cancel = Cancel()
+
+    def watch(round: Round, begun: str) -> None:
+        if begun == phase:
+            cancel.cancel("the machine goes down", hard=True)
+
+    with bench.engine(HONEST, spec(), watch=watch) as engine:
+        broken_off = await engine.run_round(round_id="r1", cancel=cancel)
+        assert (broken_off.outcome, broken_off.level) == (None, "L3")
+        if less is None:
+            lowered = Standing(loop=broken_off.key, level="L2", reason="it was taken back", since=1.0)
+            engine.rounds.set_standing(lowered)
+    with bench.engine(HONEST if phase == "making" else [], spec(**(less or {}))) as engine:
+        ended = await engine.run_round(round_id="r1")
+
+    assert ended.outcome == "escalated", ended.reason
+    assert ended.approval
+    assert branches(bench) == []
+
+
+async def test_a_round_that_was_broken_off_gains_nothing_from_a_level_that_was_raised(bench: Bench) -> None:
+    cancel = Cancel()
+    with bench.engine(HONEST, spec("L2"), watch=lambda *_: cancel.cancel("later", hard=True)) as engine:
+        assert (await engine.run_round(round_id="r1", cancel=cancel)).is_open
+    with bench.engine(HONEST, spec("L3")) as engine:
+        ended = await engine.run_round(round_id="r1")
+
+    assert (ended.outcome, ended.level) == ("escalated", "L2")
     assert branches(bench) == []

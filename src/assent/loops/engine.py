@@ -4,6 +4,7 @@ Keep true:
 1. A round never raises: whatever happens is its outcome, and is kept.
 2. A round is led by one process at a time, and can be taken up by the next one from any phase.
 3. Nothing of the person's repository changes but through the executor, on exactly the tree that was frozen.
+4. A round that is taken up again may do what it might when it began and may do now: the less of both.
 """
 
 from __future__ import annotations
@@ -596,9 +597,21 @@ class LoopEngine:
         async with opened as run:
             # Read once more: nobody else writes it from now on.
             fresh = await asyncio.to_thread(self.rounds.get, round.id) or round
+            if fresh.is_open and not is_new:
+                await self._hold_to_less(fresh)
             leader = RoundLeader(fresh, run, workshop, parts, subruns, cancel)
             leaders.append(leader)
             yield run, leader
+
+    async def _hold_to_less(self, round: Round) -> None:
+        """Let a round that was broken off go no further than it may by now."""
+        standing = await asyncio.to_thread(self.rounds.standing, round.key)
+        if standing is not None:
+            round.level = lower_of(round.level, standing.level)
+        if self.spec.name == round.loop:
+            round.level = lower_of(round.level, self.spec.level)
+            allow = tuple(kind for kind in round.spec.allow if kind in self.spec.allow)
+            round.spec = msgspec.structs.replace(round.spec, allow=allow)
 
     @asynccontextmanager
     async def _reopened(

@@ -402,10 +402,10 @@ class RoundLeader:
     async def _execute(self) -> None:
         round = self.round
         assert round.decision is not None
-        if round.decision.proceed and (
-            why := why_not_allowed(round.level, round.spec.kind, round.spec.allow, self._doubts())
-        ):
-            # Whatever was kept or said: this is the last look before anything happens.
+        why = why_not_allowed(round.level, round.spec.kind, round.spec.allow, self._doubts())
+        if round.decision.proceed and why and not self._run.has_ended(ACT_PLAN):
+            # Whatever was kept or said: this is the last look before anything happens. What has happened
+            # before the round was broken off is not undone by asking.
             round.decision = Decision(proceed=False, reason=why, gate="engine")
             round.reason = why
             await self.save()
