@@ -24,7 +24,7 @@ from assent.inference.model import Model
 from assent.ir.json_value import JsonValue
 from assent.ir.proposal import Proposal, new_id
 from assent.ir.result import Waiting
-from assent.loops.acting import by_call, executor_tool, hook_tool
+from assent.loops.acting import ACTION, by_call, executor_tool, hook_tool
 from assent.loops.executors import executor_of
 from assent.loops.executors.executor import Bench, Executor, Finding
 from assent.loops.executors.record import RecordExecutor
@@ -425,8 +425,12 @@ class LoopEngine:
         )
         if run.ended is None:
             if round.is_waiting:
+                is_unknown = any(each.what == "unknown" for each in round.later)
                 question = Waiting(
-                    kind="approval", action_id="act", reason=round.reason, approval=round.approval or None
+                    kind="unknown_outcome" if is_unknown else "approval",
+                    action_id=ACTION,
+                    reason=round.reason,
+                    approval=round.approval or None,
                 )
                 await run.end("waiting", round.reason, waiting=[question])
             else:

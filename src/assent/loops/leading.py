@@ -428,6 +428,10 @@ class RoundLeader:
                 self._end("escalated", round.reason)
                 round.later.append(self.decided("denied"))
             case "canceled":
+                is_over = self._cancel.reason == TIME_OVER or self._cancel.reason.startswith(STOPPED)
+                if is_over and result.results[0].status == "unknown" and self.executor.risk != "idempotent":
+                    self._ask_what_became(f"it was stopped while it was being done ({self._cancel.reason})")
+                    return
                 self._see_whether_to_stop()
                 if round.outcome is None:
                     raise Paused(self._cancel.reason or "it was stopped")
@@ -440,18 +444,24 @@ class RoundLeader:
         ended = self._run.ended
         if ended is not None:
             round = self.round
-            words = round.reason
             if any(w.kind == "unknown_outcome" for w in ended.waiting):
-                died = "the process died while it was being done, and nobody knows whether it was"
-                words = (
-                    f"{died}. Look, and say so: assent resume {round.id} --decide {ACTION}=done|retry|fail"
-                )
-                if not any(each.what == "unknown" for each in round.later):
-                    round.later.append(Later(what="unknown", at=self._parts.clock(), reason=died))
-            self._end("escalated", words)
+                self._ask_what_became("the process died while it was being done")
+            else:
+                self._end("escalated", round.reason)
             return None
         plan = plan_of(self.round, self.executor, self.round.would)
         return (await self._run.act(plan, ACT_PLAN, keep=True)).result
+
+    def _ask_what_became(self, why: str) -> None:
+        """A person has to look what became of the act before anything follows from it."""
+        round = self.round
+        words = f"{why}, and nobody knows whether it was"
+        if not any(each.what == "unknown" for each in round.later):
+            round.later.append(Later(what="unknown", at=self._parts.clock(), reason=words))
+        self._end(
+            "escalated",
+            f"{words}. Look, and say so: assent resume {round.id} --decide {ACTION}=done|retry|fail",
+        )
 
     @staticmethod
     def status_of(result: ProposalResult) -> str:
