@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import os
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -348,3 +350,35 @@ async def test_nothing_changed_and_verified_is_reported_at_l2(here: Bench) -> No
         round = await engine.run_round()
 
     assert (round.outcome, round.approval) == ("reported", "")
+
+
+@pytest.mark.parametrize(("choice", "runs"), [("done", 1), ("retry", 2), ("fail", 1)])
+async def test_a_command_that_was_stopped_while_it_ran_is_asked_about(
+    here: Bench, tmp_path: Path, choice: Any, runs: int
+) -> None:
+    """Nobody knows whether it had done its work; that it failed would be a guess."""
+    ran, go_on = tmp_path / "ran", tmp_path / "go-on"
+    os.mkfifo(go_on)
+    command = f"echo ran >> {ran}; test -e {tmp_path}/quick || cat {go_on}"
+    loop = spec(executor=ExecutorSpec(use="command", command=command))
+
+    with here.engine(HONEST, loop) as engine:
+        running = asyncio.create_task(engine.run_round(round_id="r1"))
+        # Opened once the command reads from it, so it has begun.
+        writer = await asyncio.to_thread(open, go_on, "w")
+        try:
+            engine.rounds.ask_to_stop("r1", "the person says so")
+            stopped = await running
+        finally:
+            writer.close()
+    assert stopped.outcome == "escalated", stopped.reason
+    assert [each.what for each in stopped.later] == ["unknown"]
+    assert "assent resume r1 --decide act=done|retry|fail" in stopped.reason
+    (tmp_path / "quick").touch()
+    with here.engine([], loop) as engine:
+        assert (await engine.resume("r1")).is_waiting
+        decided = await engine.resume("r1", decide={"act": choice})
+
+    assert ran.read_text() == "ran\n" * runs
+    assert (decided.receipt is None) == (choice == "fail")
+    assert not decided.is_waiting

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+from assent.app.loop_files import loops_of
 from assent.errors import PolicyFileError, UsageError
 from assent.loops.spec import LoopSpec, read_loop
+from assent.tools.builtin import BASIC, basic_tools
 
 WHOLE = """
 name = "changelog"
@@ -59,6 +63,8 @@ def test_a_file_may_leave_its_name_to_itself() -> None:
     assert read_loop('intent = "x"', "a.toml", name="a") == LoopSpec(name="a", intent="x")
 
 
+COMMIT = "intent = 'x'\n[executor]\nuse = 'commit'\n"
+FILE = "intent = 'x'\n[[delivery]]\nto = 'file'\npath = "
 BAD = [
     ("intnt = 'x'", "intnt", "Did you mean 'intent'"),
     ("", "intent", "missing"),
@@ -83,6 +89,30 @@ BAD = [
     ("intent = 'x'\nmaker = 1", "maker", "a table"),
     ("intent = 'a\\u202eb'".replace("'", '"'), "intent", "nobody sees"),
     ("intent = ", None, "not TOML"),
+    (COMMIT + "branch = 'fixed'", "executor.branch", "{number} or {round}"),
+    (COMMIT + "branch = 'x/{loop}'", "executor.branch", "{number} or {round}"),
+    (COMMIT + "branch = '{loop.__class__}-{number}'", "executor.branch", "fill in"),
+    (COMMIT + "branch = '{number.real}'", "executor.branch", "fill in"),
+    (COMMIT + "branch = '{number!r}'", "executor.branch", "fill in"),
+    (COMMIT + "branch = '{number:>9}'", "executor.branch", "fill in"),
+    (COMMIT + "branch = '{}{number}'", "executor.branch", "fill in"),
+    (COMMIT + "branch = '{number'", "executor.branch", "fill in"),
+    (COMMIT + "branch = '-x {number}'", "executor.branch", "git has no branches"),
+    (COMMIT + "branch = 'x/../{number}'", "executor.branch", "git has no branches"),
+    ("intent = 'x'\n[maker]\ntools = ['http_get']", "maker.hosts", "http_get"),
+    (
+        "intent = 'x'\n[executor]\nuse = 'webhook'\nurl = 'ftp://a/b'\nhosts = ['a']",
+        "executor.url",
+        "no http",
+    ),
+    ("intent = 'x'\n[executor]\nuse = 'webhook'\nurl = 'https://'\nhosts = ['a']", "executor.url", "no http"),
+    ("intent = 'x'\n[[delivery]]\nto='webhook'\nurl='x'\nhosts=['a']", "delivery[0].url", "no http"),
+    (FILE + "'../out.md'", "delivery[0].path", "leads out"),
+    (FILE + "'a/../../out.md'", "delivery[0].path", "leads out"),
+    (FILE + "'/etc/motd'", "delivery[0].path", "leads out"),
+    (FILE + '"a\\u001b[2Jb"', "delivery[0].path", "control characters"),
+    (FILE + '"a\\nb"', "delivery[0].path", "control characters"),
+    ("intent = 'x'\n[budget]\niterations = 1000000000", "budget.iterations", "more than 1,000"),
 ]
 
 
@@ -99,3 +129,39 @@ def test_what_is_wrong_is_named_with_file_and_key(text: str, key: str | None, wo
 def test_a_loop_made_in_a_program_is_checked_too() -> None:
     with pytest.raises(UsageError, match="level L3 needs at least one"):
         LoopSpec(name="a", intent="x", level="L3")
+
+
+BAD_HERE = [
+    ("a", "intent = 'x'\nname = 'b'", "name", "not the name of the file, a"),
+    ("a", "intent = 'x'\n[executor]\nuse = 'callback'", "executor.use", "a function of a program"),
+    ("a", "intent = 'x'\n[maker]\ntools = ['grep', 'fly']", "maker.tools[1]", "'fly' is no tool"),
+    ("a", "intent = 'x'\ngate = 'policy'\npolicies = 'rules.toml'", "policies", "there is no 'rules.toml'"),
+]
+
+
+@pytest.mark.parametrize(("name", "text", "key", "words"), BAD_HERE)
+def test_a_loop_of_a_repository_can_be_run_as_it_stands(
+    tmp_path: Path, name: str, text: str, key: str, words: str
+) -> None:
+    path = tmp_path / ".assent" / "loops" / f"{name}.toml"
+    path.parent.mkdir(parents=True)
+    path.write_text(text)
+
+    with pytest.raises(PolicyFileError) as caught:
+        loops_of(tmp_path)
+
+    assert f"{path}, key '{key}'" in str(caught.value)
+    assert words in str(caught.value)
+
+
+def test_a_loop_whose_rules_are_there_is_read(tmp_path: Path) -> None:
+    path = tmp_path / ".assent" / "loops" / "a.toml"
+    path.parent.mkdir(parents=True)
+    (tmp_path / "rules.toml").touch()
+    path.write_text("intent = 'x'\nname = 'a'\ngate = 'policy'\npolicies = 'rules.toml'")
+
+    assert list(loops_of(tmp_path)) == ["a"]
+
+
+def test_the_names_of_basic_tools_are_all_there_are(tmp_path: Path) -> None:
+    assert tuple(tool.name for tool in basic_tools(tmp_path)) == BASIC

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from assent.app.governance import LOOPS, RUNS_LOOPS, granted
 from assent.app.trust import Snapshot, how_trusted, snapshot, trust
 from assent.errors import TrustError, UsageError
+from assent.loops.file_rules import repository_problems
 from assent.loops.spec import LoopSpec, read_loop
 from assent.loops.timetable import unknown_loop
 from assent.policy.toml_file import TomlFile
@@ -112,7 +113,10 @@ def _read(seen: Snapshot | None, top: Path) -> dict[str, LoopSpec]:
         if path.suffix != _SUFFIX or len(path.parts) > 2:
             file.fail("it would not be read", fix=f"Loops are files {PROJECT_FOLDER}/{LOOPS}/NAME{_SUFFIX}.")
         spec = read_loop(data.decode(errors="replace"), str(where), name=path.stem)
-        if spec.name in found:
-            file.fail(f"another file has a loop '{spec.name}'", "name", "Give each a name of its own.")
+        if spec.name != path.stem:
+            # It is asked for, logged and held by one name; another one in the file would mislead.
+            file.fail(f"it is not the name of the file, {path.stem}", "name", "Leave it out, or rename it.")
+        for place, words, fix in repository_problems(spec, top):
+            file.fail(words, place, fix)
         found[spec.name] = spec
     return dict(sorted(found.items()))

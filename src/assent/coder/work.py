@@ -8,7 +8,6 @@ Keep true:
 from __future__ import annotations
 
 import asyncio
-import os
 import threading
 from collections.abc import Sequence
 from pathlib import Path
@@ -167,24 +166,12 @@ class Work:
 
     async def seal(self) -> Seal:
         """Which files the change may not touch."""
-        from assent.coder.command_line import named_files
-        from assent.coder.import_roots import installed_modules
-        from assent.coder.recipes import is_readable
-        from assent.coder.sealing import Seal
+        from assent.coder.sealed_tree import seal_of
 
         if self._seal is None:
-            base, commands = self.session.base, [check.command for check in self.contract.checks]
-            paths = await self.workshop.paths(base)
-            named = {file.path for command in commands for file in named_files(command)}
-            texts = await self.workshop.texts(base, [p for p in paths if is_readable(p) or p in named])
-            reported = [result.tests.modules for result in self.session.baseline if result.tests is not None]
-            self._seal = Seal.of(
-                self.contract,
-                paths,
-                texts=texts,
-                tests={module for each in reported for module in each},
-                modules=await asyncio.to_thread(installed_modules, commands, os.environ),
-                roots=self.roots,
+            session = self.session
+            self._seal = await seal_of(
+                self.contract, self.workshop, session.base, session.baseline, self.roots
             )
         return self._seal
 

@@ -4,6 +4,7 @@ Keep true:
 1. A round never raises: whatever happens is its outcome, and is kept.
 2. A round is led by one process at a time, and can be taken up by the next one from any phase.
 3. Nothing of the person's repository changes but through the executor, on exactly the tree that was frozen.
+4. A round that is taken up again may do what it might when it began and may do now: the less of both.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from assent.inference.model import Model
 from assent.ir.json_value import JsonValue
 from assent.ir.proposal import Proposal, new_id
 from assent.ir.result import Waiting
-from assent.loops.acting import by_call, executor_tool, hook_tool
+from assent.loops.acting import ACTION, by_call, executor_tool, hook_tool
 from assent.loops.executors import executor_of
 from assent.loops.executors.executor import Bench, Executor, Finding
 from assent.loops.executors.record import RecordExecutor
@@ -424,8 +425,12 @@ class LoopEngine:
         )
         if run.ended is None:
             if round.is_waiting:
+                is_unknown = any(each.what == "unknown" for each in round.later)
                 question = Waiting(
-                    kind="approval", action_id="act", reason=round.reason, approval=round.approval or None
+                    kind="unknown_outcome" if is_unknown else "approval",
+                    action_id=ACTION,
+                    reason=round.reason,
+                    approval=round.approval or None,
                 )
                 await run.end("waiting", round.reason, waiting=[question])
             else:
@@ -568,12 +573,14 @@ class LoopEngine:
         acting = self.runtime.beside(
             tools, folder=str(workshop.repository.top), waits=False, expires_s=round.spec.expires_s
         )
+        roots = import_roots(workshop.repository.top, os.environ)
         parts = Parts(
             rounds=self.rounds,
             gate=self._gate or gate_of(round.spec, workshop.repository.top),
             executor=executor,
-            checking=Checking(self._isolation, roots=import_roots(workshop.repository.top, os.environ)),
+            checking=Checking(self._isolation, roots=roots),
             bench=bench,
+            roots=roots,
             clock=self._clock,
             watch=self._watch,
         )
@@ -594,9 +601,21 @@ class LoopEngine:
         async with opened as run:
             # Read once more: nobody else writes it from now on.
             fresh = await asyncio.to_thread(self.rounds.get, round.id) or round
+            if fresh.is_open and not is_new:
+                await self._hold_to_less(fresh)
             leader = RoundLeader(fresh, run, workshop, parts, subruns, cancel)
             leaders.append(leader)
             yield run, leader
+
+    async def _hold_to_less(self, round: Round) -> None:
+        """Let a round that was broken off go no further than it may by now."""
+        standing = await asyncio.to_thread(self.rounds.standing, round.key)
+        if standing is not None:
+            round.level = lower_of(round.level, standing.level)
+        if self.spec.name == round.loop:
+            round.level = lower_of(round.level, self.spec.level)
+            allow = tuple(kind for kind in round.spec.allow if kind in self.spec.allow)
+            round.spec = msgspec.structs.replace(round.spec, allow=allow)
 
     @asynccontextmanager
     async def _reopened(

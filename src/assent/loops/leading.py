@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -27,7 +27,7 @@ from assent.loops.gates import Gate, Proposed, ask_gate
 from assent.loops.levels import why_not_allowed, why_not_verified
 from assent.loops.prompts import checker_task, maker_task
 from assent.loops.round import Decision, Later, Outcome, Phase, Receipt, Round, SubRun, day_began, told_of
-from assent.loops.verdict import one_of
+from assent.loops.verdict import REPORT, TOOL, one_of, unread, why_maker_not_done
 from assent.safe_text import clean
 from assent.turns.stopping import stopped_by
 
@@ -64,6 +64,8 @@ class Parts(NamedTuple):
     executor: Executor
     checking: Checking
     bench: Bench
+    roots: Sequence[str]
+    """Folders of the repository from which the person's Python imports."""
     clock: Callable[[], float]
     watch: Watch | None
 
@@ -261,22 +263,23 @@ class RoundLeader:
         self._run.say("round_frozen", {"loop": round.loop, "tree": tree, "files": len(round.changed)})
 
     async def _sealing(self) -> Seal:
-        from assent.coder.sealing import Seal
+        from assent.coder.sealed_tree import seal_of
 
         if self._seal is None:
-            spec = self.round.spec
+            round, spec = self.round, self.round.spec
             # Without checks, what tests and their settings are by custom is sealed all the same.
             checks = spec.checks or (Check(name="none", command="true"),)
             contract = msgspec.structs.replace(spec.contract, checks=checks)
-            self._seal = Seal.of(contract, await self.workshop.paths(self.round.base_tree))
+            self._seal = await seal_of(
+                contract, self.workshop, round.base_tree, round.baseline, self._parts.roots
+            )
         return self._seal
 
     async def _check(self) -> None:
         round = self.round
         maker = round.maker
         assert maker is not None
-        said, _ = one_of(maker.given.values())
-        if said is not None and said.verdict in ("blocked", "needs_context"):
+        if any(said.verdict in ("blocked", "needs_context") for said in maker.given.values()):
             return  # There is nothing to check.
         if not round.is_checked and round.spec.checks:
             round.checks = await self._run_checks(round.tree, "after")
@@ -298,18 +301,13 @@ class RoundLeader:
         maker, checker = round.maker, round.checker
         assert maker is not None
         if checker is None:
-            said, _ = one_of(maker.given.values())
-            word = said.verdict if said is not None else "blocked"
-            round.unverified = f"the maker is {word}: {_first(said.summary if said else maker.text)}"
-            round.summary = (said.summary if said is not None else "") or maker.text or round.spec.intent
+            round.unverified = why_maker_not_done(maker.given.values(), maker.unread)
+            said = next((each.summary for each in maker.given.values() if each.verdict != "done"), "")
+            round.summary = said or maker.text or round.spec.intent
             await self.save()
             return
-        round.verdict, doubt = one_of(checker.given.values())
-        if not doubt and checker.is_cut_off:
-            doubt = "the checker's last answer was cut off"
-        if not doubt and checker.status != "success":
-            doubt = f"the checker did not end its work ({checker.status})"
-        round.unverified = why_not_verified(round.verdict, doubt, round.checks, round.sealed)
+        round.verdict, _ = one_of(checker.given.values())
+        round.unverified = why_not_verified(round.verdict, self._doubt(checker), round.checks, round.sealed)
         round.verified = not round.unverified
         said_by_checker = round.verdict.summary if round.verdict is not None else ""
         round.summary = said_by_checker or checker.text or maker.text or round.spec.intent
@@ -363,12 +361,28 @@ class RoundLeader:
             {"loop": round.loop, "proceed": round.decision.proceed, "reason": round.decision.reason},
         )
 
+    def _doubt(self, checker: SubRun) -> str:
+        """What is wrong with how the verdict was given, or with what the maker says of its own work."""
+        _, doubt = one_of(checker.given.values())
+        if doubt:
+            return doubt
+        if checker.unread:
+            return "the checker gave a verdict that cannot be read"
+        if checker.is_cut_off:
+            return "an answer of the checker was cut off"
+        if checker.status != "success":
+            return f"the checker did not end its work ({checker.status})"
+        maker = self.round.maker
+        assert maker is not None
+        return why_maker_not_done(maker.given.values(), maker.unread)
+
     def _doubts(self) -> str:
         """Why the change may not be acted on unattended: worked out anew from what is kept."""
         round = self.round
         if round.checker is None:
             return round.unverified or "nobody has checked it"
-        return round.unverified or why_not_verified(round.verdict, "", round.checks, round.sealed)
+        doubt = self._doubt(round.checker)
+        return round.unverified or why_not_verified(round.verdict, doubt, round.checks, round.sealed)
 
     def _escalation(self) -> str:
         round = self.round
@@ -388,10 +402,10 @@ class RoundLeader:
     async def _execute(self) -> None:
         round = self.round
         assert round.decision is not None
-        if round.decision.proceed and (
-            why := why_not_allowed(round.level, round.spec.kind, round.spec.allow, self._doubts())
-        ):
-            # Whatever was kept or said: this is the last look before anything happens.
+        why = why_not_allowed(round.level, round.spec.kind, round.spec.allow, self._doubts())
+        if round.decision.proceed and why and not self._run.has_ended(ACT_PLAN):
+            # Whatever was kept or said: this is the last look before anything happens. What has happened
+            # before the round was broken off is not undone by asking.
             round.decision = Decision(proceed=False, reason=why, gate="engine")
             round.reason = why
             await self.save()
@@ -414,6 +428,10 @@ class RoundLeader:
                 self._end("escalated", round.reason)
                 round.later.append(self.decided("denied"))
             case "canceled":
+                is_over = self._cancel.reason == TIME_OVER or self._cancel.reason.startswith(STOPPED)
+                if is_over and result.results[0].status == "unknown" and self.executor.risk != "idempotent":
+                    self._ask_what_became(f"it was stopped while it was being done ({self._cancel.reason})")
+                    return
                 self._see_whether_to_stop()
                 if round.outcome is None:
                     raise Paused(self._cancel.reason or "it was stopped")
@@ -426,18 +444,24 @@ class RoundLeader:
         ended = self._run.ended
         if ended is not None:
             round = self.round
-            words = round.reason
             if any(w.kind == "unknown_outcome" for w in ended.waiting):
-                died = "the process died while it was being done, and nobody knows whether it was"
-                words = (
-                    f"{died}. Look, and say so: assent resume {round.id} --decide {ACTION}=done|retry|fail"
-                )
-                if not any(each.what == "unknown" for each in round.later):
-                    round.later.append(Later(what="unknown", at=self._parts.clock(), reason=died))
-            self._end("escalated", words)
+                self._ask_what_became("the process died while it was being done")
+            else:
+                self._end("escalated", round.reason)
             return None
         plan = plan_of(self.round, self.executor, self.round.would)
         return (await self._run.act(plan, ACT_PLAN, keep=True)).result
+
+    def _ask_what_became(self, why: str) -> None:
+        """A person has to look what became of the act before anything follows from it."""
+        round = self.round
+        words = f"{why}, and nobody knows whether it was"
+        if not any(each.what == "unknown" for each in round.later):
+            round.later.append(Later(what="unknown", at=self._parts.clock(), reason=words))
+        self._end(
+            "escalated",
+            f"{words}. Look, and say so: assent resume {round.id} --decide {ACTION}=done|retry|fail",
+        )
 
     @staticmethod
     def status_of(result: ProposalResult) -> str:
@@ -484,7 +508,8 @@ class RoundLeader:
             )
             sub.status, sub.text = ending.status, ending.summary if ending.succeeded else ""
             sub.error, sub.turns = ending.error or "", ending.turns
-            sub.tools, sub.is_cut_off = ending.tools, ending.is_cut_off
+            sub.tools, sub.is_cut_off = ending.tools, ending.cut_off > 0
+            sub.unread = unread(REPORT if role == "maker" else TOOL, ending)
         finally:
             sub.spend = model.spent
         await self.save()
@@ -567,10 +592,6 @@ def receipt_of(result: ProposalResult, round: Round, executor: str, now: float) 
         key="",
         at=now,
     ).sealed()
-
-
-def _first(text: str) -> str:
-    return clean(" ".join(text.split()), 300) or "no reason was given"
 
 
 def _text(path: str) -> str:

@@ -46,6 +46,9 @@ class SubRun(msgspec.Struct, kw_only=True):
     turns: int = 0
     tools: tuple[str, ...] = ()
     is_cut_off: bool = False
+    """Whether any of its answers ran into the limit on its length."""
+    unread: int = 0
+    """Calls of the tool for verdicts, or reports, that came to nothing."""
     spend: Spend = Spend()
     given: dict[str, Verdict] = {}
     """The verdicts that were given, by the key of the call."""

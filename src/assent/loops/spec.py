@@ -18,6 +18,7 @@ import msgspec
 from assent.coder.contract import Check, Contract
 from assent.errors import UsageError
 from assent.loops.budget import LoopBudget
+from assent.loops.file_rules import file_problems, places_problem
 from assent.loops.levels import LEVELS, Level
 from assent.safe_text import clean
 
@@ -187,6 +188,8 @@ def read_loop(text: str, where: str, *, name: str | None = None) -> LoopSpec:
         _converted(file, table, Delivery, f"delivery[{number}]") for number, table in enumerate(tables)
     ]
     made: LoopSpec = _converted(file, document, LoopSpec, "")
+    for place, words, fix in file_problems(made):
+        file.fail(words, place, fix)
     return made
 
 
@@ -354,12 +357,8 @@ def _executor_problems(executor: ExecutorSpec) -> list[_Problem]:
             found.append((f"executor.{key}", f"use is {executor.use}, which has none", "Leave it out."))
     if not 0 < executor.timeout_s <= _MOST_TIMEOUT_S:
         found.append(("executor.timeout_s", f"it is not above 0 and up to {_MOST_TIMEOUT_S:,.0f}", ""))
-    try:
-        executor.branch.format(loop="x", number=1, round="r")
-    except (KeyError, IndexError, ValueError):
-        found.append(
-            ("executor.branch", "it has other places to fill in than {loop}, {number} and {round}", "")
-        )
+    if words := places_problem(executor.branch):
+        found.append(("executor.branch", words, ""))
     return found
 
 

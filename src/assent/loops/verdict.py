@@ -4,7 +4,8 @@ Whatever a model writes in its answers are words. They are shown to people, and 
 
 Keep true:
 1. A verdict is what was given by a call of the tool that fits its schema; text never becomes one.
-2. Two verdicts that differ are none.
+2. Two verdicts that differ are none; nor are more than can be kept.
+3. A call of the tool that came to nothing may have been meant as any word, so it leaves a doubt.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from assent.safe_text import clean
 
 if TYPE_CHECKING:
     from assent.tools.tool import Tool
+    from assent.turns.ending import Ending
 
 VerdictWord = Literal["done", "done_with_concerns", "needs_context", "blocked"]
 VERDICTS: tuple[VerdictWord, ...] = get_args(VerdictWord)
@@ -46,9 +48,39 @@ def one_of(given: Collection[Verdict]) -> tuple[Verdict | None, str]:
     words = {each.verdict for each in given}
     if not words:
         return None, "the checker gave no verdict"
+    if len(given) > _MOST_GIVEN:
+        return None, f"the checker gave more than {_MOST_GIVEN} verdicts"
     if len(words) > 1:
         return None, f"the checker gave verdicts that contradict each other: {', '.join(sorted(words))}"
     return list(given)[-1], ""
+
+
+def unread(tool: str, ending: Ending) -> int:
+    """How many calls of a tool came to nothing: refused because they do not fit its schema, or failed.
+
+    >>> from assent.turns.ending import Ending
+    >>> unread(TOOL, Ending(status="success", summary="", refused=(TOOL, "shell")))
+    1
+    """
+    refused = sum(name.strip().casefold() == tool for name in ending.refused)
+    return refused + ending.called.count(tool) - ending.tools.count(tool)
+
+
+def why_maker_not_done(given: Collection[Verdict], unread: int) -> str:
+    """Why what a maker said of its own work leaves a doubt, in words; empty if it does not.
+
+    >>> why_maker_not_done([Verdict(verdict="done"), Verdict(verdict="done_with_concerns", summary="x")], 0)
+    'the maker is done_with_concerns: x'
+    """
+    # What is said first is not taken back by what is said after it.
+    for word in ("blocked", "needs_context", "done_with_concerns"):
+        for each in given:
+            if each.verdict == word:
+                said = clean(" ".join(each.summary.split()), 300) or "no reason was given"
+                return f"the maker is {word}: {said}"
+    if len(given) > _MOST_GIVEN:
+        return f"the maker reported more than {_MOST_GIVEN} times"
+    return "the maker gave a report that cannot be read" if unread else ""
 
 
 def verdict_tool(name: str, description: str, give: Callable[[str, Verdict], None]) -> Tool:
@@ -81,7 +113,7 @@ def verdict_tool(name: str, description: str, give: Callable[[str, Verdict], Non
     def give_it(parameters: dict[str, JsonValue], context: ToolContext) -> str:
         nonlocal count
         count += 1
-        if count > _MOST_GIVEN:
+        if count > _MOST_GIVEN + 1:
             raise ToolError(f"{name} was called {_MOST_GIVEN} times. Stop, and end your work.")
         concerns = parameters.get("concerns") or []
         assert isinstance(concerns, list)
@@ -90,6 +122,7 @@ def verdict_tool(name: str, description: str, give: Callable[[str, Verdict], Non
             summary=clean(str(parameters["summary"]), _MOST, lines=True),
             concerns=tuple(clean(str(each), _MOST, lines=True) for each in concerns[:20]),
         )
+        # One more than may be is kept: by that it is known that there were more.
         give(context.idempotency_key or context.action_id, given)
         return f"Your verdict is kept: {given.verdict}."
 

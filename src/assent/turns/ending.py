@@ -62,6 +62,8 @@ class Ending(msgspec.Struct, frozen=True, kw_only=True):
     waiting: tuple[Waiting, ...] = ()
     is_cut_off: bool = False
     """The last answer ran into the limit on its length."""
+    cut_off: int = 0
+    """How many answers ran into it, the last one or any before."""
     output: Any = None
     """The answer as the type that was asked for."""
 
@@ -71,9 +73,9 @@ class Ending(msgspec.Struct, frozen=True, kw_only=True):
         return self.status == "success"
 
     def as_json(self) -> dict[str, JsonValue]:
-        """The same as JSON, without the output."""
+        """The same as JSON, without the output, and without what only leaders of loops need."""
         data: dict[str, JsonValue] = msgspec.to_builtins(msgspec.structs.replace(self, output=None))
-        del data["output"]
+        del data["output"], data["cut_off"]
         return data
 
 

@@ -106,6 +106,7 @@ class TurnLoop(Acting):
         self._last_text = ""
         self._value: Any = None
         self._is_cut_off = False
+        self._cut_off = 0
         self._succeeded = []
         self._called = []
         self._refused = []
@@ -213,6 +214,8 @@ class TurnLoop(Acting):
             return self._failed(ModelError(f"the model failed: {type(error).__name__}: {words_of(error)}"))
         self._failed_in_a_row = 0
         self._is_too_long = False
+        if result.stop == "length":
+            self._cut_off += 1
         if result.text.strip():
             self._last_text = result.text
         if result.calls:
@@ -309,6 +312,7 @@ class TurnLoop(Acting):
             error=halt.error or None,
             waiting=tuple(halt.waiting),
             is_cut_off=halt.status == "success" and self._is_cut_off,
+            cut_off=self._cut_off,
             output=self._value if halt.status == "success" else None,
         )
 

@@ -21,6 +21,21 @@ if TYPE_CHECKING:
     from assent.sandbox.workspace import Workspace
     from assent.tools.tool import Tool
 
+BASIC = (
+    "read_file",
+    "write_file",
+    "edit_file",
+    "list_dir",
+    "find_files",
+    "grep",
+    "shell",
+    "http_get",
+    "calculate",
+    "now",
+    "sleep",
+)
+"""Their names, in the order in which `basic_tools` makes them."""
+
 
 def basic_tools(
     workspace: Workspace | Path | str,
