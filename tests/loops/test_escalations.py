@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import subprocess
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -12,8 +14,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from assent import SqlApprovals, open_database
+from assent import SqlApprovals, open_database, tool
+from assent.coder.contract import Check
 from assent.errors import ApprovalDecided, UsageError
+from assent.inference.messages import ToolCall
 from assent.loops.engine import BaseMoved
 from assent.loops.promotion import suggestion
 from assent.loops.round import Later, Round
@@ -232,6 +236,64 @@ async def test_a_patch_is_applied_to_the_persons_files_and_only_if_they_are_as_t
     assert again.outcome == "failed"
     assert "was changed since the round began" in again.reason
     assert (here.repository / "a.txt").read_text() == "mine\n"
+
+
+async def test_a_patch_is_written_through_no_link_and_clears_up_after_a_kill(here: Bench) -> None:
+    outside = here.folder / "outside"
+    outside.mkdir()
+    (outside / "victim").write_text("precious\n")
+    # Names that could be guessed, and a folder of the person's that leads out by now.
+    (here.repository / ".a.txt.assent-new").symlink_to(outside / "victim")
+    round = await proceeded(here, use="apply_patch")
+    assert (here.repository / "a.txt").read_text() == "right\n"
+    assert not (here.repository / "a.txt").is_symlink()
+    mark = f".assent-{hashlib.sha256(b'round-k').hexdigest()[:12]}-"
+    (here.repository / f"{mark}left").write_text("half")
+    git(here.repository, "checkout", "-q", "a.txt")
+    apply = spec(executor=ExecutorSpec(use="apply_patch"))
+
+    with here.engine(HONEST, apply) as engine:
+        again = await engine.run_round(round_id="round-k")
+
+    assert again.outcome == "proceeded", again.reason
+    assert not list(here.repository.glob(".assent-*-*"))
+    git(here.repository, "checkout", "-q", "a.txt")
+    (here.repository / "notes" / "b.txt").unlink()
+    (here.repository / "notes").rmdir()
+    (here.repository / "notes").symlink_to(outside)
+    turns = [write(), write("notes/new.txt"), *HONEST[1:]]
+
+    with here.engine(turns, apply) as engine:
+        refused = await engine.run_round()
+
+    assert (refused.outcome, round.outcome) == ("failed", "proceeded")
+    assert "goes through a link" in refused.reason
+    assert [each.name for each in outside.iterdir()] == ["victim"]
+    assert (outside / "victim").read_text() == "precious\n"
+    assert (here.repository / "a.txt").read_text() == "one\n"
+
+
+async def test_a_patch_takes_files_away_and_lets_folders_take_their_places(here: Bench) -> None:
+    @tool(risk="idempotent")
+    def reorder() -> str:
+        """Put folders in the place of files."""
+        [files] = here.home.glob("*/attempt-1")
+        subprocess.run(["/bin/sh", "-ec", change], cwd=files, check=True)
+        return "done"
+
+    change = "rm -r notes && echo flat > notes && rm a.txt && mkdir a.txt && echo right > a.txt/in"
+    checks = (Check(name="right", command="grep -q right a.txt/in"),)
+    made = spec(executor=ExecutorSpec(use="apply_patch"), checks=checks)
+
+    with here.engine(
+        [ToolCall(name="reorder", arguments={}), *HONEST[1:]], made, maker_tools=[reorder]
+    ) as engine:
+        round = await engine.run_round()
+        assert round.receipt is not None, round.reason
+        assert (await engine.check(round.receipt)).holds
+
+    assert (here.repository / "notes").read_text() == "flat\n"
+    assert (here.repository / "a.txt" / "in").read_text() == "right\n"
 
 
 async def test_a_command_gets_the_change_and_the_key(here: Bench, tmp_path: Path) -> None:
