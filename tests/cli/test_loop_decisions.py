@@ -36,9 +36,9 @@ TURNS = (
 class Person(Desk):
     """Somebody whose loop has asked them something."""
 
-    def escalate(self) -> dict[str, Any]:
+    def escalate(self, loop: str = LOOP) -> dict[str, Any]:
         """The round that waits."""
-        self.put("tidy", LOOP)
+        self.put("tidy", loop)
         ran = self.loop("run", "tidy", "--model", self.script(*TURNS), "--json")
         assert ran.code == 4, (ran.out, ran.err)
         found: dict[str, Any] = json.loads(ran.out)
@@ -113,3 +113,57 @@ def test_a_base_that_moved_is_refused_and_can_be_rebased(person: Person) -> None
     assert anew["id"] != asked["id"]
     assert done.code == 0, done.err
     assert git(person.repository, "show", "assent/tidy-2:a.txt") == "right\n"
+
+
+def _dies(person: Person, level: str) -> tuple[str, Path]:
+    """A loop whose act kills the process that carries it out, the first time."""
+    ran = person.folder / "ran"
+    # Its parent watches over it; that one's parent is the process.
+    kill = "kill -9 $(cut -d' ' -f4 /proc/$PPID/stat)"
+    command = f"echo ran >> {ran}; test -e {ran}.died || {{{{ touch {ran}.died; {kill}; sleep 60; }}}}"
+    loop = LOOP.replace('use = "commit"', f'use = "command"\ncommand = "{command}"')
+    more = f'level = "{level}"\nallow = ["tidying"]\ngate = "allowlist"'
+    return loop.replace('level = "L2"', more), ran
+
+
+@pytest.mark.parametrize(("choice", "runs"), [("done", 1), ("retry", 2), ("fail", 1)])
+def test_an_act_of_which_nobody_knows_after_an_approval_is_settled(
+    person: Person, choice: str, runs: int
+) -> None:
+    loop, ran = _dies(person, "L2")
+    round = person.escalate(loop)
+    [asked] = person.waiting()
+
+    killed = person.approvals("approve", asked["id"])
+    again = person.approvals("approve", asked["id"])
+    open_still = person.run("resume", round["id"], "--db", person.db)
+    settled = person.run("resume", round["id"], "--decide", f"act={choice}", "--db", person.db)
+    twice = person.run("resume", round["id"], "--decide", f"act={choice}", "--db", person.db)
+
+    assert killed.code not in (0, 1, 2, 3, 4)
+    assert (again.code, f"assent resume {round['id']}" in again.err) == (2, True)
+    assert open_still.code == 4, open_still.err
+    assert "--decide act=done|retry|fail" in open_still.out
+    assert settled.code == (1 if choice == "fail" else 0), (settled.out, settled.err)
+    assert ran.read_text() == "ran\n" * runs
+    assert (twice.code, "nothing is to be decided" in twice.err) == (2, True)
+    later = person.data("show", round["id"])["later"]
+    assert later[-1]["what"] == ("failed" if choice == "fail" else "approved")
+
+
+@pytest.mark.parametrize("choice", ["done", "retry"])
+def test_an_act_of_which_nobody_knows_in_an_unattended_round_is_settled(person: Person, choice: str) -> None:
+    loop, ran = _dies(person, "L3")
+    person.put("tidy", loop)
+
+    killed = person.loop("run", "tidy", "--model", person.script(*TURNS))
+    taken_up = person.loop("run", "tidy", "--model", person.script(*TURNS), "--json")
+    round = json.loads(taken_up.out)
+    settled = person.run("resume", round["id"], "--decide", f"act={choice}", "--db", person.db)
+
+    assert killed.code not in (0, 1, 2, 3, 4)
+    assert taken_up.code == 4
+    assert f"assent resume {round['id']} --decide act=done|retry|fail" in round["reason"]
+    assert settled.code == 0, settled.err
+    assert ran.read_text() == "ran\n" * (2 if choice == "retry" else 1)
+    assert not person.data("show", round["id"])["waiting"]

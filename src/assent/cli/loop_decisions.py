@@ -41,7 +41,9 @@ def decide_round(
 ) -> int | None:
     """Decide what a round asked, and carry that out; the exit code. None if it was no round that asked."""
     from assent.app.escalations import open_decider
+    from assent.errors import ApprovalDecided
     from assent.loops.engine import BaseMoved
+    from assent.render.advice import db_words
     from assent.runtime.sync import run_sync
 
     found = _asked_by_round(given, db)
@@ -58,6 +60,10 @@ def decide_round(
         except BaseMoved as error:
             output.talk(str(error).replace(" ID ", f" {approval.id} "))
             return 3
+        except ApprovalDecided:
+            # The process that had decided it may have died before it was carried out.
+            output.talk(f"If that was not carried out or closed yet: assent resume {round.id}{db_words(db)}")
+            raise
     return _show(output, ended, approval.id, as_json=as_json)
 
 
@@ -104,11 +110,13 @@ def resume_round(
     with open_records(db) as records:
         round = records.rounds.find(given)
         policies = policies_of(records, round)
-    if round.is_open:
+    if round.is_open and round.phase not in ("executing", "recording"):
         raise UsageError(
-            f"Round '{round.id}' of loop '{round.loop}' was broken off. A scheduler goes on with it by "
-            "itself: assent loop start"
+            f"Round '{round.id}' of loop '{round.loop}' was broken off. Go on with it: assent loop run "
+            f"{round.loop}; a scheduler does so by itself: assent loop start"
         )
+    if decide and not (round.is_open or round.is_waiting):
+        raise UsageError(f"Round '{round.id}' has ended ({round.outcome}); nothing is to be decided.")
     with open_decider(round, db=db, policies=policies) as engine:
         ended = run_sync(engine.resume(round.id, decide=decide or None))
     return _show(output, ended, ended.approval, as_json=as_json)
@@ -122,7 +130,10 @@ def _show(output: Output, round: Round, approval: str, *, as_json: bool) -> int:
     said = round.later[-1] if round.later else None
     if as_json:
         output.show_json({"approval": approval, **_data(round)})
-    elif said is not None:
+    elif round.is_waiting:
+        why = said.reason if said is not None and said.what == "unknown" else round.reason
+        output.show(Text(f"Round {round.number} of loop '{round.loop}' still waits: {clean(why, 500)}"))
+    elif said is not None and said.what != "unknown":
         signed = f" by {clean(said.by, 80)}" if said.by else ""
         output.show(Text(f"Round {round.number} of loop '{round.loop}' was {said.what}{signed}."))
         if round.receipt is not None:
@@ -130,12 +141,14 @@ def _show(output: Output, round: Round, approval: str, *, as_json: bool) -> int:
         elif said.what == "failed":
             output.show(Text(f"It was approved, and not done: {clean(said.reason, 500)}"))
     else:
-        output.show(
-            Text(f"Round {round.number} of loop '{round.loop}' still waits: {clean(round.reason, 500)}")
-        )
-    if said is None:
+        more = f": {clean(round.reason, 500)}" if round.reason else "."
+        output.show(Text(f"Round {round.number} of loop '{round.loop}' ended ({round.outcome}){more}"))
+    if round.is_waiting:
         return 4
-    return 1 if said.what == "failed" else 0
+    has_failed = round.outcome in ("failed", "budget_exhausted") or (
+        said is not None and said.what == "failed"
+    )
+    return 1 if has_failed else 0
 
 
 def _data(round: Round) -> dict[str, object]:

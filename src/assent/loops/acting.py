@@ -120,7 +120,8 @@ def plan_of(round: Round, executor: Executor, would: str) -> Proposal:
         "verified": round.verified,
         "not_verified_because": round.unverified,
         "checks": {check.name: "green" if check.passed else f"red: {check.why}" for check in round.checks},
-        "reason": round.reason,
+        # Of an act that nobody asks about, it may become another: that must not make it another act.
+        "reason": "" if round.decision is not None and round.decision.proceed else round.reason,
         "would": would,
         "summary": round.summary,
     }

@@ -433,7 +433,10 @@ class RoundLeader:
                     f"{died}. Look, and say so: assent resume {round.id} --decide {ACTION}=done|retry|fail"
                 )
                 if not any(each.what == "unknown" for each in round.later):
-                    round.later.append(Later(what="unknown", at=self._parts.clock(), reason=died))
+                    round.later.append(Later(what="unknown", at=self._parts.clock(), reason=words))
+                if round.decision is not None and not round.decision.proceed:
+                    # What a person was asked, and has answered, stays what it was.
+                    words = round.reason
             self._end("escalated", words)
             return None
         plan = plan_of(self.round, self.executor, self.round.would)
