@@ -167,3 +167,52 @@ def test_an_act_of_which_nobody_knows_in_an_unattended_round_is_settled(person: 
     assert settled.code == 0, settled.err
     assert ran.read_text() == "ran\n" * (2 if choice == "retry" else 1)
     assert not person.data("show", round["id"])["waiting"]
+
+
+def test_who_decides_sees_the_change(person: Person) -> None:
+    evil = "right\n\x1b[2Jhidden\n" + "".join(f"line {i}\n" for i in range(500))
+    write = {"calls": [{"name": "write_file", "arguments": {"path": "a.txt", "text": evil}}]}
+    person.put("tidy", LOOP)
+    ran = person.loop("run", "tidy", "--model", person.script(write, *TURNS[1:]), "--json")
+    round = json.loads(ran.out)
+
+    shown = person.approvals("show", round["approval"])
+    data = json.loads(person.approvals("show", round["approval"], "--json").out)
+    diff = person.loop("diff", round["id"][:10])
+    told = person.loop("show", round["id"])
+    as_data = person.data("diff", round["id"])
+
+    assert "-wrong" in shown.out
+    assert "+right" in shown.out
+    assert "\x1b" not in shown.out + diff.out + data["diff"]
+    assert "further lines of the change are not shown here" in shown.out
+    assert f"assent loop diff {round['id']}" in shown.out
+    assert f"assent loop diff {round['id']}" in told.out
+    assert "+line 499" not in shown.out
+    assert "+line 499" in diff.out
+    assert "+line 499" in data["diff"]
+    assert "+line 499" in as_data["diff"]
+    assert person.approvals("approve", round["approval"]).code == 0
+    after = person.loop("diff", round["id"])
+    assert (after.code, "see git show" in after.err) == (0, True)
+
+
+def test_what_the_person_had_not_committed_is_named_where_it_would_be_committed(person: Person) -> None:
+    (person.repository / "secret-plan.txt").write_text("mine\n")
+    round = person.escalate(f"include_changes = true\n{LOOP}")
+
+    shown = person.approvals("show", round["approval"])
+    done = person.approvals("approve", round["approval"], "--json")
+
+    own = [".assent/loops/tidy.toml", "secret-plan.txt"]
+    assert round["included"] == own
+    assert "secret-plan.txt" in shown.out
+    assert "+mine" in shown.out
+    [asked] = json.loads(person.approvals("list", "--all", "--json").out)["approvals"]
+    assert asked["parameters"]["also_yours"] == own
+    assert "not committed" in asked["parameters"]["would"]
+    receipt = json.loads(done.out)["receipt"]
+    assert receipt["data"]["files"] == [own[0], "a.txt", own[1]]
+    assert "secret-plan.txt" in receipt["summary"]
+    files = git(person.repository, "diff", "--name-only", "HEAD", "assent/tidy-1").split()
+    assert files == receipt["data"]["files"]

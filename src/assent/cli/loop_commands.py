@@ -173,6 +173,42 @@ def show(output: Output, name: str, repo: str | None, limit: int, db: str | None
     return 0
 
 
+@click.command(short_help="What a round changes.")
+@click.argument("round", metavar="ROUND", callback=plain_text)
+@db_option
+@json_option
+@click.pass_obj
+def diff(output: Output, round: str, db: str | None, as_json: bool) -> int:
+    """Show what the round ROUND changes as a unified diff, as it would be brought to you. The start of its id
+    is enough.
+
+    Characters that steer a terminal are shown as escapes, and secrets are not shown. Of a round that has
+    ended and waits for nobody, the private copies are gone, and it is said where the change is.
+
+    Exit codes: 0 shown, also if nothing is changed, 2 there is no such round.
+    """
+    from assent.app.app import open_records
+    from assent.app.escalations import diff_of
+    from assent.cli.code_view import show_diff
+    from assent.errors import UsageError
+    from assent.loops.sql import has_rounds
+    from assent.safe_text import clean
+
+    output.claim()
+    with open_records(db) as records:
+        if not has_rounds(records.database):
+            raise UsageError(f"There is no round '{round:.80}': no loop has run here yet.")
+        found = records.rounds.find(round)
+    text, gone = diff_of(found)
+    if as_json:
+        output.show_json({"id": found.id, "diff": text, "no_diff_because": gone or None})
+    elif gone:
+        output.talk(f"There is no change to show: {clean(gone, 300)}")
+    else:
+        show_diff(output, text)
+    return 0
+
+
 def _is_round(name: str) -> bool:
     return name.startswith("round-")
 
@@ -428,4 +464,4 @@ def _program() -> str:
     return beside if os.path.exists(beside) else os.path.abspath(sys.argv[0])
 
 
-COMMANDS = (list_loops, show, log, pause, resume, stop, unit)
+COMMANDS = (list_loops, show, diff, log, pause, resume, stop, unit)

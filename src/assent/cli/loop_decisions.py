@@ -15,6 +15,10 @@ if TYPE_CHECKING:
     from assent.runtime.journal import Decision as RunDecision
 
 
+_MOST_LINES = 400
+"""Lines of a change that are shown with the question."""
+
+
 def _asked_by_round(given: str, db: str | None) -> tuple[Approval, Round, str | None] | None:
     """The question, the round that asked it, and its policies; None if something else asked."""
     from assent.app.app import open_records
@@ -27,6 +31,29 @@ def _asked_by_round(given: str, db: str | None) -> tuple[Approval, Round, str | 
         if round is None or not round.is_waiting:
             return None
         return approval, round, policies_of(records, round)
+
+
+def show_change(
+    output: Output, round: Round, diff: str, gone: str, db: str | None, *, is_whole: bool
+) -> None:
+    """What a round changes, for whoever decides about it: of a long change the beginning."""
+    from rich.text import Text
+
+    from assent.render.advice import db_words
+    from assent.render.coding import diff_lines
+    from assent.safe_text import clean
+
+    if gone:
+        output.show(Text(f"The change is not shown: {clean(gone, 300)}"))
+        return
+    lines = diff.removesuffix("\n").split("\n")
+    cut = lines if is_whole else lines[:_MOST_LINES]
+    output.show(Text("The change:"))
+    output.show(*diff_lines("\n".join(cut)))
+    if len(cut) < len(lines):
+        left = len(lines) - len(cut)
+        output.show(Text(f"... {left} further lines of the change are not shown here. All of it:"))
+        output.show(Text(f"  assent loop diff {round.id}{db_words(db)}"))
 
 
 def decide_round(

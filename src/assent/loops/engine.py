@@ -36,6 +36,7 @@ from assent.loops.leading import (
     RoundLeader,
     Watch,
     receipt_of,
+    text_of_path,
     words_of_error,
 )
 from assent.loops.levels import Standing, below, lower_of
@@ -307,12 +308,14 @@ class LoopEngine:
                 found.append(await self.check(round.receipt))
         return found
 
-    async def diff(self, round: Round) -> str:
-        """The change of a round as a unified diff."""
+    async def diff(self, round: Round, *, whole: bool = False) -> str:
+        """The change of a round as a unified diff. With `whole` also what the person had not committed, and
+        what the round began with."""
         if not round.tree or round.tree == round.base_tree:
             return ""
         workshop = await self._workshop(round)
-        return await workshop.diff(round.base_tree, round.tree)
+        old = await workshop.begin(False) if whole and round.included else round.base_tree
+        return await workshop.diff(old, round.tree)
 
     async def see_that_it_applies(self, round: Round) -> None:
         """Return if the change of a round still applies to where the person is.
@@ -382,6 +385,10 @@ class LoopEngine:
                 round.base = workshop.repository.head
                 await workshop.open()
                 round.base_tree = await workshop.begin(round.spec.include_changes)
+                if round.spec.include_changes:
+                    started = await workshop.begin(False)
+                    own = await workshop.changed(started, round.base_tree)
+                    round.included = [text_of_path(each.path) for each in own]
                 await leader.save()
                 run.say(
                     "round_started",

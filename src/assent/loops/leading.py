@@ -256,7 +256,7 @@ class RoundLeader:
             changed = await self.workshop.changed(round.base_tree, tree)
             self._run.say("round_seal_broken", {"loop": round.loop, "paths": [*round.sealed[:100]]})
         round.tree = tree
-        round.changed = [_text(each.path) for each in changed]
+        round.changed = [text_of_path(each.path) for each in changed]
         await self.save()
         self._run.say("round_frozen", {"loop": round.loop, "tree": tree, "files": len(round.changed)})
 
@@ -576,7 +576,7 @@ def _first(text: str) -> str:
     return clean(" ".join(text.split()), 300) or "no reason was given"
 
 
-def _text(path: str) -> str:
+def text_of_path(path: str) -> str:
     """A path as it can be kept; one that is no valid text is shown as it can be."""
     try:
         path.encode()

@@ -144,6 +144,8 @@ class Round(msgspec.Struct, kw_only=True):
     """The change, frozen: what is checked, and what is acted on."""
     changed: list[str] = []
     """The files that it changes."""
+    included: list[str] = []
+    """What the person had not committed when it began, and it began with: a commit has that, too."""
     sealed: list[str] = []
     """Files that checks depend on, which the maker changed, and which were put back."""
     checker: SubRun | None = None

@@ -223,6 +223,8 @@ def round_lines(data: Data, *, db: str | None = None) -> Iterator[Text]:
                 yield Text(f"    {clean(one['error'], _LINE)}")
     if data["tree"]:
         yield Text(f"  tree {data['tree'][:12]} on {data['base'][:12]}: {_files(data['changed'])}")
+    if data["included"]:
+        yield Text(f"  began with what was not committed: {_files(data['included'])}")
     for name in data["put_back"]:
         yield Text(f"  put back: {clean(name, _LINE)}, which checks depend on")
     verdict = data["verdict"]
@@ -249,6 +251,8 @@ def round_lines(data: Data, *, db: str | None = None) -> Iterator[Text]:
         by = f" by {clean(later['by'], 60)}" if later["by"] else ""
         reason = f": {clean(later['reason'], _LINE)}" if later["reason"] else ""
         yield Text(f"  later: {later['what']}{by} at {moment(later['at'])}{reason}")
+    if data["changed"]:
+        yield Text(f"The change: assent loop diff {clean(data['id'], 60)}{db_words(db)}")
     if data["waiting"] and data["approval"]:
         yield Text(f"Decide: assent approvals show {clean(data['approval'], 60)}{db_words(db)}")
 
