@@ -216,3 +216,38 @@ def test_what_the_person_had_not_committed_is_named_where_it_would_be_committed(
     assert "secret-plan.txt" in receipt["summary"]
     files = git(person.repository, "diff", "--name-only", "HEAD", "assent/tidy-1").split()
     assert files == receipt["data"]["files"]
+
+
+def test_a_rebase_that_dies_is_taken_up_and_goes_no_further_than_the_file_now(person: Person) -> None:
+    round = person.escalate()
+    (person.repository / "a.txt").write_text("another\n")
+    git(person.repository, "commit", "-qam", "moved on")
+    flag = person.folder / "die"
+    kill = "kill -9 $(cut -d' ' -f4 /proc/$PPID/stat); sleep 60"
+    hook = f"if test -e {flag}; then rm {flag}; {kill}; fi"
+    dying = LOOP.replace("[executor]", f'[hooks]\nbefore = "{hook}"\n[executor]')
+    person.put("tidy", dying)
+    again = person.loop("run", "tidy", "--model", person.script(*TURNS), "--json")
+    second = json.loads(again.out)
+    flag.touch()
+    rebase = ("approve", second["approval"], "--rebase", "--model", person.script(*TURNS))
+    (person.repository / "a.txt").write_text("and another\n")
+    git(person.repository, "commit", "-qam", "moved on")
+
+    killed = person.approvals(*rebase)
+    newest = person.data("log")["rounds"][0]
+    other = person.approvals("approve", round["approval"], "--rebase", "--model", person.script(*TURNS))
+    taken_up = person.loop("run", "tidy", "--model", person.script(*TURNS), "--json")
+    waiting = {each["run_id"] for each in person.waiting()}
+
+    assert killed.code == -9
+    assert newest["id"].startswith("round-")
+    assert (other.code, "comes first" in other.err) == (2, True)
+    assert taken_up.code == 4, taken_up.err
+    assert json.loads(taken_up.out)["id"] == newest["id"]
+    assert waiting == {round["id"], newest["id"]}
+    person.put("tidy", LOOP.replace('"L2"', '"L1"'))
+    lowered = person.approvals("approve", round["approval"], "--rebase", "--model", person.script(*TURNS))
+    assert lowered.code == 1
+    assert "only reports by now" in lowered.out
+    assert {each["run_id"] for each in person.waiting()} == waiting

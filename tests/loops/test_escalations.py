@@ -6,6 +6,7 @@ import hashlib
 import json
 import subprocess
 import threading
+import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
@@ -18,12 +19,14 @@ from assent import SqlApprovals, open_database, tool
 from assent.coder.contract import Check
 from assent.errors import ApprovalDecided, UsageError
 from assent.inference.messages import ToolCall
+from assent.loops.budget import LoopBudget
 from assent.loops.engine import BaseMoved
 from assent.loops.promotion import suggestion
 from assent.loops.round import Later, Round
 from assent.loops.spec import ExecutorSpec
+from assent.tools.context import Cancel
 from tests.coder.workbench import git
-from tests.loops.bench import HONEST, Bench, spec, verdict, write
+from tests.loops.bench import HONEST, Bench, spec, used, verdict, write
 
 
 @pytest.fixture
@@ -154,6 +157,48 @@ async def test_a_base_that_moved_refuses_what_no_longer_applies_and_a_rebase_ask
         assert [each.what for each in engine.rounds.find(round.id).later] == ["superseded"]
         await engine.decide(made.id, "once", by="ann")
     assert show(here, "assent/tidy-2:a.txt") == "right\n"
+
+
+async def test_what_comes_of_a_rebase_is_asked_whatever_the_level(here: Bench) -> None:
+    round = await escalated(here)
+    move_on(here, "another one\n")
+
+    with here.engine(HONEST, spec("L3")) as engine:
+        made = await engine.rebase(round.id, by="ann")
+
+    assert (made.outcome, made.verified, made.is_waiting) == ("escalated", True, True)
+    assert "asked anew" in made.reason
+    assert made.id.startswith("round-")
+    assert git(here.repository, "branch", "--list", "assent/*") == ""
+
+
+@pytest.mark.parametrize("how", ["failed", "budget_exhausted", "stopped", "L1"])
+async def test_a_rebase_that_comes_to_nothing_leaves_the_question(here: Bench, how: str) -> None:
+    round = await escalated(here)
+    move_on(here, "another one\n")
+    loop = spec(
+        "L1" if how == "L1" else "L2",
+        budget=LoopBudget(total_tokens=1 if how == "budget_exhausted" else None),
+    )
+    turns = [used(write(), 10, 10)] if how != "failed" else []
+    cancel = Cancel()
+    if how == "stopped":
+        cancel.cancel("the person left")
+
+    with here.engine(turns, loop) as engine:
+        made = await engine.rebase(round.id, by="ann", cancel=cancel)
+        old = engine.rounds.find(round.id)
+        assert made.outcome == {"stopped": None, "L1": "failed"}.get(how, how), made.reason
+        assert (old.is_waiting, old.later) == (True, [])
+        assert (here.home / round.id).exists()
+    with open_database(here.url) as database:
+        assert SqlApprovals(database).find(round.approval).open_at(time.time())
+    if how == "stopped":
+        with here.engine(HONEST, loop) as engine:
+            gone_on = await engine.resume(made.id)
+            assert gone_on.is_waiting
+            [said] = engine.rounds.find(round.id).later
+            assert (said.what, said.by) == ("superseded", "ann")
 
 
 async def test_a_base_that_moved_elsewhere_is_no_hindrance(here: Bench) -> None:

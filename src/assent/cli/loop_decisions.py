@@ -98,27 +98,66 @@ def rebase_round(
     output: Output, given: str, by: str, model: str | None, db: str | None, *, as_json: bool
 ) -> int:
     """Have a change brought over to where the person is now, and checked again; the exit code."""
+    import os
     from pathlib import Path
 
+    import msgspec
+
+    from assent.app.loop_files import loop_named, trusted_loops
     from assent.app.loops import open_loops
+    from assent.cli.signals import Stopping
+    from assent.cli.trust import terminal_question
+    from assent.errors import UsageError
+    from assent.loops.levels import lower_of
+    from assent.render.advice import db_words
     from assent.runtime.sync import run_sync
+    from assent.tools.context import Cancel
 
     found = _asked_by_round(given, db)
     if found is None:
         raise click.UsageError("--rebase is for what a round of a loop asked, and waits.")
     _, round, policies = found
-    specs = {round.loop: round.spec}
-    with open_loops(Path(round.repository), specs, db=db, model=model, policies=policies) as app:
-        made = run_sync(app.engine(round.spec).rebase(round.id, by=by))
+    if any(each.what == "unknown" for each in round.later):
+        raise UsageError(
+            f"Nobody knows whether what round '{round.id}' came to was done. Look, and say so first: assent "
+            f"resume {round.id} --decide act=done|retry|fail"
+        )
+    top = Path(round.repository)
+    confirm = terminal_question(output)
+    # The file may have been changed, or taken away, since the round began: it says how far the loop may go.
+    now = loop_named(trusted_loops(top, os.environ, confirm), round.loop)
+    spec = msgspec.structs.replace(round.spec, level=lower_of(round.spec.level, now.level))
+    specs = {round.loop: now}
+    with open_loops(
+        top, specs, db=db, model=model, policies=policies, say=output.talk, report=lambda text: None
+    ) as app:
+        cancel = Cancel()
+
+        async def bring() -> Round | None:
+            with Stopping(lambda signal: cancel.cancel(f"{signal} was received", hard=True)):
+                return await app.rebase(round, spec, by, cancel)
+
+        made = run_sync(bring())
+    if made is None:
+        output.talk(
+            "It was broken off, and what was asked still waits. Go on with it: assent loop run "
+            f"{round.loop}{db_words(db)}"
+        )
+        return 130
     if as_json:
         output.show_json(_data(made))
     else:
         output.show(
             f"Round {made.number} of loop '{made.loop}' brought it over: {made.outcome}. {made.reason}"
+            if made.is_waiting
+            else f"Round {made.number} of loop '{made.loop}' ended: {made.outcome}. {made.reason}"
         )
         if made.is_waiting and made.approval:
             output.show(f"  assent approvals show {made.approval}")
-    return 4 if made.is_waiting else 1 if made.outcome in ("failed", "budget_exhausted") else 0
+    if made.outcome in ("failed", "budget_exhausted"):
+        output.talk("What was asked before still waits.")
+        return 1
+    return 4 if made.is_waiting else 0
 
 
 def resume_round(

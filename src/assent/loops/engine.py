@@ -21,7 +21,7 @@ import msgspec
 from assent.errors import AssentError, RunExists, RunHeld, UnknownRun, UsageError
 from assent.inference.model import Model
 from assent.ir.json_value import JsonValue
-from assent.ir.proposal import Proposal, new_id
+from assent.ir.proposal import Proposal
 from assent.ir.result import Waiting
 from assent.loops.acting import by_call, executor_tool, hook_tool
 from assent.loops.executors import executor_of
@@ -135,14 +135,18 @@ class LoopEngine:
         due_at: float | None = None,
         cancel: Cancel | None = None,
         rebase: Round | None = None,
+        by: str = "",
     ) -> Round:
         """Run one round to its outcome. Stopped by `cancel` it stays open, and can be resumed.
 
-        `rebase` is an escalated round whose change is to be brought over to where the person is now.
+        `rebase` is an escalated round whose change is to be brought over to where the person is now, because
+        `by` wants that; what comes of it is asked, whatever the level.
         """
+        from assent.loops.scheduler import new_round_id
+
         now = self._clock()
         round = Round(
-            id=round_id or new_id(),
+            id=round_id or new_round_id(),
             loop=self.spec.name,
             repository=str(self._folder),
             spec=self.spec,
@@ -151,6 +155,7 @@ class LoopEngine:
             changed_at=now,
             due_at=due_at,
             rebased_from=rebase.id if rebase is not None else "",
+            rebased_by=by,
         )
         try:
             found = await self._found()
@@ -167,6 +172,11 @@ class LoopEngine:
             if standing is not None:
                 round.level = lower_of(round.level, standing.level)
             if rebase is not None:
+                if round.level == "L1":
+                    raise UsageError(
+                        f"The loop '{round.loop}' only reports by now (L1), so nothing can be brought over. "
+                        f"What round '{rebase.id}' asked still waits: deny it, or raise the loop's level."
+                    )
                 round.brought = await self.diff(rebase)
             round = await asyncio.to_thread(self.rounds.begin, round)
         except Exception as error:
@@ -191,6 +201,7 @@ class LoopEngine:
         round = self.rounds.find(round_id)
         if round.is_open:
             return await self._through(round, cancel, decide=decide)
+        await self._supersede(round)
         if round.is_waiting:
             return await self._settle(round, cancel, decide=decide)
         await self._tidy(round)
@@ -227,30 +238,42 @@ class LoopEngine:
         await asyncio.to_thread(ledger.decide, round.approval, decision, by=by, reason=reason)
         return await self.resume(round.id)
 
-    async def rebase(self, round_id: str, *, by: str = "", cancel: Cancel | None = None) -> Round:
+    async def rebase(
+        self, round_id: str, *, by: str = "", new_round: str | None = None, cancel: Cancel | None = None
+    ) -> Round:
         """A new round that brings an escalated change over to where the person is now, and has it checked
-        again. What comes of it is asked anew; the old question is withdrawn.
+        again. What comes of it is asked anew; only then the old question is withdrawn.
 
         Raises:
-            UsageError: there is no such round, or it does not wait.
+            UsageError: there is no such round, it does not wait, or nobody knows whether its act was done.
         """
         old = self.rounds.find(round_id)
         if not old.is_waiting:
             raise UsageError(
                 f"Round '{old.id}' does not wait for anybody: it is {old.outcome or 'under way'}."
             )
-        new = await self.run_round(cancel=cancel, rebase=old)
-        if new.outcome == "failed":
-            return new
+        if any(each.what == "unknown" for each in old.later):
+            raise UsageError(
+                f"Nobody knows whether what round '{old.id}' came to was done. Look, and say so first: "
+                f"assent resume {old.id} --decide act=done|retry|fail"
+            )
+        return await self.run_round(round_id=new_round, cancel=cancel, rebase=old, by=by)
+
+    async def _supersede(self, new: Round) -> None:
+        """Withdraw what an older round asks, once one that brings its change over has come to something. Done
+        twice it is done once."""
+        if not new.rebased_from or new.outcome not in ("escalated", "reported"):
+            return
+        old = await asyncio.to_thread(self.rounds.get, new.rebased_from)
+        if old is None or not old.is_waiting:
+            return
+        why = f"round '{new.id}' took its place"
         ledger = self.runtime.approvals
         if ledger is not None and old.approval:
-            await asyncio.to_thread(ledger.withdraw, old.approval, f"round '{new.id}' took its place")
-        old.later.append(
-            Later(what="superseded", at=self._clock(), by=by, reason=f"round '{new.id}' took its place")
-        )
+            await asyncio.to_thread(ledger.withdraw, old.approval, why)
+        old.later.append(Later(what="superseded", at=self._clock(), by=new.rebased_by, reason=why))
         await asyncio.to_thread(self.rounds.put, old)
         await self._tidy(old)
-        return new
 
     async def reverse(self, round_id: str, *, by: str, reason: str = "") -> Round:
         """Note that what a round did was taken back. A loop of which that is said may do less from now on.
@@ -363,6 +386,8 @@ class LoopEngine:
                 return self.rounds.get(round.id) or round
             except Exception as error:
                 return await self._failed(round, error)
+        with suppress(AssentError):
+            await self._supersede(round)
         if round.outcome != "escalated" or not round.is_waiting:
             await self._tidy(round)
         return round

@@ -366,6 +366,8 @@ class RoundLeader:
     def _doubts(self) -> str:
         """Why the change may not be acted on unattended: worked out anew from what is kept."""
         round = self.round
+        if round.rebased_from:
+            return "it was brought over from a round that had asked, so it is asked anew"
         if round.checker is None:
             return round.unverified or "nobody has checked it"
         return round.unverified or why_not_verified(round.verdict, "", round.checks, round.sealed)

@@ -171,6 +171,8 @@ class Round(msgspec.Struct, kw_only=True):
     """What the executor would do, in its own words."""
     rebased_from: str = ""
     """The round whose change this one brings over to where the person is now."""
+    rebased_by: str = ""
+    """Who wanted that."""
     brought: str = ""
     """That change, as a diff."""
 
