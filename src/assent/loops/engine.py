@@ -11,8 +11,8 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -64,6 +64,10 @@ _LOOKS_S = 0.5
 
 class BaseMoved(UsageError):
     """The person's files have changed so that a change that waits no longer applies."""
+
+
+class ObjectsGone(UsageError):
+    """The person's repository has lost what a round began from."""
 
 
 class LoopEngine:
@@ -234,7 +238,10 @@ class LoopEngine:
         if not round.is_waiting or not round.approval or ledger is None:
             raise UsageError(f"Round '{round.id}' asks nothing: it is {round.outcome or 'under way'}.")
         if decision != "deny":
-            await self.see_that_it_applies(round)
+            # Before anything is recorded: what cannot be carried out is not approved either.
+            with _words_of_a_round(round):
+                await (await self._workshop(round)).open()
+                await self.see_that_it_applies(round)
         await asyncio.to_thread(ledger.decide, round.approval, decision, by=by, reason=reason)
         return await self.resume(round.id)
 
@@ -287,16 +294,39 @@ class LoopEngine:
         if not any(each.what == "reversed" for each in round.later):
             round.later.append(Later(what="reversed", at=self._clock(), by=by, reason=clean(reason, 500)))
             await asyncio.to_thread(self.rounds.put, round)
-        await self._demote(round, f"round {round.number} was taken back" + (f": {reason}" if reason else ""))
+        at = next(each.at for each in round.later if each.what == "reversed")
+        await self._demote(
+            round, f"round {round.number} was taken back" + (f": {reason}" if reason else ""), at
+        )
         return round
 
-    async def _demote(self, round: Round, reason: str) -> None:
+    async def raise_again(self, *, by: str, because: str) -> Standing:
+        """Let the loop go as far as its file says again, after it was lowered. What was taken back before
+        lowers it no more; what is taken back from now on does.
+
+        Raises:
+            UsageError: it was not lowered.
+        """
+        key = loop_key(str((await self._found()).top), self.spec.name)
+        standing = await asyncio.to_thread(self.rounds.standing, key)
+        if standing is None or not standing.lowers:
+            raise UsageError(
+                f"The loop '{self.spec.name}' was not lowered: its file alone says how far it may go."
+            )
+        made = Standing(loop=key, level="L3", reason=clean(because, 500), since=self._clock(), by=by)
+        await asyncio.to_thread(self.rounds.set_standing, made)
+        data: dict[str, JsonValue] = {"loop": self.spec.name, "by": by, "reason": made.reason}
+        self.runtime.events.append("loop_raised", data=data)
+        return made
+
+    async def _demote(self, round: Round, reason: str, at: float) -> None:
         standing = await asyncio.to_thread(self.rounds.standing, round.key)
-        if standing is not None and standing.since >= (round.ended_at or 0) and standing.level != "L3":
-            return  # It has been lowered since.
-        made = Standing(
-            loop=round.key, level=below(round.level), reason=clean(reason, 500), since=self._clock()
-        )
+        level = below(round.level)
+        if standing is not None:
+            if standing.since >= (at if not standing.lowers else round.ended_at or 0):
+                return  # It has been lowered since; or raised, by somebody who knew of this.
+            level = lower_of(level, standing.level)
+        made = Standing(loop=round.key, level=level, reason=clean(reason, 500), since=self._clock())
         await asyncio.to_thread(self.rounds.set_standing, made)
         data: dict[str, JsonValue] = {"loop": round.loop, "level": made.level, "reason": made.reason}
         self.runtime.events.append("round_demoted", data=data)
@@ -475,7 +505,12 @@ class LoopEngine:
                 round = leader.round
                 if not round.is_waiting:
                     return round
-                await leader.workshop.open()
+                try:
+                    with _words_of_a_round(round):
+                        await leader.workshop.open()
+                except ObjectsGone:
+                    if await self._is_approved(round):
+                        raise
                 result = await leader.act()
                 if result is None:
                     await leader.save()
@@ -504,6 +539,11 @@ class LoopEngine:
                 await self._close(leader, run)
         await self._tidy(round)
         return round
+
+    async def _is_approved(self, round: Round) -> bool:
+        ledger = self.runtime.approvals
+        asked = await asyncio.to_thread(ledger.get, round.approval) if ledger and round.approval else None
+        return asked is not None and asked.decision in ("once", "always")
 
     async def _failed(self, round: Round, error: BaseException) -> Round:
         """A round that could not be led to an end."""
@@ -651,6 +691,21 @@ class LoopEngine:
                 yield run
         except RunExists:
             raise RunHeld(f"Another process is at work on round '{about.id}'. Try again later.") from None
+
+
+@contextmanager
+def _words_of_a_round(round: Round) -> Iterator[None]:
+    """Say of a round what is said of a session where the person's repository has lost what it began from."""
+    from assent.coder.trees import ObjectsGone as Gone
+
+    try:
+        yield
+    except Gone:
+        raise ObjectsGone(
+            f"The repository {round.repository} no longer has all that round '{round.id}' began from: it was "
+            "moved, or `git gc` has removed it after its history was changed. So its change cannot be done. "
+            f"Deny it, and let the loop make it anew: assent loop run {round.loop}"
+        ) from None
 
 
 def _about(round: Round) -> Proposal:

@@ -101,13 +101,19 @@ def loops_table(loops: Sequence[Data]) -> Table:
 def loop_lines(data: Data, rounds: Sequence[Data], *, width: int = 60) -> Iterator[Text]:
     """One loop: what it is for, how it stands, and its rounds over time."""
     yield Text(f"{data['name']}: {clean(data['intent'], _LINE)}", style="bold")
-    lowered = f" (at most {data['standing']['level']} for now)" if data.get("standing") else ""
+    standing = data.get("standing")
+    is_lowered = standing is not None and standing["level"] != "L3"
+    lowered = f" (at most {standing['level']} for now)" if standing is not None and is_lowered else ""
     yield Text(f"  level {data['level']}{lowered}, {clean(data['cadence'], 80) or 'runs when asked'}")
     yield Text(f"  {state_words(data)}{_why(data)}")
     if data.get("due") is not None and not (data.get("pause") or data.get("stop")):
         yield Text(f"  next at {moment(data['due'])}")
-    if data.get("standing"):
-        yield Text(f"  put down: {clean(data['standing']['reason'], _LINE)}")
+    if standing is not None and is_lowered:
+        yield Text(f"  put down: {clean(standing['reason'], _LINE)}")
+        yield Text(f"  to lift that: assent loop raise {clean(data['name'], 80)} --because TEXT")
+    elif standing is not None:
+        by = f" by {clean(standing['by'], 60)}" if standing["by"] else ""
+        yield Text(f"  raised again{by} at {moment(standing['since'])}: {clean(standing['reason'], _LINE)}")
     if data.get("suggestion"):
         yield Text(f"  {clean(data['suggestion'], _LINE)}")
     if not rounds:
