@@ -251,3 +251,68 @@ def test_a_rebase_that_dies_is_taken_up_and_goes_no_further_than_the_file_now(pe
     assert lowered.code == 1
     assert "only reports by now" in lowered.out
     assert {each["run_id"] for each in person.waiting()} == waiting
+
+
+def test_a_loop_is_lowered_by_a_word_and_raised_by_another(person: Person) -> None:
+    round = person.escalate(LOOP.replace('level = "L2"', 'level = "L2"\nallow = ["tidying"]'))
+    nothing = person.loop("reverse", round["id"], "--reason", "it was wrong")
+    assert person.approvals("approve", round["approval"]).code == 0
+
+    early = person.loop("raise", "tidy", "--because", "x")
+    reversed = person.data("reverse", round["id"], "--reason", "it was wrong")
+    lowered = person.data("show", "tidy")["standing"]
+    told = person.loop("show", "tidy").out
+    raised = person.loop("raise", "tidy", "--because", "the maker was mended")
+    again = person.data("reverse", round["id"], "--reason", "said twice")
+    after = person.data("show", "tidy")["standing"]
+
+    assert (nothing.code, "did nothing" in nothing.err) == (2, True)
+    assert (early.code, "was not lowered" in early.err) == (2, True)
+    assert reversed["later"][-1]["what"] == "reversed"
+    assert (reversed["standing"], lowered["level"]) == ("L1", "L1")
+    assert "assent loop raise tidy" in told
+    assert raised.code == 0, raised.err
+    assert (after["level"], after["reason"]) == ("L3", "the maker was mended")
+    assert after["by"]
+    assert again["standing"] == "L3"
+    assert "raised again by" in person.loop("show", "tidy").out
+    assert person.loop("run", "tidy", "--model", person.script(*TURNS)).code == 4
+
+
+def test_what_git_has_removed_is_said_of_the_round_and_can_be_denied(person: Person) -> None:
+    round = person.escalate()
+    git(person.repository, "commit", "-q", "--amend", "-m", "another history")
+    git(person.repository, "reflog", "expire", "--expire=now", "--all")
+    git(person.repository, "gc", "-q", "--prune=now")
+
+    approved = person.approvals("approve", round["approval"])
+    still = person.waiting()
+    denied = person.approvals("deny", round["approval"], "--reason", "gone")
+
+    assert approved.code == 2, (approved.out, approved.err)
+    assert "session" not in approved.err
+    assert "assent loop run tidy" in approved.err
+    assert len(still) == 1
+    assert denied.code == 0, denied.err
+    assert person.waiting() == []
+
+
+def test_the_loop_of_the_guide_comes_to_a_question(person: Person) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "how-to" / "write-a-loop.md").read_text()
+    text = page.split("```toml title=.assent/loops/licences.toml\n", 1)[1].split("```", 1)[0]
+    (person.repository / "x.py").write_text("print()\n")
+    git(person.repository, "add", "x.py")
+    git(person.repository, "commit", "-qm", "a source")
+    person.put("licences", text.replace("{", "{{").replace("}", "}}"))
+    change = {"path": "x.py", "text": "# Licence: MIT\nprint()\n"}
+    write = {"calls": [{"name": "write_file", "arguments": change}], "usage": {"input": 10, "output": 5}}
+    turns = [{"text": each, "usage": {"input": 9, "output": 1}} for each in ("made it", "checked")]
+    verdict = {**TURNS[2], "usage": {"input": 10, "output": 5}}  # type: ignore[dict-item]
+
+    ran = person.loop(
+        "run", "licences", "--model", person.script(write, turns[0], verdict, turns[1]), "--json"
+    )
+
+    assert ran.code == 4, (ran.out, ran.err)
+    round = json.loads(ran.out)
+    assert (round["verified"], [each["passed"] for each in round["checks"]]) == (True, [True])
