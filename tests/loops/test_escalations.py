@@ -397,6 +397,8 @@ async def test_a_webhook_gets_the_change_with_its_key_and_only_at_a_host_that_is
     assert "+right" in body["diff"]
     assert refused.outcome == "failed"
     assert "none of the allowed ones" in refused.reason
+    assert "executor.hosts" in refused.reason
+    assert "settings.toml" not in refused.reason
     assert failed.outcome == "failed"
     assert "status 500" in failed.reason
     assert len(got) == 2
