@@ -302,6 +302,10 @@ def test_units_name_this_program_and_this_repository(desk: Desk) -> None:
     assert f"WorkingDirectory={desk.repository}" in systemd.out
     assert "loop start tidy --db" in systemd.out
     assert "<string>start</string>" in launchd.out
+    desk.state["ASSENT_DB"] = "kept.db"
+    here = desk.run("loop", "unit", "tidy", "--for", "systemd").out
+    assert f"Environment=ASSENT_DB={desk.repository}/kept.db" in here.replace('"', "")
+    assert "ASSENT_DB" not in desk.loop("unit", "tidy", "--for", "systemd").out
 
 
 @pytest.mark.parametrize(

@@ -36,9 +36,9 @@ TURNS = (
 class Person(Desk):
     """Somebody whose loop has asked them something."""
 
-    def escalate(self) -> dict[str, Any]:
+    def escalate(self, loop: str = LOOP) -> dict[str, Any]:
         """The round that waits."""
-        self.put("tidy", LOOP)
+        self.put("tidy", loop)
         ran = self.loop("run", "tidy", "--model", self.script(*TURNS), "--json")
         assert ran.code == 4, (ran.out, ran.err)
         found: dict[str, Any] = json.loads(ran.out)
@@ -113,3 +113,206 @@ def test_a_base_that_moved_is_refused_and_can_be_rebased(person: Person) -> None
     assert anew["id"] != asked["id"]
     assert done.code == 0, done.err
     assert git(person.repository, "show", "assent/tidy-2:a.txt") == "right\n"
+
+
+def _dies(person: Person, level: str) -> tuple[str, Path]:
+    """A loop whose act kills the process that carries it out, the first time."""
+    ran = person.folder / "ran"
+    # Its parent watches over it; that one's parent is the process.
+    kill = "kill -9 $(cut -d' ' -f4 /proc/$PPID/stat)"
+    command = f"echo ran >> {ran}; test -e {ran}.died || {{{{ touch {ran}.died; {kill}; sleep 60; }}}}"
+    loop = LOOP.replace('use = "commit"', f'use = "command"\ncommand = "{command}"')
+    more = f'level = "{level}"\nallow = ["tidying"]\ngate = "allowlist"'
+    return loop.replace('level = "L2"', more), ran
+
+
+@pytest.mark.parametrize(("choice", "runs"), [("done", 1), ("retry", 2), ("fail", 1)])
+def test_an_act_of_which_nobody_knows_after_an_approval_is_settled(
+    person: Person, choice: str, runs: int
+) -> None:
+    loop, ran = _dies(person, "L2")
+    round = person.escalate(loop)
+    [asked] = person.waiting()
+
+    killed = person.approvals("approve", asked["id"])
+    again = person.approvals("approve", asked["id"])
+    open_still = person.run("resume", round["id"], "--db", person.db)
+    settled = person.run("resume", round["id"], "--decide", f"act={choice}", "--db", person.db)
+    twice = person.run("resume", round["id"], "--decide", f"act={choice}", "--db", person.db)
+
+    assert killed.code not in (0, 1, 2, 3, 4)
+    assert (again.code, f"assent resume {round['id']}" in again.err) == (2, True)
+    assert open_still.code == 4, open_still.err
+    assert "--decide act=done|retry|fail" in open_still.out
+    assert settled.code == (1 if choice == "fail" else 0), (settled.out, settled.err)
+    assert ran.read_text() == "ran\n" * runs
+    assert (twice.code, "nothing is to be decided" in twice.err) == (2, True)
+    later = person.data("show", round["id"])["later"]
+    assert later[-1]["what"] == ("failed" if choice == "fail" else "approved")
+
+
+@pytest.mark.parametrize("choice", ["done", "retry"])
+def test_an_act_of_which_nobody_knows_in_an_unattended_round_is_settled(person: Person, choice: str) -> None:
+    loop, ran = _dies(person, "L3")
+    person.put("tidy", loop)
+
+    killed = person.loop("run", "tidy", "--model", person.script(*TURNS))
+    taken_up = person.loop("run", "tidy", "--model", person.script(*TURNS), "--json")
+    round = json.loads(taken_up.out)
+    settled = person.run("resume", round["id"], "--decide", f"act={choice}", "--db", person.db)
+
+    assert killed.code not in (0, 1, 2, 3, 4)
+    assert taken_up.code == 4
+    assert f"assent resume {round['id']} --decide act=done|retry|fail" in round["reason"]
+    assert settled.code == 0, settled.err
+    assert ran.read_text() == "ran\n" * (2 if choice == "retry" else 1)
+    assert not person.data("show", round["id"])["waiting"]
+
+
+def test_who_decides_sees_the_change(person: Person) -> None:
+    evil = "right\n\x1b[2Jhidden\n" + "".join(f"line {i}\n" for i in range(500))
+    write = {"calls": [{"name": "write_file", "arguments": {"path": "a.txt", "text": evil}}]}
+    person.put("tidy", LOOP)
+    ran = person.loop("run", "tidy", "--model", person.script(write, *TURNS[1:]), "--json")
+    round = json.loads(ran.out)
+
+    shown = person.approvals("show", round["approval"])
+    data = json.loads(person.approvals("show", round["approval"], "--json").out)
+    diff = person.loop("diff", round["id"][:10])
+    told = person.loop("show", round["id"])
+    as_data = person.data("diff", round["id"])
+
+    assert "-wrong" in shown.out
+    assert "+right" in shown.out
+    assert "\x1b" not in shown.out + diff.out + data["diff"]
+    assert "further lines of the change are not shown here" in shown.out
+    assert f"assent loop diff {round['id']}" in shown.out
+    assert f"assent loop diff {round['id']}" in told.out
+    assert "+line 499" not in shown.out
+    assert "+line 499" in diff.out
+    assert "+line 499" in data["diff"]
+    assert "+line 499" in as_data["diff"]
+    assert person.approvals("approve", round["approval"]).code == 0
+    after = person.loop("diff", round["id"])
+    assert (after.code, "see git show" in after.err) == (0, True)
+
+
+def test_what_the_person_had_not_committed_is_named_where_it_would_be_committed(person: Person) -> None:
+    (person.repository / "secret-plan.txt").write_text("mine\n")
+    round = person.escalate(f"include_changes = true\n{LOOP}")
+
+    shown = person.approvals("show", round["approval"])
+    done = person.approvals("approve", round["approval"], "--json")
+
+    own = [".assent/loops/tidy.toml", "secret-plan.txt"]
+    assert round["included"] == own
+    assert "secret-plan.txt" in shown.out
+    assert "+mine" in shown.out
+    [asked] = json.loads(person.approvals("list", "--all", "--json").out)["approvals"]
+    assert asked["parameters"]["also_yours"] == own
+    assert "not committed" in asked["parameters"]["would"]
+    receipt = json.loads(done.out)["receipt"]
+    assert receipt["data"]["files"] == [own[0], "a.txt", own[1]]
+    assert "secret-plan.txt" in receipt["summary"]
+    files = git(person.repository, "diff", "--name-only", "HEAD", "assent/tidy-1").split()
+    assert files == receipt["data"]["files"]
+
+
+def test_a_rebase_that_dies_is_taken_up_and_goes_no_further_than_the_file_now(person: Person) -> None:
+    round = person.escalate()
+    (person.repository / "a.txt").write_text("another\n")
+    git(person.repository, "commit", "-qam", "moved on")
+    flag = person.folder / "die"
+    kill = "kill -9 $(cut -d' ' -f4 /proc/$PPID/stat); sleep 60"
+    hook = f"if test -e {flag}; then rm {flag}; {kill}; fi"
+    dying = LOOP.replace("[executor]", f'[hooks]\nbefore = "{hook}"\n[executor]')
+    person.put("tidy", dying)
+    again = person.loop("run", "tidy", "--model", person.script(*TURNS), "--json")
+    second = json.loads(again.out)
+    flag.touch()
+    rebase = ("approve", second["approval"], "--rebase", "--model", person.script(*TURNS))
+    (person.repository / "a.txt").write_text("and another\n")
+    git(person.repository, "commit", "-qam", "moved on")
+
+    killed = person.approvals(*rebase)
+    newest = person.data("log")["rounds"][0]
+    other = person.approvals("approve", round["approval"], "--rebase", "--model", person.script(*TURNS))
+    taken_up = person.loop("run", "tidy", "--model", person.script(*TURNS), "--json")
+    waiting = {each["run_id"] for each in person.waiting()}
+
+    assert killed.code == -9
+    assert newest["id"].startswith("round-")
+    assert (other.code, "comes first" in other.err) == (2, True)
+    assert taken_up.code == 4, taken_up.err
+    assert json.loads(taken_up.out)["id"] == newest["id"]
+    assert waiting == {round["id"], newest["id"]}
+    person.put("tidy", LOOP.replace('"L2"', '"L1"'))
+    lowered = person.approvals("approve", round["approval"], "--rebase", "--model", person.script(*TURNS))
+    assert lowered.code == 1
+    assert "only reports by now" in lowered.out
+    assert {each["run_id"] for each in person.waiting()} == waiting
+
+
+def test_a_loop_is_lowered_by_a_word_and_raised_by_another(person: Person) -> None:
+    round = person.escalate(LOOP.replace('level = "L2"', 'level = "L2"\nallow = ["tidying"]'))
+    nothing = person.loop("reverse", round["id"], "--reason", "it was wrong")
+    assert person.approvals("approve", round["approval"]).code == 0
+
+    early = person.loop("raise", "tidy", "--because", "x")
+    reversed = person.data("reverse", round["id"], "--reason", "it was wrong")
+    lowered = person.data("show", "tidy")["standing"]
+    told = person.loop("show", "tidy").out
+    raised = person.loop("raise", "tidy", "--because", "the maker was mended")
+    again = person.data("reverse", round["id"], "--reason", "said twice")
+    after = person.data("show", "tidy")["standing"]
+
+    assert (nothing.code, "did nothing" in nothing.err) == (2, True)
+    assert (early.code, "was not lowered" in early.err) == (2, True)
+    assert reversed["later"][-1]["what"] == "reversed"
+    assert (reversed["standing"], lowered["level"]) == ("L1", "L1")
+    assert "assent loop raise tidy" in told
+    assert raised.code == 0, raised.err
+    assert (after["level"], after["reason"]) == ("L3", "the maker was mended")
+    assert after["by"]
+    assert again["standing"] == "L3"
+    assert "raised again by" in person.loop("show", "tidy").out
+    assert person.loop("run", "tidy", "--model", person.script(*TURNS)).code == 4
+
+
+def test_what_git_has_removed_is_said_of_the_round_and_can_be_denied(person: Person) -> None:
+    round = person.escalate()
+    git(person.repository, "commit", "-q", "--amend", "-m", "another history")
+    git(person.repository, "reflog", "expire", "--expire=now", "--all")
+    git(person.repository, "gc", "-q", "--prune=now")
+
+    approved = person.approvals("approve", round["approval"])
+    still = person.waiting()
+    denied = person.approvals("deny", round["approval"], "--reason", "gone")
+
+    assert approved.code == 2, (approved.out, approved.err)
+    assert "session" not in approved.err
+    assert "assent loop run tidy" in approved.err
+    assert len(still) == 1
+    assert denied.code == 0, denied.err
+    assert person.waiting() == []
+
+
+def test_the_loop_of_the_guide_comes_to_a_question(person: Person) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "how-to" / "write-a-loop.md").read_text()
+    text = page.split("```toml title=.assent/loops/licences.toml\n", 1)[1].split("```", 1)[0]
+    (person.repository / "x.py").write_text("print()\n")
+    git(person.repository, "add", "x.py")
+    git(person.repository, "commit", "-qm", "a source")
+    person.put("licences", text.replace("{", "{{").replace("}", "}}"))
+    change = {"path": "x.py", "text": "# Licence: MIT\nprint()\n"}
+    write = {"calls": [{"name": "write_file", "arguments": change}], "usage": {"input": 10, "output": 5}}
+    turns = [{"text": each, "usage": {"input": 9, "output": 1}} for each in ("made it", "checked")]
+    verdict = {**TURNS[2], "usage": {"input": 10, "output": 5}}  # type: ignore[dict-item]
+
+    ran = person.loop(
+        "run", "licences", "--model", person.script(write, turns[0], verdict, turns[1]), "--json"
+    )
+
+    assert ran.code == 4, (ran.out, ran.err)
+    round = json.loads(ran.out)
+    assert (round["verified"], [each["passed"] for each in round["checks"]]) == (True, [True])

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import json
 import os
+import subprocess
 import threading
+import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
@@ -14,14 +17,18 @@ from typing import Any
 import msgspec
 import pytest
 
-from assent import SqlApprovals, open_database
+from assent import SqlApprovals, open_database, tool
+from assent.coder.contract import Check
 from assent.errors import ApprovalDecided, UsageError
+from assent.inference.messages import ToolCall
+from assent.loops.budget import LoopBudget
 from assent.loops.engine import BaseMoved
 from assent.loops.promotion import suggestion
 from assent.loops.round import Later, Round
 from assent.loops.spec import ExecutorSpec
+from assent.tools.context import Cancel
 from tests.coder.workbench import git
-from tests.loops.bench import HONEST, Bench, spec, verdict, write
+from tests.loops.bench import HONEST, Bench, spec, used, verdict, write
 
 
 @pytest.fixture
@@ -154,6 +161,48 @@ async def test_a_base_that_moved_refuses_what_no_longer_applies_and_a_rebase_ask
     assert show(here, "assent/tidy-2:a.txt") == "right\n"
 
 
+async def test_what_comes_of_a_rebase_is_asked_whatever_the_level(here: Bench) -> None:
+    round = await escalated(here)
+    move_on(here, "another one\n")
+
+    with here.engine(HONEST, spec("L3")) as engine:
+        made = await engine.rebase(round.id, by="ann")
+
+    assert (made.outcome, made.verified, made.is_waiting) == ("escalated", True, True)
+    assert "asked anew" in made.reason
+    assert made.id.startswith("round-")
+    assert git(here.repository, "branch", "--list", "assent/*") == ""
+
+
+@pytest.mark.parametrize("how", ["failed", "budget_exhausted", "stopped", "L1"])
+async def test_a_rebase_that_comes_to_nothing_leaves_the_question(here: Bench, how: str) -> None:
+    round = await escalated(here)
+    move_on(here, "another one\n")
+    loop = spec(
+        "L1" if how == "L1" else "L2",
+        budget=LoopBudget(total_tokens=1 if how == "budget_exhausted" else None),
+    )
+    turns = [used(write(), 10, 10)] if how != "failed" else []
+    cancel = Cancel()
+    if how == "stopped":
+        cancel.cancel("the person left")
+
+    with here.engine(turns, loop) as engine:
+        made = await engine.rebase(round.id, by="ann", cancel=cancel)
+        old = engine.rounds.find(round.id)
+        assert made.outcome == {"stopped": None, "L1": "failed"}.get(how, how), made.reason
+        assert (old.is_waiting, old.later) == (True, [])
+        assert (here.home / round.id).exists()
+    with open_database(here.url) as database:
+        assert SqlApprovals(database).find(round.approval).open_at(time.time())
+    if how == "stopped":
+        with here.engine(HONEST, loop) as engine:
+            gone_on = await engine.resume(made.id)
+            assert gone_on.is_waiting
+            [said] = engine.rounds.find(round.id).later
+            assert (said.what, said.by) == ("superseded", "ann")
+
+
 async def test_a_base_that_moved_elsewhere_is_no_hindrance(here: Bench) -> None:
     round = await escalated(here)
     (here.repository / "new.txt").write_text("new\n")
@@ -236,6 +285,64 @@ async def test_a_patch_is_applied_to_the_persons_files_and_only_if_they_are_as_t
     assert (here.repository / "a.txt").read_text() == "mine\n"
 
 
+async def test_a_patch_is_written_through_no_link_and_clears_up_after_a_kill(here: Bench) -> None:
+    outside = here.folder / "outside"
+    outside.mkdir()
+    (outside / "victim").write_text("precious\n")
+    # Names that could be guessed, and a folder of the person's that leads out by now.
+    (here.repository / ".a.txt.assent-new").symlink_to(outside / "victim")
+    round = await proceeded(here, use="apply_patch")
+    assert (here.repository / "a.txt").read_text() == "right\n"
+    assert not (here.repository / "a.txt").is_symlink()
+    mark = f".assent-{hashlib.sha256(b'round-k').hexdigest()[:12]}-"
+    (here.repository / f"{mark}left").write_text("half")
+    git(here.repository, "checkout", "-q", "a.txt")
+    apply = spec(executor=ExecutorSpec(use="apply_patch"))
+
+    with here.engine(HONEST, apply) as engine:
+        again = await engine.run_round(round_id="round-k")
+
+    assert again.outcome == "proceeded", again.reason
+    assert not list(here.repository.glob(".assent-*-*"))
+    git(here.repository, "checkout", "-q", "a.txt")
+    (here.repository / "notes" / "b.txt").unlink()
+    (here.repository / "notes").rmdir()
+    (here.repository / "notes").symlink_to(outside)
+    turns = [write(), write("notes/new.txt"), *HONEST[1:]]
+
+    with here.engine(turns, apply) as engine:
+        refused = await engine.run_round()
+
+    assert (refused.outcome, round.outcome) == ("failed", "proceeded")
+    assert "goes through a link" in refused.reason
+    assert [each.name for each in outside.iterdir()] == ["victim"]
+    assert (outside / "victim").read_text() == "precious\n"
+    assert (here.repository / "a.txt").read_text() == "one\n"
+
+
+async def test_a_patch_takes_files_away_and_lets_folders_take_their_places(here: Bench) -> None:
+    @tool(risk="idempotent")
+    def reorder() -> str:
+        """Put folders in the place of files."""
+        [files] = here.home.glob("*/attempt-1")
+        subprocess.run(["/bin/sh", "-ec", change], cwd=files, check=True)
+        return "done"
+
+    change = "rm -r notes && echo flat > notes && rm a.txt && mkdir a.txt && echo right > a.txt/in"
+    checks = (Check(name="right", command="grep -q right a.txt/in"),)
+    made = spec(executor=ExecutorSpec(use="apply_patch"), checks=checks)
+
+    with here.engine(
+        [ToolCall(name="reorder", arguments={}), *HONEST[1:]], made, maker_tools=[reorder]
+    ) as engine:
+        round = await engine.run_round()
+        assert round.receipt is not None, round.reason
+        assert (await engine.check(round.receipt)).holds
+
+    assert (here.repository / "notes").read_text() == "flat\n"
+    assert (here.repository / "a.txt" / "in").read_text() == "right\n"
+
+
 async def test_a_command_gets_the_change_and_the_key(here: Bench, tmp_path: Path) -> None:
     out = tmp_path / "out"
     command = f'cat a.txt > {out}; echo "$ASSENT_ROUND $ASSENT_TREE $ASSENT_KEY" >> {out}'
@@ -292,6 +399,8 @@ async def test_a_webhook_gets_the_change_with_its_key_and_only_at_a_host_that_is
     assert "+right" in body["diff"]
     assert refused.outcome == "failed"
     assert "none of the allowed ones" in refused.reason
+    assert "executor.hosts" in refused.reason
+    assert "settings.toml" not in refused.reason
     assert failed.outcome == "failed"
     assert "status 500" in failed.reason
     assert len(got) == 2

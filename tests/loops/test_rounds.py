@@ -446,3 +446,15 @@ async def test_a_hook_is_given_to_the_maker_as_data(bench: Bench) -> None:
 
     assert ended.outcome == "reported"
     assert "issue 17 is open" in user_text(model.requests[0])
+
+
+def test_a_limit_on_cost_says_that_the_price_is_not_known() -> None:
+    found = exceeded(LoopBudget(cost_usd=1), Spend(input_tokens=5, unpriced=1), per="day")
+    untold = exceeded(LoopBudget(cost_usd=1), Spend(untold=1, unpriced=1))
+
+    assert found is not None
+    assert (found.limit, found.per) == ("cost_usd", "day")
+    assert "price of the model is not known" in found.words
+    assert "models.prices" in found.words
+    assert untold is not None
+    assert "does not say what it used" in untold.words

@@ -42,6 +42,37 @@ def policies_of(records: Records, round: Round) -> str | None:
     return named if isinstance(named, str) and named else None
 
 
+def diff_of(round: Round) -> tuple[str, str]:
+    """What a round changes as a unified diff, as its executor would bring it; and, where it is not to be had
+    any more, why, in words. The text is that of whoever wrote the files."""
+    import msgspec
+
+    from assent.app.loops import home_folder
+    from assent.coder.repository import find_repository
+    from assent.coder.workshop import Workshop
+    from assent.errors import AssentError
+    from assent.runtime.sync import run_sync
+
+    home = home_folder(os.environ) / round.id
+    if not round.changed:
+        return "", "nothing is changed"
+    if not home.is_dir():
+        commit = round.receipt.data.get("commit") if round.receipt is not None else None
+        return "", f"its private copies are gone{f'; see git show {commit}' if commit else ''}"
+
+    async def read() -> str:
+        found = msgspec.structs.replace(await find_repository(Path(round.repository)), head=round.base)
+        workshop = Workshop(home, found)
+        is_commit = round.spec.executor.use == "commit"
+        old = await workshop.begin(False) if is_commit and round.included else round.base_tree
+        return await workshop.diff(old, round.tree)
+
+    try:
+        return run_sync(read()), ""
+    except (AssentError, OSError) as error:
+        return "", f"it cannot be read: {error}"
+
+
 @contextmanager
 def open_decider(round: Round, *, db: str | None, policies: str | None) -> Iterator[LoopEngine]:
     """An engine that can carry out, or close, what a round came to. It asks no model.

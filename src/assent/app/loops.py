@@ -123,6 +123,52 @@ class LoopsApp:
 
         return model_of(attach(named or self._model, self._rules.models, os.environ))
 
+    async def rebase(self, old: Round, spec: LoopSpec, by: str, cancel: Cancel) -> Round | None:
+        """Run a round that brings a change over, as any other: with a claim, and nobody else at work on the
+        loop. None if it was broken off, and can be gone on with.
+
+        Raises:
+            RunHeld: a round of the loop is running.
+            UsageError: the loop is stopped, or another round of it was broken off.
+        """
+        from assent.loops.scheduler import Report, Scheduler
+
+        [loop] = self.scheduled([old.loop])
+        refused: list[UsageError] = []
+
+        async def run(loop: Scheduled, claim: Claim, cancel: Cancel) -> Report | None:
+            known = self.records.rounds.get(claim.round)
+            if claim.again and known is not None and known.rebased_from != old.id:
+                if known.outcome is not None:
+                    return Report(known.outcome, known.reason)  # Only that was not noted yet.
+                refused.append(
+                    UsageError(
+                        f"Round '{claim.round}' of the loop '{old.loop}' was broken off, and comes first: "
+                        f"assent loop run {old.loop}"
+                    )
+                )
+                return None
+            try:
+                round = await self.engine(spec).rebase(old.id, by=by, new_round=claim.round, cancel=cancel)
+            except UsageError as error:
+                refused.append(error)
+                return Report("stopped", str(error))
+            self.last[loop.name] = round
+            if round.outcome is None:
+                return None
+            await self._tell(round, spec)
+            return Report(round.outcome, round.reason)
+
+        scheduler = Scheduler(self.records.timetable, [loop], run)
+        for _ in range(2):
+            ended = await scheduler.run_now(loop.key, cancel)
+            if refused:
+                raise refused[0]
+            if ended is None or old.loop in self.last:
+                break
+        made = self.last.get(old.loop)
+        return made if made is not None and made.outcome is not None else None
+
     async def run_round(self, loop: Scheduled, claim: Claim, cancel: Cancel) -> Report | None:
         """Run one round, or go on with it, and deliver its report. None if it can be gone on with later."""
         from assent.loops.scheduler import Report

@@ -172,7 +172,8 @@ def show(output: Output, id: str, reveal: bool, db: str | None, as_json: bool) -
     """Show what would be done, why that is asked and until when it can be decided. The start of ID is enough.
 
     Long texts are cut in the middle; --json shows them whole. Secrets, and what looks like one, are not
-    shown: it is said in how many places, and --reveal shows them.
+    shown: it is said in how many places, and --reveal shows them. Of a round of a loop the change is shown,
+    as a diff.
 
     Exit codes: 0 shown, 2 there is no such approval.
     """
@@ -182,22 +183,34 @@ def show(output: Output, id: str, reveal: bool, db: str | None, as_json: bool) -
     from rich.text import Text
 
     from assent.app.app import open_records
+    from assent.app.escalations import diff_of, round_of
     from assent.render.advice import db_words, name_words
     from assent.render.approvals import approval_lines
     from assent.render.text import count
+    from assent.safe_text import clean
 
     now = time.time()
     with open_records(db) as records:
         found = find(records, id)
         latest = records.approvals.standing(found.fingerprint)
+        asked_by = round_of(records, found)
+    change, gone = diff_of(asked_by) if asked_by is not None else ("", "")
+    seen = change if reveal else output.redactor.text(change)
     (shown,) = [found] if reveal else without_secrets([found], output.redactor)
-    hidden = hidden_places(found, shown)
+    hidden = hidden_places(found, shown) + _places(change, seen)
     if as_json:
-        _show_json(output, {**_as_data(shown, now), "hidden": hidden})
+        data = {**_as_data(shown, now), "hidden": hidden}
+        if asked_by is not None:
+            data |= {"diff": clean(seen, lines=True, tabs=True), "no_diff_because": gone or None}
+        _show_json(output, data)
         return 0
     width = output.result_console().width
     # As one: line by line, what begins a line where a long one is broken may look like a secret once more.
     output.show(Group(*approval_lines(for_people(shown, now), now, width, is_whole=reveal)))
+    if asked_by is not None:
+        from assent.cli.loop_decisions import show_change
+
+        show_change(output, asked_by, seen, gone, db, is_whole=reveal)
     if hidden:
         output.show(
             Text(

@@ -58,14 +58,8 @@ def go_on(
             f"Run '{summary.run_id}' belongs to a coding session. Go on with: "
             f"{coding_commands(session, db)[0].command}"
         )
-    loop = record.proposal.context.get("loop")
-    if record.proposal.context.get(LED_BY) == LEADER and isinstance(loop, str):
-        raise UsageError(
-            f"Run '{summary.run_id}' belongs to a round of the loop '{loop}'. If it was broken off, go on "
-            f"with: assent loop run {loop}; if it waits for a person: assent approvals"
-        )
     round = record.proposal.context.get("round")
-    if isinstance(round, str) and record.proposal.source == "loop":
+    if record.proposal.context.get(LED_BY) == LEADER and isinstance(round, str):
         from assent.cli.loop_decisions import resume_round
 
         return resume_round(output, round, decide, db, as_json=as_json)

@@ -173,6 +173,42 @@ def show(output: Output, name: str, repo: str | None, limit: int, db: str | None
     return 0
 
 
+@click.command(short_help="What a round changes.")
+@click.argument("round", metavar="ROUND", callback=plain_text)
+@db_option
+@json_option
+@click.pass_obj
+def diff(output: Output, round: str, db: str | None, as_json: bool) -> int:
+    """Show what the round ROUND changes as a unified diff, as it would be brought to you. The start of its id
+    is enough.
+
+    Characters that steer a terminal are shown as escapes, and secrets are not shown. Of a round that has
+    ended and waits for nobody, the private copies are gone, and it is said where the change is.
+
+    Exit codes: 0 shown, also if nothing is changed, 2 there is no such round.
+    """
+    from assent.app.app import open_records
+    from assent.app.escalations import diff_of
+    from assent.cli.code_view import show_diff
+    from assent.errors import UsageError
+    from assent.loops.sql import has_rounds
+    from assent.safe_text import clean
+
+    output.claim()
+    with open_records(db) as records:
+        if not has_rounds(records.database):
+            raise UsageError(f"There is no round '{round:.80}': no loop has run here yet.")
+        found = records.rounds.find(round)
+    text, gone = diff_of(found)
+    if as_json:
+        output.show_json({"id": found.id, "diff": text, "no_diff_because": gone or None})
+    elif gone:
+        output.talk(f"There is no change to show: {clean(gone, 300)}")
+    else:
+        show_diff(output, text)
+    return 0
+
+
 def _is_round(name: str) -> bool:
     return name.startswith("round-")
 
@@ -188,7 +224,11 @@ def _standing(records: Records, key: str, rounds: list[Round], spec: LoopSpec | 
     if spec is None:
         return made
     made["evidence"] = msgspec.to_builtins(evidence(rounds, spec.level))
-    found = suggestion(rounds, spec.level, has_checks=bool(spec.checks)) if standing is None else None
+    found = (
+        suggestion(rounds, spec.level, has_checks=bool(spec.checks))
+        if standing is None or not standing.lowers
+        else None
+    )
     if found is not None:
         made["suggestion"] = f"You could raise it to {found.level}: {found.because}. Its file says the level."
     return made
@@ -373,6 +413,91 @@ def _known(records: Records, top: Path, name: str) -> Slot:
     return records.timetable.change(key, work)
 
 
+# What a person says of a loop's record
+
+
+@click.command(short_help="Say that what a round did was taken back.")
+@click.argument("round", metavar="ROUND", callback=plain_text)
+@click.option("--reason", metavar="TEXT", required=True, callback=plain_text, help="Why; it is kept.")
+@db_option
+@json_option
+@click.pass_obj
+def reverse(output: Output, round: str, reason: str, db: str | None, as_json: bool) -> int:
+    """Note that what the round ROUND did was taken back: its loop goes on one level lower, whatever its file
+    says, until `assent loop raise`. Nothing of the repository changes. The start of the id is enough.
+
+    Exit codes: 0 noted, 2 there is no such round, or it did nothing.
+    """
+    from assent.app.app import open_records
+    from assent.app.escalations import open_decider, policies_of
+    from assent.cli.approvals import login_name
+    from assent.errors import UsageError
+    from assent.loops.delivery import round_data
+    from assent.loops.sql import has_rounds
+    from assent.runtime.sync import run_sync
+
+    with open_records(db) as records:
+        if not has_rounds(records.database):
+            raise UsageError(f"There is no round '{round:.80}': no loop has run here yet.")
+        found = records.rounds.find(round)
+        policies = policies_of(records, found)
+    with open_decider(found, db=db, policies=policies) as engine:
+        noted = run_sync(engine.reverse(found.id, by=login_name(), reason=reason))
+        standing = engine.rounds.standing(noted.key)
+    level = standing.level if standing is not None else noted.level
+    if as_json:
+        output.show_json({**round_data(noted), "standing": level})
+    else:
+        output.talk(f"Noted. The loop '{noted.loop}' goes at most to {level} from now on.")
+        output.talk(
+            f"To let it go as far as its file says again: assent loop raise {noted.loop} --because TEXT"
+        )
+    return 0
+
+
+@click.command("raise", short_help="Let a loop that was lowered go as far as its file says.")
+@name_argument
+@click.option("--because", metavar="TEXT", required=True, callback=plain_text, help="Why; it is kept.")
+@repo_option
+@db_option
+@json_option
+@click.pass_obj
+def raise_loop(
+    output: Output, name: str, because: str, repo: str | None, db: str | None, as_json: bool
+) -> int:
+    """Let the loop NAME, which was lowered because what it did was taken back, go as far as its file says
+    again. Who raised it, when and why is kept.
+
+    Exit codes: 0 raised, 2 there is no such loop, or it was not lowered.
+    """
+    import msgspec
+
+    from assent.app.app import open_records
+    from assent.app.escalations import open_decider, policies_of
+    from assent.app.loop_files import loop_named, loops_of
+    from assent.cli.approvals import login_name
+    from assent.errors import UsageError
+    from assent.loops.round import loop_key
+    from assent.loops.sql import has_rounds
+    from assent.runtime.sync import run_sync
+
+    top = top_of(repo)
+    spec = loop_named(loops_of(top), name)
+    with open_records(db) as records:
+        known = has_rounds(records.database)
+        rounds = records.rounds.listed(loop_key(str(top), name), limit=1) if known else []
+        if not rounds:
+            raise UsageError(f"The loop '{name}' was not lowered: no round of it has run yet.")
+        policies = policies_of(records, rounds[0])
+    with open_decider(rounds[0], db=db, policies=policies) as engine:
+        made = run_sync(engine.raise_again(by=login_name(), because=because))
+    if as_json:
+        output.show_json({"loop": name, "level": spec.level, "standing": msgspec.to_builtins(made)})
+    else:
+        output.talk(f"The loop '{name}' goes as far as its file says again: {spec.level}.")
+    return 0
+
+
 # A unit
 
 
@@ -414,7 +539,10 @@ def unit(
     argv = [_program(), "loop", "start", *names]
     argv += ["--model", model] if model is not None else []
     argv += ["--db", db if "://" in db else os.path.abspath(db)] if db is not None else []
-    text = unit_text(chosen, argv, top)
+    # What is found from here, by whoever starts it with the machine would not be.
+    named = os.environ.get("ASSENT_DB") if db is None else None
+    more = {"ASSENT_DB": named if "://" in named else os.path.abspath(named)} if named else {}
+    text = unit_text(chosen, argv, top, more)
     if as_json:
         output.show_json({"name": unit_name(top), "kind": chosen, "text": text})
     else:
@@ -428,4 +556,4 @@ def _program() -> str:
     return beside if os.path.exists(beside) else os.path.abspath(sys.argv[0])
 
 
-COMMANDS = (list_loops, show, log, pause, resume, stop, unit)
+COMMANDS = (list_loops, show, diff, log, pause, resume, stop, reverse, raise_loop, unit)

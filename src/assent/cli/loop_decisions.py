@@ -15,6 +15,10 @@ if TYPE_CHECKING:
     from assent.runtime.journal import Decision as RunDecision
 
 
+_MOST_LINES = 400
+"""Lines of a change that are shown with the question."""
+
+
 def _asked_by_round(given: str, db: str | None) -> tuple[Approval, Round, str | None] | None:
     """The question, the round that asked it, and its policies; None if something else asked."""
     from assent.app.app import open_records
@@ -29,6 +33,29 @@ def _asked_by_round(given: str, db: str | None) -> tuple[Approval, Round, str | 
         return approval, round, policies_of(records, round)
 
 
+def show_change(
+    output: Output, round: Round, diff: str, gone: str, db: str | None, *, is_whole: bool
+) -> None:
+    """What a round changes, for whoever decides about it: of a long change the beginning."""
+    from rich.text import Text
+
+    from assent.render.advice import db_words
+    from assent.render.coding import diff_lines
+    from assent.safe_text import clean
+
+    if gone:
+        output.show(Text(f"The change is not shown: {clean(gone, 300)}"))
+        return
+    lines = diff.removesuffix("\n").split("\n")
+    cut = lines if is_whole else lines[:_MOST_LINES]
+    output.show(Text("The change:"))
+    output.show(*diff_lines("\n".join(cut)))
+    if len(cut) < len(lines):
+        left = len(lines) - len(cut)
+        output.show(Text(f"... {left} further lines of the change are not shown here. All of it:"))
+        output.show(Text(f"  assent loop diff {round.id}{db_words(db)}"))
+
+
 def decide_round(
     output: Output,
     given: str,
@@ -41,7 +68,9 @@ def decide_round(
 ) -> int | None:
     """Decide what a round asked, and carry that out; the exit code. None if it was no round that asked."""
     from assent.app.escalations import open_decider
+    from assent.errors import ApprovalDecided
     from assent.loops.engine import BaseMoved
+    from assent.render.advice import db_words
     from assent.runtime.sync import run_sync
 
     found = _asked_by_round(given, db)
@@ -58,6 +87,10 @@ def decide_round(
         except BaseMoved as error:
             output.talk(str(error).replace(" ID ", f" {approval.id} "))
             return 3
+        except ApprovalDecided:
+            # The process that had decided it may have died before it was carried out.
+            output.talk(f"If that was not carried out or closed yet: assent resume {round.id}{db_words(db)}")
+            raise
     return _show(output, ended, approval.id, as_json=as_json)
 
 
@@ -65,27 +98,66 @@ def rebase_round(
     output: Output, given: str, by: str, model: str | None, db: str | None, *, as_json: bool
 ) -> int:
     """Have a change brought over to where the person is now, and checked again; the exit code."""
+    import os
     from pathlib import Path
 
+    import msgspec
+
+    from assent.app.loop_files import loop_named, trusted_loops
     from assent.app.loops import open_loops
+    from assent.cli.signals import Stopping
+    from assent.cli.trust import terminal_question
+    from assent.errors import UsageError
+    from assent.loops.levels import lower_of
+    from assent.render.advice import db_words
     from assent.runtime.sync import run_sync
+    from assent.tools.context import Cancel
 
     found = _asked_by_round(given, db)
     if found is None:
         raise click.UsageError("--rebase is for what a round of a loop asked, and waits.")
     _, round, policies = found
-    specs = {round.loop: round.spec}
-    with open_loops(Path(round.repository), specs, db=db, model=model, policies=policies) as app:
-        made = run_sync(app.engine(round.spec).rebase(round.id, by=by))
+    if any(each.what == "unknown" for each in round.later):
+        raise UsageError(
+            f"Nobody knows whether what round '{round.id}' came to was done. Look, and say so first: assent "
+            f"resume {round.id} --decide act=done|retry|fail"
+        )
+    top = Path(round.repository)
+    confirm = terminal_question(output)
+    # The file may have been changed, or taken away, since the round began: it says how far the loop may go.
+    now = loop_named(trusted_loops(top, os.environ, confirm), round.loop)
+    spec = msgspec.structs.replace(round.spec, level=lower_of(round.spec.level, now.level))
+    specs = {round.loop: now}
+    with open_loops(
+        top, specs, db=db, model=model, policies=policies, say=output.talk, report=lambda text: None
+    ) as app:
+        cancel = Cancel()
+
+        async def bring() -> Round | None:
+            with Stopping(lambda signal: cancel.cancel(f"{signal} was received", hard=True)):
+                return await app.rebase(round, spec, by, cancel)
+
+        made = run_sync(bring())
+    if made is None:
+        output.talk(
+            "It was broken off, and what was asked still waits. Go on with it: assent loop run "
+            f"{round.loop}{db_words(db)}"
+        )
+        return 130
     if as_json:
         output.show_json(_data(made))
     else:
         output.show(
             f"Round {made.number} of loop '{made.loop}' brought it over: {made.outcome}. {made.reason}"
+            if made.is_waiting
+            else f"Round {made.number} of loop '{made.loop}' ended: {made.outcome}. {made.reason}"
         )
         if made.is_waiting and made.approval:
             output.show(f"  assent approvals show {made.approval}")
-    return 4 if made.is_waiting else 1 if made.outcome in ("failed", "budget_exhausted") else 0
+    if made.outcome in ("failed", "budget_exhausted"):
+        output.talk("What was asked before still waits.")
+        return 1
+    return 4 if made.is_waiting else 0
 
 
 def resume_round(
@@ -104,11 +176,13 @@ def resume_round(
     with open_records(db) as records:
         round = records.rounds.find(given)
         policies = policies_of(records, round)
-    if round.is_open:
+    if round.is_open and round.phase not in ("executing", "recording"):
         raise UsageError(
-            f"Round '{round.id}' of loop '{round.loop}' was broken off. A scheduler goes on with it by "
-            "itself: assent loop start"
+            f"Round '{round.id}' of loop '{round.loop}' was broken off. Go on with it: assent loop run "
+            f"{round.loop}; a scheduler does so by itself: assent loop start"
         )
+    if decide and not (round.is_open or round.is_waiting):
+        raise UsageError(f"Round '{round.id}' has ended ({round.outcome}); nothing is to be decided.")
     with open_decider(round, db=db, policies=policies) as engine:
         ended = run_sync(engine.resume(round.id, decide=decide or None))
     return _show(output, ended, ended.approval, as_json=as_json)
@@ -122,7 +196,10 @@ def _show(output: Output, round: Round, approval: str, *, as_json: bool) -> int:
     said = round.later[-1] if round.later else None
     if as_json:
         output.show_json({"approval": approval, **_data(round)})
-    elif said is not None:
+    elif round.is_waiting:
+        why = said.reason if said is not None and said.what == "unknown" else round.reason
+        output.show(Text(f"Round {round.number} of loop '{round.loop}' still waits: {clean(why, 500)}"))
+    elif said is not None and said.what != "unknown":
         signed = f" by {clean(said.by, 80)}" if said.by else ""
         output.show(Text(f"Round {round.number} of loop '{round.loop}' was {said.what}{signed}."))
         if round.receipt is not None:
@@ -130,12 +207,14 @@ def _show(output: Output, round: Round, approval: str, *, as_json: bool) -> int:
         elif said.what == "failed":
             output.show(Text(f"It was approved, and not done: {clean(said.reason, 500)}"))
     else:
-        output.show(
-            Text(f"Round {round.number} of loop '{round.loop}' still waits: {clean(round.reason, 500)}")
-        )
-    if said is None:
+        more = f": {clean(round.reason, 500)}" if round.reason else "."
+        output.show(Text(f"Round {round.number} of loop '{round.loop}' ended ({round.outcome}){more}"))
+    if round.is_waiting:
         return 4
-    return 1 if said.what == "failed" else 0
+    has_failed = round.outcome in ("failed", "budget_exhausted") or (
+        said is not None and said.what == "failed"
+    )
+    return 1 if has_failed else 0
 
 
 def _data(round: Round) -> dict[str, object]:

@@ -59,6 +59,10 @@ class Changed(msgspec.Struct, frozen=True):
     kind: Kind
 
 
+class ObjectsGone(UsageError):
+    """The person's repository has lost what was begun from."""
+
+
 class Trees:
     """The private repository, in the folder `path`."""
 
@@ -121,7 +125,7 @@ class Trees:
         except ToolError as error:
             if self._has_objects() and not _LOST.search(str(error)):
                 raise
-            raise UsageError(
+            raise ObjectsGone(
                 f"The repository {self.repository.top} no longer has all objects that this session began "
                 "from. It was moved, or `git gc` has removed them after its history was changed. Begin a new "
                 f"session. Git says: {error}"

@@ -51,6 +51,7 @@ def act_of(round: Round) -> Act:
         base=round.base,
         base_tree=round.base_tree,
         changed=tuple(round.changed),
+        included=tuple(round.included),
         began=round.started_at,
         checks=tuple(check.command for check in round.spec.checks),
         verdict=round.verdict,
@@ -115,12 +116,18 @@ def plan_of(round: Round, executor: Executor, would: str) -> Proposal:
         "tree": round.tree,
         "base": round.base,
         "files": [clean(path, 300) for path in round.changed[:_MOST_FILES]],
+        **(
+            {"also_yours": [clean(path, 300) for path in _also(round, executor)]}
+            if _also(round, executor)
+            else {}
+        ),
         "verdict": verdict.verdict if verdict is not None else "none",
         "concerns": list(verdict.concerns) if verdict is not None else [],
         "verified": round.verified,
         "not_verified_because": round.unverified,
         "checks": {check.name: "green" if check.passed else f"red: {check.why}" for check in round.checks},
-        "reason": round.reason,
+        # Of an act that nobody asks about, it may become another: that must not make it another act.
+        "reason": "" if round.decision is not None and round.decision.proceed else round.reason,
         "would": would,
         "summary": round.summary,
     }
@@ -134,6 +141,12 @@ def plan_of(round: Round, executor: Executor, would: str) -> Proposal:
     return Proposal(
         id=f"{round.id}.act", source=LEADER, actions=(action,), timestamp=_moment(round.started_at)
     )
+
+
+def _also(round: Round, executor: Executor) -> list[str]:
+    """Files of the person that they have not committed, and that would be committed with the change."""
+    own = [path for path in round.included if path not in round.changed]
+    return own[:_MOST_FILES] if executor.name == "commit" else []
 
 
 def _moment(seconds: float) -> Any:

@@ -148,7 +148,10 @@ def exceeded(budget: LoopBudget, spend: Spend, *, per: Literal["round", "day"] =
             continue
         is_untold = bool(spend.unpriced if limit == "cost_usd" else spend.untold) and limit != "time_s"
         if used[limit] > most or is_untold:
-            return Exceeded(limit, per, _words(limit, most, per, is_untold=is_untold and used[limit] <= most))
+            is_untold = is_untold and used[limit] <= most
+            if is_untold and limit == "cost_usd" and not spend.untold:
+                return Exceeded(limit, per, _no_price(most, per))
+            return Exceeded(limit, per, _words(limit, most, per, is_untold=is_untold))
     return None
 
 
@@ -158,6 +161,13 @@ def _words(limit: Limit, most: float, per: str, *, is_untold: bool = False) -> s
     if is_untold:
         return f"the model does not say what it used, so {said}"
     return said
+
+
+def _no_price(most: float, per: str) -> str:
+    return (
+        f"the price of the model is not known, so nobody knows whether it keeps the limit on cost per {per} "
+        f'(${most:g}): set its price in settings.toml, [models.prices."PROVIDER:NAME"], or limit tokens'
+    )
 
 
 def too_many_iterations(budget: LoopBudget, who: str) -> Exceeded:

@@ -57,6 +57,7 @@ def round_data(round: Round) -> dict[str, Any]:
         "base": round.base,
         "tree": round.tree,
         "changed": list(round.changed),
+        "included": list(round.included),
         "put_back": list(round.sealed),
         "maker": _worker_data(round.maker),
         "checker": _worker_data(round.checker),
@@ -110,6 +111,10 @@ def report_text(data: Mapping[str, Any]) -> str:
         some = ", ".join(data["changed"][:8])
         more = f" and {len(data['changed']) - 8} more" if len(data["changed"]) > 8 else ""
         lines.append(f"Changes: {some}{more}")
+    if data["included"]:
+        some = ", ".join(data["included"][:8])
+        more = f" and {len(data['included']) - 8} more" if len(data["included"]) > 8 else ""
+        lines.append(f"Began with what was not committed (include_changes): {some}{more}")
     verdict = data["verdict"]
     if verdict is not None:
         lines.append(f"Verdict: {verdict['verdict']}")

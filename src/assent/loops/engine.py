@@ -12,8 +12,8 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,7 +22,7 @@ import msgspec
 from assent.errors import AssentError, RunExists, RunHeld, UnknownRun, UsageError
 from assent.inference.model import Model
 from assent.ir.json_value import JsonValue
-from assent.ir.proposal import Proposal, new_id
+from assent.ir.proposal import Proposal
 from assent.ir.result import Waiting
 from assent.loops.acting import ACTION, by_call, executor_tool, hook_tool
 from assent.loops.executors import executor_of
@@ -37,6 +37,7 @@ from assent.loops.leading import (
     RoundLeader,
     Watch,
     receipt_of,
+    text_of_path,
     words_of_error,
 )
 from assent.loops.levels import Standing, below, lower_of
@@ -64,6 +65,10 @@ _LOOKS_S = 0.5
 
 class BaseMoved(UsageError):
     """The person's files have changed so that a change that waits no longer applies."""
+
+
+class ObjectsGone(UsageError):
+    """The person's repository has lost what a round began from."""
 
 
 class LoopEngine:
@@ -135,14 +140,18 @@ class LoopEngine:
         due_at: float | None = None,
         cancel: Cancel | None = None,
         rebase: Round | None = None,
+        by: str = "",
     ) -> Round:
         """Run one round to its outcome. Stopped by `cancel` it stays open, and can be resumed.
 
-        `rebase` is an escalated round whose change is to be brought over to where the person is now.
+        `rebase` is an escalated round whose change is to be brought over to where the person is now, because
+        `by` wants that; what comes of it is asked, whatever the level.
         """
+        from assent.loops.scheduler import new_round_id
+
         now = self._clock()
         round = Round(
-            id=round_id or new_id(),
+            id=round_id or new_round_id(),
             loop=self.spec.name,
             repository=str(self._folder),
             spec=self.spec,
@@ -151,6 +160,7 @@ class LoopEngine:
             changed_at=now,
             due_at=due_at,
             rebased_from=rebase.id if rebase is not None else "",
+            rebased_by=by,
         )
         try:
             found = await self._found()
@@ -167,6 +177,11 @@ class LoopEngine:
             if standing is not None:
                 round.level = lower_of(round.level, standing.level)
             if rebase is not None:
+                if round.level == "L1":
+                    raise UsageError(
+                        f"The loop '{round.loop}' only reports by now (L1), so nothing can be brought over. "
+                        f"What round '{rebase.id}' asked still waits: deny it, or raise the loop's level."
+                    )
                 round.brought = await self.diff(rebase)
             round = await asyncio.to_thread(self.rounds.begin, round)
         except Exception as error:
@@ -191,6 +206,7 @@ class LoopEngine:
         round = self.rounds.find(round_id)
         if round.is_open:
             return await self._through(round, cancel, decide=decide)
+        await self._supersede(round)
         if round.is_waiting:
             return await self._settle(round, cancel, decide=decide)
         await self._tidy(round)
@@ -223,34 +239,49 @@ class LoopEngine:
         if not round.is_waiting or not round.approval or ledger is None:
             raise UsageError(f"Round '{round.id}' asks nothing: it is {round.outcome or 'under way'}.")
         if decision != "deny":
-            await self.see_that_it_applies(round)
+            # Before anything is recorded: what cannot be carried out is not approved either.
+            with _words_of_a_round(round):
+                await (await self._workshop(round)).open()
+                await self.see_that_it_applies(round)
         await asyncio.to_thread(ledger.decide, round.approval, decision, by=by, reason=reason)
         return await self.resume(round.id)
 
-    async def rebase(self, round_id: str, *, by: str = "", cancel: Cancel | None = None) -> Round:
+    async def rebase(
+        self, round_id: str, *, by: str = "", new_round: str | None = None, cancel: Cancel | None = None
+    ) -> Round:
         """A new round that brings an escalated change over to where the person is now, and has it checked
-        again. What comes of it is asked anew; the old question is withdrawn.
+        again. What comes of it is asked anew; only then the old question is withdrawn.
 
         Raises:
-            UsageError: there is no such round, or it does not wait.
+            UsageError: there is no such round, it does not wait, or nobody knows whether its act was done.
         """
         old = self.rounds.find(round_id)
         if not old.is_waiting:
             raise UsageError(
                 f"Round '{old.id}' does not wait for anybody: it is {old.outcome or 'under way'}."
             )
-        new = await self.run_round(cancel=cancel, rebase=old)
-        if new.outcome == "failed":
-            return new
+        if any(each.what == "unknown" for each in old.later):
+            raise UsageError(
+                f"Nobody knows whether what round '{old.id}' came to was done. Look, and say so first: "
+                f"assent resume {old.id} --decide act=done|retry|fail"
+            )
+        return await self.run_round(round_id=new_round, cancel=cancel, rebase=old, by=by)
+
+    async def _supersede(self, new: Round) -> None:
+        """Withdraw what an older round asks, once one that brings its change over has come to something. Done
+        twice it is done once."""
+        if not new.rebased_from or new.outcome not in ("escalated", "reported"):
+            return
+        old = await asyncio.to_thread(self.rounds.get, new.rebased_from)
+        if old is None or not old.is_waiting:
+            return
+        why = f"round '{new.id}' took its place"
         ledger = self.runtime.approvals
         if ledger is not None and old.approval:
-            await asyncio.to_thread(ledger.withdraw, old.approval, f"round '{new.id}' took its place")
-        old.later.append(
-            Later(what="superseded", at=self._clock(), by=by, reason=f"round '{new.id}' took its place")
-        )
+            await asyncio.to_thread(ledger.withdraw, old.approval, why)
+        old.later.append(Later(what="superseded", at=self._clock(), by=new.rebased_by, reason=why))
         await asyncio.to_thread(self.rounds.put, old)
         await self._tidy(old)
-        return new
 
     async def reverse(self, round_id: str, *, by: str, reason: str = "") -> Round:
         """Note that what a round did was taken back. A loop of which that is said may do less from now on.
@@ -264,16 +295,39 @@ class LoopEngine:
         if not any(each.what == "reversed" for each in round.later):
             round.later.append(Later(what="reversed", at=self._clock(), by=by, reason=clean(reason, 500)))
             await asyncio.to_thread(self.rounds.put, round)
-        await self._demote(round, f"round {round.number} was taken back" + (f": {reason}" if reason else ""))
+        at = next(each.at for each in round.later if each.what == "reversed")
+        await self._demote(
+            round, f"round {round.number} was taken back" + (f": {reason}" if reason else ""), at
+        )
         return round
 
-    async def _demote(self, round: Round, reason: str) -> None:
+    async def raise_again(self, *, by: str, because: str) -> Standing:
+        """Let the loop go as far as its file says again, after it was lowered. What was taken back before
+        lowers it no more; what is taken back from now on does.
+
+        Raises:
+            UsageError: it was not lowered.
+        """
+        key = loop_key(str((await self._found()).top), self.spec.name)
+        standing = await asyncio.to_thread(self.rounds.standing, key)
+        if standing is None or not standing.lowers:
+            raise UsageError(
+                f"The loop '{self.spec.name}' was not lowered: its file alone says how far it may go."
+            )
+        made = Standing(loop=key, level="L3", reason=clean(because, 500), since=self._clock(), by=by)
+        await asyncio.to_thread(self.rounds.set_standing, made)
+        data: dict[str, JsonValue] = {"loop": self.spec.name, "by": by, "reason": made.reason}
+        self.runtime.events.append("loop_raised", data=data)
+        return made
+
+    async def _demote(self, round: Round, reason: str, at: float) -> None:
         standing = await asyncio.to_thread(self.rounds.standing, round.key)
-        if standing is not None and standing.since >= (round.ended_at or 0) and standing.level != "L3":
-            return  # It has been lowered since.
-        made = Standing(
-            loop=round.key, level=below(round.level), reason=clean(reason, 500), since=self._clock()
-        )
+        level = below(round.level)
+        if standing is not None:
+            if standing.since >= (at if not standing.lowers else round.ended_at or 0):
+                return  # It has been lowered since; or raised, by somebody who knew of this.
+            level = lower_of(level, standing.level)
+        made = Standing(loop=round.key, level=level, reason=clean(reason, 500), since=self._clock())
         await asyncio.to_thread(self.rounds.set_standing, made)
         data: dict[str, JsonValue] = {"loop": round.loop, "level": made.level, "reason": made.reason}
         self.runtime.events.append("round_demoted", data=data)
@@ -308,12 +362,14 @@ class LoopEngine:
                 found.append(await self.check(round.receipt))
         return found
 
-    async def diff(self, round: Round) -> str:
-        """The change of a round as a unified diff."""
+    async def diff(self, round: Round, *, whole: bool = False) -> str:
+        """The change of a round as a unified diff. With `whole` also what the person had not committed, and
+        what the round began with."""
         if not round.tree or round.tree == round.base_tree:
             return ""
         workshop = await self._workshop(round)
-        return await workshop.diff(round.base_tree, round.tree)
+        old = await workshop.begin(False) if whole and round.included else round.base_tree
+        return await workshop.diff(old, round.tree)
 
     async def see_that_it_applies(self, round: Round) -> None:
         """Return if the change of a round still applies to where the person is.
@@ -361,6 +417,8 @@ class LoopEngine:
                 return self.rounds.get(round.id) or round
             except Exception as error:
                 return await self._failed(round, error)
+        with suppress(AssentError):
+            await self._supersede(round)
         if round.outcome != "escalated" or not round.is_waiting:
             await self._tidy(round)
         return round
@@ -383,6 +441,10 @@ class LoopEngine:
                 round.base = workshop.repository.head
                 await workshop.open()
                 round.base_tree = await workshop.begin(round.spec.include_changes)
+                if round.spec.include_changes:
+                    started = await workshop.begin(False)
+                    own = await workshop.changed(started, round.base_tree)
+                    round.included = [text_of_path(each.path) for each in own]
                 await leader.save()
                 run.say(
                     "round_started",
@@ -448,7 +510,12 @@ class LoopEngine:
                 round = leader.round
                 if not round.is_waiting:
                     return round
-                await leader.workshop.open()
+                try:
+                    with _words_of_a_round(round):
+                        await leader.workshop.open()
+                except ObjectsGone:
+                    if await self._is_approved(round):
+                        raise
                 result = await leader.act()
                 if result is None:
                     await leader.save()
@@ -477,6 +544,11 @@ class LoopEngine:
                 await self._close(leader, run)
         await self._tidy(round)
         return round
+
+    async def _is_approved(self, round: Round) -> bool:
+        ledger = self.runtime.approvals
+        asked = await asyncio.to_thread(ledger.get, round.approval) if ledger and round.approval else None
+        return asked is not None and asked.decision in ("once", "always")
 
     async def _failed(self, round: Round, error: BaseException) -> Round:
         """A round that could not be led to an end."""
@@ -638,6 +710,21 @@ class LoopEngine:
                 yield run
         except RunExists:
             raise RunHeld(f"Another process is at work on round '{about.id}'. Try again later.") from None
+
+
+@contextmanager
+def _words_of_a_round(round: Round) -> Iterator[None]:
+    """Say of a round what is said of a session where the person's repository has lost what it began from."""
+    from assent.coder.trees import ObjectsGone as Gone
+
+    try:
+        yield
+    except Gone:
+        raise ObjectsGone(
+            f"The repository {round.repository} no longer has all that round '{round.id}' began from: it was "
+            "moved, or `git gc` has removed it after its history was changed. So its change cannot be done. "
+            f"Deny it, and let the loop make it anew: assent loop run {round.loop}"
+        ) from None
 
 
 def _about(round: Round) -> Proposal:

@@ -258,7 +258,7 @@ class RoundLeader:
             changed = await self.workshop.changed(round.base_tree, tree)
             self._run.say("round_seal_broken", {"loop": round.loop, "paths": [*round.sealed[:100]]})
         round.tree = tree
-        round.changed = [_text(each.path) for each in changed]
+        round.changed = [text_of_path(each.path) for each in changed]
         await self.save()
         self._run.say("round_frozen", {"loop": round.loop, "tree": tree, "files": len(round.changed)})
 
@@ -379,6 +379,8 @@ class RoundLeader:
     def _doubts(self) -> str:
         """Why the change may not be acted on unattended: worked out anew from what is kept."""
         round = self.round
+        if round.rebased_from:
+            return "it was brought over from a round that had asked, so it is asked anew"
         if round.checker is None:
             return round.unverified or "nobody has checked it"
         doubt = self._doubt(round.checker)
@@ -455,13 +457,16 @@ class RoundLeader:
     def _ask_what_became(self, why: str) -> None:
         """A person has to look what became of the act before anything follows from it."""
         round = self.round
-        words = f"{why}, and nobody knows whether it was"
+        words = (
+            f"{why}, and nobody knows whether it was. Look, and say so: "
+            f"assent resume {round.id} --decide {ACTION}=done|retry|fail"
+        )
         if not any(each.what == "unknown" for each in round.later):
             round.later.append(Later(what="unknown", at=self._parts.clock(), reason=words))
-        self._end(
-            "escalated",
-            f"{words}. Look, and say so: assent resume {round.id} --decide {ACTION}=done|retry|fail",
-        )
+        if round.decision is not None and not round.decision.proceed:
+            # What a person was asked, and has answered, stays what it was.
+            words = round.reason
+        self._end("escalated", words)
 
     @staticmethod
     def status_of(result: ProposalResult) -> str:
@@ -594,7 +599,7 @@ def receipt_of(result: ProposalResult, round: Round, executor: str, now: float) 
     ).sealed()
 
 
-def _text(path: str) -> str:
+def text_of_path(path: str) -> str:
     """A path as it can be kept; one that is no valid text is shown as it can be."""
     try:
         path.encode()

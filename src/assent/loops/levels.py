@@ -28,13 +28,21 @@ LOOKS = ("read_only", "network")
 
 
 class Standing(msgspec.Struct, frozen=True, kw_only=True):
-    """The highest level that a loop may act at, where that is less than what its file says."""
+    """The highest level that a loop may act at, whatever its file says. L3 lifts an earlier one: then the
+    file alone says it again."""
 
     loop: str
     """The loop's key."""
     level: Level
     reason: str
     since: float
+    by: str = ""
+    """Who raised it again; empty where it was lowered."""
+
+    @property
+    def lowers(self) -> bool:
+        """Whether it keeps the loop from anything."""
+        return self.level != "L3"
 
 
 def lower_of(one: Level, other: Level) -> Level:

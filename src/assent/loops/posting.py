@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from assent.errors import ToolError
-from assent.sandbox.hosts import HostFilter, Resolve
+from assent.sandbox.hosts import HostFilter, HostRefused, Resolve
 
 _PORTS = {"http": 80, "https": 443}
 _MOST_KEPT = 64 * 1024
@@ -66,7 +66,7 @@ async def post(
     }
     try:
         async with asyncio.timeout(timeout_s):
-            addresses = await HostFilter(hosts).addresses(target.host, port, resolve)
+            addresses = await _allowed(hosts, target.host, port, resolve)
             pool = httpcore2.AsyncConnectionPool(
                 ssl_context=tls,
                 max_keepalive_connections=0,
@@ -100,3 +100,15 @@ async def post(
         raise ToolError("A header has characters that a header cannot have.", retry=False) from None
     except (httpcore2.TimeoutException, httpcore2.NetworkError, httpcore2.ProtocolError) as error:
         raise no_answer(target, error) from None
+
+
+async def _allowed(hosts: Sequence[str], host: str, port: int, resolve: Resolve | None) -> list[str]:
+    """Where to connect to. Who may allow it is whoever writes the loop's file, so the words are for them."""
+    try:
+        return await HostFilter(hosts).addresses(host, port, resolve)
+    except HostRefused as error:
+        raise ToolError(
+            f"Not connected: {error.why}. If it is meant, name it in `hosts` beside the url in the loop's "
+            "file (`executor.hosts`, or that of the delivery).",
+            retry=False,
+        ) from None

@@ -147,6 +147,8 @@ class Round(msgspec.Struct, kw_only=True):
     """The change, frozen: what is checked, and what is acted on."""
     changed: list[str] = []
     """The files that it changes."""
+    included: list[str] = []
+    """What the person had not committed when it began, and it began with: a commit has that, too."""
     sealed: list[str] = []
     """Files that checks depend on, which the maker changed, and which were put back."""
     checker: SubRun | None = None
@@ -172,6 +174,8 @@ class Round(msgspec.Struct, kw_only=True):
     """What the executor would do, in its own words."""
     rebased_from: str = ""
     """The round whose change this one brings over to where the person is now."""
+    rebased_by: str = ""
+    """Who wanted that."""
     brought: str = ""
     """That change, as a diff."""
 

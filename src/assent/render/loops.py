@@ -101,13 +101,19 @@ def loops_table(loops: Sequence[Data]) -> Table:
 def loop_lines(data: Data, rounds: Sequence[Data], *, width: int = 60) -> Iterator[Text]:
     """One loop: what it is for, how it stands, and its rounds over time."""
     yield Text(f"{data['name']}: {clean(data['intent'], _LINE)}", style="bold")
-    lowered = f" (at most {data['standing']['level']} for now)" if data.get("standing") else ""
+    standing = data.get("standing")
+    is_lowered = standing is not None and standing["level"] != "L3"
+    lowered = f" (at most {standing['level']} for now)" if standing is not None and is_lowered else ""
     yield Text(f"  level {data['level']}{lowered}, {clean(data['cadence'], 80) or 'runs when asked'}")
     yield Text(f"  {state_words(data)}{_why(data)}")
     if data.get("due") is not None and not (data.get("pause") or data.get("stop")):
         yield Text(f"  next at {moment(data['due'])}")
-    if data.get("standing"):
-        yield Text(f"  put down: {clean(data['standing']['reason'], _LINE)}")
+    if standing is not None and is_lowered:
+        yield Text(f"  put down: {clean(standing['reason'], _LINE)}")
+        yield Text(f"  to lift that: assent loop raise {clean(data['name'], 80)} --because TEXT")
+    elif standing is not None:
+        by = f" by {clean(standing['by'], 60)}" if standing["by"] else ""
+        yield Text(f"  raised again{by} at {moment(standing['since'])}: {clean(standing['reason'], _LINE)}")
     if data.get("suggestion"):
         yield Text(f"  {clean(data['suggestion'], _LINE)}")
     if not rounds:
@@ -223,6 +229,8 @@ def round_lines(data: Data, *, db: str | None = None) -> Iterator[Text]:
                 yield Text(f"    {clean(one['error'], _LINE)}")
     if data["tree"]:
         yield Text(f"  tree {data['tree'][:12]} on {data['base'][:12]}: {_files(data['changed'])}")
+    if data["included"]:
+        yield Text(f"  began with what was not committed: {_files(data['included'])}")
     for name in data["put_back"]:
         yield Text(f"  put back: {clean(name, _LINE)}, which checks depend on")
     verdict = data["verdict"]
@@ -249,6 +257,8 @@ def round_lines(data: Data, *, db: str | None = None) -> Iterator[Text]:
         by = f" by {clean(later['by'], 60)}" if later["by"] else ""
         reason = f": {clean(later['reason'], _LINE)}" if later["reason"] else ""
         yield Text(f"  later: {later['what']}{by} at {moment(later['at'])}{reason}")
+    if data["changed"]:
+        yield Text(f"The change: assent loop diff {clean(data['id'], 60)}{db_words(db)}")
     if data["waiting"] and data["approval"]:
         yield Text(f"Decide: assent approvals show {clean(data['approval'], 60)}{db_words(db)}")
 

@@ -153,13 +153,21 @@ class HostFilter:
         return f"{what} is {kind}, not public"
 
 
+class HostRefused(ToolError):
+    """A host that may not be spoken to; `why` has no words about who could allow it."""
+
+    def __init__(self, why: str, fix: str) -> None:
+        self.why = why
+        super().__init__(f"Not connected: {why}. {fix}", retry=False)
+
+
 def refused(why: str) -> ToolError:
     """The failure of a tool that was about to speak to a host it may not speak to."""
     fix = (
         "Only the person who set up the tools can allow it: [http] (for commands: [isolation]) in "
         "settings.toml, or HostFilter."
     )
-    return ToolError(f"Not connected: {why}. {fix}", retry=False)
+    return HostRefused(why, fix)
 
 
 def plain_host(host: str) -> str | None:

@@ -9,6 +9,7 @@ import re
 from typing import TYPE_CHECKING
 
 from assent.errors import ToolError
+from assent.ir.json_value import JsonValue
 from assent.ir.tool_spec import Risk
 from assent.loops.executors.executor import Act, Bench, Done, Finding
 from assent.loops.round import Receipt
@@ -37,14 +38,19 @@ class CommitExecutor:
 
     async def dry_run(self, act: Act, bench: Bench) -> str:
         """What would be done, in words."""
-        return f"one commit of {len(act.changed)} changed files on the new branch {self.branch_of(act)}"
+        made = f"one commit of {len(act.changed)} changed files on the new branch {self.branch_of(act)}"
+        return f"{made}{_with_yours(act)}"
 
     async def execute(self, act: Act, bench: Bench) -> Done:
         """Make it."""
         branch = self.branch_of(act)
         commit = await bench.workshop.commit(act.tree, act.base, _message(act), when=int(act.began))
         await bench.workshop.publish(commit, branch)
-        return Done(f"commit {commit[:12]} on the branch {branch}", {"commit": commit, "branch": branch})
+        data: dict[str, JsonValue] = {"commit": commit, "branch": branch}
+        if act.included:
+            files = sorted({*act.changed, *act.included})
+            data |= {"files": [*files], "also_yours": [*act.included]}
+        return Done(f"commit {commit[:12]} on the branch {branch}{_with_yours(act)}", data)
 
     async def check(self, receipt: Receipt, repository: Repository) -> Finding:
         """Whether the commit is there with that tree, on its branch or in what the person is on."""
@@ -79,6 +85,15 @@ class CommitExecutor:
         return Finding(
             holds=True, why=f"commit {commit[:12]} is on the branch {clean(on, 200)}", seen="world"
         )
+
+
+def _with_yours(act: Act) -> str:
+    """That the commit has more than the round's change: what its person had not committed."""
+    if not act.included:
+        return ""
+    some = ", ".join(clean(path, 200) for path in act.included[:10])
+    more = f" and {len(act.included) - 10} more" if len(act.included) > 10 else ""
+    return f", with what you had not committed (include_changes): {some}{more}"
 
 
 def _message(act: Act) -> str:

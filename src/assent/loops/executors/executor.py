@@ -37,6 +37,8 @@ class Act(msgspec.Struct, frozen=True, kw_only=True):
     base_tree: str
     changed: tuple[str, ...]
     began: float
+    included: tuple[str, ...] = ()
+    """Files that the person has not committed, and that the tree has as they were."""
     checks: tuple[str, ...] = ()
     verdict: Verdict | None = None
     key: str = ""
