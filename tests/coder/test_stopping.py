@@ -260,7 +260,8 @@ class TestLimits:
         if usage is not None:
             assert len(answers) >= 4
             assert session.tokens == 10 * len(answers)
-            assert session.cost_usd == 0.5 * len(answers)
+            # Not known, if one was being asked something when the limit was reached.
+            assert session.cost_usd in (0.5 * len(answers), None)
 
     @pytest.mark.parametrize(
         "usage", [Usage(input=9, output=1), None] if SOAK else [Usage(input=9, output=1)]
