@@ -10,6 +10,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -127,7 +128,8 @@ class KillRun:
             met = [line for line in self.trace()[known:] if phase_of(line) == phase]
             if len(met) >= count:
                 time.sleep(self._chance.random() * LONGEST_S.get(phase, SHORT_S))
-                os.kill(pid, signal.SIGKILL)
+                with suppress(ProcessLookupError):  # It may have ended just now.
+                    os.kill(pid, signal.SIGKILL)
                 return
             time.sleep(0.002)
 
@@ -194,7 +196,8 @@ def test_killed_in_any_state_it_ends_as_if_it_had_not_been(
     seed = random.SystemRandom().randrange(1 << 32)
     chance = random.Random(seed)
     phases: Counter[str] = Counter()
-    kinds: list[dict[str, Any]] = [{"drafts": True, "candidates": 2}, {"candidates": 2}, {"drafts": True}, {}]
+    # One alone first: of two at once, one is nearly always asking, so that other phases are seldom met.
+    kinds: list[dict[str, Any]] = [{"drafts": True}, {"drafts": True, "candidates": 2}, {}, {"candidates": 2}]
     kills = runs = 0
 
     calm = KillRun(tmp_path / "calm", nursery, chance, phases, drafts=True)

@@ -12,6 +12,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -147,7 +148,8 @@ class KillRun:
             met = [what for what in new if what[0] == FOLLOWS[phase] and self._is_of(phase, what[1])]
             if len(met) >= count:
                 time.sleep(self._chance.random() * LONGEST_S[phase])
-                os.kill(pid, signal.SIGKILL)
+                with suppress(ProcessLookupError):  # It may have ended just now.
+                    os.kill(pid, signal.SIGKILL)
                 return
             time.sleep(0.0003)
 

@@ -10,6 +10,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -100,7 +101,8 @@ class KillRun:
             trace = read_trace(self._trace)
             if len(trace) > known and phase_of(trace) == phase:
                 time.sleep(self._chance.random() * LONGEST_S.get(phase, 0.02))
-                os.kill(pid, signal.SIGKILL)
+                with suppress(ProcessLookupError):  # It may have ended just now.
+                    os.kill(pid, signal.SIGKILL)
                 return
             time.sleep(0.002)
 
