@@ -113,7 +113,7 @@ def _is_shell(path: str, text: str) -> bool:
 def _recipes(simple: Simple, texts: Mapping[str, str]) -> Iterator[tuple[str, str, str]]:
     program = simple.program
     if program in _MAKES and (path := _led_by(simple, texts)):
-        for line in _makefile(texts[path], path).lines(_targets(simple), texts):
+        for line in _makefile(texts[path], path).lines(_targets(simple)):
             yield line, dirname(path), path
     elif program in _PACKAGES and (path := _at(simple.folder, "package.json")) in texts:
         for line in _package_scripts(texts[path], simple.words[1:]):
@@ -160,7 +160,7 @@ class _Makefile:
         self.variables = {"MAKE": "make", "CURDIR": ".", "just_executable": "just"}
         self.includes: list[str] = []
 
-    def lines(self, targets: Sequence[str], texts: Mapping[str, str]) -> Iterator[str]:
+    def lines(self, targets: Sequence[str]) -> Iterator[str]:
         """The recipes of these targets, or of the first one, and of all that they need."""
         todo = deque(targets or [self.first])
         seen = set(todo)
