@@ -43,6 +43,7 @@ from assent.inference.messages import (
     User,
 )
 from assent.inference.model import Choice, Model, Request, Result, Words, stream
+from assent.inference.passage import Passage, reads_passages
 from assent.inference.scripted import Scripted
 from assent.inference.usage import Usage
 from assent.inference.wrappers.recording import Recording
@@ -140,6 +141,29 @@ async def test_what_does_not_change_an_answer_does_not_matter(path: Path) -> Non
     await record(path, ["x"], [asking("q", tools=[READ], model="openai:gpt", cache=False)])
 
     assert await ask(Replaying(path), asking("q", tools=[read], model=f"replay:{path}")) == "x"
+
+
+async def test_passages_are_told_apart_and_the_recording_knows_that_they_are_read(path: Path) -> None:
+    one, two = (Passage(path="x.py", before="", line=line, after="") for line in ("a", "b"))
+    model = Recording(Scripted(["[1]", "[2]"]), path)
+    for each in (one, two):
+        await model.generate(Request(messages=(), passage=each))
+    await model.close()
+
+    replayed = Replaying(path)
+
+    assert reads_passages(replayed)
+    assert (await replayed.generate(Request(messages=(), passage=two))).text == "[2]"
+    assert (await replayed.generate(Request(messages=(), passage=one))).text == "[1]"
+    with pytest.raises(ReplayDiverged, match="passage"):
+        await replayed.generate(Request(messages=()))
+
+
+async def test_a_recording_without_passages_reads_none(path: Path) -> None:
+    model = Recording(Scripted(["yes"]), path)
+    await model.generate(asking("Is it so?", schema={"properties": {"passage": {"type": "object"}}}))
+    await model.close()
+    assert not reads_passages(Replaying(path))
 
 
 async def test_errors_are_raised_again_as_what_they_were(path: Path) -> None:

@@ -9,6 +9,7 @@ import pytest
 from assent.errors import ModelMissing, ModelUnavailable, QuotaSpent, RequestRefused
 from assent.inference import Intent, Models, Request, Result, Scripted, User, Words
 from assent.inference.model import Ability, Model, Piece, stream
+from assent.inference.passage import reads_passages
 
 ASK = [User("What is it?")]
 
@@ -191,3 +192,16 @@ async def test_without_the_role_embed_it_says_how_to_get_one() -> None:
     wrong, _ = models(embed=Scripted([]))
     with pytest.raises(ModelMissing, match="makes no vectors"):
         await wrong.embed(["a"])
+
+
+async def test_passages_are_read_where_all_that_may_be_asked_read_them() -> None:
+    class Reader(Scripted):
+        reads_passages = True
+
+    assert reads_passages(models(default=Reader([]))[0])
+    assert not reads_passages(models(default=Reader([]), code=Scripted([]))[0])
+
+    def broken(name: str) -> Model:
+        raise ModelMissing("it is not there")
+
+    assert not reads_passages(Models({"default": ["local"]}, broken))

@@ -59,13 +59,6 @@ def angles(functions: Sequence[Function]) -> list[Angle]:
     return [angle for each in functions[:MOST_FUNCTIONS] for angle in _angles(each)]
 
 
-def angle_for(found: Sequence[Angle], attempt: int, iteration: int, candidates: int) -> Angle | None:
-    """From where an iteration looks: side by side, candidates share the angles, and begin again after the
-    last. The very first one sees all as it is: None."""
-    at = (iteration - 1) * candidates + attempt - 2
-    return found[at % len(found)] if found and at >= 0 else None
-
-
 def _angles(function: Function) -> Iterator[Angle]:
     source = textwrap.dedent(function.source)
     if BLANK in source:
@@ -75,12 +68,12 @@ def _angles(function: Function) -> Iterator[Angle]:
     except (SyntaxError, ValueError, RecursionError):
         return
     margin = len(function.source.split("\n", 1)[0]) - len(source.split("\n", 1)[0])
-    statements = [node for node in _statements(tree) if not isinstance(node, ast.Pass | ast.Global)]
+    found = [node for node in statements(tree) if not isinstance(node, ast.Pass | ast.Global)]
     lines = source.split("\n")
     ways: tuple[Way, ...] = ("blank", "wrong")
     for way in ways:
-        for node in sorted(statements, key=_weight):
-            end = _head_end(node)
+        for node in sorted(found, key=_weight):
+            end = head_end(node)
             if end - node.lineno < MOST_LINES:
                 yield _angle(function, _with_blank(lines, node, end), node.lineno, end, margin, way)
     for at, indent in _gaps(tree):
@@ -94,7 +87,7 @@ def _angle(function: Function, text: str, first: int, last: int, margin: int, wa
     return Angle(function, function.first + first - 1, function.first + last - 1, shown, was, way)
 
 
-def _statements(tree: ast.AST) -> Iterator[ast.stmt]:
+def statements(tree: ast.AST) -> Iterator[ast.stmt]:
     """All statements within functions, in the order of the text; docstrings and definitions left out."""
     for node in ast.walk(tree):
         for body in _bodies(node):
@@ -124,7 +117,7 @@ def _weight(node: ast.stmt) -> tuple[int, int]:
             return 3, node.lineno
 
 
-def _head_end(node: ast.stmt) -> int:
+def head_end(node: ast.stmt) -> int:
     """The last line of a statement; of one with a body, of what stands before that."""
     match node:
         case ast.If() | ast.While():

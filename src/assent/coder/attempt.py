@@ -11,22 +11,21 @@ from __future__ import annotations
 import asyncio
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
 from assent.coder import events
-from assent.coder.angles import Angle, angle_for, angles
 from assent.coder.asking import TOOL as ASK_USER
 from assent.coder.asking import ask_tool
-from assent.coder.blanks import OneLine, blank_tool
 from assent.coder.contract import CheckResult, first_red
 from assent.coder.import_roots import python_path
 from assent.coder.learning import learn
 from assent.coder.prompt import angle_words, system_words, task_words
+from assent.coder.proposing import Proposing
 from assent.coder.session import FAILURES, HALTS, INTENT, LEADER, Attempt, Iteration, Question
 from assent.coder.signature import signature_of
 from assent.coder.style import LOOKING
@@ -43,6 +42,7 @@ from assent.turns.stopping import stopped_by
 from assent.turns.turning import Turning
 
 if TYPE_CHECKING:
+    from assent.coder.angles import Angle
     from assent.coder.context import Chosen
     from assent.coder.repairs import Hint
     from assent.coder.work import Work
@@ -55,6 +55,14 @@ _UNFINISHED = re.compile(re.escape(TEMPORARY) + r"[0-9a-f]{16}\.tmp")
 _VOLATILE = re.compile(r"0x[0-9a-f]+|\b\d+(?:\.\d+)?\s?(?:ms|s|seconds)\b|/[^\s:'\"]*/", re.IGNORECASE)
 
 
+class Closely(NamedTuple):
+    """What an iteration looks at, one place after the other."""
+
+    chosen: Chosen
+    words: Callable[[Angle], str]
+    """What is asked about a place."""
+
+
 class AttemptLoop:
     """Leads one attempt of a session."""
 
@@ -64,7 +72,7 @@ class AttemptLoop:
         self._cancel = cancel
         self.halt: Ending | None = None
         """What the turns ended with, where somebody else has to decide what comes next."""
-        self._angle: Angle | None = None
+        self._closely: Closely | None = None
 
     async def go(self) -> None:
         """Work until it is green, or goes no further: `attempt.ended` says why, unless it was stopped."""
@@ -98,7 +106,7 @@ class AttemptLoop:
         work, attempt = self._work, self._attempt
         latest = attempt.latest
         if latest is not None and not latest.is_judged:
-            await self._look(folder, self._results(), latest.number)
+            await self._prompt(folder, self._results(), latest.number, None, ())
             return latest, True
         number = len(attempt.iterations) + 1
         if latest is not None and work.style.takes_angles:
@@ -151,18 +159,13 @@ class AttemptLoop:
         changed = await work.workshop.changed(work.session.base, latest.tree)
         await work.workshop.put_back(number, work.session.base, [each.path for each in changed])
 
-    async def _look(self, folder: Path, before: Sequence[CheckResult], number: int) -> Chosen | None:
-        """What the model is shown of the program, if it is; and from which angle, if from one."""
+    async def _look(self, folder: Path, before: Sequence[CheckResult]) -> Chosen | None:
+        """What the model is shown of the program, if it is."""
         from assent.coder.context import choose
 
-        work, self._angle = self._work, None
-        if not work.shows_context:
+        if not self._work.shows_context:
             return None
-        found = await asyncio.to_thread(partial(choose, folder, before, most=work.style.shown))
-        if work.style.takes_angles:
-            every = angles(found.functions)
-            self._angle = angle_for(every, self._attempt.number, number, work.session.candidates)
-        return found
+        return await asyncio.to_thread(partial(choose, folder, before, most=self._work.style.shown))
 
     async def _prompt(
         self,
@@ -173,13 +176,15 @@ class AttemptLoop:
         sealed: Sequence[str],
     ) -> str:
         work = self._work
-        found = await self._look(folder, before, number)
-        chosen = found.text if found is not None else ""
-        if found is not None and self._angle is not None:
-            chosen = angle_words(found, self._angle)
-        return task_words(
-            work.session.intent, before, chosen=chosen, hint=hint, sealed=sealed, said=work.style.said
+        found = await self._look(folder, before)
+        words = partial(
+            task_words, work.session.intent, before, hint=hint, sealed=sealed, said=work.style.said
         )
+        self._closely = None
+        # The very first one sees all as it is.
+        if work.style.takes_angles and found and found.functions and (self._attempt.number, number) != (1, 1):
+            self._closely = Closely(found, lambda angle: words(chosen=angle_words(found, angle)))
+        return words(chosen=found.text if found is not None else "")
 
     async def _turns(self, iteration: Iteration, runtime: Runtime, *, has_begun: bool) -> None:
         if iteration.has_turned:
@@ -191,10 +196,20 @@ class AttemptLoop:
         if style.answer_tokens is not None:
             most = min(style.answer_tokens, limits.answer_tokens or style.answer_tokens)
             limits = msgspec.structs.replace(limits, answer_tokens=most)
-        inner, system, offered = work.model, system_words(style, work.contract), style.tools
-        if self._angle is not None:
-            inner, system, offered = OneLine(inner), style.angle_rules, style.angle_tools
-        model = OnBudget(inner, work.run, style.temperature(number, iteration.number))
+        system, offered = system_words(style, work.contract), style.tools
+        temperature = style.temperature(number, iteration.number)
+        model = OnBudget(work.model, work.run, temperature)
+        if self._closely is not None:
+            system, offered = style.angle_rules, style.angle_tools
+            model = Proposing(
+                work.model,
+                work.run,
+                temperature,
+                proposals=work.proposals,
+                chosen=self._closely.chosen,
+                words=self._closely.words,
+                rules=style.angle_rules,
+            )
         turning = Turning(
             runtime=runtime,
             model=model,
@@ -250,7 +265,6 @@ class AttemptLoop:
         for each in edits:
             each.confined_to = str(workspace.folder)
         tools += [each for each in edits if each.name != "read_file"]
-        tools.append(blank_tool(workspace, lambda: self._angle, refuse=refuse))
         if work.ask_s is not None:
             tools.append(
                 ask_tool(

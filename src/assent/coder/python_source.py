@@ -25,6 +25,8 @@ MOST_PARSED = 512 * 1024
 
 _LONG_CHAIN = re.compile(r"(?:\.[\s\\]{0,20}\w{1,60}[\s\\]{0,20}){100}")
 """Python's parser takes minutes for an import of a name with very many dots."""
+_MOST_ABOVE = 1_500
+"""Characters of a file that count as near above a function."""
 _MOST_DOTS = 8
 _MOST_BASES = 8
 _MOST_NAME = 300
@@ -102,6 +104,8 @@ class Function(msgspec.Struct, frozen=True, kw_only=True):
     source: str
     """As it is in the file, but every line ends with a line feed, and the last one with none. It is
     somebody else's text: clean it before it is shown."""
+    above: str = ""
+    """What stands above it in the file, as far as it is near."""
 
 
 class Use(NamedTuple):
@@ -174,7 +178,18 @@ class PythonFile:
             first=definition.first,
             last=definition.last,
             source="\n".join(self.lines[definition.first - 1 : definition.last]),
+            above=self._above(definition.first),
         )
+
+    def _above(self, line: int) -> str:
+        kept: list[str] = []
+        left = _MOST_ABOVE
+        for row in reversed(self.lines[: line - 1]):
+            left -= len(row) + 1
+            if left < 0:
+                break
+            kept.append(row)
+        return "\n".join(reversed(kept))
 
     def at(self, line: int) -> Definition | None:
         """The function or method that a line belongs to, else the class; None at the top of a file."""

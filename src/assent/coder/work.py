@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from assent.coder.contract import Check, CheckResult, Contract
 from assent.coder.events import CheckCompleted, CheckStarted, Event, Noted, SealBroken, StateChanged
+from assent.coder.proposing import Proposals
 from assent.coder.session import Iteration, Session, State
 from assent.safe_text import clean
 
@@ -78,6 +79,9 @@ class Work:
         """Folders of the repository from which the person's Python imports."""
         self.waiting: list[Waiting] = []
         """What a person has to decide before it can go on."""
+        # The first iteration of the first candidate looks at the whole.
+        tried = sum(each.has_turned for attempt in session.attempts for each in attempt.iterations)
+        self.proposals = Proposals(max(tried - 1, 0))
         self._checking = checking
         self._watch = watch
         self._seal: Seal | None = None

@@ -179,12 +179,27 @@ class HttpModel:
         usage = Usage(input=read, output=0) if read is not None else None
         return Vectors(found, usage=usage, cost=self._price.cost(usage) if self._price is not None else None)
 
+    async def asked(self, call: HttpCall, shape: type[_T]) -> _T:
+        """What the server says to a call that no format makes.
+
+        Raises:
+            ModelError: it refuses, or answers in another shape.
+        """
+        async with self._sent(call, stream=False) as response:
+            if response.status_code >= 300:
+                self._fail(await self._refusal(response), response)
+            with self._reading():
+                body = await self._body(response)
+                return await _off_loop(body, lambda: _shaped(_decoded(body), shape))
+
     async def close(self) -> None:
         """Let go of the connections. Asked again, it makes new ones."""
         await self._connections.close()
 
     def _check_named(self, request: Request) -> None:
         """A model that is named is a hard choice, also for one that nobody stands before."""
+        if request.passage is not None:
+            raise RequestRefused(f"{self.name} reads no passages. Ask 'local', or put it into a message.")
         if request.model not in (None, self.name, self.endpoint.provider.name):
             raise UnknownModel(
                 f"The request is for '{request.model}', and this is {self.name}. Ask the other one."
@@ -399,6 +414,13 @@ def _pieces(events: Iterator[Event], reader: StreamReader) -> Iterator[Words | T
     except (Refused, Unreadable, TooLong):
         if not was_done:
             raise
+
+
+def _shaped(value: JsonValue, shape: type[_T]) -> _T:
+    try:
+        return msgspec.convert(value, shape)
+    except msgspec.ValidationError as error:
+        raise Unreadable(str(error)) from None
 
 
 def _decoded(body: bytes) -> JsonValue:

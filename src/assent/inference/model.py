@@ -19,6 +19,7 @@ import msgspec
 
 from assent.errors import UsageError
 from assent.inference.messages import Assistant, Carried, Message, ToolCall
+from assent.inference.passage import Passage
 from assent.inference.usage import Usage
 from assent.ir.json_value import JsonValue
 from assent.ir.tool_spec import ToolSchema
@@ -71,6 +72,9 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     """JSON Schema that the answer has to fit; the text is then JSON."""
     thinking: Thinking | None = None
     """None leaves it to the provider."""
+    passage: Passage | None = None
+    """A line to be read instead of the messages, by a model that `reads_passages`: the text of the answer is
+    its doubts, as JSON."""
     cache: bool = True
     """Whether the beginning of the conversation will be sent again, so that caching it pays."""
     model: str | None = None

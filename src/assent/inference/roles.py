@@ -27,6 +27,7 @@ from assent.inference.model import (
     makes_vectors,
     stream,
 )
+from assent.inference.passage import reads_passages
 
 Role = Literal["default", "code", "fast", "judge", "embed"]
 ROLES: tuple[Role, ...] = get_args(Role)
@@ -83,6 +84,14 @@ class Models:
         """Every model that answers in some role, once."""
         roles = (names for role, names in self._roles.items() if role != "embed")
         return list(dict.fromkeys(name for names in roles for name in names))
+
+    @property
+    def reads_passages(self) -> bool:
+        """Whether all that may be asked do: nobody knows beforehand which one will be."""
+        try:
+            return bool(self.names) and all(reads_passages(self._model(name)) for name in self.names)
+        except ModelError:
+            return False
 
     @property
     def makes_vectors(self) -> bool:

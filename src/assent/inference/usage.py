@@ -29,6 +29,19 @@ class Usage(msgspec.Struct, frozen=True, kw_only=True):
         """What is known, together."""
         return (self.input or 0) + (self.output or 0)
 
+    def __add__(self, other: Usage) -> Usage:
+        """Both together; what neither of them tells is not known."""
+
+        def add(a: int | None, b: int | None) -> int | None:
+            return (a or 0) + (b or 0) if a is not None or b is not None else None
+
+        return Usage(
+            input=add(self.input, other.input),
+            output=add(self.output, other.output),
+            cached=add(self.cached, other.cached),
+            cache_written=add(self.cache_written, other.cache_written),
+        )
+
 
 class Price(msgspec.Struct, frozen=True, kw_only=True):
     """US dollars for a million tokens."""

@@ -243,7 +243,7 @@ class Asking:
             self._untold.add("max_cost")
         self._run.spend(usage.total if usage is not None and known else None, result.cost)
         if usage is not None:
-            self._usage = usage if self._usage is None else _added(self._usage, usage)
+            self._usage = usage if self._usage is None else self._usage + usage
         if result.cost is None:
             self._cost = None
         elif self._cost is not None:
@@ -350,15 +350,3 @@ class Asking:
         assert self._cancel is not None
         self._is_out_of_time = True
         self._cancel.cancel("the time is over", hard=True)
-
-
-def _added(first: Usage, second: Usage) -> Usage:
-    def add(a: int | None, b: int | None) -> int | None:
-        return (a or 0) + (b or 0) if a is not None or b is not None else None
-
-    return Usage(
-        input=add(first.input, second.input),
-        output=add(first.output, second.output),
-        cached=add(first.cached, second.cached),
-        cache_written=add(first.cache_written, second.cache_written),
-    )

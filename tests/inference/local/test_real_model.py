@@ -1,4 +1,4 @@
-"""The real local model: one job with a tool call, and the same through the runtime's own door.
+"""The real local model: one job with a tool call, and one line that is read.
 
 One server for the whole module, shared with whatever else on this machine tests with it.
 """
@@ -13,6 +13,7 @@ import pytest
 from assent.inference.local.model import LocalModel
 from assent.inference.messages import System, ToolResult, User
 from assent.inference.model import Request, Result, Words
+from assent.inference.passage import Beside, Passage, doubts_in
 from assent.ir.codec import decode_json
 from assent.ir.tool_spec import ToolSchema
 from tests.servers.local_model import model_files
@@ -86,3 +87,22 @@ async def test_a_job_with_a_tool_call_is_done(model: LocalModel) -> None:
     assert decode_json(judged.text) == {"mood": "glad"}
     assert judged.usage is not None
     assert judged.usage.output
+
+
+async def test_it_doubts_the_word_that_is_wrong(model: LocalModel) -> None:
+    """What it would have written, at the word where it goes another way."""
+    passage = Passage(
+        path="prices.py",
+        before="def total(prices):\n    whole = 0\n    for price in prices:\n",
+        line="        whole -= price",
+        after="\n    return whole\n",
+        beside=[Beside(path="test_prices.py", text="assert total([1, 2]) == 3")],
+    )
+
+    result = await model.generate(Request(messages=(), passage=passage))
+
+    first = doubts_in(result.text)[0]
+    assert (first.at, first.instead) == (13, "        whole += price")
+    assert first.surprise > 1.0
+    assert result.usage is not None
+    assert result.usage.input

@@ -16,6 +16,7 @@ import msgspec
 
 from assent.errors import ModelUnavailable, RequestRefused
 from assent.inference.http import HttpModel
+from assent.inference.local.reading import QWEN, ReadingModel
 from assent.inference.local.shared import Lease, Served, lease
 from assent.inference.local.weights import LOCAL, Weights, need, path_of
 from assent.inference.messages import Image, User
@@ -54,6 +55,11 @@ class LocalModel:
         self._model: Model | None = None
         self._http: HttpModel | None = None
         self._lock = Lock()
+
+    @property
+    def reads_passages(self) -> bool:
+        """Whether it is the model whose marks are known."""
+        return self._served is None
 
     async def generate(self, request: Request) -> Result:
         """The whole answer."""
@@ -112,7 +118,7 @@ class LocalModel:
                 self._http = HttpModel(
                     _endpoint(served, found), OpenAiChat(), price=Price(input=0.0, output=0.0)
                 )
-                self._model = _with_tools(self._http)
+                self._model = ReadingModel(_with_tools(self._http), self._http, QWEN)
             # The new one is held before the old one is let go.
             self._lease, old = found, self._lease
             model = self._model
@@ -155,7 +161,8 @@ def _answerable(request: Request) -> Request:
 
 
 def _endpoint(served: Served, found: Lease) -> Endpoint:
-    return _Here(provider=PROVIDER, model=served.name, url=f"{found.url}/v1", key=found.key)
+    # Without a version: only there it answers what no format of another provider asks.
+    return _Here(provider=PROVIDER, model=served.name, url=found.url, key=found.key)
 
 
 def _with_tools(model: HttpModel) -> Model:

@@ -64,7 +64,7 @@ class OpenAiChat:
             body["stream_options"] = {"include_usage": True}
         for each in dialect.without:
             body.pop(each, None)
-        return HttpCall(path="/chat/completions", headers=_authorization(key), body=body)
+        return HttpCall(path="/chat/completions", headers=authorization(key), body=body)
 
     def result(self, body: JsonValue) -> Result:
         """What a whole answer says."""
@@ -81,7 +81,7 @@ class OpenAiChat:
     def embedding_call(self, texts: Sequence[str], model: str, key: str | None) -> HttpCall:
         """What to send for vectors instead of an answer."""
         return HttpCall(
-            path="/embeddings", headers=_authorization(key), body={"model": model, "input": list(texts)}
+            path="/embeddings", headers=authorization(key), body={"model": model, "input": list(texts)}
         )
 
     def vectors(self, body: JsonValue, wanted: int) -> Vectors:
@@ -200,7 +200,8 @@ def _function(tool: ToolSchema) -> JsonValue:
     return {"type": "function", "function": function}
 
 
-def _authorization(key: str | None) -> dict[str, str]:
+def authorization(key: str | None) -> dict[str, str]:
+    """The header with the key, if there is one."""
     return {"authorization": f"Bearer {key}"} if key else {}
 
 

@@ -31,7 +31,7 @@ _MOST_BYTES = 32 * 2**20
 _MOST_TOOL_LISTS = 64
 _MOST_TRAILS = 32
 
-SETTINGS = ("tool_choice", "temperature", "max_tokens", "stop", "schema", "thinking")
+SETTINGS = ("tool_choice", "temperature", "max_tokens", "stop", "schema", "thinking", "passage")
 """What changes an answer. Who is to answer, and whether to cache, does not: a recording is nobody's."""
 TOOL_FIELDS = ("name", "description", "parameters")
 """What a model sees of a tool."""

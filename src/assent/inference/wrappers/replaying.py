@@ -19,11 +19,16 @@ import msgspec
 
 from assent.errors import ReplayDiverged
 from assent.inference.model import Piece, Request, Result
+from assent.inference.passage import Passage
 from assent.inference.scripted import in_pieces
 from assent.inference.wrappers.digests import Digests, digest_of, settings_today, tools_today
 from assent.inference.wrappers.divergence import Recorded, divergence
 from assent.inference.wrappers.record_file import Answer, Failure, Settings, Told, Tools, read_lines
 from assent.safe_text import clean
+
+
+class _Settings(msgspec.Struct):
+    passage: Passage | None = None
 
 
 class Replaying:
@@ -38,6 +43,8 @@ class Replaying:
         self.name = f"replay:{path}"
         self.notes: list[str] = []
         """What of the file could not be read."""
+        self.reads_passages = False
+        """Whether the model that was recorded was asked to."""
         self._recorded = Recorded()
         self._left: dict[tuple[str, str, str], deque[Result | Failure]] = {}
         self._digests = Digests(keeps_data=False)
@@ -86,6 +93,7 @@ class Replaying:
                     tools[line.id] = tools_today(bytes(line.tools))
                 case Settings():
                     settings[line.id] = settings_today(bytes(line.settings))
+                    self.reads_passages |= _has_passage(settings[line.id])
                 case Answer():
                     problem = self._keep(line, tools, settings)
                     if problem:
@@ -113,3 +121,10 @@ class Replaying:
         key = (end, digest_of("", tools[line.tools]), digest_of("", settings[line.settings]))
         self._left.setdefault(key, deque()).append(answer)
         return ""
+
+
+def _has_passage(settings: bytes) -> bool:
+    try:
+        return msgspec.json.decode(settings, type=_Settings).passage is not None
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return False

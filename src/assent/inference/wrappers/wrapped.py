@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from assent.errors import ModelMissing
 from assent.inference.model import Model, makes_vectors
+from assent.inference.passage import reads_passages
 
 
 class Wrapped:
@@ -23,6 +24,11 @@ class Wrapped:
     def names(self) -> Sequence[str] | None:
         """What the models are called that stand behind the one inside; None where it is just one."""
         return getattr(self.model, "names", None)
+
+    @property
+    def reads_passages(self) -> bool:
+        """Whether the model inside does."""
+        return reads_passages(self.model)
 
     @property
     def makes_vectors(self) -> bool:

@@ -1,0 +1,53 @@
+"""A change of one place of a function, to be tried: what stands there then, line for line.
+
+Keep true:
+1. A change leaves the function as valid Python that says something else than before.
+2. What says the same as one that was had before is not had again.
+"""
+
+from __future__ import annotations
+
+import ast
+import textwrap
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from assent.coder.python_source import Function
+
+
+class Change(NamedTuple):
+    """Lines of a file, and what replaces them."""
+
+    path: str
+    first: int
+    last: int
+    """One less than `first` if nothing is replaced."""
+    text: str
+    surprise: float = 0.0
+    """Of the model, at what stands there now."""
+
+
+class Changes:
+    """The changes of one function, each once."""
+
+    def __init__(self, function: Function) -> None:
+        self._function = function
+        self._rows = function.source.split("\n")
+        self._had = {_meaning(self._rows)}
+
+    def made(self, first: int, last: int, rows: Sequence[str], surprise: float = 0.0) -> Change | None:
+        """The change that replaces these lines of the file, if it is one."""
+        begin, end = first - self._function.first, last - self._function.first + 1
+        meaning = _meaning([*self._rows[:begin], *rows, *self._rows[end:]])
+        if meaning is None or meaning in self._had:
+            return None
+        self._had.add(meaning)
+        return Change(self._function.path, first, last, "\n".join(rows), surprise)
+
+
+def _meaning(rows: Sequence[str]) -> str | None:
+    """What a function says, without its looks; None if that is no Python."""
+    try:
+        return ast.dump(ast.parse(textwrap.dedent("\n".join(rows))))
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None

@@ -1,0 +1,94 @@
+"""A function read line by line: what the model would have written instead, as changes to try.
+
+Keep true:
+1. The same function and the same doubts give the same changes in the same order.
+2. A doubt is tried in the smallest way first: one word, then the rest of the line, then a line more.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import textwrap
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from assent.coder.angles import head_end, statements
+from assent.coder.changes import Change, Changes
+from assent.coder.python_source import Function
+from assent.inference.passage import Beside, Doubt, Passage
+
+MOST_CHANGES = 10
+"""Of one function, those at which the model is most surprised."""
+_WORD = re.compile(r"\w+|[^\w\s]+|\s+")
+_LETTER = re.compile(r"\w")
+
+
+class Line(NamedTuple):
+    """A line of a function that is to be read."""
+
+    number: int
+    """In the file."""
+    passage: Passage
+
+
+def lines(function: Function, tests: Sequence[Function]) -> list[Line]:
+    """The lines of a function that do something, from the top down; nothing of what cannot be parsed."""
+    try:
+        tree = ast.parse(textwrap.dedent(function.source))
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return []
+    rows = function.source.split("\n")
+    numbers = {
+        number
+        for node in statements(tree)
+        for number in range(node.lineno, head_end(node) + 1)
+        if number <= len(rows) and _LETTER.search(rows[number - 1])
+    }
+    above = f"{function.above}\n" if function.above else ""
+    beside = [Beside(path=each.path, text=textwrap.dedent(each.source)) for each in tests[:1]]
+    return [
+        Line(
+            function.first + number - 1,
+            Passage(
+                path=function.path,
+                before=above + "".join(f"{row}\n" for row in rows[: number - 1]),
+                line=rows[number - 1],
+                after="".join(f"\n{row}" for row in rows[number:]) + "\n",
+                beside=beside,
+            ),
+        )
+        for number in sorted(numbers)
+    ]
+
+
+def changes(function: Function, doubted: Sequence[tuple[Line, Sequence[Doubt]]]) -> list[Change]:
+    """What to try, the most surprising first."""
+    made = Changes(function)
+    found = [
+        change
+        for line, doubts in doubted
+        for doubt in doubts
+        for first, last, rows in _ways(line, doubt)
+        if (change := made.made(first, last, rows, doubt.surprise)) is not None
+    ]
+    return sorted(found, key=lambda each: -each.surprise)[:MOST_CHANGES]
+
+
+def _ways(line: Line, doubt: Doubt) -> Iterator[tuple[int, int, list[str]]]:
+    number, row = line.number, line.passage.line
+    instead = doubt.instead.split("\n")
+    if row[: doubt.at].strip() and (word := _one_word(row, doubt.at, instead[0])) is not None:
+        yield number, number, [word]
+    yield number, number, instead[:1]
+    if not row[: doubt.at].strip():
+        yield number, number - 1, instead
+
+
+def _one_word(row: str, at: int, instead: str) -> str | None:
+    """The line with only the word exchanged at which they part."""
+    for had in _WORD.finditer(row):
+        if had.start() <= at < had.end():
+            new = _WORD.match(instead, had.start())
+            return f"{row[: had.start()]}{new[0]}{row[had.end() :]}" if new is not None else None
+    return None

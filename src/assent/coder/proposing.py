@@ -1,0 +1,186 @@
+"""What a small model proposes, one change at a time, and whichever candidate comes for it.
+
+A model that reads passages reads the functions nearest to the failure line by line, and where it would have
+written something else, that is tried, the most surprising first. After that, and where a model does not read
+in this way, it is asked about one place after the other.
+
+Keep true:
+1. Candidates share what there is to try: nothing is proposed twice in a session.
+2. Every question is on the budget.
+3. What was read is not read again, also if whoever read it was stopped in the middle of a function.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncGenerator, Callable, Iterator
+from itertools import cycle
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from assent.coder.angles import MOST_FUNCTIONS, Angle, angles
+from assent.coder.blanks import SCHEMA, filled
+from assent.coder.changes import Change, Changes
+from assent.coder.doubts import Line, changes, lines
+from assent.errors import AnswerUnreadable
+from assent.inference.messages import System, ToolCall, User
+from assent.inference.model import Piece, Request, Result
+from assent.inference.passage import Doubt, doubts_in, reads_passages
+from assent.inference.usage import Usage
+from assent.ir.json_value import JsonValue
+from assent.turns.on_budget import OnBudget
+
+if TYPE_CHECKING:
+    from assent.coder.context import Chosen
+    from assent.coder.python_source import Function
+    from assent.inference.model import Model
+    from assent.runtime.open_run import OpenRun
+
+TOOL = "replace_lines"
+NOTHING = "There is nothing new to try here."
+_MOST_QUESTIONS = 3
+"""In one turn, about places at which nothing new comes to the model's mind."""
+
+
+class Proposals:
+    """All that is to be tried in one session."""
+
+    def __init__(self, passed: int = 0) -> None:
+        """`passed`: as many were tried before the session was broken off."""
+        self._passed = passed
+        self._lock = asyncio.Lock()
+        self._unread: deque[Function] | None = None
+        self._lines: deque[Line] = deque()
+        self._reading: Function | None = None
+        self._doubted: list[tuple[Line, list[Doubt]]] = []
+        self._ready: deque[Change] = deque()
+        self._angles: Iterator[Angle] | None = None
+        self._made: dict[Function, Changes] = {}
+
+    async def doubted(self, model: Proposing, chosen: Chosen) -> Change | None:
+        """The next change that comes of reading; None once all is read and tried."""
+        async with self._lock:
+            if self._unread is None:
+                self._unread = deque(chosen.functions[:MOST_FUNCTIONS])
+            while True:
+                while self._ready:
+                    change = self._ready.popleft()
+                    if self._passed == 0:
+                        return change
+                    self._passed -= 1
+                if self._reading is None:
+                    if not self._unread:
+                        return None
+                    self._reading = self._unread.popleft()
+                    self._lines = deque(lines(self._reading, chosen.tests))
+                while self._lines:
+                    self._doubted.append((self._lines[0], await model.read(self._lines[0])))
+                    self._lines.popleft()
+                self._ready.extend(changes(self._reading, self._doubted))
+                self._reading, self._doubted = None, []
+
+    def angle(self, chosen: Chosen, *, was_read: bool) -> tuple[Angle, Changes] | None:
+        """The next place to ask about, and the changes of its function so far. What was read is only asked
+        about where the line is shown: leaving it out is what reading does, and does better."""
+        if self._angles is None:
+            every = [each for each in angles(chosen.functions) if not was_read or each.way == "wrong"]
+            self._angles = cycle(every)
+            for _ in range(self._passed):
+                next(self._angles, None)
+        angle = next(self._angles, None)
+        if angle is None:
+            return None
+        return angle, self._made.setdefault(angle.function, Changes(angle.function))
+
+
+class Proposing(OnBudget):
+    """A model whose answer is one change to try: a call of replace_lines."""
+
+    def __init__(
+        self,
+        model: Model,
+        run: OpenRun,
+        temperature: float,
+        *,
+        proposals: Proposals,
+        chosen: Chosen,
+        words: Callable[[Angle], str],
+        rules: str,
+    ) -> None:
+        """`words` are what is asked about a place, under the rules."""
+        super().__init__(model, run, temperature)
+        self._proposals = proposals
+        self._chosen = chosen
+        self._words = words
+        self._rules = rules
+        self._request: Request | None = None
+        self._usage = Usage(input=0, output=0)
+        self._cost: float | None = 0.0
+
+    async def generate(self, request: Request) -> Result:
+        """The next change.
+
+        Raises:
+            BudgetSpent: what the run may use is used up.
+        """
+        self._request, self._usage, self._cost = request, Usage(input=0, output=0), 0.0
+        change: Change | None = None
+        reads = reads_passages(self.model)
+        if reads:
+            change = await self._proposals.doubted(self, self._chosen)
+        if change is None:
+            change = await self._asked_about(was_read=reads)
+        calls = [] if change is None else [ToolCall(name=TOOL, arguments=_arguments(change))]
+        return Result(
+            text="" if calls else NOTHING,
+            calls=calls,
+            stop="calls" if calls else "end",
+            usage=self._usage,
+            cost=self._cost,
+            model=self.name,
+        )
+
+    async def stream(self, request: Request) -> AsyncGenerator[Piece, None]:
+        """The whole answer at once: nobody wants to see half a line."""
+        yield await self.generate(request)
+
+    async def read(self, line: Line) -> list[Doubt]:
+        """What the model doubts in a line.
+
+        Raises:
+            AnswerUnreadable: it tells no doubts.
+        """
+        result = await self._answer(messages=(), passage=line.passage)
+        try:
+            return doubts_in(result.text)
+        except msgspec.DecodeError as error:
+            raise AnswerUnreadable(
+                f"{self.name} was to read a line, and answers otherwise: {error}"
+            ) from None
+
+    async def _asked_about(self, *, was_read: bool) -> Change | None:
+        for _ in range(_MOST_QUESTIONS):
+            place = self._proposals.angle(self._chosen, was_read=was_read)
+            if place is None:
+                return None
+            angle, made = place
+            messages = [System(self._rules), User(self._words(angle))]
+            result = await self._answer(messages=messages, schema=SCHEMA)
+            if (change := filled(angle, result.text, made)) is not None:
+                return change
+        return None
+
+    async def _answer(self, **asked: Any) -> Result:
+        assert self._request is not None
+        request = msgspec.structs.replace(self._request, tools=(), tool_choice="auto", **asked)
+        result = await super().generate(request)
+        if result.usage is not None:
+            self._usage = self._usage + result.usage
+        self._cost = None if self._cost is None or result.cost is None else self._cost + result.cost
+        return result
+
+
+def _arguments(change: Change) -> dict[str, JsonValue]:
+    return {"path": change.path, "first": change.first, "last": change.last, "text": change.text}

@@ -1,0 +1,142 @@
+"""What a model would have written instead, as changes of a function."""
+
+from __future__ import annotations
+
+import ast
+from itertools import pairwise
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from assent.coder.changes import Change, Changes
+from assent.coder.doubts import MOST_CHANGES, Line, changes, lines
+from assent.coder.python_source import Function, read_python
+from assent.inference.passage import Doubt
+
+SOURCE = '''\
+def gaps(spans):
+    """What lies
+    between."""
+    found = []
+    for index in range(
+        2, len(spans)
+    ):
+        # Those that touch.
+        found.append(spans[index] - spans[index - 1])
+
+    else:
+        pass
+    return found'''
+FUNCTION = Function(path="spans.py", name="gaps", first=4, last=16, source=SOURCE, above="import math\n\n")
+TEST = Function(
+    path="test_spans.py", name="T.test", first=9, last=10, source="    def test(self):\n        pass"
+)
+
+
+def line_at(number: int, function: Function = FUNCTION) -> Line:
+    return next(each for each in lines(function, []) if each.number == number)
+
+
+def tried(number: int, *doubts: Doubt) -> list[Change]:
+    return changes(FUNCTION, [(line_at(number), doubts)])
+
+
+def doubt(at: int, instead: str, surprise: float = 1.0) -> Doubt:
+    return Doubt(at=at, instead=instead, surprise=surprise)
+
+
+class TestLines:
+    def test_what_does_something_is_read_from_the_top_down(self) -> None:
+        assert [each.number for each in lines(FUNCTION, [])] == [7, 8, 9, 12, 15, 16]
+
+    def test_a_line_stands_in_its_file_with_the_failing_test_beside_it(self) -> None:
+        found = lines(FUNCTION, [TEST, FUNCTION])
+        for each in found:
+            passage = each.passage
+            assert passage.before + passage.line + passage.after == f"import math\n\n\n{SOURCE}\n"
+            assert [(beside.path, beside.text) for beside in passage.beside] == [
+                ("test_spans.py", "def test(self):\n    pass")
+            ]
+        assert found[3].passage.line == "        found.append(spans[index] - spans[index - 1])"
+
+    def test_what_begins_the_same_stays_the_same_so_that_it_is_read_once(self) -> None:
+        before = [each.passage.before for each in lines(FUNCTION, [])]
+        assert all(later.startswith(earlier) for earlier, later in pairwise(before))
+
+    def test_code_that_cannot_be_parsed_is_not_read(self) -> None:
+        for source in ("def f(:", "", "x" * 3 + "\0"):
+            assert lines(Function(path="x.py", name="f", first=1, last=1, source=source), []) == []
+
+    def test_what_is_far_above_is_left_out(self) -> None:
+        text = "".join(f"VALUE_{n} = {n}\n" for n in range(500)) + "\n\ndef f():\n    return 1\n"
+        read = read_python("x.py", text)
+        function = read.function(next(each for each in read.definitions if each.name == "f"))
+        assert 1_000 < len(function.above) <= 1_500
+        assert function.above.endswith("VALUE_499 = 499\n\n")
+        assert function.above.startswith("VALUE_")
+
+
+class TestChanges:
+    def test_one_word_is_tried_before_the_rest_of_the_line(self) -> None:
+        found = tried(16, doubt(11, "    return sorted(found)"))
+        assert [(each.first, each.last, each.text) for each in found] == [
+            (16, 16, "    return sorted"),
+            (16, 16, "    return sorted(found)"),
+        ]
+
+    def test_what_follows_a_word_is_kept(self) -> None:
+        row = line_at(12).passage.line
+        found = tried(12, doubt(row.index("- spans"), "        found.append(spans[index])"))
+        assert [each.text.strip() for each in found] == ["found.append(spans[index])"]
+        found = tried(12, doubt(row.index("- 1"), "        found.append(spans[index] - spans[index + 1:])"))
+        assert [each.text.strip() for each in found] == [
+            "found.append(spans[index] - spans[index + 1])",
+            "found.append(spans[index] - spans[index + 1:])",
+        ]
+
+    def test_a_line_that_begins_otherwise_may_be_one_that_is_missing(self) -> None:
+        (added,) = tried(7, doubt(4, "    if not spans:\n        return []"))
+        assert added == Change("spans.py", 7, 6, "    if not spans:\n        return []", 1.0)
+
+    def test_the_depth_of_a_line_is_part_of_it(self) -> None:
+        found = tried(16, doubt(0, "        return found"))
+        assert Change("spans.py", 16, 16, "        return found", 1.0) in found
+
+    def test_the_most_surprising_comes_first_and_only_so_many(self) -> None:
+        doubts = [doubt(12, f"    found = {n}", n / 10) for n in range(30)]
+        found = tried(7, *doubts)
+        assert [each.text for each in found] == [f"    found = {n}" for n in range(29, 19, -1)]
+        assert len(found) == MOST_CHANGES
+
+    def test_what_says_the_same_is_not_tried(self) -> None:
+        assert tried(7, doubt(12, "    found  =  [ ]  # so"), doubt(12, "    found = [[")) == []
+        assert len(tried(7, doubt(12, "    found = 1"), doubt(12, "    found =  1"))) == 1
+
+    @given(
+        number=st.sampled_from([7, 8, 9, 12, 15, 16]),
+        doubts=st.lists(
+            st.builds(
+                doubt,
+                st.integers(0, 60),
+                st.text(st.sampled_from("    found=[]()1:\nif spans"), max_size=30),
+                st.floats(0, 20),
+            ),
+            max_size=6,
+        ),
+    )
+    def test_every_change_leaves_valid_python_that_says_something_else(
+        self, number: int, doubts: list[Doubt]
+    ) -> None:
+        meanings = [ast.dump(ast.parse(SOURCE))]
+        rows = SOURCE.split("\n")
+        for each in tried(number, *doubts):
+            now = [*rows[: each.first - 4], *each.text.split("\n"), *rows[each.last - 3 :]]
+            meanings.append(ast.dump(ast.parse("\n".join(now))))
+        assert len(set(meanings)) == len(meanings)
+
+
+def test_a_change_is_had_once() -> None:
+    made = Changes(FUNCTION)
+    assert made.made(7, 7, ["    found = 1"]) is not None
+    assert made.made(7, 7, ["    found =  1"]) is None
+    assert made.made(7, 7, ["    found = ["]) is None

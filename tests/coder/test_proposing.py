@@ -1,0 +1,257 @@
+"""A small model in the loop: what it doubts is tried, the most surprising first, shared by the candidates."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from assent.coder.angles import BLANK
+from assent.coder.context import Chosen
+from assent.coder.proposing import NOTHING, Proposals, Proposing
+from assent.coder.python_source import Function
+from assent.coder.session import CodeLimits
+from assent.errors import AnswerUnreadable, BudgetSpent, ModelUnavailable
+from assent.inference import Scripted
+from assent.inference.model import Request, Result
+from assent.inference.passage import Doubt
+from assent.inference.usage import Usage
+from assent.policy.budget import CostBudget
+from tests.coder.workbench import Workbench, call, user_text
+
+CHECK = f"PYTEST_DISABLE_PLUGIN_AUTOLOAD=1 {sys.executable} -m pytest -q -p no:cacheprovider"
+FILES = {
+    "prices.py": "START = 1\n\n\ndef total(prices):\n    whole = START\n    for price in prices:\n"
+    "        whole += price\n    return whole\n",
+    "test_prices.py": "from prices import total\n\n\ndef test_total():\n    assert total([1, 2]) == 3\n",
+}
+USAGE = Usage(input=10, output=1)
+
+
+class Reader(Scripted):
+    """A scripted model that also reads: of each line it says what `doubts` has for it."""
+
+    reads_passages = True
+
+    def __init__(self, doubts: dict[str, list[Doubt]], answer: Any = NOTHING, **more: Any) -> None:
+        super().__init__(answer if callable(answer) else lambda _: answer, **more)
+        self.doubts = doubts
+        self.read: list[str] = []
+        """The lines, in order."""
+
+    async def generate(self, request: Request) -> Result:
+        if request.passage is None:
+            return msgspec.structs.replace(await super().generate(request), usage=USAGE, cost=0.0)
+        line = request.passage.line.strip()
+        self.read.append(line)
+        return Result(text=msgspec.json.encode(self.doubts.get(line, [])).decode(), usage=USAGE, cost=0.0)
+
+
+def doubt(at: int, instead: str, surprise: float) -> Doubt:
+    return Doubt(at=at, instead=instead, surprise=surprise)
+
+
+DOUBTS = {
+    "whole = START": [doubt(12, "    whole = 0", 3.0)],
+    "whole += price": [doubt(14, "        whole -= price", 7.0)],
+    "return whole": [doubt(11, "    return prices", 5.0)],
+}
+
+
+def changed(diff: str) -> list[str]:
+    """The lines that a diff takes away and adds."""
+    return [line for line in diff.split("\n") if line[:1] in ("+", "-") and line[:3] not in ("+++", "---")]
+
+
+class TestLoop:
+    async def test_what_surprises_most_is_tried_first_and_the_checks_decide(self, tmp_path: Path) -> None:
+        here = Workbench(tmp_path, FILES)
+        model = Reader(DOUBTS)
+        with here.coder(model, style="small") as coder:
+            session = await coder.run("mend total", [CHECK])
+            diff = await coder.diff(session.id)
+        assert session.is_green, session.reason
+        assert changed(diff) == ["-    whole = START", "+    whole = 0"]
+        # The first look is at the whole; then the three doubts, one an iteration.
+        assert session.iterations == 4
+        assert model.read == ["whole = START", "for price in prices:", "whole += price", "return whole"]
+        assert len(model.requests) == 1
+        read = session.attempts[0].iterations[1].usage
+        assert read == Usage(input=40, output=4)
+
+    async def test_candidates_share_what_was_read(self, tmp_path: Path) -> None:
+        here = Workbench(tmp_path, FILES)
+        model = Reader(DOUBTS)
+        with here.coder(model, style="small") as coder:
+            session = await coder.run("mend total", [CHECK], candidates=3)
+            diff = await coder.diff(session.id)
+        assert session.is_green, session.reason
+        assert changed(diff) == ["-    whole = START", "+    whole = 0"]
+        assert len(model.read) == 4
+        trees = [each.tree for attempt in session.attempts for each in attempt.iterations if each.tree]
+        begun = [each for each in trees if each != session.base]
+        assert len(begun) == len(set(begun)), "something was tried twice"
+
+    async def test_after_all_doubts_it_is_asked_about_lines_that_are_shown(self, tmp_path: Path) -> None:
+        here = Workbench(tmp_path, FILES)
+
+        def answer(request: Request) -> Any:
+            if request.schema is None:
+                return NOTHING
+            code = "whole = 0" if "This line is wrong:\nwhole = START" in user_text(request) else "pass"
+            return msgspec.json.encode({"code": code}).decode()
+
+        model = Reader({}, answer)
+        with here.coder(model, style="small") as coder:
+            session = await coder.run("mend total", [CHECK])
+        assert session.is_green, session.reason
+        assert not any(BLANK in user_text(each) for each in model.requests)
+
+    async def test_a_limit_on_tokens_holds_between_two_lines(self, tmp_path: Path) -> None:
+        here = Workbench(tmp_path, FILES)
+        model = Reader(DOUBTS)
+        with here.coder(model, style="small", limits=CodeLimits(tokens=25)) as coder:
+            session = await coder.run("mend total", [CHECK])
+        assert not session.is_green
+        assert "25" in session.reason
+        assert len(model.read) == 2
+
+    async def test_a_model_that_does_not_read_is_asked_place_by_place(self, tmp_path: Path) -> None:
+        here = Workbench(tmp_path, FILES)
+
+        def answer(request: Request) -> Any:
+            row = user_text(request).rstrip().rpartition("\n")[2]
+            if request.schema is None:
+                return call(
+                    "replace_function", path="prices.py", name="total", source="def total(p):\n    return 9"
+                )
+            return msgspec.json.encode({"code": "whole = 0" if "whole =" in row else "return -1"}).decode()
+
+        model = Scripted(answer)
+        with here.coder(model, style="small") as coder:
+            session = await coder.run("mend total", [CHECK])
+            diff = await coder.diff(session.id)
+        assert session.is_green, session.reason
+        # Each iteration begins with the files as they were.
+        assert changed(diff) == ["-    whole = START", "+    whole = 0"]
+        rows = [user_text(each).rstrip().rpartition(": ")[2] for each in model.requests[1:]]
+        assert rows[0] == f"for price in {BLANK}:"
+        assert rows[-1] == f"whole = {BLANK}"
+
+
+class Run:
+    """As much of a run as a budget needs."""
+
+    budget = None
+
+    def __init__(self) -> None:
+        self.spent = 0
+
+    def used_up(self) -> str | None:
+        return None
+
+    def spend(self, tokens: int | None, cost: float | None) -> None:
+        self.spent += tokens or 0
+
+
+def function(name: str, *rows: str, first: int = 1) -> Function:
+    source = "\n".join([f"def {name}():", *(f"    {row}" for row in rows)])
+    return Function(path="x.py", name=name, first=first, last=first + len(rows), source=source)
+
+
+CHOSEN = Chosen(text="", functions=(function("f", "a = 1", "b = 2"), function("g", "c = 3", first=4)))
+
+
+def proposing(model: Any, proposals: Proposals, run: Run | None = None) -> Proposing:
+    return Proposing(
+        model,
+        run or Run(),  # type: ignore[arg-type]
+        0.5,
+        proposals=proposals,
+        chosen=CHOSEN,
+        words=lambda angle: angle.row,
+        rules="Mend it.",
+    )
+
+
+def plus(row: str, n: int = 1) -> list[Doubt]:
+    """Doubts of a line such as `a = 1`."""
+    return [doubt(8, f"    {row[:4]}{9 + m}", 1.0 + m) for m in range(n)]
+
+
+async def proposed(model: Proposing) -> str:
+    result = await model.generate(Request(messages=()))
+    return str(result.calls[0].arguments["text"]).strip() if result.calls else result.text
+
+
+class TestProposals:
+    async def test_one_function_is_read_and_tried_before_the_next(self) -> None:
+        model = Reader({"a = 1": plus("a = 1"), "b = 2": plus("b = 2", 2), "c = 3": plus("c = 3")})
+        run = Run()
+        asked = proposing(model, Proposals(), run)
+        assert [await proposed(asked) for _ in range(3)] == ["b = 10", "a = 9", "b = 9"]
+        assert model.read == ["a = 1", "b = 2"]
+        assert await proposed(asked) == "c = 9"
+        assert run.spent == 33
+
+    async def test_what_was_tried_before_a_crash_is_passed_over(self) -> None:
+        model = Reader({"a = 1": plus("a = 1", 2), "c = 3": plus("c = 3")})
+        assert await proposed(proposing(model, Proposals(2))) == "c = 9"
+
+    async def test_who_was_stopped_while_reading_leaves_what_was_read(self) -> None:
+        class Fails(Reader):
+            async def generate(self, request: Request) -> Result:
+                if request.passage is not None and "b" in request.passage.line and len(self.read) == 1:
+                    self.read.append("-")
+                    raise ModelUnavailable("it is gone")
+                return await super().generate(request)
+
+        model = Fails({"a = 1": plus("a = 1")})
+        proposals = Proposals()
+        with pytest.raises(ModelUnavailable):
+            await proposed(proposing(model, proposals))
+        assert await proposed(proposing(model, proposals)) == "a = 9"
+        assert model.read == ["a = 1", "-", "b = 2"]
+
+    async def test_several_at_once_get_something_else_each(self) -> None:
+        model = Reader({"a = 1": plus("a = 1", 3)})
+        proposals = Proposals()
+        found = await asyncio.gather(*(proposed(proposing(model, proposals)) for _ in range(3)))
+        assert sorted(found) == ["a = 10", "a = 11", "a = 9"]
+        assert model.read == ["a = 1", "b = 2"]
+
+    async def test_doubts_that_are_none_are_an_error(self) -> None:
+        class Odd(Reader):
+            async def generate(self, request: Request) -> Result:
+                return Result(text="a poem", usage=USAGE, cost=0.0)
+
+        with pytest.raises(AnswerUnreadable, match="was to read a line"):
+            await proposed(proposing(Odd({}), Proposals()))
+
+    async def test_nothing_is_read_once_the_budget_is_used_up(self) -> None:
+        class Spent(Run):
+            budget = CostBudget(max_tokens=1)  # type: ignore[assignment]
+
+            def used_up(self) -> str | None:
+                return "max_tokens"
+
+        model = Reader(DOUBTS)
+        with pytest.raises(BudgetSpent):
+            await proposed(proposing(model, Proposals(), Spent()))
+        assert model.read == []
+
+    async def test_where_nothing_comes_to_its_mind_it_says_so(self) -> None:
+        model = Scripted(lambda _: "{}")
+        assert await proposed(proposing(model, Proposals())) == NOTHING
+        assert len(model.requests) == 3
+
+    async def test_the_same_is_not_proposed_twice(self) -> None:
+        model = Scripted(lambda _: '{"code": "return 5"}')
+        asked = proposing(model, Proposals())
+        found = [await proposed(asked) for _ in range(6)]
+        assert len(set(found)) < 6
+        assert NOTHING in found
