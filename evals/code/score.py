@@ -55,6 +55,8 @@ class Mended(msgspec.Struct, frozen=True, kw_only=True):
 
     seed: int
     without: str | None
+    again: bool = False
+    """Whether the same bug had been worked on just before."""
     name: str
     kind: str
     state: str
@@ -96,7 +98,7 @@ def chosen_bugs(seed: int, only: int | None) -> list[Bug]:
 
 
 async def mend(
-    model: Model, bug: Bug, program: Program, memory: object, *, seed: int, without: str | None
+    model: Model, bug: Bug, program: Program, memory: object, *, seed: int, without: str | None, again: bool
 ) -> Mended:
     """Let the loop work on one bug."""
     with tempfile.TemporaryDirectory(prefix="assent-eval-") as made:
@@ -126,6 +128,7 @@ async def mend(
     return Mended(
         seed=seed,
         without=without,
+        again=again,
         name=bug.name,
         kind=bug.kind,
         state=session.state,
@@ -172,10 +175,15 @@ def _known() -> str:
 
 
 async def measure(
-    name: str, todo: Sequence[Bug], done: Path | None, *, seed: int, without: str | None
+    name: str, todo: Sequence[Bug], done: Path | None, *, seed: int, without: str | None, again: bool
 ) -> list[Mended]:
-    """Work on all bugs, one after the other, and on those that are in the file of results not again."""
-    had = {each.name: each for each in read_results(done) if (each.seed, each.without) == (seed, without)}
+    """Work on all bugs, one after the other, and on those that are in the file of results not again. With
+    `again` each is worked on twice, as if it had come back, and the second time counts."""
+    had = {
+        each.name: each
+        for each in read_results(done)
+        if (each.seed, each.without, each.again) == (seed, without, again)
+    }
     by_name = {program.name: program for program in programs()}
     environment = model_files("local") if name == "local" else model_environment()
     model = open_model(name, environment)
@@ -184,9 +192,12 @@ async def measure(
     try:
         for bug in todo:
             if bug.name not in had:
-                if without == "memory":
-                    memory = MemoryRepairs()
-                mended = await mend(model, bug, by_name[bug.name], memory, seed=seed, without=without)
+                for _ in range(2 if again else 1):
+                    if without == "memory":
+                        memory = MemoryRepairs()
+                    mended = await mend(
+                        model, bug, by_name[bug.name], memory, seed=seed, without=without, again=again
+                    )
                 if done is not None:
                     with done.open("ab") as file:
                         file.write(msgspec.json.encode(mended) + b"\n")
@@ -254,17 +265,21 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--seed", type=int, default=1, help="which bugs")
     parser.add_argument("--only", type=int, metavar="N", help="the first so many of them")
     parser.add_argument("--without", choices=GUARDS, help="leave out one guard, to see what it is worth")
+    parser.add_argument("--again", action="store_true", help="each bug twice, and the second time counts")
     parser.add_argument("--model", default="local", metavar="NAME")
     parser.add_argument("--json", type=Path, metavar="FILE", help="results, one in a line; goes on with it")
     given = parser.parse_args(arguments)
     try:
         todo = chosen_bugs(given.seed, given.only)
-        results = asyncio.run(measure(given.model, todo, given.json, seed=given.seed, without=given.without))
+        results = asyncio.run(
+            measure(given.model, todo, given.json, seed=given.seed, without=given.without, again=given.again)
+        )
     except AssentError as error:
         print(f"Error: {error}", file=sys.stderr)
         return 2
     without = f" without {given.without}" if given.without else ""
-    print(f"\n{given.model}, seed {given.seed}{without}\n\n{table(results)}")
+    again = ", each for the second time" if given.again else ""
+    print(f"\n{given.model}, seed {given.seed}{without}{again}\n\n{table(results)}")
     wrong = sum(each.is_false_green for each in results)
     if wrong:
         print(f"{wrong} green with red tests. That must never be.", file=sys.stderr)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from assent.coder.session import CodeLimits
 from assent.errors import AnswerUnreadable, BudgetSpent, ModelUnavailable
 from assent.inference import Scripted
 from assent.inference.model import Request, Result
-from assent.inference.passage import Doubt
+from assent.inference.passage import Beside, Doubt
 from assent.inference.usage import Usage
 from assent.policy.budget import CostBudget
 from tests.coder.workbench import Workbench, call, user_text
@@ -42,12 +43,15 @@ class Reader(Scripted):
         self.doubts = doubts
         self.read: list[str] = []
         """The lines, in order."""
+        self.beside: Sequence[Beside] = ()
+        """What was shown with the latest."""
 
     async def generate(self, request: Request) -> Result:
         if request.passage is None:
             return msgspec.structs.replace(await super().generate(request), usage=USAGE, cost=0.0)
         line = request.passage.line.strip()
         self.read.append(line)
+        self.beside = request.passage.beside
         return Result(text=msgspec.json.encode(self.doubts.get(line, [])).decode(), usage=USAGE, cost=0.0)
 
 
@@ -110,6 +114,17 @@ class TestLoop:
             session = await coder.run("mend total", [CHECK])
         assert session.is_green, session.reason
         assert not any(BLANK in user_text(each) for each in model.requests)
+
+    async def test_what_helped_against_the_same_failure_is_beside_what_is_read(self, tmp_path: Path) -> None:
+        here = Workbench(tmp_path, FILES)
+        for expected in ("", "-    whole = START\n+    whole = 0"):
+            model = Reader(DOUBTS)
+            with here.coder(model, style="small") as coder:
+                session = await coder.run("mend total", [CHECK])
+            assert session.is_green, session.reason
+            told = "".join(beside.text for beside in model.beside[1:])
+            assert told.endswith(expected)
+            assert bool(told) == bool(expected)
 
     async def test_a_limit_on_tokens_holds_between_two_lines(self, tmp_path: Path) -> None:
         here = Workbench(tmp_path, FILES)

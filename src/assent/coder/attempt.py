@@ -61,6 +61,8 @@ class Closely(NamedTuple):
     chosen: Chosen
     words: Callable[[Angle], str]
     """What is asked about a place."""
+    lead: str
+    """What helped against this very failure before."""
 
 
 class AttemptLoop:
@@ -183,7 +185,8 @@ class AttemptLoop:
         self._closely = None
         # The very first one sees all as it is.
         if work.style.takes_angles and found and found.functions and (self._attempt.number, number) != (1, 1):
-            self._closely = Closely(found, lambda angle: words(chosen=angle_words(found, angle)))
+            lead = hint.approach if hint is not None and not hint.is_coarse else ""
+            self._closely = Closely(found, lambda angle: words(chosen=angle_words(found, angle)), lead)
         return words(chosen=found.text if found is not None else "")
 
     async def _turns(self, iteration: Iteration, runtime: Runtime, *, has_begun: bool) -> None:
@@ -209,6 +212,7 @@ class AttemptLoop:
                 chosen=self._closely.chosen,
                 words=self._closely.words,
                 rules=style.angle_rules,
+                lead=self._closely.lead,
             )
         turning = Turning(
             runtime=runtime,

@@ -21,6 +21,7 @@ from assent.inference.passage import Beside, Doubt, Passage
 MOST_CHANGES = 10
 """Of one function, those at which the model is most surprised."""
 _WORD = re.compile(r"\w+|[^\w\s]+|\s+")
+_LEAD = "CHANGES.txt"
 _LETTER = re.compile(r"\w")
 
 
@@ -32,8 +33,9 @@ class Line(NamedTuple):
     passage: Passage
 
 
-def lines(function: Function, tests: Sequence[Function]) -> list[Line]:
-    """The lines of a function that do something, from the top down; nothing of what cannot be parsed."""
+def lines(function: Function, tests: Sequence[Function], lead: str = "") -> list[Line]:
+    """The lines of a function that do something, from the top down; nothing of what cannot be parsed. Beside
+    them the model sees the failing test, and what helped before."""
     try:
         tree = ast.parse(textwrap.dedent(function.source))
     except (SyntaxError, ValueError, RecursionError, MemoryError):
@@ -47,6 +49,7 @@ def lines(function: Function, tests: Sequence[Function]) -> list[Line]:
     }
     above = f"{function.above}\n" if function.above else ""
     beside = [Beside(path=each.path, text=textwrap.dedent(each.source)) for each in tests[:1]]
+    beside += [Beside(path=_LEAD, text=lead)] if lead else []
     return [
         Line(
             function.first + number - 1,

@@ -59,7 +59,7 @@ class Proposals:
         self._angles: Iterator[Angle] | None = None
         self._made: dict[Function, Changes] = {}
 
-    async def doubted(self, model: Proposing, chosen: Chosen) -> Change | None:
+    async def doubted(self, model: Proposing, chosen: Chosen, lead: str) -> Change | None:
         """The next change that comes of reading; None once all is read and tried."""
         async with self._lock:
             if self._unread is None:
@@ -74,7 +74,7 @@ class Proposals:
                     if not self._unread:
                         return None
                     self._reading = self._unread.popleft()
-                    self._lines = deque(lines(self._reading, chosen.tests))
+                    self._lines = deque(lines(self._reading, chosen.tests, lead))
                 while self._lines:
                     self._doubted.append((self._lines[0], await model.read(self._lines[0])))
                     self._lines.popleft()
@@ -108,13 +108,16 @@ class Proposing(OnBudget):
         chosen: Chosen,
         words: Callable[[Angle], str],
         rules: str,
+        lead: str = "",
     ) -> None:
-        """`words` are what is asked about a place, under the rules."""
+        """`words` are what is asked about a place, under the rules; `lead` is what helped against this very
+        failure before."""
         super().__init__(model, run, temperature)
         self._proposals = proposals
         self._chosen = chosen
         self._words = words
         self._rules = rules
+        self._lead = lead
         self._request: Request | None = None
         self._usage = Usage(input=0, output=0)
         self._cost: float | None = 0.0
@@ -129,7 +132,7 @@ class Proposing(OnBudget):
         change: Change | None = None
         reads = reads_passages(self.model)
         if reads:
-            change = await self._proposals.doubted(self, self._chosen)
+            change = await self._proposals.doubted(self, self._chosen, self._lead)
         if change is None:
             change = await self._asked_about(was_read=reads)
         calls = [] if change is None else [ToolCall(name=TOOL, arguments=_arguments(change))]
