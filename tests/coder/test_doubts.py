@@ -38,7 +38,7 @@ def line_at(number: int, function: Function = FUNCTION) -> Line:
 
 
 def tried(number: int, *doubts: Doubt) -> list[Change]:
-    return changes(FUNCTION, [(line_at(number), doubts)])
+    return changes([(line_at(number), doubts)], Changes(FUNCTION))
 
 
 def doubt(at: int, instead: str, surprise: float = 1.0) -> Doubt:

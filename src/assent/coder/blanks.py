@@ -33,8 +33,9 @@ def filled(angle: Angle, answer: str, made: Changes) -> Change | None:
     code = value.get("code") if isinstance(value, dict) else None
     if not isinstance(code, str):
         return None
-    changes = (made.made(angle.first, angle.last, rows) for rows in _tried(angle, code))
-    return next((each for each in changes if each is not None), None)
+    first, last = angle.first, angle.last
+    rows = next((rows for rows in _tried(angle, code) if made.makes_sense(first, last, rows)), None)
+    return made.made(first, last, rows) if rows is not None else None
 
 
 def _tried(angle: Angle, code: str) -> Iterator[list[str]]:

@@ -37,12 +37,19 @@ class Changes:
 
     def made(self, first: int, last: int, rows: Sequence[str], surprise: float = 0.0) -> Change | None:
         """The change that replaces these lines of the file, if it is one."""
-        begin, end = first - self._function.first, last - self._function.first + 1
-        meaning = _meaning([*self._rows[:begin], *rows, *self._rows[end:]])
+        meaning = self._meaning(first, last, rows)
         if meaning is None or meaning in self._had:
             return None
         self._had.add(meaning)
         return Change(self._function.path, first, last, "\n".join(rows), surprise)
+
+    def makes_sense(self, first: int, last: int, rows: Sequence[str]) -> bool:
+        """Whether it would be valid Python, new or not."""
+        return self._meaning(first, last, rows) is not None
+
+    def _meaning(self, first: int, last: int, rows: Sequence[str]) -> str | None:
+        begin, end = first - self._function.first, last - self._function.first + 1
+        return _meaning([*self._rows[:begin], *rows, *self._rows[end:]])
 
 
 def _meaning(rows: Sequence[str]) -> str | None:

@@ -11,6 +11,7 @@ import ast
 import re
 import textwrap
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from typing import NamedTuple
 
 from assent.coder.angles import head_end, statements
@@ -65,17 +66,15 @@ def lines(function: Function, tests: Sequence[Function], lead: str = "") -> list
     ]
 
 
-def changes(function: Function, doubted: Sequence[tuple[Line, Sequence[Doubt]]]) -> list[Change]:
-    """What to try, the most surprising first."""
-    made = Changes(function)
-    found = [
-        change
-        for line, doubts in doubted
-        for doubt in doubts
+def changes(doubted: Sequence[tuple[Line, Sequence[Doubt]]], made: Changes) -> list[Change]:
+    """What to try of a function, the most surprising first, as far as it was not `made` before."""
+    every = [(line, doubt) for line, doubts in doubted for doubt in doubts]
+    ways = (
+        made.made(first, last, rows, doubt.surprise)
+        for line, doubt in sorted(every, key=lambda each: -each[1].surprise)
         for first, last, rows in _ways(line, doubt)
-        if (change := made.made(first, last, rows, doubt.surprise)) is not None
-    ]
-    return sorted(found, key=lambda each: -each.surprise)[:MOST_CHANGES]
+    )
+    return list(islice((change for change in ways if change is not None), MOST_CHANGES))
 
 
 def _ways(line: Line, doubt: Doubt) -> Iterator[tuple[int, int, list[str]]]:

@@ -52,12 +52,12 @@ class Proposals:
         self._passed = passed
         self._lock = asyncio.Lock()
         self._unread: deque[Function] | None = None
-        self._lines: deque[Line] = deque()
-        self._reading: Function | None = None
+        self._lines: deque[Line] | None = None
+        """Of the function that is being read."""
         self._doubted: list[tuple[Line, list[Doubt]]] = []
         self._ready: deque[Change] = deque()
         self._angles: Iterator[Angle] | None = None
-        self._made: dict[Function, Changes] = {}
+        self._changes: dict[Function, Changes] = {}
 
     async def doubted(self, model: Proposing, chosen: Chosen, lead: str) -> Change | None:
         """The next change that comes of reading; None once all is read and tried."""
@@ -70,16 +70,20 @@ class Proposals:
                     if self._passed == 0:
                         return change
                     self._passed -= 1
-                if self._reading is None:
-                    if not self._unread:
-                        return None
-                    self._reading = self._unread.popleft()
-                    self._lines = deque(lines(self._reading, chosen.tests, lead))
-                while self._lines:
-                    self._doubted.append((self._lines[0], await model.read(self._lines[0])))
-                    self._lines.popleft()
-                self._ready.extend(changes(self._reading, self._doubted))
-                self._reading, self._doubted = None, []
+                if not self._unread:
+                    return None
+                await self._read(self._unread[0], model, chosen, lead)
+                self._unread.popleft()
+
+    async def _read(self, function: Function, model: Proposing, chosen: Chosen, lead: str) -> None:
+        """Read a function to its end, from where somebody else may have left it."""
+        if self._lines is None:
+            self._lines = deque(lines(function, chosen.tests, lead))
+        while self._lines:
+            self._doubted.append((self._lines[0], await model.read(self._lines[0])))
+            self._lines.popleft()
+        self._ready.extend(changes(self._doubted, self._made(function)))
+        self._lines, self._doubted = None, []
 
     def angle(self, chosen: Chosen, *, was_read: bool) -> tuple[Angle, Changes] | None:
         """The next place to ask about, and the changes of its function so far. What was read is only asked
@@ -92,7 +96,10 @@ class Proposals:
         angle = next(self._angles, None)
         if angle is None:
             return None
-        return angle, self._made.setdefault(angle.function, Changes(angle.function))
+        return angle, self._made(angle.function)
+
+    def _made(self, function: Function) -> Changes:
+        return self._changes.setdefault(function, Changes(function))
 
 
 class Proposing(OnBudget):
