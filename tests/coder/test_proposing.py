@@ -22,7 +22,7 @@ from assent.inference.model import Request, Result
 from assent.inference.passage import Beside, Doubt
 from assent.inference.usage import Usage
 from assent.policy.budget import CostBudget
-from tests.coder.workbench import Workbench, call, user_text
+from tests.coder.workbench import Workbench, call, git, user_text
 
 CHECK = f"PYTEST_DISABLE_PLUGIN_AUTOLOAD=1 {sys.executable} -m pytest -q -p no:cacheprovider"
 FILES = {
@@ -49,6 +49,7 @@ class Reader(Scripted):
     async def generate(self, request: Request) -> Result:
         if request.passage is None:
             return msgspec.structs.replace(await super().generate(request), usage=USAGE, cost=0.0)
+        await asyncio.sleep(0)
         line = request.passage.line.strip()
         self.read.append(line)
         self.beside = request.passage.beside
@@ -125,6 +126,20 @@ class TestLoop:
             told = "".join(beside.text for beside in model.beside[1:])
             assert told.endswith(expected)
             assert bool(told) == bool(expected)
+
+    async def test_what_helped_against_another_failure_is_not(self, tmp_path: Path) -> None:
+        here = Workbench(tmp_path, FILES)
+        with here.coder(Reader(DOUBTS), style="small") as coder:
+            session = await coder.run("mend total", [CHECK])
+            assert session.is_green, session.reason
+        wrong = FILES["prices.py"].replace("whole += price", "whole += prise")
+        (here.repository / "prices.py").write_text(wrong)
+        git(here.repository, "commit", "-qam", "another")
+        model = Reader({})
+        with here.coder(model, style="small", limits=CodeLimits(iterations=2)) as coder:
+            session = await coder.run("mend total", [CHECK])
+        assert session.attempts[0].iterations[1].hint, "a coarse hint is told in words"
+        assert [each.path for each in model.beside] == ["test_prices.py"]
 
     async def test_a_limit_on_tokens_holds_between_two_lines(self, tmp_path: Path) -> None:
         here = Workbench(tmp_path, FILES)
