@@ -75,6 +75,21 @@ class TestLines:
         assert function.above.endswith("VALUE_499 = 499\n\n")
         assert function.above.startswith("VALUE_")
 
+    def test_a_long_function_is_read_in_parts_that_fit(self) -> None:
+        rows = [f"    value_{n} = {n}" for n in range(2_000)]
+        rows[3] = f"    text = '{'x' * 1_000}'"
+        source = "\n".join(["def f():", *rows])
+        long = Function(path="x.py", name="f", first=1, last=2_001, source=source, above="y = 1\n" * 200)
+        huge = Function(path="test_x.py", name="t", first=1, last=2, source="x" * 10_000)
+        found = lines(long, [huge], "z" * 10_000)
+        assert [each.number for each in found] == [2, 3, 4, *range(6, 83)]
+        for each in found:
+            passage = each.passage
+            assert f"\n{passage.line}{passage.after}" in f"\n{source}\n"
+            assert f"{long.above}\n{source}".find(passage.before + passage.line) >= 0
+            around = [passage.before, passage.after, *(beside.text for beside in passage.beside)]
+            assert sum(map(len, around)) <= 10_000
+
 
 class TestChanges:
     def test_one_word_is_tried_before_the_rest_of_the_line(self) -> None:

@@ -16,7 +16,7 @@ from assent.coder.context import Chosen
 from assent.coder.proposing import NOTHING, Proposals, Proposing
 from assent.coder.python_source import Function
 from assent.coder.session import CodeLimits
-from assent.errors import AnswerUnreadable, BudgetSpent, ModelUnavailable
+from assent.errors import AnswerUnreadable, BudgetSpent, ContextTooLong, ModelUnavailable
 from assent.inference import Scripted
 from assent.inference.model import Request, Result
 from assent.inference.passage import Beside, Doubt
@@ -253,6 +253,15 @@ class TestProposals:
         found = await asyncio.gather(*(proposed(proposing(model, proposals)) for _ in range(3)))
         assert sorted(found) == ["a = 10", "a = 11", "a = 9"]
         assert model.read == ["a = 1", "b = 2"]
+
+    async def test_what_is_too_long_to_be_read_is_passed_over(self) -> None:
+        class Short(Reader):
+            async def generate(self, request: Request) -> Result:
+                if request.passage is not None and "a = 1" in request.passage.line:
+                    raise ContextTooLong("too long")
+                return await super().generate(request)
+
+        assert await proposed(proposing(Short({"b = 2": plus("b = 2")}), Proposals())) == "b = 9"
 
     async def test_doubts_that_are_none_are_an_error(self) -> None:
         class Odd(Reader):

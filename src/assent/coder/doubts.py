@@ -21,6 +21,12 @@ from assent.inference.passage import Beside, Doubt, Passage
 
 MOST_CHANGES = 10
 """Of one function, those at which the model is most surprised."""
+_MOST_LINES = 80
+"""Of one function."""
+_LONGEST = 300
+"""Characters of a line."""
+_BEFORE, _AFTER, _BESIDE = 4_000, 2_000, 2_000
+"""Characters around it: a small model reads a few thousand tokens at most."""
 _WORD = re.compile(r"\w+|[^\w\s]+|\s+")
 _LEAD = "CHANGES.txt"
 _LETTER = re.compile(r"\w")
@@ -46,24 +52,29 @@ def lines(function: Function, tests: Sequence[Function], lead: str = "") -> list
         number
         for node in statements(tree)
         for number in range(node.lineno, head_end(node) + 1)
-        if number <= len(rows) and _LETTER.search(rows[number - 1])
+        if number <= len(rows) and len(row := rows[number - 1]) <= _LONGEST and _LETTER.search(row)
     }
     above = f"{function.above}\n" if function.above else ""
-    beside = [Beside(path=each.path, text=textwrap.dedent(each.source)) for each in tests[:1]]
-    beside += [Beside(path=_LEAD, text=lead)] if lead else []
+    beside = [Beside(path=each.path, text=textwrap.dedent(each.source)[:_BESIDE]) for each in tests[:1]]
+    beside += [Beside(path=_LEAD, text=lead[:_BESIDE])] if lead else []
     return [
         Line(
             function.first + number - 1,
             Passage(
                 path=function.path,
-                before=above + "".join(f"{row}\n" for row in rows[: number - 1]),
+                before=_nearest(above + "".join(f"{row}\n" for row in rows[: number - 1])),
                 line=rows[number - 1],
-                after="".join(f"\n{row}" for row in rows[number:]) + "\n",
+                after=("".join(f"\n{row}" for row in rows[number:]) + "\n")[:_AFTER],
                 beside=beside,
             ),
         )
-        for number in sorted(numbers)
+        for number in sorted(numbers)[:_MOST_LINES]
     ]
+
+
+def _nearest(before: str) -> str:
+    """The end of what stands before a line, in whole lines."""
+    return before if len(before) <= _BEFORE else before[-_BEFORE:].partition("\n")[2]
 
 
 def changes(doubted: Sequence[tuple[Line, Sequence[Doubt]]], made: Changes) -> list[Change]:

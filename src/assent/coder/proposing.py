@@ -24,7 +24,7 @@ from assent.coder.angles import MOST_FUNCTIONS, Angle, angles
 from assent.coder.blanks import SCHEMA, filled
 from assent.coder.changes import Change, Changes
 from assent.coder.doubts import Line, changes, lines
-from assent.errors import AnswerUnreadable
+from assent.errors import AnswerUnreadable, ContextTooLong
 from assent.inference.messages import System, ToolCall, User
 from assent.inference.model import Piece, Request, Result
 from assent.inference.passage import Doubt, doubts_in, reads_passages
@@ -157,12 +157,15 @@ class Proposing(OnBudget):
         yield await self.generate(request)
 
     async def read(self, line: Line) -> list[Doubt]:
-        """What the model doubts in a line.
+        """What the model doubts in a line; nothing where it cannot read that much.
 
         Raises:
             AnswerUnreadable: it tells no doubts.
         """
-        result = await self._answer(messages=(), passage=line.passage)
+        try:
+            result = await self._answer(messages=(), passage=line.passage)
+        except ContextTooLong:
+            return []
         try:
             return doubts_in(result.text)
         except msgspec.DecodeError as error:
