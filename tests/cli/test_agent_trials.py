@@ -110,6 +110,18 @@ def test_a_failure_is_told_in_words_json_and_xml(desk: Desk) -> None:
     assert "\x1b" not in plain.out + plain.err
 
 
+def test_a_tool_that_is_not_there_is_named(desk: Desk) -> None:
+    (desk.agents / "maker.toml").write_text(MAKER.replace('["write_file"]', '["write_fil", "read_file"]'))
+
+    done = desk.run("agent", "test", "maker", "--model", desk.script("done"))
+
+    assert done.code == 1
+    notes = [line for line in done.err.splitlines() if line.startswith("Note:")]
+    assert len(notes) == 1
+    assert "write_fil" in notes[0]
+    assert "write_file" in notes[0]
+
+
 def test_agents_work_in_folders_of_their_own_under_the_real_sandbox(desk: Desk) -> None:
     (desk.agents / "maker.toml").write_text(MAKER)
     call = {"calls": [{"name": "write_file", "arguments": {"path": "out.txt", "text": "right\n"}}]}

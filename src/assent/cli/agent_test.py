@@ -146,6 +146,10 @@ def test(
         ) as app:
             output.redactor = app.redactor
             trying = app.trying
+            there = app.tools()
+            for tool in spec.tools:
+                if tool not in there:
+                    output.talk(f"Note: {trying.runtime.tools.missing(tool)}. The agent goes without it.")
 
             def heard(name: str, trial: Trial) -> None:
                 import msgspec
