@@ -13,7 +13,7 @@ import pytest
 
 from assent.coder.angles import BLANK
 from assent.coder.context import Chosen
-from assent.coder.proposing import NOTHING, Proposals, Proposing
+from assent.coder.proposing import NO_IDEA, NOTHING_LEFT, Proposals, Proposing
 from assent.coder.python_source import Function
 from assent.coder.session import CodeLimits
 from assent.errors import AnswerUnreadable, BudgetSpent, ContextTooLong, ModelUnavailable
@@ -38,7 +38,7 @@ class Reader(Scripted):
 
     reads_passages = True
 
-    def __init__(self, doubts: dict[str, list[Doubt]], answer: Any = NOTHING, **more: Any) -> None:
+    def __init__(self, doubts: dict[str, list[Doubt]], answer: Any = "I do not know.", **more: Any) -> None:
         super().__init__(answer if callable(answer) else lambda _: answer, **more)
         self.doubts = doubts
         self.read: list[str] = []
@@ -106,7 +106,7 @@ class TestLoop:
 
         def answer(request: Request) -> Any:
             if request.schema is None:
-                return NOTHING
+                return "I do not know."
             code = "whole = 0" if "This line is wrong:\nwhole = START" in user_text(request) else "pass"
             return msgspec.json.encode({"code": code}).decode()
 
@@ -140,6 +140,29 @@ class TestLoop:
             session = await coder.run("mend total", [CHECK])
         assert session.attempts[0].iterations[1].hint, "a coarse hint is told in words"
         assert [each.path for each in model.beside] == ["test_prices.py"]
+
+    async def test_it_stops_when_nothing_is_left_to_try(self, tmp_path: Path) -> None:
+        here = Workbench(tmp_path, FILES)
+        model = Reader({"return whole": [doubt(11, "    return prices", 5.0)]}, "{}")
+        with here.coder(model, style="small", limits=CodeLimits(iterations=50)) as coder:
+            session = await coder.run("mend total", [CHECK])
+        assert session.state == "failed"
+        assert "there is nothing left to try" in session.reason
+        # The whole, one doubt, four lines that are asked about two at a time, and then none.
+        assert session.iterations == 5
+
+    async def test_second_thoughts_come_when_all_is_read(self, tmp_path: Path) -> None:
+        here = Workbench(tmp_path, FILES)
+        model = Reader(
+            {
+                "whole = START": [doubt(12, "    whole = 0", -1.0), doubt(12, "    whole = None", -0.5)],
+                "return whole": [doubt(11, "    return prices", 5.0)],
+            }
+        )
+        with here.coder(model, style="small") as coder:
+            session = await coder.run("mend total", [CHECK])
+        assert session.is_green, session.reason
+        assert session.iterations == 4
 
     async def test_a_limit_on_tokens_holds_between_two_lines(self, tmp_path: Path) -> None:
         here = Workbench(tmp_path, FILES)
@@ -228,6 +251,12 @@ class TestProposals:
         assert await proposed(asked) == "c = 9"
         assert run.spent == 33
 
+    async def test_second_thoughts_of_all_functions_come_last(self) -> None:
+        second = [doubt(8, "    a = 7", -2.0)], [doubt(8, "    c = 8", -1.0), doubt(8, "    c = 9", 1.0)]
+        model = Reader({"a = 1": second[0], "c = 3": second[1]})
+        asked = proposing(model, Proposals())
+        assert [await proposed(asked) for _ in range(3)] == ["c = 9", "c = 8", "a = 7"]
+
     async def test_what_was_tried_before_a_crash_is_passed_over(self) -> None:
         model = Reader({"a = 1": plus("a = 1", 2), "c = 3": plus("c = 3")})
         assert await proposed(proposing(model, Proposals(2))) == "c = 9"
@@ -285,8 +314,8 @@ class TestProposals:
 
     async def test_where_nothing_comes_to_its_mind_it_says_so(self) -> None:
         model = Scripted(lambda _: "{}")
-        assert await proposed(proposing(model, Proposals())) == NOTHING
-        assert len(model.requests) == 3
+        assert await proposed(proposing(model, Proposals())) == NO_IDEA
+        assert len(model.requests) == 2
 
     async def test_the_same_is_not_proposed_twice_in_whatever_way_it_comes(self) -> None:
         model = Reader({"a = 1": plus("a = 1")}, '{"code": "a = 9"}')
@@ -294,4 +323,4 @@ class TestProposals:
         results = [await asked.generate(Request(messages=())) for _ in range(4)]
         found = [each.calls[0].arguments["first"] if each.calls else each.text for each in results]
         # First it doubts line 2; asked about lines 2, 3 and 5, it says the same of each.
-        assert found == [2, 3, 5, NOTHING]
+        assert found == [2, 3, 5, NOTHING_LEFT]

@@ -25,7 +25,7 @@ from assent.coder.contract import CheckResult, first_red
 from assent.coder.import_roots import python_path
 from assent.coder.learning import learn
 from assent.coder.prompt import angle_words, system_words, task_words
-from assent.coder.proposing import Proposing
+from assent.coder.proposing import NOTHING_LEFT, Proposing
 from assent.coder.session import FAILURES, HALTS, INTENT, LEADER, Attempt, Iteration, Question
 from assent.coder.signature import signature_of
 from assent.coder.style import LOOKING
@@ -366,6 +366,8 @@ class AttemptLoop:
             latest = attempt.iterations[-same:]
             if len({_failure(each) for each in latest}) == 1:
                 return f"the same failure came back {same} times unchanged"
+        if self._closely is not None and iteration.summary == NOTHING_LEFT:
+            return "there is nothing left to try"
         if len(attempt.iterations) >= limits.iterations:
             number = limits.iterations
             return f"{number:,} {'iteration was' if number == 1 else 'iterations were'} not enough"

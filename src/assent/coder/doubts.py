@@ -10,7 +10,7 @@ from __future__ import annotations
 import ast
 import re
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import NamedTuple
 
@@ -77,7 +77,7 @@ def _nearest(before: str) -> str:
     return before if len(before) <= _BEFORE else before[-_BEFORE:].partition("\n")[2]
 
 
-def changes(doubted: Sequence[tuple[Line, Sequence[Doubt]]], made: Changes) -> list[Change]:
+def changes(doubted: Iterable[tuple[Line, Sequence[Doubt]]], made: Changes) -> list[Change]:
     """What to try of a function, the most surprising first, as far as it was not `made` before."""
     every = [(line, doubt) for line, doubts in doubted for doubt in doubts]
     ways = (
@@ -94,7 +94,7 @@ def _ways(line: Line, doubt: Doubt) -> Iterator[tuple[int, int, list[str]]]:
     if row[: doubt.at].strip() and (word := _one_word(row, doubt.at, instead[0])) is not None:
         yield number, number, [word]
     yield number, number, instead[:1]
-    if not row[: doubt.at].strip():
+    if not row[: doubt.at].strip() or len(instead) > 1:
         yield number, number - 1, instead
 
 

@@ -1,8 +1,8 @@
 """What a small model proposes, one change at a time, and whichever candidate comes for it.
 
 A model that reads passages reads the functions nearest to the failure line by line, and where it would have
-written something else, that is tried, the most surprising first. After that, and where a model does not read
-in this way, it is asked about one place after the other.
+written something else, that is tried, the most surprising first, and at last what it would also have written.
+After that, and where a model does not read in this way, it is asked about one place after the other.
 
 Keep true:
 1. Candidates share what there is to try: nothing is proposed twice in a session.
@@ -39,8 +39,9 @@ if TYPE_CHECKING:
     from assent.runtime.open_run import OpenRun
 
 TOOL = "replace_lines"
-NOTHING = "There is nothing new to try here."
-_MOST_QUESTIONS = 3
+NO_IDEA = "Nothing new comes to mind here."
+NOTHING_LEFT = "There is nothing left to try."
+_MOST_QUESTIONS = 2
 """In one turn, about places at which nothing new comes to the model's mind."""
 
 
@@ -56,6 +57,8 @@ class Proposals:
         """Of the function that is being read."""
         self._doubted: list[tuple[Line, list[Doubt]]] = []
         self._ready: deque[Change] = deque()
+        self._second: list[Change] = []
+        """What comes from second thoughts, to be tried when all is read."""
         self._angles: Iterator[Angle] | None = None
         self._changes: dict[Function, Changes] = {}
 
@@ -70,10 +73,14 @@ class Proposals:
                     if self._passed == 0:
                         return change
                     self._passed -= 1
-                if not self._unread:
+                if self._unread:
+                    await self._read(self._unread[0], model, chosen, lead)
+                    self._unread.popleft()
+                elif self._second:
+                    self._ready.extend(sorted(self._second, key=lambda each: -each.surprise))
+                    self._second = []
+                else:
                     return None
-                await self._read(self._unread[0], model, chosen, lead)
-                self._unread.popleft()
 
     async def _read(self, function: Function, model: Proposing, chosen: Chosen, lead: str) -> None:
         """Read a function to its end, from where somebody else may have left it."""
@@ -82,15 +89,22 @@ class Proposals:
         while self._lines:
             self._doubted.append((self._lines[0], await model.read(self._lines[0])))
             self._lines.popleft()
-        self._ready.extend(changes(self._doubted, self._made(function)))
+        made = self._made(function)
+        for queue, is_first in ((self._ready, True), (self._second, False)):
+            told = (
+                (line, [d for d in doubts if (d.surprise >= 0) is is_first]) for line, doubts in self._doubted
+            )
+            queue.extend(changes(told, made))
         self._lines, self._doubted = None, []
 
     def angle(self, chosen: Chosen, *, was_read: bool) -> tuple[Angle, Changes] | None:
         """The next place to ask about, and the changes of its function so far. What was read is only asked
         about where the line is shown: leaving it out is what reading does, and does better."""
         if self._angles is None:
-            every = [each for each in angles(chosen.functions) if not was_read or each.way == "wrong"]
-            self._angles = cycle(every)
+            every = angles(chosen.functions)
+            # Asked again, a model that does not read may say something else, because it is not at its surest.
+            wrong = [each for each in every if each.way == "wrong"]
+            self._angles = iter(wrong) if was_read else cycle(every)
             for _ in range(self._passed):
                 next(self._angles, None)
         angle = next(self._angles, None)
@@ -136,21 +150,16 @@ class Proposing(OnBudget):
             BudgetSpent: what the run may use is used up.
         """
         self._request, self._usage, self._cost = request, Usage(input=0, output=0), 0.0
-        change: Change | None = None
         reads = reads_passages(self.model)
+        change: Change | str | None = None
         if reads:
             change = await self._proposals.doubted(self, self._chosen, self._lead)
         if change is None:
             change = await self._asked_about(was_read=reads)
-        calls = [] if change is None else [ToolCall(name=TOOL, arguments=_arguments(change))]
-        return Result(
-            text="" if calls else NOTHING,
-            calls=calls,
-            stop="calls" if calls else "end",
-            usage=self._usage,
-            cost=self._cost,
-            model=self.name,
-        )
+        said: dict[str, Any] = {"usage": self._usage, "cost": self._cost, "model": self.name}
+        if isinstance(change, str):
+            return Result(text=change, **said)
+        return Result(calls=[ToolCall(name=TOOL, arguments=_arguments(change))], stop="calls", **said)
 
     async def stream(self, request: Request) -> AsyncGenerator[Piece, None]:
         """The whole answer at once: nobody wants to see half a line."""
@@ -173,17 +182,18 @@ class Proposing(OnBudget):
                 f"{self.name} was to read a line, and answers otherwise: {error}"
             ) from None
 
-    async def _asked_about(self, *, was_read: bool) -> Change | None:
+    async def _asked_about(self, *, was_read: bool) -> Change | str:
+        """A change of some place, or why there is none."""
         for _ in range(_MOST_QUESTIONS):
             place = self._proposals.angle(self._chosen, was_read=was_read)
             if place is None:
-                return None
+                return NOTHING_LEFT
             angle, made = place
             messages = [System(self._rules), User(self._words(angle))]
             result = await self._answer(messages=messages, schema=SCHEMA)
             if (change := filled(angle, result.text, made)) is not None:
                 return change
-        return None
+        return NO_IDEA
 
     async def _answer(self, **asked: Any) -> Result:
         assert self._request is not None

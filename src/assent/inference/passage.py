@@ -38,10 +38,11 @@ class Doubt(msgspec.Struct, frozen=True, kw_only=True):
     at: int
     """As many characters of the line would be as they are."""
     instead: str
-    """The whole line as the model would have it. If it would have begun in another way, and what it
-    begins goes on below, the lines that belong to it as well."""
+    """The whole line as the model would have it; where it begins something that goes on below, the lines that
+    belong to it as well."""
     surprise: float
-    """How much more likely that is to the model than what stands there, as a natural logarithm."""
+    """How much more likely that is to the model than what stands there, as a natural logarithm. Below 0 it is
+    a word that it would also have taken; the rest of the line is then as it stands there."""
 
 
 def reads_passages(model: object) -> bool:

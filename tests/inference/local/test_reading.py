@@ -104,6 +104,21 @@ async def test_where_the_model_goes_another_way_is_a_doubt(server: WireServer, m
     assert {each.headers["authorization"] for each in server.seen} == {"Bearer k"}
 
 
+async def test_what_it_would_also_have_taken_comes_after_its_doubts(
+    server: WireServer, model: ReadingModel
+) -> None:
+    also = {" -=": -0.5, " +=": -1.5, " -": -2.0, " *=": -9.0, " -=\n": -0.6, "": -0.7}
+    server.answers(
+        pieces("    ", "whole", " -=", " price"),
+        written(sure("    "), sure("whole"), (" -=", -0.5, also), (" prices", -0.5, {" price": -1.0})),
+    )
+    assert (await read(model))[0] == [
+        Doubt(at=12, instead="    whole -= prices", surprise=0.5),
+        Doubt(at=9, instead="    whole += price", surprise=-1.0),
+        Doubt(at=9, instead="    whole - price", surprise=-1.5),
+    ]
+
+
 async def test_a_line_that_the_model_would_write_too_has_no_doubts(
     server: WireServer, model: ReadingModel
 ) -> None:

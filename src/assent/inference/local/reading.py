@@ -36,6 +36,8 @@ _UNLISTED = 1.0
 """How much less likely than the last of them a word is taken to be that is not among them."""
 _MISSING = 5.0
 """How surprising it is that a line goes on where the model would have ended it."""
+_LEAST = -3.0
+"""How much less likely than the word that stands there another one may be, to be worth telling."""
 _MARK = "<|"
 
 
@@ -145,25 +147,26 @@ class _Reading:
     async def doubts(self) -> list[Doubt]:
         words = await self._words()
         found: list[Doubt] = []
+        others: list[Doubt] = []
         given = 0
         while given < len(words) and len(self._asked) < MOST_QUESTIONS:
             begun = "".join(words[:given])
             answer = await self._ask(begun)
             whole = begun + answer.content
-            if whole.rstrip() == self._line.rstrip():
-                break
             same, other = given, None
             for written in answer.completion_probabilities:
                 if same == len(words) or written.token != words[same]:
                     other = written
                     break
+                others += _second_thoughts(words, same, written)
                 same += 1
+            if whole.rstrip() == self._line.rstrip():
+                break
             at = len("".join(words[:same]))
-            if not self._line[:at].strip():
-                whole = await self._with_below(begun, whole)
+            whole = await self._with_below(begun, whole)
             found.append(Doubt(at=at, instead=whole, surprise=round(_surprise(other, words[same:]), 3)))
             given = same + 1
-        return found
+        return found + others
 
     async def _words(self) -> list[str]:
         """The line as the model reads it; nothing if one of its words is no text."""
@@ -210,6 +213,18 @@ def _surprise(other: _Written | None, rest: list[str]) -> float:
     ]
     least = min((each.logprob for each in other.top_logprobs), default=other.logprob)
     return other.logprob - (told[0] if told else least - _UNLISTED)
+
+
+def _second_thoughts(words: list[str], at: int, written: _Written) -> list[Doubt]:
+    """What the model would also have taken instead of one word, the rest of the line as it is."""
+    before, after = "".join(words[:at]), "".join(words[at + 1 :])
+    return [
+        Doubt(at=len(before), instead=f"{before}{each.token}{after}", surprise=round(surprise, 3))
+        for each in written.top_logprobs
+        if _LEAST <= (surprise := each.logprob - written.logprob) < 0
+        and "\n" not in each.token
+        and each.token.strip() not in ("", words[at].strip())
+    ]
 
 
 def _indent(row: str) -> int:
