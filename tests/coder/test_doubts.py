@@ -67,6 +67,22 @@ class TestLines:
         for source in ("def f(:", "", "x" * 3 + "\0"):
             assert lines(Function(path="x.py", name="f", first=1, last=1, source=source), []) == []
 
+    def test_a_method_is_read_whatever_stands_left_of_it(self) -> None:
+        rows = [
+            "    def f(self):",
+            "#        print(1)",
+            "        text = '''",
+            "SELECT",
+            "'''",
+            "        return text",
+        ]
+        method = Function(path="x.py", name="A.f", first=3, last=8, source="\n".join(rows))
+        assert [each.number for each in lines(method, [])] == [5, 6, 8]
+        (change,) = changes(
+            [(line_at(8, method), [doubt(15, "        return text.strip()")])], Changes(method)
+        )[-1:]
+        assert (change.first, change.text) == (8, "        return text.strip()")
+
     def test_what_is_far_above_is_left_out(self) -> None:
         text = "".join(f"VALUE_{n} = {n}\n" for n in range(500)) + "\n\ndef f():\n    return 1\n"
         read = read_python("x.py", text)
@@ -122,6 +138,16 @@ class TestChanges:
         found = tried(7, *doubts)
         assert [each.text for each in found] == [f"    found = {n}" for n in range(29, 19, -1)]
         assert len(found) == MOST_CHANGES
+
+    def test_what_python_would_not_run_is_not_tried(self) -> None:
+        for row in ("    break", "    await found", "    nonlocal spans", "    found = yield = 1"):
+            assert tried(7, doubt(4, row)) == []
+
+    def test_an_inner_function_that_does_not_compile_by_itself_is_changed_all_the_same(self) -> None:
+        source = "    def inner():\n        nonlocal count\n        count += 2"
+        inner = Function(path="x.py", name="f.inner", first=3, last=5, source=source)
+        found = changes([(line_at(5, inner), [doubt(17, "        count += 1")])], Changes(inner))
+        assert [each.text for each in found] == ["        count += 1"]
 
     def test_what_says_the_same_is_not_tried(self) -> None:
         assert tried(7, doubt(12, "    found  =  [ ]  # so"), doubt(12, "    found = [[")) == []

@@ -11,12 +11,15 @@ from typing import Any
 import msgspec
 import pytest
 
+from assent import open_database
 from assent.coder.angles import BLANK
+from assent.coder.changes import Change
 from assent.coder.context import Chosen
 from assent.coder.proposing import NO_IDEA, NOTHING_LEFT, Proposals, Proposing
 from assent.coder.python_source import Function
+from assent.coder.repairs_sql import SqlRepairs
 from assent.coder.session import CodeLimits
-from assent.errors import AnswerUnreadable, BudgetSpent, ContextTooLong, ModelUnavailable
+from assent.errors import BudgetSpent, ContextTooLong, ModelUnavailable, RequestRefused
 from assent.inference import Scripted
 from assent.inference.model import Request, Result
 from assent.inference.passage import Beside, Doubt
@@ -141,6 +144,54 @@ class TestLoop:
         assert session.attempts[0].iterations[1].hint, "a coarse hint is told in words"
         assert [each.path for each in model.beside] == ["test_prices.py"]
 
+    async def test_what_the_check_runs_is_not_read(self, tmp_path: Path) -> None:
+        files = {
+            "prices.py": FILES["prices.py"],
+            "verify.py": "from prices import total\n\n\ndef close(found, wanted):\n"
+            "    left = found - wanted\n    assert left == 0, left\n\n\nclose(total([1, 2]), 3)\n",
+        }
+        here = Workbench(tmp_path, files)
+        model = Reader({**DOUBTS, "left = found - wanted": [doubt(11, "    left = 0", 9.0)]})
+        with here.coder(model, style="small") as coder:
+            session = await coder.run("mend total", [f"{sys.executable} verify.py"])
+        assert session.is_green, session.reason
+        assert "left = found - wanted" not in model.read
+
+    @pytest.mark.parametrize(
+        "source",
+        [
+            b"# coding: cp1252\n# \x85\ndef total(prices):\n    return sum(prices) + 1\n",
+            b"ONE = 1\rdef total(prices):\n    return sum(prices) + ONE\n",
+        ],
+        ids=["another encoding", "another end of lines"],
+    )
+    async def test_what_could_not_be_written_is_not_read(self, tmp_path: Path, source: bytes) -> None:
+        here = Workbench(tmp_path, FILES)
+        (here.repository / "prices.py").write_bytes(source)
+        git(here.repository, "commit", "-qam", "odd")
+        model = Reader(DOUBTS)
+        with here.coder(model, style="small", limits=CodeLimits(iterations=2)) as coder:
+            session = await coder.run("mend total", [CHECK])
+        assert model.read == []
+        assert session.iterations == 2
+
+    async def test_a_hint_is_one_trial_and_what_was_learned_is_about_where_it_began(
+        self, tmp_path: Path
+    ) -> None:
+        here = Workbench(tmp_path, FILES)
+        doubts = {
+            "whole = START": [doubt(12, "    whole = 0", 3.0)],
+            "return whole": [doubt(11, "    return wohle", 5.0), doubt(11, "    return -1", 6.0)],
+        }
+        for _ in range(2):
+            with here.coder(Reader(doubts), style="small") as coder:
+                session = await coder.run("mend total", [CHECK])
+                assert session.is_green, session.reason
+        assert session.iterations == 4
+        with open_database(str(here.folder / "assent.db")) as database:
+            (repair,) = SqlRepairs(database).entries(session.repository_key)
+        assert (repair.wins, repair.losses) == (2, 1)
+
     async def test_it_stops_when_nothing_is_left_to_try(self, tmp_path: Path) -> None:
         here = Workbench(tmp_path, FILES)
         model = Reader({"return whole": [doubt(11, "    return prices", 5.0)]}, "{}")
@@ -219,7 +270,7 @@ def function(name: str, *rows: str, first: int = 1) -> Function:
 CHOSEN = Chosen(text="", functions=(function("f", "a = 1", "b = 2"), function("g", "c = 3", first=4)))
 
 
-def proposing(model: Any, proposals: Proposals, run: Run | None = None) -> Proposing:
+def proposing(model: Any, proposals: Proposals, run: Run | None = None, **more: Any) -> Proposing:
     return Proposing(
         model,
         run or Run(),  # type: ignore[arg-type]
@@ -228,7 +279,13 @@ def proposing(model: Any, proposals: Proposals, run: Run | None = None) -> Propo
         chosen=CHOSEN,
         words=lambda angle: angle.row,
         rules="Mend it.",
+        said=nothing,
+        **more,
     )
+
+
+async def nothing(change: Change) -> None:
+    """Nobody has to know."""
 
 
 def plus(row: str, n: int = 1) -> list[Doubt]:
@@ -259,7 +316,15 @@ class TestProposals:
 
     async def test_what_was_tried_before_a_crash_is_passed_over(self) -> None:
         model = Reader({"a = 1": plus("a = 1", 2), "c = 3": plus("c = 3")})
-        assert await proposed(proposing(model, Proposals(2))) == "c = 9"
+        had = [Change("x.py", 2, 2, "    a =  9"), Change("y.py", 2, 2, "    a = 10")]
+        asked = proposing(model, Proposals(had))
+        assert [await proposed(asked) for _ in range(2)] == ["a = 10", "c = 9"]
+
+    async def test_what_was_proposed_and_maybe_not_heard_is_proposed_again(self) -> None:
+        model = Reader({"a = 1": plus("a = 1")})
+        change = Change("x.py", 2, 2, "    a = 5")
+        assert await proposed(proposing(model, Proposals([change]), first=change)) == "a = 5"
+        assert model.read == []
 
     async def test_who_was_stopped_while_reading_leaves_what_was_read(self) -> None:
         class Fails(Reader):
@@ -292,13 +357,49 @@ class TestProposals:
 
         assert await proposed(proposing(Short({"b = 2": plus("b = 2")}), Proposals())) == "b = 9"
 
-    async def test_doubts_that_are_none_are_an_error(self) -> None:
+    async def test_a_line_that_cannot_be_read_says_nothing_about_the_others(self) -> None:
         class Odd(Reader):
             async def generate(self, request: Request) -> Result:
-                return Result(text="a poem", usage=USAGE, cost=0.0)
+                if request.passage is not None and "a = 1" in request.passage.line:
+                    return Result(text="a poem", usage=USAGE, cost=0.0)
+                return await super().generate(request)
 
-        with pytest.raises(AnswerUnreadable, match="was to read a line"):
-            await proposed(proposing(Odd({}), Proposals()))
+        assert await proposed(proposing(Odd({"b = 2": plus("b = 2")}), Proposals())) == "b = 9"
+
+    async def test_a_model_that_does_not_read_after_all_is_asked(self) -> None:
+        class Odd(Reader):
+            async def generate(self, request: Request) -> Result:
+                if request.passage is None:
+                    return await super().generate(request)
+                self.read.append("-")
+                raise RequestRefused("no")
+
+        model = Odd({}, '{"code": "a = 9"}')
+        asked = proposing(model, Proposals())
+        assert await proposed(asked) == "a = 9"
+        await proposed(asked)
+        assert len(model.read) == 3
+
+    async def test_what_a_turn_without_an_answer_took_is_not_forgotten(self) -> None:
+        class Fails(Reader):
+            async def generate(self, request: Request) -> Result:
+                if self.read:
+                    raise ModelUnavailable("it is gone")
+                return await super().generate(request)
+
+        asked = proposing(Fails({}), Proposals())
+        with pytest.raises(ModelUnavailable):
+            await proposed(asked)
+        assert asked.spare.usage == USAGE
+
+    async def test_what_is_not_told_is_not_nothing(self) -> None:
+        class Silent(Reader):
+            async def generate(self, request: Request) -> Result:
+                return msgspec.structs.replace(await super().generate(request), usage=None, cost=None)
+
+        asked = proposing(Silent({"a = 1": plus("a = 1")}), Proposals())
+        result = await asked.generate(Request(messages=()))
+        assert (result.usage, result.cost) == (None, None)
 
     async def test_nothing_is_read_once_the_budget_is_used_up(self) -> None:
         class Spent(Run):

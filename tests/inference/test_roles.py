@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator, Sequence
 
 import pytest
 
-from assent.errors import ModelMissing, ModelUnavailable, QuotaSpent, RequestRefused
+from assent.errors import InputError, ModelMissing, ModelUnavailable, QuotaSpent, RequestRefused
 from assent.inference import Intent, Models, Request, Result, Scripted, User, Words
 from assent.inference.model import Ability, Model, Piece, stream
 from assent.inference.passage import reads_passages
@@ -200,8 +200,10 @@ async def test_passages_are_read_where_all_that_may_be_asked_read_them() -> None
 
     assert reads_passages(models(default=Reader([]))[0])
     assert not reads_passages(models(default=Reader([]), code=Scripted([]))[0])
+    assert reads_passages(models(default=Scripted([]), code=Reader([]))[0])
+    assert not reads_passages(models(default=Reader([]), default_2=Scripted([]))[0])
 
     def broken(name: str) -> Model:
-        raise ModelMissing("it is not there")
+        raise InputError("it is not there")
 
     assert not reads_passages(Models({"default": ["local"]}, broken))

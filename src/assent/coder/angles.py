@@ -17,7 +17,7 @@ import textwrap
 from collections.abc import Iterator, Sequence
 from typing import Literal, NamedTuple
 
-from assent.coder.python_source import Function
+from assent.coder.python_source import Function, parse_piece
 
 BLANK = "____"
 MOST_FUNCTIONS = 4
@@ -60,29 +60,25 @@ def angles(functions: Sequence[Function]) -> list[Angle]:
 
 
 def _angles(function: Function) -> Iterator[Angle]:
-    source = textwrap.dedent(function.source)
-    if BLANK in source:
+    if BLANK in function.source:
         return  # Nobody could tell which one is meant.
-    try:
-        tree = ast.parse(source)
-    except (SyntaxError, ValueError, RecursionError):
+    lines = function.source.split("\n")
+    tree = parse_piece(lines)
+    if tree is None:
         return
-    margin = len(function.source.split("\n", 1)[0]) - len(source.split("\n", 1)[0])
     found = [node for node in statements(tree) if not isinstance(node, ast.Pass | ast.Global)]
-    lines = source.split("\n")
     ways: tuple[Way, ...] = ("blank", "wrong")
     for way in ways:
         for node in sorted(found, key=_weight):
             end = head_end(node)
             if end - node.lineno < MOST_LINES:
-                yield _angle(function, _with_blank(lines, node, end), node.lineno, end, margin, way)
+                yield _angle(function, _with_blank(lines, node, end), node.lineno, end, way)
     for at, indent in _gaps(tree):
         text = "\n".join([*lines[: at - 1], f"{indent}{BLANK}", *lines[at - 1 :]])
-        yield _angle(function, text, at, at - 1, margin, "missing")
+        yield _angle(function, text, at, at - 1, "missing")
 
 
-def _angle(function: Function, text: str, first: int, last: int, margin: int, way: Way) -> Angle:
-    shown = textwrap.indent(text, " " * margin)
+def _angle(function: Function, shown: str, first: int, last: int, way: Way) -> Angle:
     was = textwrap.dedent("\n".join(function.source.split("\n")[first - 1 : last]))
     return Angle(function, function.first + first - 1, function.first + last - 1, shown, was, way)
 

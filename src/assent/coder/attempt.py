@@ -30,6 +30,7 @@ from assent.coder.session import FAILURES, HALTS, INTENT, LEADER, Attempt, Itera
 from assent.coder.signature import signature_of
 from assent.coder.style import LOOKING
 from assent.errors import AssentError
+from assent.inference.usage import Usage
 from assent.ir.json_value import JsonValue
 from assent.policy.permission import CallByCall, Posture
 from assent.safe_text import clean
@@ -43,6 +44,7 @@ from assent.turns.turning import Turning
 
 if TYPE_CHECKING:
     from assent.coder.angles import Angle
+    from assent.coder.changes import Change
     from assent.coder.context import Chosen
     from assent.coder.repairs import Hint
     from assent.coder.work import Work
@@ -167,7 +169,9 @@ class AttemptLoop:
 
         if not self._work.shows_context:
             return None
-        return await asyncio.to_thread(partial(choose, folder, before, most=self._work.style.shown))
+        work = self._work
+        refuse = (await work.seal()).why if work.style.takes_angles else None
+        return await asyncio.to_thread(partial(choose, folder, before, most=work.style.shown, refuse=refuse))
 
     async def _prompt(
         self,
@@ -213,6 +217,8 @@ class AttemptLoop:
                 words=self._closely.words,
                 rules=style.angle_rules,
                 lead=self._closely.lead,
+                first=iteration.tried,
+                said=partial(self._said, iteration),
             )
         turning = Turning(
             runtime=runtime,
@@ -232,6 +238,8 @@ class AttemptLoop:
             watch=self._heard,
         )
         ending, failed = await turning.lead(has_begun=has_begun)
+        if isinstance(model, Proposing) and model.spare.usage is not None and model.spare.usage.total:
+            iteration.spare = (iteration.spare or Usage(input=0, output=0)) + model.spare.usage
         iteration.status, iteration.summary = ending.status, ending.summary
         iteration.turns, iteration.failed = ending.turns, failed
         iteration.usage, iteration.cost_usd = ending.usage, ending.cost_usd
@@ -249,6 +257,12 @@ class AttemptLoop:
                 cost_usd=work.session.cost_usd,
             )
         )
+
+    async def _said(self, iteration: Iteration, change: Change) -> None:
+        """Keep what is proposed before it is heard: it is not to be proposed to another candidate after a
+        crash, nor to be lost."""
+        iteration.tried = change
+        await self._work.save()
 
     # Around it
 
@@ -336,6 +350,12 @@ class AttemptLoop:
         """Remember what helped, and what did not."""
         work, attempt = self._work, self._attempt
         before = attempt.iterations[-2].results if len(attempt.iterations) > 1 else work.session.baseline
+        if work.style.takes_angles:
+            before = work.session.baseline  # Each begins anew.
+            made = [each for other in work.session.attempts for each in other.iterations if each.is_judged]
+            shown = [each for each in made if each.hint is not None and each.hint == iteration.hint]
+            if not iteration.is_green and len(shown) > 1:
+                return  # It is one trial of the hint, however many changes come of it.
         try:
             diff = ""
             if iteration.is_green and iteration.status != "success":

@@ -8,14 +8,14 @@ Keep true:
 from __future__ import annotations
 
 import ast
-import textwrap
 from collections.abc import Sequence
-from typing import NamedTuple
 
-from assent.coder.python_source import Function
+import msgspec
+
+from assent.coder.python_source import Function, compiles, parse_piece
 
 
-class Change(NamedTuple):
+class Change(msgspec.Struct, frozen=True):
     """Lines of a file, and what replaces them."""
 
     path: str
@@ -33,7 +33,9 @@ class Changes:
     def __init__(self, function: Function) -> None:
         self._function = function
         self._rows = function.source.split("\n")
-        self._had = {_meaning(self._rows)}
+        # One that is part of another function may use names of that, and then does not compile by itself.
+        self._compiles = (tree := parse_piece(self._rows)) is not None and compiles(tree)
+        self._had = {self._of(self._rows)}
 
     def made(self, first: int, last: int, rows: Sequence[str], surprise: float = 0.0) -> Change | None:
         """The change that replaces these lines of the file, if it is one."""
@@ -49,12 +51,11 @@ class Changes:
 
     def _meaning(self, first: int, last: int, rows: Sequence[str]) -> str | None:
         begin, end = first - self._function.first, last - self._function.first + 1
-        return _meaning([*self._rows[:begin], *rows, *self._rows[end:]])
+        return self._of([*self._rows[:begin], *rows, *self._rows[end:]])
 
-
-def _meaning(rows: Sequence[str]) -> str | None:
-    """What a function says, without its looks; None if that is no Python."""
-    try:
-        return ast.dump(ast.parse(textwrap.dedent("\n".join(rows))))
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return None
+    def _of(self, rows: Sequence[str]) -> str | None:
+        """What a function says, without its looks; None if that is no Python."""
+        tree = parse_piece(rows)
+        if tree is None or (self._compiles and not compiles(tree)):
+            return None
+        return ast.dump(tree)

@@ -410,6 +410,8 @@ class Coder:
         for each in [each for attempt in session.attempts for each in attempt.iterations]:
             if each.has_turned and each.has_answers:
                 work.run.spend(each.usage.total if each.usage is not None else None, each.cost_usd)
+            if each.spare is not None:
+                work.run.spend(each.spare.total, 0.0)
         won = next((each for each in session.attempts if each.ended == GREEN), None)
         halted: list[AttemptLoop] = []
         if won is None:

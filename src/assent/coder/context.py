@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -73,10 +73,17 @@ class _Case:
         return bool(self.test or self.frames or self.spots or self.others)
 
 
-def choose(folder: Path, results: Sequence[CheckResult], *, most: int) -> Chosen:
+def choose(
+    folder: Path,
+    results: Sequence[CheckResult],
+    *,
+    most: int,
+    refuse: Callable[[str], str | None] | None = None,
+) -> Chosen:
     """What matters for turning the red checks green, in at most `most` characters of text.
 
     `folder` is a checkout of what the checks ran on; paths in their output may begin with another folder.
+    Functions of files that `refuse` names are left out, and of those that could not be changed by lines.
 
     Raises:
         UsageError: there is no such folder.
@@ -85,7 +92,7 @@ def choose(folder: Path, results: Sequence[CheckResult], *, most: int) -> Chosen
     if not red:
         return Chosen(text="")
     with closing(Program(folder)) as program:
-        choice = _Choice(program)
+        choice = _Choice(program, refuse)
         for result in red:
             choice.take(result)
         return choice.chosen(most)
@@ -94,8 +101,9 @@ def choose(folder: Path, results: Sequence[CheckResult], *, most: int) -> Chosen
 class _Choice:
     """What was found so far."""
 
-    def __init__(self, program: Program) -> None:
+    def __init__(self, program: Program, refuse: Callable[[str], str | None] | None) -> None:
         self._program = program
+        self._refuse = refuse
         self._cases: list[_Case] = []
         self._red: list[CheckResult] = []
 
@@ -124,13 +132,14 @@ class _Choice:
         failing = list(dict.fromkeys(case.test for case in cases if case.test is not None))
         surely = frozenset(failing)
         failing += [each for case in cases for each in case.others if each not in surely]
-        functions = [each for each in near if _is_editable(each, self._program)][:MOST_FUNCTIONS]
+        functions = [each for each in near if self._may_change(each)][:MOST_FUNCTIONS]
         shared = [each for each in near if is_test(each.path) and each.kind == "function"]
         helpers = [each for each in shared if each not in failing]
-        values = [each for each in near if each.kind == "value" and not is_test(each.path)]
+        values = [each for each in near if each.kind == "value" and each.name and not is_test(each.path)]
         spots = self._spots(cases)
         if not functions and not any(not is_test(spot.path) for spot in spots):
-            functions, named = self._named(failing)
+            found, named = self._named(failing)
+            functions = [each for each in found if self._may_change(each)]
             spots += named
         page = Page(most, lambda path: lines.lines if (lines := self._program.file(path)) else [])
         lines_of = {case.test: case.test_line for case in cases if case.test is not None and case.test_line}
@@ -144,6 +153,14 @@ class _Choice:
             functions=tuple(self._function(each) for each in functions),
             tests=tuple(self._function(each) for each in (*failing, *helpers)[:MOST_FUNCTIONS]),
         )
+
+    def _may_change(self, definition: Definition) -> bool:
+        if not _is_editable(definition, self._program):
+            return False
+        if self._refuse is None:
+            return True
+        read = self._program.file(definition.path)
+        return not self._refuse(definition.path) and read is not None and read.is_plain
 
     def _function(self, definition: Definition) -> Function:
         read = self._program.file(definition.path)
@@ -257,6 +274,10 @@ class _Choice:
             starts = [Start(each, line, 0.1 * n) for n, (each, line) in enumerate(case.frames)]
             if case.test is not None:
                 starts.append(Start(case.test, case.test_line, 0.5 if case.frames else 0.0))
+            for spot in case.spots:
+                read = self._program.file(spot.path)
+                if read is not None and (here := read.statement_at(spot.line)) is not None:
+                    starts.append(Start(here, None, 0.3))
             starts += [Start(each, None, 3.0 if starts else 0.0) for each in case.others]
             for each, cost in self._program.reached(starts).items():
                 best[each] = min(best.get(each, cost + 0.2 * at), cost + 0.2 * at)

@@ -7,7 +7,6 @@ Keep true:
 
 from __future__ import annotations
 
-import ast
 import re
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
@@ -16,7 +15,7 @@ from typing import NamedTuple
 
 from assent.coder.angles import head_end, statements
 from assent.coder.changes import Change, Changes
-from assent.coder.python_source import Function
+from assent.coder.python_source import Function, parse_piece
 from assent.inference.passage import Beside, Doubt, Passage
 
 MOST_CHANGES = 10
@@ -43,11 +42,10 @@ class Line(NamedTuple):
 def lines(function: Function, tests: Sequence[Function], lead: str = "") -> list[Line]:
     """The lines of a function that do something, from the top down; nothing of what cannot be parsed. Beside
     them the model sees the failing test, and what helped before."""
-    try:
-        tree = ast.parse(textwrap.dedent(function.source))
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return []
     rows = function.source.split("\n")
+    tree = parse_piece(rows)
+    if tree is None:
+        return []
     numbers = {
         number
         for node in statements(tree)

@@ -147,7 +147,9 @@ class Program:
         decoded = decode(data)
         text = data.decode(errors="replace") if decoded is None else decoded[0]
         if path.endswith((".py", ".pyi", ".pyw")):
-            return read_python(path, text)
+            read = read_python(path, text)
+            read.is_plain = read.is_plain and decoded is not None
+            return read
         return PythonFile(path, text.replace("\r\n", "\n").split("\n"), is_python=False)
 
     def module(self, dotted: str, importer: str, level: int = 0) -> str | None:

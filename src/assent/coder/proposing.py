@@ -14,9 +14,9 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncGenerator, Callable, Iterator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
 from itertools import cycle
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
@@ -24,7 +24,7 @@ from assent.coder.angles import MOST_FUNCTIONS, Angle, angles
 from assent.coder.blanks import SCHEMA, filled
 from assent.coder.changes import Change, Changes
 from assent.coder.doubts import Line, changes, lines
-from assent.errors import AnswerUnreadable, ContextTooLong
+from assent.errors import AnswerUnreadable, ContextTooLong, RequestRefused
 from assent.inference.messages import System, ToolCall, User
 from assent.inference.model import Piece, Request, Result
 from assent.inference.passage import Doubt, doubts_in, reads_passages
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 TOOL = "replace_lines"
 NO_IDEA = "Nothing new comes to mind here."
 NOTHING_LEFT = "There is nothing left to try."
+_MOST_UNREADABLE = 3
 _MOST_QUESTIONS = 2
 """In one turn, about places at which nothing new comes to the model's mind."""
 
@@ -48,14 +49,16 @@ _MOST_QUESTIONS = 2
 class Proposals:
     """All that is to be tried in one session."""
 
-    def __init__(self, passed: int = 0) -> None:
-        """`passed`: as many were tried before the session was broken off."""
-        self._passed = passed
+    def __init__(self, had: Sequence[Change] = ()) -> None:
+        """`had`: what was tried before the session was broken off."""
+        self._had = had
         self._lock = asyncio.Lock()
         self._unread: deque[Function] | None = None
         self._lines: deque[Line] | None = None
         """Of the function that is being read."""
         self._doubted: list[tuple[Line, list[Doubt]]] = []
+        self._unreadable = 0
+        """Lines in a row of which the model told nothing that could be read."""
         self._ready: deque[Change] = deque()
         self._second: list[Change] = []
         """What comes from second thoughts, to be tried when all is read."""
@@ -68,11 +71,8 @@ class Proposals:
             if self._unread is None:
                 self._unread = deque(chosen.functions[:MOST_FUNCTIONS])
             while True:
-                while self._ready:
-                    change = self._ready.popleft()
-                    if self._passed == 0:
-                        return change
-                    self._passed -= 1
+                if self._ready:
+                    return self._ready.popleft()
                 if self._unread:
                     await self._read(self._unread[0], model, chosen, lead)
                     self._unread.popleft()
@@ -87,7 +87,17 @@ class Proposals:
         if self._lines is None:
             self._lines = deque(lines(function, chosen.tests, lead))
         while self._lines:
-            self._doubted.append((self._lines[0], await model.read(self._lines[0])))
+            try:
+                self._doubted.append((self._lines[0], await model.read(self._lines[0])))
+                self._unreadable = 0
+            except (AnswerUnreadable, RequestRefused):
+                # Of one line, that says nothing about the others; of some in a row, that it cannot read.
+                self._unreadable += 1
+                if self._unreadable >= _MOST_UNREADABLE:
+                    assert self._unread is not None
+                    self._lines.clear()
+                    self._unread = deque([function])
+                    break
             self._lines.popleft()
         made = self._made(function)
         for queue, is_first in ((self._ready, True), (self._second, False)):
@@ -105,15 +115,32 @@ class Proposals:
             # Asked again, a model that does not read may say something else, because it is not at its surest.
             wrong = [each for each in every if each.way == "wrong"]
             self._angles = iter(wrong) if was_read else cycle(every)
-            for _ in range(self._passed):
-                next(self._angles, None)
         angle = next(self._angles, None)
         if angle is None:
             return None
         return angle, self._made(angle.function)
 
     def _made(self, function: Function) -> Changes:
-        return self._changes.setdefault(function, Changes(function))
+        if function not in self._changes:
+            made = self._changes[function] = Changes(function)
+            for each in self._had:
+                if each.path == function.path and function.first <= each.first <= function.last:
+                    made.made(each.first, each.last, each.text.split("\n"))
+        return self._changes[function]
+
+
+class Spent(NamedTuple):
+    """What questions took together; None once one of them did not tell."""
+
+    usage: Usage | None = Usage(input=0, output=0)
+    cost: float | None = 0.0
+
+    def with_answer(self, usage: Usage | None, cost: float | None) -> Spent:
+        """And one answer more."""
+        return Spent(
+            None if self.usage is None or usage is None else self.usage + usage,
+            None if self.cost is None or cost is None else self.cost + cost,
+        )
 
 
 class Proposing(OnBudget):
@@ -130,9 +157,12 @@ class Proposing(OnBudget):
         words: Callable[[Angle], str],
         rules: str,
         lead: str = "",
+        first: Change | None = None,
+        said: Callable[[Change], Awaitable[None]],
     ) -> None:
         """`words` are what is asked about a place, under the rules; `lead` is what helped against this very
-        failure before."""
+        failure before; `first` had been proposed before the process died, and may not have been heard.
+        `said` is told of a change before anybody else is."""
         super().__init__(model, run, temperature)
         self._proposals = proposals
         self._chosen = chosen
@@ -140,8 +170,10 @@ class Proposing(OnBudget):
         self._rules = rules
         self._lead = lead
         self._request: Request | None = None
-        self._usage = Usage(input=0, output=0)
-        self._cost: float | None = 0.0
+        self._first = first
+        self._said = said
+        self.spare = Spent()
+        """What questions took whose turn gave no answer."""
 
     async def generate(self, request: Request) -> Result:
         """The next change.
@@ -149,17 +181,20 @@ class Proposing(OnBudget):
         Raises:
             BudgetSpent: what the run may use is used up.
         """
-        self._request, self._usage, self._cost = request, Usage(input=0, output=0), 0.0
+        self._request = request
         reads = reads_passages(self.model)
-        change: Change | str | None = None
-        if reads:
+        change: Change | str | None = self._first
+        if change is None and reads:
             change = await self._proposals.doubted(self, self._chosen, self._lead)
         if change is None:
             change = await self._asked_about(was_read=reads)
-        said: dict[str, Any] = {"usage": self._usage, "cost": self._cost, "model": self.name}
+        if isinstance(change, Change):
+            await self._said(change)
+        spent, self.spare = self.spare, Spent()
+        told: dict[str, Any] = {"usage": spent.usage, "cost": spent.cost, "model": self.name}
         if isinstance(change, str):
-            return Result(text=change, **said)
-        return Result(calls=[ToolCall(name=TOOL, arguments=_arguments(change))], stop="calls", **said)
+            return Result(text=change, **told)
+        return Result(calls=[ToolCall(name=TOOL, arguments=_arguments(change))], stop="calls", **told)
 
     async def stream(self, request: Request) -> AsyncGenerator[Piece, None]:
         """The whole answer at once: nobody wants to see half a line."""
@@ -199,9 +234,7 @@ class Proposing(OnBudget):
         assert self._request is not None
         request = msgspec.structs.replace(self._request, tools=(), tool_choice="auto", **asked)
         result = await super().generate(request)
-        if result.usage is not None:
-            self._usage = self._usage + result.usage
-        self._cost = None if self._cost is None or result.cost is None else self._cost + result.cost
+        self.spare = self.spare.with_answer(result.usage, result.cost)
         return result
 
 

@@ -14,7 +14,7 @@ import ast
 import re
 import threading
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
@@ -155,11 +155,15 @@ class PythonFile:
     lines: list[str]
     is_python: bool = True
     """Whether it could be parsed."""
+    is_plain: bool = True
+    """Whether it is text whose lines whoever changes it counts in the same way."""
     definitions: list[Definition] = field(default_factory=list)
     """In the order of the file."""
     imports: dict[str, Imported] = field(default_factory=dict)
     """By the name that is used for it here; those inside functions too."""
     stars: list[Imported] = field(default_factory=list)
+    statements: list[ast.stmt] = field(default_factory=list)
+    """At the top of the file, definitions left out."""
     _named: dict[str, list[Definition]] = field(default_factory=dict)
     _with_methods: set[str] = field(default_factory=set)
 
@@ -198,6 +202,13 @@ class PythonFile:
         ]
         return min(around, key=lambda each: (each.kind != "function", each.last - each.first), default=None)
 
+    def statement_at(self, line: int) -> Definition | None:
+        """The statement at the top of the file that a line belongs to, as something without a name."""
+        for node in self.statements:
+            if node.lineno <= line <= (node.end_lineno or node.lineno):
+                return _definition(self.path, "", "value", node, ())
+        return None
+
 
 def read_python(path: str, text: str) -> PythonFile:
     """What a file holds, as far as it is Python.
@@ -206,7 +217,7 @@ def read_python(path: str, text: str) -> PythonFile:
     ['A', 'A.b']
     """
     plain = text.replace("\r\n", "\n").replace("\r", "\n")
-    read = PythonFile(path, plain.split("\n"))
+    read = PythonFile(path, plain.split("\n"), is_plain="\r" not in text.replace("\r\n", ""))
     tree = _parse(plain)
     if tree is None:
         read.is_python = False
@@ -216,6 +227,8 @@ def read_python(path: str, text: str) -> PythonFile:
         read._named.setdefault(each.name, []).append(each)
         if each.kind == "function":
             read._with_methods.add(each.owner)
+    named = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
+    read.statements = [node for node in tree.body if not isinstance(node, named)]
     for node in ast.walk(tree):
         match node:
             case ast.Import(names=names):
@@ -246,6 +259,28 @@ def _parse(text: str) -> ast.Module | None:
             return ast.parse(text)
         except (SyntaxError, ValueError, RecursionError, MemoryError):
             return None
+
+
+def parse_piece(rows: Sequence[str]) -> ast.Module | None:
+    """A function or method by itself, with the lines and columns that it has; None if it is no Python.
+
+    Taking away its indentation would not do: a comment, or a text of several lines, may begin left of it.
+    """
+    if not rows or not rows[0][:1].isspace():
+        return _parse("\n".join(rows))
+    tree = _parse("\n".join(["if 1:", *rows]))
+    return None if tree is None else ast.increment_lineno(tree, -1)
+
+
+def compiles(tree: ast.Module) -> bool:
+    """Whether Python would run it: a `break` outside of a loop parses."""
+    with _ONE_AT_A_TIME, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            compile(tree, "<piece>", "exec", dont_inherit=True)
+        except (SyntaxError, ValueError, RecursionError, MemoryError):
+            return False
+    return True
 
 
 def _definitions(path: str, tree: ast.Module) -> Iterator[Definition]:

@@ -13,6 +13,7 @@ from typing import Literal
 
 import msgspec
 
+from assent.coder.changes import Change
 from assent.coder.contract import CheckResult, Contract
 from assent.errors import UsageError
 from assent.inference.model import Intent
@@ -129,6 +130,10 @@ class Iteration(msgspec.Struct, kw_only=True):
     """What was made of the files."""
     sealed: list[str] = []
     """Sealed files that were changed, and put back."""
+    tried: Change | None = None
+    """The one change that it is about, where a small model looks closely."""
+    spare: Usage | None = None
+    """What was read and written for turns that gave no answer, beside `usage`."""
     results: list[CheckResult] = []
     is_judged: bool = False
 
@@ -246,8 +251,9 @@ class Session(msgspec.Struct, kw_only=True):
     @property
     def tokens(self) -> int:
         """Read and written, as far as it is known."""
-        used = (each.usage for attempt in self.attempts for each in attempt.iterations)
-        return sum(usage.total for usage in (self.drafting, *used) if usage is not None)
+        made = [each for attempt in self.attempts for each in attempt.iterations]
+        used = [self.drafting, *(each.usage for each in made), *(each.spare for each in made)]
+        return sum(usage.total for usage in used if usage is not None)
 
     @property
     def cost_usd(self) -> float | None:

@@ -79,9 +79,8 @@ class Work:
         """Folders of the repository from which the person's Python imports."""
         self.waiting: list[Waiting] = []
         """What a person has to decide before it can go on."""
-        # The first iteration of the first candidate looks at the whole.
-        tried = sum(each.has_turned for attempt in session.attempts for each in attempt.iterations)
-        self.proposals = Proposals(max(tried - 1, 0))
+        made = [each for attempt in session.attempts for each in attempt.iterations]
+        self.proposals = Proposals([each.tried for each in made if each.tried is not None])
         self._checking = checking
         self._watch = watch
         self._seal: Seal | None = None

@@ -103,7 +103,7 @@ class HttpModel:
 
     async def generate(self, request: Request) -> Result:
         """The whole answer, in one piece."""
-        self._check_named(request)
+        self._check_asked(request)
         began = perf_counter()
         names = sent_names(request)
         async with self._answer(with_sent_names(request, names), stream=False) as response:
@@ -113,7 +113,7 @@ class HttpModel:
 
     async def stream(self, request: Request) -> AsyncGenerator[Piece, None]:
         """The answer as it comes."""
-        self._check_named(request)
+        self._check_asked(request)
         began = perf_counter()
         names = sent_names(request)
         async with self._answer(with_sent_names(request, names), stream=True) as response:
@@ -190,20 +190,28 @@ class HttpModel:
                 self._fail(await self._refusal(response), response)
             with self._reading():
                 body = await self._body(response)
-                return await _off_loop(body, lambda: _shaped(_decoded(body), shape))
+                return await _off_loop(body, lambda: _shaped(mended(_decoded(body)), shape))
 
     async def close(self) -> None:
         """Let go of the connections. Asked again, it makes new ones."""
         await self._connections.close()
 
-    def _check_named(self, request: Request) -> None:
-        """A model that is named is a hard choice, also for one that nobody stands before."""
-        if request.passage is not None:
-            raise RequestRefused(f"{self.name} reads no passages. Ask 'local', or put it into a message.")
+    def check_named(self, request: Request) -> None:
+        """Raise where another model is asked for: a named one is a hard choice, also for one that nobody
+        stands before.
+
+        Raises:
+            UnknownModel: it is another one.
+        """
         if request.model not in (None, self.name, self.endpoint.provider.name):
             raise UnknownModel(
                 f"The request is for '{request.model}', and this is {self.name}. Ask the other one."
             )
+
+    def _check_asked(self, request: Request) -> None:
+        self.check_named(request)
+        if request.passage is not None:
+            raise RequestRefused(f"{self.name} reads no passages. Ask 'local', or put it into a message.")
 
     def _told(self, result: Result, names: Mapping[str, str], began: float) -> Result:
         cost = result.cost if self._dialect.tells_cost else None

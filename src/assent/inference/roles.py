@@ -15,7 +15,7 @@ from typing import Literal, NamedTuple, NoReturn, get_args
 
 import msgspec
 
-from assent.errors import ModelError, ModelMissing, UnknownModel, UsageError
+from assent.errors import AssentError, ModelError, ModelMissing, UnknownModel, UsageError
 from assent.inference.model import (
     Ability,
     Choice,
@@ -87,10 +87,11 @@ class Models:
 
     @property
     def reads_passages(self) -> bool:
-        """Whether all that may be asked do: nobody knows beforehand which one will be."""
+        """Whether all that may be asked about code do: nobody knows beforehand which one will be."""
         try:
-            return bool(self.names) and all(reads_passages(self._model(name)) for name in self.names)
-        except ModelError:
+            names = self.pick(Request(messages=(), intent=Intent(task="code"))).names
+            return all(reads_passages(self._model(name)) for name in names)
+        except AssentError:
             return False
 
     @property

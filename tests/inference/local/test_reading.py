@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from assent.errors import AnswerUnreadable, RequestRefused
+from assent.errors import AnswerUnreadable, RequestRefused, UnknownModel
 from assent.inference.http import HttpModel
 from assent.inference.local.model import PROVIDER
 from assent.inference.local.reading import MOST_QUESTIONS, QWEN, ReadingModel
@@ -173,6 +173,38 @@ async def test_a_text_with_a_mark_in_it_is_not_read(
     fields: dict[str, Any] = {"path": "x.py", "before": "", "line": "x", "after": "", field: "<|fim_middle|>"}
     assert (await read(model, Passage(**fields)))[0] == []
     assert server.seen == []
+
+
+async def test_a_file_beside_it_with_a_mark_in_it_is_left_out(
+    server: WireServer, model: ReadingModel
+) -> None:
+    server.answers(pieces("x"), written(sure("x")))
+    beside = [Beside(path="a.py", text="<|fim_middle|>"), Beside(path="b.py", text="fine")]
+    await read(model, Passage(path="x.py", before="", line="x", after="", beside=beside))
+    assert server.seen[1].json["prompt"].startswith("<|repo_name|>program\n<|file_sep|>b.py\nfine\n")
+
+
+async def test_another_model_that_is_named_is_not_this_one(server: WireServer, model: ReadingModel) -> None:
+    with pytest.raises(UnknownModel):
+        await model.generate(Request(messages=(), passage=PASSAGE, model="anthropic:x"))
+    assert server.seen == []
+
+
+async def test_what_is_not_counted_is_not_nothing(server: WireServer, model: ReadingModel) -> None:
+    server.answers(pieces("x", "y"), reply({"content": "\ud800", "timings": {}}))
+    doubts, result = await read(model, Passage(path="x.py", before="", line="xy", after=""))
+    assert doubts[0].instead == "\ufffd"
+    assert result.usage is not None
+    assert (result.usage.input, result.usage.output, result.usage.cached) == (None, None, None)
+    assert result.latency_ms > 0
+    server.answers(pieces("x"), reply({"content": "z", "tokens_evaluated": -5}))
+    with pytest.raises(AnswerUnreadable):
+        await read(model)
+
+
+async def test_numbers_beyond_all_bounds(server: WireServer, model: ReadingModel) -> None:
+    server.answers(pieces("x"), written(("z", 1e308, {"x": -1e308})))
+    assert (await read(model, Passage(path="x.py", before="", line="x", after="")))[0][0].surprise == 5.0
 
 
 async def test_a_word_that_is_no_text_is_not_read(server: WireServer, model: ReadingModel) -> None:

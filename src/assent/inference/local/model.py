@@ -118,7 +118,8 @@ class LocalModel:
                 self._http = HttpModel(
                     _endpoint(served, found), OpenAiChat(), price=Price(input=0.0, output=0.0)
                 )
-                self._model = ReadingModel(_with_tools(self._http), self._http, QWEN)
+                answers = _with_tools(self._http)
+                self._model = ReadingModel(answers, self._http, QWEN) if self.reads_passages else answers
             # The new one is held before the old one is let go.
             self._lease, old = found, self._lease
             model = self._model

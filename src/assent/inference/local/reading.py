@@ -4,7 +4,9 @@ The line is left out, and the model writes it. Where it goes another way than th
 then it is given the word that stands there, and goes on from behind it. The server keeps what it has read, so
 that each of these questions costs only what is new in it.
 
-Keep true: a text in which a mark of the model stands is not read: it could pass for the end of what it is in.
+Keep true:
+1. A text in which a mark of the model stands is not read: it could pass for the end of what it is in.
+2. Whatever the server answers, it ends in doubts or in a ModelError.
 """
 
 from __future__ import annotations
@@ -12,9 +14,12 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from itertools import takewhile
-from typing import NamedTuple
+from math import isfinite
+from time import perf_counter
+from typing import Annotated, NamedTuple, TypeAlias
 
 import msgspec
+from msgspec import Meta
 
 from assent.inference.http import HttpModel
 from assent.inference.model import Model, Piece, Request, Result, stream
@@ -63,15 +68,18 @@ class _Written(_Word):
     top_logprobs: list[_Word] = []
 
 
+_Count: TypeAlias = Annotated[int, Meta(ge=0)]
+
+
 class _Timings(msgspec.Struct):
-    cache_n: int = 0
+    cache_n: _Count | None = None
 
 
 class _Answer(msgspec.Struct):
     content: str
     completion_probabilities: list[_Written] = []
-    tokens_evaluated: int = 0
-    tokens_predicted: int = 0
+    tokens_evaluated: _Count | None = None
+    tokens_predicted: _Count | None = None
     timings: _Timings = msgspec.field(default_factory=_Timings)
 
 
@@ -96,7 +104,10 @@ class ReadingModel(Wrapped):
         """The whole answer."""
         if request.passage is None:
             return await self.model.generate(request)
-        return await _read(self._server, request.passage, self._marks)
+        self._server.check_named(request)
+        began = perf_counter()
+        result = await _read(self._server, request.passage, self._marks)
+        return msgspec.structs.replace(result, latency_ms=(perf_counter() - began) * 1000)
 
     async def stream(self, request: Request) -> AsyncGenerator[Piece, None]:
         """The answer as it comes; doubts come at once."""
@@ -110,9 +121,7 @@ class ReadingModel(Wrapped):
 
 async def _read(server: HttpModel, passage: Passage, marks: Marks) -> Result:
     """The doubts of the model behind `server`, as JSON, and what they took."""
-    texts = [passage.before, passage.line, passage.after, passage.path]
-    texts += [text for each in passage.beside for text in (each.path, each.text)]
-    if any(_MARK in text for text in texts):
+    if any(_MARK in text for text in (passage.before, passage.line, passage.after, passage.path)):
         return Result(text="[]", usage=Usage(input=0, output=0), cost=0.0)
     reading = _Reading(server, _prompt(passage, marks), passage.line)
     doubts = await reading.doubts()
@@ -120,7 +129,8 @@ async def _read(server: HttpModel, passage: Passage, marks: Marks) -> Result:
 
 
 def _prompt(passage: Passage, marks: Marks) -> str:
-    files = "".join(f"{marks.file}{each.path}\n{each.text}\n" for each in passage.beside)
+    beside = (each for each in passage.beside if _MARK not in each.path + each.text)
+    files = "".join(f"{marks.file}{each.path}\n{each.text}\n" for each in beside)
     head = f"{marks.repository}program\n{files}{marks.file}{passage.path}\n"
     return f"{head}{marks.before}{passage.before}{marks.after}{passage.after}{marks.middle}"
 
@@ -137,11 +147,14 @@ class _Reading:
     @property
     def usage(self) -> Usage:
         """The text counts once, however often it was asked about: it is read once."""
-        first = self._asked[0] if self._asked else _Answer(content="")
+        if not self._asked:
+            return Usage(input=0, output=0)
+        first = self._asked[0]
+        written = [each.tokens_predicted for each in self._asked]
         return Usage(
             input=first.tokens_evaluated,
-            cached=min(first.timings.cache_n, first.tokens_evaluated),
-            output=sum(each.tokens_predicted for each in self._asked),
+            cached=first.timings.cache_n,
+            output=None if None in written else sum(each or 0 for each in written),
         )
 
     async def doubts(self) -> list[Doubt]:
@@ -212,7 +225,8 @@ def _surprise(other: _Written | None, rest: list[str]) -> float:
         if (each.token == rest[0] if rest else each.token.startswith("\n"))
     ]
     least = min((each.logprob for each in other.top_logprobs), default=other.logprob)
-    return other.logprob - (told[0] if told else least - _UNLISTED)
+    surprise = other.logprob - (told[0] if told else least - _UNLISTED)
+    return surprise if isfinite(surprise) else _MISSING
 
 
 def _second_thoughts(words: list[str], at: int, written: _Written) -> list[Doubt]:
