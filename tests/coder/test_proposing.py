@@ -13,18 +13,20 @@ import pytest
 
 from assent import open_database
 from assent.coder.angles import BLANK
+from assent.coder.attempt import AttemptLoop
 from assent.coder.changes import Change
 from assent.coder.context import Chosen
 from assent.coder.proposing import NO_IDEA, NOTHING_LEFT, Proposals, Proposing
 from assent.coder.python_source import Function
 from assent.coder.repairs_sql import SqlRepairs
 from assent.coder.session import CodeLimits
-from assent.errors import BudgetSpent, ContextTooLong, ModelUnavailable, RequestRefused
+from assent.errors import BudgetSpent, ContextTooLong, ModelCancelled, ModelUnavailable, RequestRefused
 from assent.inference import Scripted
 from assent.inference.model import Request, Result
 from assent.inference.passage import Beside, Doubt
 from assent.inference.usage import Usage
 from assent.policy.budget import CostBudget
+from assent.tools.context import Cancel
 from tests.coder.workbench import Workbench, call, git, user_text
 
 CHECK = f"PYTEST_DISABLE_PLUGIN_AUTOLOAD=1 {sys.executable} -m pytest -q -p no:cacheprovider"
@@ -191,6 +193,57 @@ class TestLoop:
         with open_database(str(here.folder / "assent.db")) as database:
             (repair,) = SqlRepairs(database).entries(session.repository_key)
         assert (repair.wins, repair.losses) == (2, 1)
+
+    async def test_stopped_at_any_question_it_goes_on_and_nothing_is_tried_twice(
+        self, tmp_path: Path
+    ) -> None:
+        class Stops(Reader):
+            left = 0
+            cancel = Cancel()
+
+            async def generate(self, request: Request) -> Result:
+                self.left -= 1
+                if self.left == 0:
+                    self.cancel.cancel("enough")
+                    raise ModelCancelled("enough")
+                return await super().generate(request)
+
+        here = Workbench(tmp_path, FILES)
+        model = Stops(DOUBTS)
+        asked, session = 0, None
+        for stop_at in (2, 4, 3, 5, 0):
+            model.left, model.cancel = stop_at, Cancel()
+            with here.coder(model, style="small") as coder:
+                if session is None:
+                    session = await coder.run("mend total", [CHECK], cancel=model.cancel, candidates=2)
+                else:
+                    session = await coder.resume(session.id, cancel=model.cancel)
+            asked = len(model.read) + len(model.requests)
+            assert session.tokens == asked * USAGE.total
+        assert session.is_green, session.reason
+        tried = [each.tried for attempt in session.attempts for each in attempt.iterations if each.tried]
+        assert len({(each.first, each.text) for each in tried}) == len(tried)
+
+    async def test_what_was_kept_and_not_heard_before_a_crash_is_not_lost(self, tmp_path: Path) -> None:
+        class Died(BaseException):
+            pass
+
+        async def dies(self: AttemptLoop, *what: Any) -> None:
+            await said(self, *what)
+            raise Died
+
+        here = Workbench(tmp_path, FILES)
+        only = {"whole = START": DOUBTS["whole = START"]}
+        said = AttemptLoop._said
+        with pytest.MonkeyPatch.context() as patch, here.coder(Reader(only), style="small") as coder:
+            patch.setattr(AttemptLoop, "_said", dies)
+            with pytest.raises(Died):
+                await coder.run("mend total", [CHECK], session_id="s")
+        model = Reader(only, "{}")
+        with here.coder(model, style="small") as coder:
+            session = await coder.resume("s")
+        assert session.is_green, session.reason
+        assert model.read == []
 
     async def test_it_stops_when_nothing_is_left_to_try(self, tmp_path: Path) -> None:
         here = Workbench(tmp_path, FILES)
