@@ -16,6 +16,7 @@ from assent.coder.angles import BLANK
 from assent.coder.attempt import AttemptLoop
 from assent.coder.changes import Change
 from assent.coder.context import Chosen
+from assent.coder.events import Noted
 from assent.coder.proposing import NO_IDEA, NOTHING_LEFT, Proposals, Proposing
 from assent.coder.python_source import Function
 from assent.coder.repairs_sql import SqlRepairs
@@ -82,9 +83,11 @@ class TestLoop:
         here = Workbench(tmp_path, FILES)
         model = Reader(DOUBTS)
         with here.coder(model, style="small") as coder:
-            session = await coder.run("mend total", [CHECK])
+            session = await coder.run("mend total", [CHECK], watch=here.watch)
             diff = await coder.diff(session.id)
         assert session.is_green, session.reason
+        notes = [each.text for each in here.seen if isinstance(each, Noted)]
+        assert notes[1:] == ["reading total in prices.py, 4 lines"]
         assert changed(diff) == ["-    whole = START", "+    whole = 0"]
         # The first look is at the whole; then the three doubts, one an iteration.
         assert session.iterations == 4
@@ -333,6 +336,7 @@ def proposing(model: Any, proposals: Proposals, run: Run | None = None, **more: 
         words=lambda angle: angle.row,
         rules="Mend it.",
         said=nothing,
+        note=lambda text: None,
         **more,
     )
 

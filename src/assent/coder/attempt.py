@@ -219,6 +219,7 @@ class AttemptLoop:
                 lead=self._closely.lead,
                 first=iteration.tried,
                 said=partial(self._said, iteration),
+                note=lambda text: work.note(clean(text, 300), number),
             )
         turning = Turning(
             runtime=runtime,

@@ -86,6 +86,8 @@ class Proposals:
         """Read a function to its end, from where somebody else may have left it."""
         if self._lines is None:
             self._lines = deque(lines(function, chosen.tests, lead))
+            count = f"{len(self._lines):,} {'line' if len(self._lines) == 1 else 'lines'}"
+            model.note(f"reading {function.name} in {function.path}, {count}")
         while self._lines:
             try:
                 self._doubted.append((self._lines[0], await model.read(self._lines[0])))
@@ -159,10 +161,11 @@ class Proposing(OnBudget):
         lead: str = "",
         first: Change | None = None,
         said: Callable[[Change], Awaitable[None]],
+        note: Callable[[str], None],
     ) -> None:
         """`words` are what is asked about a place, under the rules; `lead` is what helped against this very
         failure before; `first` had been proposed before the process died, and may not have been heard.
-        `said` is told of a change before anybody else is."""
+        `said` is told of a change before anybody else is; `note` of what takes its time."""
         super().__init__(model, run, temperature)
         self._proposals = proposals
         self._chosen = chosen
@@ -172,6 +175,7 @@ class Proposing(OnBudget):
         self._request: Request | None = None
         self._first = first
         self._said = said
+        self.note = note
         self.spare = Spent()
         """What questions took whose turn gave no answer."""
 
