@@ -277,6 +277,28 @@ def test_stop_all_ends_a_round_that_sleeps_elsewhere(desk: Desk) -> None:
     assert desk.data("list")["loops"][0]["all_stopped"] is None
 
 
+def test_what_a_person_says_of_a_loop_is_in_the_log(desk: Desk) -> None:
+    desk.put("tidy")
+    for words in (("pause", "tidy", "--reason", "holiday"), ("stop", "tidy"), ("resume", "tidy")):
+        assert desk.loop(*words).code == 0
+    assert desk.loop("stop", "--all", "--reason", "\x1b[31menough").code == 0
+    assert desk.loop("resume", "--all").code == 0
+
+    log = desk.run("log", "export", "--db", desk.db)
+
+    told = [json.loads(line) for line in log.out.splitlines()]
+    kinds = [each["kind"] for each in told if each["kind"].startswith("loop")]
+    assert kinds == [
+        *("loop_paused", "loop_stopped", "loop_resumed"),
+        *("loops_stopped", "loop_resumed", "loops_resumed"),
+    ]
+    paused = next(each for each in told if each["kind"] == "loop_paused")
+    assert paused["data"]["loop"] == "tidy"
+    assert paused["data"]["reason"] == "holiday"
+    assert paused["data"]["by"]
+    assert "\x1b" not in desk.run("log", "query", "--db", desk.db).out
+
+
 def test_a_report_goes_to_a_file_and_a_hook_even_if_another_delivery_fails(desk: Desk) -> None:
     text = (
         PLAIN

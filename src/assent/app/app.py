@@ -131,19 +131,24 @@ class Records:
 
     def note_answer(self, approval: Approval) -> None:
         """Let the log know of an answer when it is given, not only when the run acts on it."""
-        from assent.events.log import EventLog
-        from assent.redaction import Redactor
         from assent.runtime.asking import answer_words
 
-        log = EventLog(sinks=[self.events], redactor=Redactor(known_secrets(os.environ)))
-        log.append(
+        self.note(
             "approval_recorded",
-            approval.run_id,
-            approval.proposal_id or None,
-            approval.action_id,
+            run_id=approval.run_id,
+            proposal_id=approval.proposal_id or None,
+            action_id=approval.action_id,
             tenant=approval.tenant,
             data=answer_words(approval),
         )
+
+    def note(self, kind: str, **more: Any) -> None:
+        """Let the log know of something that a person has done outside of a run."""
+        from assent.events.log import EventLog
+        from assent.redaction import Redactor
+
+        log = EventLog(sinks=[self.events], redactor=Redactor(known_secrets(os.environ)))
+        log.append(kind, **more)
         log.flush()
 
     def run_id(self, given: str) -> str:

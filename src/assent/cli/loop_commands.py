@@ -303,7 +303,9 @@ def stop(
     from assent.app.app import open_records
 
     with open_records(db, create=True, writes=True) as records:
-        records.timetable.set_switch(_mark(reason))
+        mark = _mark(reason)
+        records.timetable.set_switch(mark)
+        records.note("loops_stopped", data={"by": mark.by, "reason": mark.reason})
         running = [slot.name for slot in records.timetable.slots() if slot.round]
     if as_json:
         output.show_json({"stopped": "all", "running": running})
@@ -342,6 +344,7 @@ def resume(
         # Last: what was due meanwhile is forgotten by then.
         with open_records(db, create=True, writes=True) as records:
             records.timetable.set_switch(None)
+            records.note("loops_resumed", data={"by": _mark(None).by})
     return code
 
 
@@ -366,7 +369,9 @@ def _each(
         else:
             slots = records.timetable.slots()
         for slot in slots:
-            act(records, slot, _mark(reason))
+            mark = _mark(reason)
+            act(records, slot, mark)
+            records.note(f"loop_{done}", data={"loop": slot.name, "by": mark.by, "reason": mark.reason})
     names = [slot.name for slot in slots]
     if as_json:
         output.show_json({done: names})
