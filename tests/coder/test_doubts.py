@@ -47,11 +47,20 @@ def doubt(at: int, instead: str, surprise: float = 1.0) -> Doubt:
 
 class TestLines:
     def test_what_does_something_is_read_from_the_top_down(self) -> None:
-        assert [each.number for each in lines(FUNCTION, [])] == [7, 8, 9, 12, 15, 16]
+        found = lines(FUNCTION, [])
+        assert [each.number for each in found if not each.is_missing] == [7, 8, 9, 12, 15, 16]
+
+    def test_before_the_first_of_them_something_may_be_missing(self) -> None:
+        (begun,) = [each for each in lines(FUNCTION, []) if each.is_missing]
+        assert (begun.number, begun.passage.line) == (7, "    if")
+        assert begun.passage.before + begun.passage.after[1:] == f"import math\n\n\n{SOURCE}\n"
+        guard = "    if not spans:\n        return []"
+        doubts = [doubt(4, "    found = []", 3.0), doubt(6, guard, 9.0)]
+        assert changes([(begun, doubts)], Changes(FUNCTION)) == [Change("spans.py", 7, 6, guard, 1.0)]
 
     def test_a_line_stands_in_its_file_with_the_failing_test_beside_it(self) -> None:
         found = lines(FUNCTION, [TEST, FUNCTION])
-        for each in found:
+        for each in found[:-1]:
             passage = each.passage
             assert passage.before + passage.line + passage.after == f"import math\n\n\n{SOURCE}\n"
             assert [(beside.path, beside.text) for beside in passage.beside] == [
@@ -60,7 +69,7 @@ class TestLines:
         assert found[3].passage.line == "        found.append(spans[index] - spans[index - 1])"
 
     def test_what_begins_the_same_stays_the_same_so_that_it_is_read_once(self) -> None:
-        before = [each.passage.before for each in lines(FUNCTION, [])]
+        before = [each.passage.before for each in lines(FUNCTION, []) if not each.is_missing]
         assert all(later.startswith(earlier) for earlier, later in pairwise(before))
 
     def test_code_that_cannot_be_parsed_is_not_read(self) -> None:
@@ -77,7 +86,7 @@ class TestLines:
             "        return text",
         ]
         method = Function(path="x.py", name="A.f", first=3, last=8, source="\n".join(rows))
-        assert [each.number for each in lines(method, [])] == [5, 6, 8]
+        assert [each.number for each in lines(method, [])] == [5, 6, 8, 5]
         (change,) = changes(
             [(line_at(8, method), [doubt(15, "        return text.strip()")])], Changes(method)
         )[-1:]
@@ -98,8 +107,8 @@ class TestLines:
         long = Function(path="x.py", name="f", first=1, last=2_001, source=source, above="y = 1\n" * 200)
         huge = Function(path="test_x.py", name="t", first=1, last=2, source="x" * 10_000)
         found = lines(long, [huge], "z" * 10_000)
-        assert [each.number for each in found] == [2, 3, 4, *range(6, 83)]
-        for each in found:
+        assert [each.number for each in found] == [2, 3, 4, *range(6, 83), 2]
+        for each in found[:-1]:
             passage = each.passage
             assert f"\n{passage.line}{passage.after}" in f"\n{source}\n"
             assert f"{long.above}\n{source}".find(passage.before + passage.line) >= 0

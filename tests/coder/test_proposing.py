@@ -48,7 +48,7 @@ class Reader(Scripted):
         super().__init__(answer if callable(answer) else lambda _: answer, **more)
         self.doubts = doubts
         self.read: list[str] = []
-        """The lines, in order."""
+        """The lines, in order, without the one that is only begun."""
         self.beside: Sequence[Beside] = ()
         """What was shown with the latest."""
 
@@ -57,7 +57,8 @@ class Reader(Scripted):
             return msgspec.structs.replace(await super().generate(request), usage=USAGE, cost=0.0)
         await asyncio.sleep(0)
         line = request.passage.line.strip()
-        self.read.append(line)
+        if line != "if":
+            self.read.append(line)
         self.beside = request.passage.beside
         return Result(text=msgspec.json.encode(self.doubts.get(line, [])).decode(), usage=USAGE, cost=0.0)
 
@@ -87,14 +88,14 @@ class TestLoop:
             diff = await coder.diff(session.id)
         assert session.is_green, session.reason
         notes = [each.text for each in here.seen if isinstance(each, Noted)]
-        assert notes[1:] == ["reading total in prices.py, 4 lines"]
+        assert notes[1:] == ["reading total in prices.py, 5 lines"]
         assert changed(diff) == ["-    whole = START", "+    whole = 0"]
         # The first look is at the whole; then the three doubts, one an iteration.
         assert session.iterations == 4
         assert model.read == ["whole = START", "for price in prices:", "whole += price", "return whole"]
         assert len(model.requests) == 1
         read = session.attempts[0].iterations[1].usage
-        assert read == Usage(input=40, output=4)
+        assert read == Usage(input=50, output=5)
 
     async def test_candidates_share_what_was_read(self, tmp_path: Path) -> None:
         here = Workbench(tmp_path, FILES)
@@ -201,7 +202,7 @@ class TestLoop:
         self, tmp_path: Path
     ) -> None:
         class Stops(Reader):
-            left = 0
+            left = asked = 0
             cancel = Cancel()
 
             async def generate(self, request: Request) -> Result:
@@ -209,11 +210,12 @@ class TestLoop:
                 if self.left == 0:
                     self.cancel.cancel("enough")
                     raise ModelCancelled("enough")
+                self.asked += 1
                 return await super().generate(request)
 
         here = Workbench(tmp_path, FILES)
         model = Stops(DOUBTS)
-        asked, session = 0, None
+        session = None
         for stop_at in (2, 4, 3, 5, 0):
             model.left, model.cancel = stop_at, Cancel()
             with here.coder(model, style="small") as coder:
@@ -221,8 +223,7 @@ class TestLoop:
                     session = await coder.run("mend total", [CHECK], cancel=model.cancel, candidates=2)
                 else:
                     session = await coder.resume(session.id, cancel=model.cancel)
-            asked = len(model.read) + len(model.requests)
-            assert session.tokens == asked * USAGE.total
+            assert session.tokens == model.asked * USAGE.total
         assert session.is_green, session.reason
         tried = [each.tried for attempt in session.attempts for each in attempt.iterations if each.tried]
         assert len({(each.first, each.text) for each in tried}) == len(tried)
@@ -363,7 +364,7 @@ class TestProposals:
         assert [await proposed(asked) for _ in range(3)] == ["b = 10", "a = 9", "b = 9"]
         assert model.read == ["a = 1", "b = 2"]
         assert await proposed(asked) == "c = 9"
-        assert run.spent == 33
+        assert run.spent == 55
 
     async def test_second_thoughts_of_all_functions_come_last(self) -> None:
         second = [doubt(8, "    a = 7", -2.0)], [doubt(8, "    c = 8", -1.0), doubt(8, "    c = 9", 1.0)]

@@ -111,6 +111,7 @@ async def test_what_it_would_also_have_taken_comes_after_its_doubts(
     server.answers(
         pieces("    ", "whole", " -=", " price"),
         written(sure("    "), sure("whole"), (" -=", -0.5, also), (" prices", -0.5, {" price": -1.0})),
+        written(),
     )
     assert (await read(model))[0] == [
         Doubt(at=12, instead="    whole -= prices", surprise=0.5),
@@ -143,6 +144,20 @@ async def test_a_line_that_should_end_or_go_on(server: WireServer, model: Readin
     server.answers(pieces("a", " =", " b"), written(sure("a")), written(sure(" b")))
     doubts, _ = await read(model, passage)
     assert [(each.at, each.instead) for each in doubts] == [(1, "a")]
+
+
+async def test_what_is_only_begun_is_gone_on_with(server: WireServer, model: ReadingModel) -> None:
+    server.answers(
+        pieces("   ", " if"),
+        written(sure("   "), (" return", -0.5, {" if": -2.5}), sure(" x")),
+        written((" not", -0.5, {"\n": -6.5}), sure(" x:")),
+        written(sure(" not x:\n        return 0")),
+    )
+    doubts, _ = await read(model, Passage(path="x.py", before="def f(x):\n", line="    if", after="\n"))
+    assert [(each.at, each.instead) for each in doubts] == [
+        (3, "    return x"),
+        (6, "    if not x:\n        return 0"),
+    ]
 
 
 async def test_a_line_that_begins_otherwise_comes_with_what_is_below_it(

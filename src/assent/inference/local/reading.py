@@ -162,7 +162,7 @@ class _Reading:
         found: list[Doubt] = []
         others: list[Doubt] = []
         given = 0
-        while given < len(words) and len(self._asked) < MOST_QUESTIONS:
+        while words and given <= len(words) and len(self._asked) < MOST_QUESTIONS:
             begun = "".join(words[:given])
             answer = await self._ask(begun)
             whole = begun + answer.content
