@@ -384,6 +384,27 @@ def test_sessions_are_listed_by_the_words_that_people_see(desk: Desk) -> None:
     assert (wrong.code, "'published' (merged)" in wrong.err) == (2, True)
 
 
+def test_an_id_is_listed_whole_however_narrow_the_list_is(desk: Desk) -> None:
+    desk.code(
+        "a long intent that wants much room", "--check", CHECK, "--model", desk.script(write(), "Done.")
+    )
+    id = desk.session()["id"]
+
+    narrow = desk.run("code", "list", "--db", desk.db, COLUMNS="50")
+
+    assert narrow.out.splitlines()[1].split()[0] == id
+
+
+def test_a_small_model_that_does_not_do_it_is_not_the_last_word(desk: Desk) -> None:
+    model = desk.script("I do not know.")
+
+    failed = desk.code("x", "--check", CHECK, "--model", model, "--style", "small", "--max-iterations", "1")
+
+    assert failed.code == 1
+    assert "A larger model may go further: begin again with --model." in failed.err
+    assert "To see what was changed last" not in failed.err
+
+
 def test_ended_sessions_are_dropped_with_their_folders(desk: Desk) -> None:
     desk.code("a", "--check", CHECK, "--model", desk.script(write(), "Done."), "--yes", "--keep")
     ended = desk.session()["id"]

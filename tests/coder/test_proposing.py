@@ -16,7 +16,7 @@ from assent.coder.angles import BLANK
 from assent.coder.attempt import AttemptLoop
 from assent.coder.changes import Change
 from assent.coder.context import Chosen
-from assent.coder.events import Noted
+from assent.coder.events import IterationStarted, Noted
 from assent.coder.proposing import NO_IDEA, NOTHING_LEFT, Proposals, Proposing
 from assent.coder.python_source import Function
 from assent.coder.repairs_sql import SqlRepairs
@@ -88,13 +88,13 @@ class TestLoop:
             diff = await coder.diff(session.id)
         assert session.is_green, session.reason
         notes = [each.text for each in here.seen if isinstance(each, Noted)]
-        assert notes[1:] == ["reading total in prices.py, 5 lines"]
+        assert notes == ["reading total in prices.py, 5 lines"]
         assert changed(diff) == ["-    whole = START", "+    whole = 0"]
-        # The first look is at the whole; then the three doubts, one an iteration.
-        assert session.iterations == 4
+        # Three doubts, one an iteration.
+        assert session.iterations == 3
         assert model.read == ["whole = START", "for price in prices:", "whole += price", "return whole"]
-        assert len(model.requests) == 1
-        read = session.attempts[0].iterations[1].usage
+        assert len(model.requests) == 0
+        read = session.attempts[0].iterations[0].usage
         assert read == Usage(input=50, output=5)
 
     async def test_candidates_share_what_was_read(self, tmp_path: Path) -> None:
@@ -193,7 +193,7 @@ class TestLoop:
             with here.coder(Reader(doubts), style="small") as coder:
                 session = await coder.run("mend total", [CHECK])
                 assert session.is_green, session.reason
-        assert session.iterations == 4
+        assert session.iterations == 3
         with open_database(str(here.folder / "assent.db")) as database:
             (repair,) = SqlRepairs(database).entries(session.repository_key)
         assert (repair.wins, repair.losses) == (2, 1)
@@ -256,8 +256,43 @@ class TestLoop:
             session = await coder.run("mend total", [CHECK])
         assert session.state == "failed"
         assert "there is nothing left to try" in session.reason
-        # The whole, one doubt, four lines that are asked about two at a time, and then none.
+        # One doubt, four lines that are asked about two at a time, then none, and at last the whole.
         assert session.iterations == 5
+        assert model.requests[-1].schema is None
+
+    async def test_alone_it_sees_the_whole_at_last_wherever_the_model_says_that_it_is(
+        self, tmp_path: Path
+    ) -> None:
+        here = Workbench(tmp_path, FILES)
+        anew = "def total(prices):\n    return sum(prices)\n"
+        model = Reader(DOUBTS, call("replace_function", path="src/main.py", name="total", source=anew))
+        with here.coder(model, style="small", limits=CodeLimits(iterations=2)) as coder:
+            session = await coder.run("mend total", [CHECK])
+            diff = await coder.diff(session.id)
+        assert session.is_green, session.reason
+        assert session.iterations == 2
+        assert "+    return sum(prices)" in changed(diff)
+
+    async def test_an_iteration_that_is_gone_on_with_is_told_of(self, tmp_path: Path) -> None:
+        class Stops(Reader):
+            is_stopped = False
+
+            async def generate(self, request: Request) -> Result:
+                if len(self.read) == 2 and not self.is_stopped:
+                    self.is_stopped = True
+                    cancel.cancel("enough")
+                    raise ModelCancelled("enough")
+                return await super().generate(request)
+
+        here = Workbench(tmp_path, FILES)
+        cancel = Cancel()
+        model = Stops(DOUBTS)
+        with here.coder(model, style="small") as coder:
+            session = await coder.run("mend total", [CHECK], cancel=cancel)
+            resumed = await coder.resume(session.id, watch=here.watch)
+        assert resumed.is_green, resumed.reason
+        started = [each.number for each in here.seen if isinstance(each, IterationStarted)]
+        assert started == [1, 2, 3]
 
     async def test_second_thoughts_come_when_all_is_read(self, tmp_path: Path) -> None:
         here = Workbench(tmp_path, FILES)
@@ -270,7 +305,7 @@ class TestLoop:
         with here.coder(model, style="small") as coder:
             session = await coder.run("mend total", [CHECK])
         assert session.is_green, session.reason
-        assert session.iterations == 4
+        assert session.iterations == 3
 
     async def test_a_limit_on_tokens_holds_between_two_lines(self, tmp_path: Path) -> None:
         here = Workbench(tmp_path, FILES)
@@ -279,7 +314,7 @@ class TestLoop:
             session = await coder.run("mend total", [CHECK])
         assert not session.is_green
         assert "25" in session.reason
-        assert len(model.read) == 2
+        assert len(model.read) == 3
 
     async def test_a_model_that_does_not_read_is_asked_place_by_place(self, tmp_path: Path) -> None:
         here = Workbench(tmp_path, FILES)

@@ -327,7 +327,8 @@ def session_data(
         "created_at": session.created_at,
         "changed_at": session.changed_at,
         "questions": [_question_data(question) for question in questions],
-        "has_change": bool(session.result) or any(each.judged is not None for each in session.attempts),
+        "has_change": bool(session.result)
+        or any(each.judged is not None and each.judged.tree != session.base for each in session.attempts),
         "folder": str(folder) if any(folder.glob("attempt-*")) else None,
     }
 

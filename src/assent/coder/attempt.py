@@ -25,11 +25,12 @@ from assent.coder.contract import CheckResult, first_red
 from assent.coder.import_roots import python_path
 from assent.coder.learning import learn
 from assent.coder.prompt import angle_words, system_words, task_words
-from assent.coder.proposing import NOTHING_LEFT, Proposing
+from assent.coder.proposing import NOTHING_LEFT, Placing, Proposing
 from assent.coder.session import FAILURES, HALTS, INTENT, LEADER, Attempt, Iteration, Question
 from assent.coder.signature import signature_of
 from assent.coder.style import LOOKING
 from assent.errors import AssentError
+from assent.inference.passage import reads_passages
 from assent.inference.usage import Usage
 from assent.ir.json_value import JsonValue
 from assent.policy.permission import CallByCall, Posture
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
     from assent.coder.angles import Angle
     from assent.coder.changes import Change
     from assent.coder.context import Chosen
+    from assent.coder.python_source import Function
     from assent.coder.repairs import Hint
     from assent.coder.work import Work
     from assent.runtime.runtime import Runtime
@@ -77,6 +79,7 @@ class AttemptLoop:
         self.halt: Ending | None = None
         """What the turns ended with, where somebody else has to decide what comes next."""
         self._closely: Closely | None = None
+        self._shown: Sequence[Function] = ()
 
     async def go(self) -> None:
         """Work until it is green, or goes no further: `attempt.ended` says why, unless it was stopped."""
@@ -111,6 +114,8 @@ class AttemptLoop:
         latest = attempt.latest
         if latest is not None and not latest.is_judged:
             await self._prompt(folder, self._results(), latest.number, None, ())
+            if not latest.has_turned:
+                self._tell_started(latest, None)
             return latest, True
         number = len(attempt.iterations) + 1
         if latest is not None and work.style.takes_angles:
@@ -141,15 +146,18 @@ class AttemptLoop:
                 "hint": iteration.hint,
             },
         )
-        work.tell(
+        self._tell_started(iteration, hint)
+        return iteration, False
+
+    def _tell_started(self, iteration: Iteration, hint: Hint | None) -> None:
+        self._work.tell(
             events.IterationStarted(
-                attempt=attempt.number,
-                number=number,
-                most=work.session.limits.iterations,
+                attempt=self._attempt.number,
+                number=iteration.number,
+                most=self._work.session.limits.iterations,
                 hint=hint.approach if hint is not None else None,
             )
         )
-        return iteration, False
 
     def _results(self) -> Sequence[CheckResult]:
         judged = self._attempt.judged
@@ -187,11 +195,27 @@ class AttemptLoop:
             task_words, work.session.intent, before, hint=hint, sealed=sealed, said=work.style.said
         )
         self._closely = None
-        # The very first one sees all as it is.
-        if work.style.takes_angles and found and found.functions and (self._attempt.number, number) != (1, 1):
+        self._shown = found.functions if found is not None else ()
+        if work.style.takes_angles and self._shown and not self._sees_all(number):
+            assert found is not None
             lead = hint.approach if hint is not None and not hint.is_coarse else ""
             self._closely = Closely(found, lambda angle: words(chosen=angle_words(found, angle)), lead)
         return words(chosen=found.text if found is not None else "")
+
+    def _sees_all(self, number: int) -> bool:
+        """Whether an iteration of a small model sees all as it is, and may write a function anew: the first
+        one of the first candidate. Of one alone that reads, the last: reading helps more often."""
+        if self._reads_alone:
+            return number == self._work.session.limits.iterations or self._ran_out(number - 1)
+        return (self._attempt.number, number) == (1, 1)
+
+    @property
+    def _reads_alone(self) -> bool:
+        return self._work.session.candidates == 1 and reads_passages(self._work.model)
+
+    def _ran_out(self, number: int) -> bool:
+        """Whether nothing was left to try in an iteration."""
+        return number > 0 and self._attempt.iterations[number - 1].summary == NOTHING_LEFT
 
     async def _turns(self, iteration: Iteration, runtime: Runtime, *, has_begun: bool) -> None:
         if iteration.has_turned:
@@ -206,6 +230,8 @@ class AttemptLoop:
         system, offered = system_words(style, work.contract), style.tools
         temperature = style.temperature(number, iteration.number)
         model = OnBudget(work.model, work.run, temperature)
+        if style.takes_angles:
+            model = Placing(work.model, work.run, temperature, self._shown)
         if self._closely is not None:
             system, offered = style.angle_rules, style.angle_tools
             model = Proposing(
@@ -387,7 +413,8 @@ class AttemptLoop:
             latest = attempt.iterations[-same:]
             if len({_failure(each) for each in latest}) == 1:
                 return f"the same failure came back {same} times unchanged"
-        if self._closely is not None and iteration.summary == NOTHING_LEFT:
+        # One alone looks at the whole once more before it gives up.
+        if self._ran_out(iteration.number - 1 if self._reads_alone else iteration.number):
             return "there is nothing left to try"
         if len(attempt.iterations) >= limits.iterations:
             number = limits.iterations

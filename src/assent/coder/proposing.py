@@ -41,6 +41,8 @@ if TYPE_CHECKING:
 TOOL = "replace_lines"
 NO_IDEA = "Nothing new comes to mind here."
 NOTHING_LEFT = "There is nothing left to try."
+_TOLD_EVERY = 10
+"""Lines, after which whoever watches hears how far it is."""
 _MOST_UNREADABLE = 3
 _MOST_QUESTIONS = 2
 """In one turn, about places at which nothing new comes to the model's mind."""
@@ -101,6 +103,8 @@ class Proposals:
                     self._unread = deque([function])
                     break
             self._lines.popleft()
+            if self._lines and len(self._doubted) % _TOLD_EVERY == 0:
+                model.note(f"{len(self._doubted):,} read, {len(self._lines):,} to go")
         made = self._made(function)
         for queue, is_first in ((self._ready, True), (self._second, False)):
             told = (
@@ -143,6 +147,33 @@ class Spent(NamedTuple):
             None if self.usage is None or usage is None else self.usage + usage,
             None if self.cost is None or cost is None else self.cost + cost,
         )
+
+
+class Placing(OnBudget):
+    """A model that is shown functions and writes one of them anew: it goes where that one is, whatever path
+    the model makes up."""
+
+    def __init__(self, model: Model, run: OpenRun, temperature: float, functions: Sequence[Function]) -> None:
+        super().__init__(model, run, temperature)
+        self._paths: dict[str, list[str]] = {}
+        for each in functions:
+            for name in {each.name, each.name.rpartition(".")[2]}:
+                self._paths.setdefault(name, []).append(each.path)
+
+    async def generate(self, request: Request) -> Result:
+        """The whole answer."""
+        result = await super().generate(request)
+        return msgspec.structs.replace(result, calls=tuple(self._placed(call) for call in result.calls))
+
+    async def stream(self, request: Request) -> AsyncGenerator[Piece, None]:
+        """The whole answer at once."""
+        yield await self.generate(request)
+
+    def _placed(self, call: ToolCall) -> ToolCall:
+        found = set(self._paths.get(str(call.arguments.get("name", "")), ()))
+        if call.name != "replace_function" or len(found) != 1:
+            return call
+        return msgspec.structs.replace(call, arguments={**call.arguments, "path": found.pop()})
 
 
 class Proposing(OnBudget):

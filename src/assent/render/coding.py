@@ -221,7 +221,10 @@ def _diff_style(line: str) -> str:
 def sessions_table(found: Sequence[Data]) -> Table:
     """One row for each session."""
     table = Table(box=None, pad_edge=False, header_style="dim")
-    for heading in ("session", "state", "begun (UTC)", "iterations", "tokens", "intent"):
+    # Whole, however narrow: it is what the next command is given.
+    longest = max((len(clean(data["id"], 40)) for data in found), default=0)
+    table.add_column("session", no_wrap=True, min_width=longest)
+    for heading in ("state", "begun (UTC)", "iterations", "tokens", "intent"):
         right = heading in ("iterations", "tokens")
         table.add_column(heading, no_wrap=True, overflow="ellipsis", justify="right" if right else "left")
     for data in found:
@@ -384,6 +387,8 @@ def next_steps(data: Data, db: str | None = None, *, is_shown: bool = False) -> 
                 seen.append(Advice("To work on it all the same, begin again with --even-if-green."))
             if data["checks"] and not is_shown:
                 seen.append(Advice("To see what its checks said:", command("show")))
+            if data["style"] == "small" and data["iterations"]:
+                seen.append(Advice("A larger model may go further: begin again with --model."))
             return seen
     if data.get("run_status") == "running":
         return [*asked, Advice("It is being worked on. To end it:", command("cancel"))]
