@@ -138,6 +138,7 @@ def a_session(**more: Any) -> Session:
         turns=2,
         usage=Usage(input=10, output=2),
         cost_usd=0.5,
+        tree="f00d",
         results=[red],
         is_judged=True,
     )

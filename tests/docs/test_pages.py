@@ -90,7 +90,7 @@ def test_hardly_any_block_is_left_out() -> None:
     tried = [block for page in pages() for block in blocks_of(page.read_text(encoding="utf-8"))]
 
     assert sum(block.language in ("python", "console") for block in tried) > 60
-    assert sum(block.is_skipped for block in tried) <= 3
+    assert sum(block.is_skipped for block in tried) <= 4
 
 
 PRINTS = '```python\nprint("one", 2)\n```\n'
