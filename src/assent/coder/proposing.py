@@ -135,21 +135,29 @@ class Proposals:
         return self._changes[function]
 
 
-class Spent(NamedTuple):
+class Took(NamedTuple):
     """What questions took together; None once one of them did not tell."""
 
     usage: Usage | None = Usage(input=0, output=0)
     cost: float | None = 0.0
 
-    def with_answer(self, usage: Usage | None, cost: float | None) -> Spent:
+    def with_answer(self, usage: Usage | None, cost: float | None) -> Took:
         """And one answer more."""
-        return Spent(
+        return Took(
             None if self.usage is None or usage is None else self.usage + usage,
             None if self.cost is None or cost is None else self.cost + cost,
         )
 
 
-class Placing(OnBudget):
+class _AtOnce(OnBudget):
+    """A model whose answer is changed once it is whole: nobody wants to see half a line."""
+
+    async def stream(self, request: Request) -> AsyncGenerator[Piece, None]:
+        """The whole answer at once."""
+        yield await self.generate(request)
+
+
+class Placing(_AtOnce):
     """A model that is shown functions and writes one of them anew: it goes where that one is, whatever path
     the model makes up."""
 
@@ -165,10 +173,6 @@ class Placing(OnBudget):
         result = await super().generate(request)
         return msgspec.structs.replace(result, calls=tuple(self._placed(call) for call in result.calls))
 
-    async def stream(self, request: Request) -> AsyncGenerator[Piece, None]:
-        """The whole answer at once."""
-        yield await self.generate(request)
-
     def _placed(self, call: ToolCall) -> ToolCall:
         found = set(self._paths.get(str(call.arguments.get("name", "")), ()))
         if call.name != "replace_function" or len(found) != 1:
@@ -176,7 +180,7 @@ class Placing(OnBudget):
         return msgspec.structs.replace(call, arguments={**call.arguments, "path": found.pop()})
 
 
-class Proposing(OnBudget):
+class Proposing(_AtOnce):
     """A model whose answer is one change to try: a call of replace_lines."""
 
     def __init__(
@@ -207,7 +211,7 @@ class Proposing(OnBudget):
         self._first = first
         self._said = said
         self.note = note
-        self.spare = Spent()
+        self.spare = Took()
         """What questions took whose turn gave no answer."""
 
     async def generate(self, request: Request) -> Result:
@@ -225,15 +229,11 @@ class Proposing(OnBudget):
             change = await self._asked_about(was_read=reads)
         if isinstance(change, Change):
             await self._said(change)
-        spent, self.spare = self.spare, Spent()
+        spent, self.spare = self.spare, Took()
         told: dict[str, Any] = {"usage": spent.usage, "cost": spent.cost, "model": self.name}
         if isinstance(change, str):
             return Result(text=change, **told)
         return Result(calls=[ToolCall(name=TOOL, arguments=_arguments(change))], stop="calls", **told)
-
-    async def stream(self, request: Request) -> AsyncGenerator[Piece, None]:
-        """The whole answer at once: nobody wants to see half a line."""
-        yield await self.generate(request)
 
     async def read(self, line: Line) -> list[Doubt]:
         """What the model doubts in a line; nothing where it cannot read that much.
