@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from assent.app import own_database
 from assent.app.own_database import check_own, note_log
 from assent.errors import TrustError
 from assent.storage.location import open_database
@@ -185,6 +186,26 @@ def test_the_log_that_a_crash_left_is_ours_and_no_other(
     hostile_log(tmp_path / "theirs.db", log)
     with pytest.raises(TrustError, match="would be played back"):
         check_own(path, env, create=False)
+
+
+def test_a_log_that_another_process_begins_during_the_look_is_ours(
+    path: Path, env: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The record was read before the other process noted its log, and the log is looked at after."""
+    check_own(path, env, create=True)
+    with open_database(str(path), create=False) as database:
+        identity = own_database._identity
+
+        def identity_late(path: Path) -> tuple[int, int]:
+            note_log(path, env)
+            database.write(lambda t: t.execute("CREATE TABLE IF NOT EXISTS t (n BIGINT)")).result(30)
+            return identity(path)
+
+        monkeypatch.setattr(own_database, "_identity", identity_late)
+
+        check_own(path, env, create=False)
+
+        assert Path(f"{path}-wal").stat().st_size > 0
 
 
 def test_a_damaged_record_knows_of_none_and_is_not_written_over(path: Path, env: dict[str, str]) -> None:

@@ -46,12 +46,12 @@ def watch(work: Path) -> Callable[[], DiskWatch]:
     """A watch that begins after all that was made so far."""
 
     def begin(limit: int = MIB) -> DiskWatch:
-        made = OnFullDisk([str(work)], limit)
-        # What was made in the same moment of the coarse clock is not old yet.
-        while disk._now_ns() <= made.began_ns:
+        # The coarse clock may be behind the times of files by more than a tick on a busy machine, and what was
+        # made in the same moment is not old yet.
+        newest = max(path.lstat().st_ctime_ns for path in (work, *work.rglob("*")))
+        while disk._now_ns() <= newest:
             pass
-        made.began_ns = disk._now_ns()
-        return made
+        return OnFullDisk([str(work)], limit)
 
     return begin
 

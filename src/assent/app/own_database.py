@@ -63,7 +63,10 @@ def check_own(path: Path, environment: Mapping[str, str], *, create: bool) -> No
         inode, mark = _identity(path)
         if known is None or (known.inode, known.mark) != (inode, mark):
             _refuse(path, path, "was not made by you on this machine: it may have come with the folder")
-        _check_beside(path, known)
+        if _strange_beside(path, known):
+            # Another process may have begun its log since the record was read. None can while we are alone.
+            with record.alone():
+                _check_beside(path, record.load().get(_name(path)))
 
 
 def note_log(path: Path, environment: Mapping[str, str]) -> None:
@@ -80,8 +83,10 @@ def note_log(path: Path, environment: Mapping[str, str]) -> None:
             entries = record.load()
             known = entries[_name(path)]
             log, *_ = _beside(path)
-            # None once it is gone: its number will be given to another file.
-            inode = log.stat().st_ino if log.exists() else None
+            try:
+                inode = log.stat().st_ino
+            except FileNotFoundError:
+                inode = None  # Its number will be given to another file.
             if inode != known.log:
                 record.write({**entries, _name(path): msgspec.structs.replace(known, log=inode)})
 
@@ -123,26 +128,29 @@ def _beside(path: Path) -> list[Path]:
     return [path.with_name(f"{path.name}{end}") for end in ("-wal", "-journal")]
 
 
-def _check_beside(path: Path, known: Made | None) -> None:
+def _strange_beside(path: Path, known: Made | None) -> Path | None:
+    """A file that would be played back although it is not the database's own."""
     for file in _beside(path):
         try:
             found = file.lstat()
         except OSError:
             continue
-        is_log = file.name.endswith("-wal")
         # A log is empty until its number is remembered; a journal we never leave.
-        if is_log and stat.S_ISREG(found.st_mode) and (found.st_size == 0 or _is_its(known, found.st_ino)):
-            continue
+        is_log = file.name.endswith("-wal") and stat.S_ISREG(found.st_mode)
+        if not is_log or (found.st_size and (known is None or known.log != found.st_ino)):
+            return file
+    return None
+
+
+def _check_beside(path: Path, known: Made | None) -> None:
+    file = _strange_beside(path, known)
+    if file is not None:
         raise TrustError(
             str(file),
             "would be played back into the database, and it is not known who wrote it: it may have come with "
             "the folder, or be from a program of yours that names the database itself",
             f"In the first case move it away; else name the database: {_by_name(path)}",
         )
-
-
-def _is_its(known: Made | None, inode: int) -> bool:
-    return known is not None and known.log == inode
 
 
 def _identity(path: Path) -> tuple[int, int]:
