@@ -98,8 +98,18 @@ async def test_denied_it_is_never_carried_out(bench: Bench) -> None:
     assert git(bench.repository, "branch", "--list", "assent/*") == ""
 
 
+def expire(bench: Bench, approval: str) -> None:
+    """As if nobody had answered in time."""
+    with open_database(bench.url) as database:
+        asked = msgspec.structs.replace(SqlApprovals(database).find(approval), expires_at=time.time() - 1)
+        row = (asked.expires_at, msgspec.json.encode(asked).decode(), approval)
+        change = "UPDATE approvals SET expires_at = ?, asked = ? WHERE id = ?"
+        database.write(lambda t: t.execute(change, row)).result(30)
+
+
 async def test_an_escalation_that_expired_is_closed(here: Bench) -> None:
-    round = await escalated(here, expires_s=0.01)
+    round = await escalated(here)
+    expire(here, round.approval)
 
     with here.engine([], spec("L2")) as engine:
         with pytest.raises(ApprovalDecided):

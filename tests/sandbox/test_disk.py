@@ -46,8 +46,8 @@ def watch(work: Path) -> Callable[[], DiskWatch]:
     """A watch that begins after all that was made so far."""
 
     def begin(limit: int = MIB) -> DiskWatch:
-        # The coarse clock may be behind the times of files by more than a tick on a busy machine, and what was
-        # made in the same moment is not old yet.
+        # On a busy machine the coarse clock may be behind the times of files, by more than a tick. And what
+        # was made in the same moment is not old yet.
         newest = max(path.lstat().st_ctime_ns for path in (work, *work.rglob("*")))
         while disk._now_ns() <= newest:
             pass
