@@ -192,6 +192,16 @@ def test_a_session_is_told_with_its_checks_and_iterations(project: Path) -> None
     assert "“ I tried." in told
 
 
+@pytest.mark.parametrize(("candidates", "is_told"), [(3, True), (1, False)])
+def test_the_end_says_which_of_several_was_first(project: Path, candidates: int, is_told: bool) -> None:
+    session = a_session(state="needs_approval", candidates=candidates, winner=1)
+
+    told = next(ending_lines(session_data(session, run_status="waiting"), db=None, is_kept=True))
+
+    assert (f"(attempt 1 of {candidates} was green first, 1 iteration" in told) == is_told
+    assert ("was green first" in told) == is_told
+
+
 def test_a_session_is_found_by_its_beginning_and_by_its_runs_and_nothing_else_is(project: Path) -> None:
     with open_records("kept.db", create=True, writes=True) as records:
         with pytest.raises(UsageError, match="There is no coding session 's'"):

@@ -98,7 +98,8 @@ class CodePerson:
 
     async def why_not(self) -> str:
         """The reason for a no."""
-        return await self._line("Why not? (Enter for no reason) ") or ""
+        with self._view.standstill():
+            return await self._line("Why not? (Enter for no reason) ") or ""
 
     async def _choose(self, question: str, more: Sequence[Text] | None = None, *, later: bool = True) -> Said:
         """`more` is all that can be shown, where the screen shows only a part. Who goes away leaves it for
@@ -110,7 +111,8 @@ class CodePerson:
         prompt = first
         forget_typed()
         while True:
-            typed = await self._line(prompt)
+            with self._view.standstill():
+                typed = await self._line(prompt)
             if typed is None:
                 return "later"
             word = typed.strip().lower()

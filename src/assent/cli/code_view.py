@@ -10,13 +10,15 @@ from __future__ import annotations
 
 import sys
 import time
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, get_args
 
 from assent.cli.conversing import View
 from assent.cli.output import Output, to_json
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from rich.text import Text
 
     from assent.coder.contract import CheckResult
@@ -122,8 +124,17 @@ class CodeView(View):
 
     @property
     def elapsed_ms(self) -> float:
-        """How long it goes on by now."""
+        """How long it goes on by now, without what a person took to decide."""
         return (time.monotonic() - self._began) * 1000
+
+    @contextmanager
+    def standstill(self) -> Iterator[None]:
+        """While this lasts, all waits for a person."""
+        since = time.monotonic()
+        try:
+            yield
+        finally:
+            self._began += time.monotonic() - since
 
     def _mark(self, attempt: int) -> str:
         return f"[{attempt}] " if self._has_several and attempt else ""

@@ -279,6 +279,8 @@ def _changes_words(data: Data) -> str:
 
 def _took(data: Data) -> str:
     facts = [count(data["iterations"], "iteration")]
+    if data["winner"] is not None and data["candidates"] > 1:
+        facts[:0] = [f"attempt {data['winner']} of {data['candidates']} was green first"]
     # Not every model tells.
     facts += [count(data["tokens"], "token")] if data["tokens"] else []
     facts += [money(data["cost_usd"])] if data["cost_usd"] else []
