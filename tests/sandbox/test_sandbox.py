@@ -223,6 +223,24 @@ async def test_the_interpreter_that_runs_us_is_not_written_even_in_the_workspace
     assert list((work / ".venv").iterdir()) == []
 
 
+async def test_a_folder_of_programs_may_be_a_link(
+    work: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in an environment that is on PATH and was not activated."""
+    tools = tmp_path / "tools"
+    for name in ("bin", "lib"):
+        (tools / name).mkdir(parents=True)
+    (tools / "lib64").symlink_to("lib")
+    (tools / "lib" / "words").write_text("found\n")
+    (tools / "bin" / "tell").write_text(f"#!/bin/sh\ncat {tools}/lib64/words\n")
+    (tools / "bin" / "tell").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tools}/bin:{os.environ['PATH']}")
+
+    finished = await run(work, "tell")
+
+    assert (finished.stdout, finished.exit_code) == (b"found\n", 0), finished.stderr
+
+
 def test_it_ends_when_the_host_is_killed(work: Path, tmp_path: Path) -> None:
     # Nobody else's, also where the tests are run twice at once.
     command = f"sleep 1001.{os.getpid()}"

@@ -234,7 +234,12 @@ class Sandbox:
             writable.setdefault(path, False)
         for path in writable:
             staged[path] = f"{STAGE}/{len(staged)}"
-        confined.confine["binds"] = [(path, staged[path], writable[path]) for path in writable]
+        # A folder of programs may be a link, as `lib64` beside a `bin` mostly is. What it leads to is staged:
+        # a link that is put in its place after this is not followed.
+        real = {path: os.path.realpath(path) for path in layout.places.toolchains}
+        confined.confine["binds"] = [
+            (real.get(path, path), staged[path], writable[path]) for path in writable
+        ]
         return msgspec.structs.replace(layout, staged=staged)
 
     def _restrict(self, confined: Confined, readable: Sequence[str], stack: AsyncExitStack) -> None:
