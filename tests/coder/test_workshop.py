@@ -103,6 +103,20 @@ async def test_what_changes_in_an_attempt_is_in_its_tree(work: Path) -> None:
     assert files(work) == dict(FILES)
 
 
+async def test_each_of_many_trees_is_listed_as_it_is_however_often(work: Path) -> None:
+    workshop = await opened(work)
+    trees = [await workshop.begin(False)]
+    folder = await workshop.check_out(1, trees[0])
+    for number in range(6):
+        write(folder, {f"new{number}.txt": "new\n"})
+        trees.append(await workshop.tree_of(1))
+
+    for _ in range(2):
+        listed = [set(await workshop.paths(tree)) for tree in trees]
+        news = [sorted(paths - listed[0]) for paths in listed]
+        assert news == [[f"new{each}.txt" for each in range(number)] for number in range(7)]
+
+
 async def test_a_change_that_keeps_size_and_time_is_seen(work: Path) -> None:
     workshop = await opened(work)
     base = await workshop.begin(False)

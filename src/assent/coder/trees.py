@@ -29,6 +29,7 @@ MOST_DIFF = 1_000_000
 """Bytes of a diff that are given."""
 SUBMODULE = b"160000"
 _FILES = (b"100644", b"100755")
+_MOST_LISTED = 4
 _MOST_TEXTS = 500
 _LONGEST_TEXT = 256 * 1024
 _NEXT_FILE = b"diff --git "
@@ -41,7 +42,7 @@ _LOST = re.compile(
 )
 _AUTHOR = re.compile(r"(?P<name>[^<>\n\0]*[^<>\n\0 ]) *<(?P<mail>[^<>\n\0 ]+)>")
 
-Entries = dict[bytes, tuple[bytes, bytes]]
+Entries = Mapping[bytes, tuple[bytes, bytes]]
 """By path: the mode and the hash."""
 
 
@@ -70,6 +71,8 @@ class Trees:
         self.path = path
         self.repository = repository
         self.scratch = scratch
+        self._listed: dict[str, Entries] = {}
+        """The trees that were listed last. What a hash names never changes."""
 
     async def open(self, settings: Settings) -> None:
         """Make it, or bring it up to date with the person's."""
@@ -136,8 +139,16 @@ class Trees:
 
     async def entries(self, tree: str) -> Entries:
         """Every file of a tree, submodules too."""
+        if tree not in self._listed:
+            listed = await self._list(tree)
+            while len(self._listed) >= _MOST_LISTED:
+                self._listed.pop(next(iter(self._listed)))
+            self._listed[tree] = listed
+        return self._listed[tree]
+
+    async def _list(self, tree: str) -> Entries:
         listed = await self.run(["ls-tree", "-r", "-z", "--full-tree", checked(tree)])
-        found: Entries = {}
+        found = {}
         for line in listed.split(b"\0"):
             if line:
                 about, _, path = line.partition(b"\t")
