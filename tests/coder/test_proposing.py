@@ -125,16 +125,38 @@ class TestLoop:
         assert session.is_green, session.reason
         assert not any(BLANK in user_text(each) for each in model.requests)
 
-    async def test_what_helped_against_the_same_failure_is_beside_what_is_read(self, tmp_path: Path) -> None:
+    @pytest.mark.parametrize("candidates", [1, 3])
+    async def test_what_helped_against_the_same_failure_is_tried_first(
+        self, tmp_path: Path, candidates: int
+    ) -> None:
         here = Workbench(tmp_path, FILES)
-        for expected in ("", "-    whole = START\n+    whole = 0"):
+        for is_known in (False, True):
             model = Reader(DOUBTS)
+            with here.coder(model, style="small") as coder:
+                session = await coder.run("mend total", [CHECK], candidates=candidates)
+                diff = await coder.diff(session.id)
+            assert session.is_green, session.reason
+            assert changed(diff) == ["-    whole = START", "+    whole = 0"]
+            # Who works beside the one that tries it reads meanwhile.
+            assert bool(model.read) == (not is_known) or candidates > 1
+        won = session.won
+        assert won is not None
+        assert (won.number, won.tried) == (1, Change("prices.py", 5, 5, "    whole = 0"))
+
+    async def test_where_it_no_longer_fits_it_is_beside_what_is_read(self, tmp_path: Path) -> None:
+        here = Workbench(tmp_path, FILES)
+        for end in ("", "  # at first"):
+            (here.repository / "prices.py").write_text(FILES["prices.py"].replace("= START", f"= START{end}"))
+            git(here.repository, "commit", "-qam", "as before", "--allow-empty")
+            model = Reader({f"whole = START{end}": [doubt(12, "    whole = 0", 3.0)]})
             with here.coder(model, style="small") as coder:
                 session = await coder.run("mend total", [CHECK])
             assert session.is_green, session.reason
-            told = "".join(beside.text for beside in model.beside[1:])
-            assert told.endswith(expected)
-            assert bool(told) == bool(expected)
+            assert model.read
+        (lead,) = model.beside[1:]
+        assert lead.text.endswith(
+            " def total(prices):\n-    whole = START\n+    whole = 0\n     for price in prices:"
+        )
 
     async def test_what_helped_against_another_failure_is_not(self, tmp_path: Path) -> None:
         here = Workbench(tmp_path, FILES)
@@ -185,18 +207,24 @@ class TestLoop:
         self, tmp_path: Path
     ) -> None:
         here = Workbench(tmp_path, FILES)
-        doubts = {
-            "whole = START": [doubt(12, "    whole = 0", 3.0)],
-            "return whole": [doubt(11, "    return wohle", 5.0), doubt(11, "    return -1", 6.0)],
-        }
-        for _ in range(2):
-            with here.coder(Reader(doubts), style="small") as coder:
-                session = await coder.run("mend total", [CHECK])
-                assert session.is_green, session.reason
-        assert session.iterations == 3
+        with here.coder(Reader(DOUBTS), style="small") as coder:
+            session = await coder.run("mend total", [CHECK])
+            assert session.is_green, session.reason
+        # It fits, and helps no more.
+        source = (
+            FILES["prices.py"].replace("START = 1", "START = 0").replace("return whole", "return whole + 1")
+        )
+        (here.repository / "prices.py").write_text(source)
+        git(here.repository, "commit", "-qam", "another way to be wrong")
+        doubts = [doubt(11, "    return wohle", 6.0), doubt(16, "    return whole", 5.0)]
+        with here.coder(Reader({"return whole + 1": doubts}), style="small") as coder:
+            session = await coder.run("mend total", [CHECK])
+            assert session.is_green, session.reason
+        assert session.iterations == 4
         with open_database(str(here.folder / "assent.db")) as database:
-            (repair,) = SqlRepairs(database).entries(session.repository_key)
-        assert (repair.wins, repair.losses) == (2, 1)
+            first, second = sorted(SqlRepairs(database).entries(session.repository_key), key=lambda e: e.made)
+        assert (first.wins, first.losses) == (2, 1)
+        assert (second.wins, second.losses) == (1, 0)
 
     async def test_stopped_at_any_question_it_goes_on_and_nothing_is_tried_twice(
         self, tmp_path: Path

@@ -23,6 +23,7 @@ from assent.coder.asking import TOOL as ASK_USER
 from assent.coder.asking import ask_tool
 from assent.coder.contract import CheckResult, first_red
 from assent.coder.import_roots import python_path
+from assent.coder.leads import CONTEXT
 from assent.coder.learning import learn
 from assent.coder.prompt import angle_words, system_words, task_words
 from assent.coder.proposing import NOTHING_LEFT, Placing, Proposing
@@ -385,8 +386,8 @@ class AttemptLoop:
                 return  # It is one trial of the hint, however many changes come of it.
         try:
             diff = ""
-            if iteration.is_green and iteration.status != "success":
-                diff = await work.workshop.diff(work.session.base, iteration.tree, context=0)
+            if iteration.is_green and (work.style.takes_angles or iteration.status != "success"):
+                diff = await work.workshop.diff(work.session.base, iteration.tree, context=CONTEXT)
             await asyncio.to_thread(
                 partial(
                     learn,

@@ -1,8 +1,9 @@
 """What a small model proposes, one change at a time, and whichever candidate comes for it.
 
-A model that reads passages reads the functions nearest to the failure line by line, and where it would have
-written something else, that is tried, the most surprising first, and at last what it would also have written.
-After that, and where a model does not read in this way, it is asked about one place after the other.
+What helped against the same failure before is tried first, where it still fits. Then a model that reads
+passages reads the functions nearest to the failure line by line, and where it would have written something
+else, that is tried, the most surprising first, and at last what it would also have written. After that, and
+where a model does not read in this way, it is asked about one place after the other.
 
 Keep true:
 1. Candidates share what there is to try: nothing is proposed twice in a session.
@@ -24,6 +25,7 @@ from assent.coder.angles import MOST_FUNCTIONS, Angle, angles
 from assent.coder.blanks import SCHEMA, filled
 from assent.coder.changes import Change, Changes
 from assent.coder.doubts import Line, changes, lines
+from assent.coder.leads import places
 from assent.errors import AnswerUnreadable, ContextTooLong, RequestRefused
 from assent.inference.messages import System, ToolCall, User
 from assent.inference.model import Piece, Request, Result
@@ -54,6 +56,8 @@ class Proposals:
     def __init__(self, had: Sequence[Change] = ()) -> None:
         """`had`: what was tried before the session was broken off."""
         self._had = had
+        self._leads: set[str] = set()
+        """What helped before and was looked at."""
         self._lock = asyncio.Lock()
         self._unread: deque[Function] | None = None
         self._lines: deque[Line] | None = None
@@ -66,6 +70,17 @@ class Proposals:
         """What comes from second thoughts, to be tried when all is read."""
         self._angles: Iterator[Angle] | None = None
         self._changes: dict[Function, Changes] = {}
+
+    def remembered(self, chosen: Chosen, lead: str) -> Change | None:
+        """What helped against this very failure before, once, if it still fits."""
+        if lead in self._leads:
+            return None
+        self._leads.add(lead)
+        for place in places(lead, chosen.functions[:MOST_FUNCTIONS]):
+            change = self._made(place.function).made(place.first, place.last, place.rows)
+            if change is not None:
+                return change
+        return None
 
     async def doubted(self, model: Proposing, chosen: Chosen, lead: str) -> Change | None:
         """The next change that comes of reading; None once all is read and tried."""
@@ -223,6 +238,8 @@ class Proposing(_AtOnce):
         self._request = request
         reads = reads_passages(self.model)
         change: Change | str | None = self._first
+        if change is None:
+            change = self._proposals.remembered(self._chosen, self._lead)
         if change is None and reads:
             change = await self._proposals.doubted(self, self._chosen, self._lead)
         if change is None:

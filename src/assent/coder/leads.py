@@ -1,0 +1,92 @@
+"""A change that turned a failure green, in words: a lead for whoever meets that failure again, and a change
+to try first where it still fits.
+
+Keep true:
+1. What was written down is found again as it was: the same lines, in the same file. Nothing is guessed.
+2. A lead is somebody's text, perhaps brought in from elsewhere. It is only ever a change to try: the checks
+   judge it, and a person sees it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from assent.coder.python_source import Function
+
+CONTEXT = 1
+"""Lines around a change that are kept with it: where nothing was taken away, they say where it belongs."""
+_CHANGED = "This change turned it green:"
+_HEAD = "@@ "
+
+
+class Place(NamedTuple):
+    """Where a change fits: lines of a file, and what replaces them."""
+
+    function: Function
+    first: int
+    last: int
+    rows: list[str]
+
+
+def change_words(diff: str) -> str:
+    """A diff as a lead: the files, and the lines that went and came. Empty if there are none.
+
+    >>> print(change_words("--- a/x.py\\n+++ b/x.py\\n@@ -1,2 +1,2 @@\\n def f():\\n-    no\\n+    yes\\n"))
+    This change turned it green:
+    @@ x.py
+     def f():
+    -    no
+    +    yes
+    """
+    lines: list[str] = []
+    path, is_inside = "", False
+    for line in diff.split("\n"):
+        if line.startswith("diff --git "):
+            is_inside = False
+        elif line.startswith("@@"):
+            is_inside = True
+            lines.append(f"{_HEAD}{path}")
+        elif is_inside and line[:1] in (" ", "+", "-"):
+            lines.append(line)
+        elif line.startswith("+++ "):
+            path = line.removeprefix("+++ ").removeprefix("b/")
+    return "\n".join([_CHANGED, *lines]) if lines else ""
+
+
+def places(lead: str, functions: Sequence[Function]) -> Iterator[Place]:
+    """Where the change of a lead fits, in the order of the functions; nowhere unless it is one change of one
+    place."""
+    head, *lines = lead.split("\n")
+    if head != _CHANGED or not lines or any(line.startswith(_HEAD) for line in lines[1:]):
+        return
+    path = lines[0].removeprefix(_HEAD)
+    for function in functions:
+        if function.path == path:
+            found = _fit(lines[1:], function)
+            if found is not None:
+                yield found
+
+
+def _fit(lines: Sequence[str], function: Function) -> Place | None:
+    rows = function.source.split("\n")
+    before, changed, after = _parts(lines)
+    old = [line[1:] for line in changed if line[:1] != "+"]
+    new = [line[1:] for line in changed if line[:1] != "-"]
+    # What stands around it may lie outside of the function.
+    for above, below in ((before, after), (before, []), ([], after), ([], [])):
+        wanted = [*above, *old, *below]
+        for start in range(len(rows) - len(wanted) + 1) if wanted else ():
+            if rows[start : start + len(wanted)] == wanted:
+                first = function.first + start + len(above)
+                return Place(function, first, first + len(old) - 1, new)
+    return None
+
+
+def _parts(lines: Sequence[str]) -> tuple[list[str], Sequence[str], list[str]]:
+    """What stands before a change, the change, and what stands after it."""
+    signs = [line[:1] in ("+", "-") for line in lines]
+    if True not in signs:
+        return [], [], []
+    begin, end = signs.index(True), len(signs) - signs[::-1].index(True)
+    return [line[1:] for line in lines[:begin]], lines[begin:end], [line[1:] for line in lines[end:]]
