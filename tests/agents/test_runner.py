@@ -365,14 +365,14 @@ async def test_the_time_of_a_run_ends_the_check_of_its_goal(folder: Workspace) -
     runner = AgentRunner(
         Runtime(),
         Scripted(["done"]),
-        spec(goal=goal, limits=AgentLimits(time_s=0.3)),
+        spec(goal=goal, limits=AgentLimits(time_s=1.0)),
         workspace=folder,
         isolation=Isolation("none"),
     )
 
     result = await runner.run("go")
 
-    assert (result.status, result.error) == ("budget", "the limit on time was reached (0.3 s)")
+    assert (result.status, result.error) == ("budget", "the limit on time was reached (1 s)")
     assert result.goal is not None
     assert (result.goal.met, result.goal.reason) == (False, result.error)
 

@@ -246,9 +246,9 @@ async def test_time_stops_a_model(room: Workroom, where: str) -> None:
         return "too late"
 
     if where == "limits":
-        assistant = room.assistant(never, limits=TurnLimits(time_s=0.5))
+        assistant = room.assistant(never, limits=TurnLimits(time_s=1.0))
     else:
-        assistant = room.assistant(never, runtime=room.runtime(budget=CostBudget(max_duration_ms=500)))
+        assistant = room.assistant(never, runtime=room.runtime(budget=CostBudget(max_duration_ms=1000)))
 
     ending = await asyncio.wait_for(assistant.run("x"), PATIENCE_S)
 
