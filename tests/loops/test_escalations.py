@@ -22,7 +22,7 @@ from assent.coder.contract import Check
 from assent.errors import ApprovalDecided, UsageError
 from assent.inference.messages import ToolCall
 from assent.loops.budget import LoopBudget
-from assent.loops.engine import BaseMoved
+from assent.loops.copies import BaseMoved
 from assent.loops.promotion import suggestion
 from assent.loops.round import Later, Round
 from assent.loops.spec import ExecutorSpec

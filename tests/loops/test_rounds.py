@@ -430,8 +430,8 @@ async def test_a_round_never_raises(bench: Bench, tmp_path: Path) -> None:
     assert ended.outcome == "failed"
     assert "callback" in ended.reason
 
+    bench.repository = tmp_path / "nowhere"
     with bench.engine(HONEST, spec()) as engine:
-        engine._folder = tmp_path / "nowhere"
         ended = await engine.run_round()
     assert ended.outcome == "failed"
     assert "nowhere" in ended.reason

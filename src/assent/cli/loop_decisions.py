@@ -69,7 +69,7 @@ def decide_round(
     """Decide what a round asked, and carry that out; the exit code. None if it was no round that asked."""
     from assent.app.escalations import open_decider
     from assent.errors import ApprovalDecided
-    from assent.loops.engine import BaseMoved
+    from assent.loops.copies import BaseMoved
     from assent.render.advice import db_words
     from assent.runtime.sync import run_sync
 
