@@ -76,7 +76,7 @@ class Proposals:
         if lead in self._leads:
             return None
         self._leads.add(lead)
-        for place in places(lead, chosen.functions[:MOST_FUNCTIONS]):
+        for place in places(lead, chosen.functions):
             change = self._made(place.function).made(place.first, place.last, place.rows)
             if change is not None:
                 return change
