@@ -375,6 +375,8 @@ def server() -> Iterator[Any]:
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers["Content-Length"]))
             got.append((dict(self.headers), json.loads(body)))
+            if self.path == "/slow":
+                time.sleep(1.5)
             self.send_response(500 if self.path == "/bad" else 204)
             self.end_headers()
 
@@ -501,3 +503,36 @@ async def test_a_command_that_was_stopped_while_it_ran_is_asked_about(
     assert ran.read_text() == "ran\n" * runs
     assert (decided.receipt is None) == (choice == "fail")
     assert not decided.is_waiting
+
+
+@pytest.mark.parametrize("idempotent", [False, True])
+@pytest.mark.parametrize("use", ["command", "webhook"])
+async def test_of_an_act_that_ran_out_of_its_own_time_nobody_knows_whether_it_was_done(
+    here: Bench, tmp_path: Path, server: Any, use: Any, idempotent: bool
+) -> None:
+    """One that may be done twice has simply failed."""
+    url, got = server
+    ran = tmp_path / "ran"
+    given = {
+        "webhook": {"url": f"{url}/slow", "hosts": ("127.0.0.1",)},
+        "command": {"command": f"echo ran >> {ran}; exec sleep 600"},
+    }
+    made = ExecutorSpec(use=use, timeout_s=1.0, idempotent=idempotent, **given[use])  # type: ignore[arg-type]
+
+    with here.engine(HONEST, spec(executor=made)) as engine:
+        round = await engine.run_round()
+
+    assert (len(got) if use == "webhook" else len(ran.read_text().split())) == 1
+    assert (round.outcome, round.receipt) == ("failed", None)
+    assert ("is not known" in round.reason and "Look before" in round.reason) == (not idempotent)
+
+
+async def test_a_host_that_could_not_be_reached_has_got_nothing(here: Bench) -> None:
+    made = ExecutorSpec(use="webhook", url="http://127.0.0.1:1/", hosts=("127.0.0.1",))
+
+    with here.engine(HONEST, spec(executor=made)) as engine:
+        round = await engine.run_round()
+
+    assert round.outcome == "failed"
+    assert "failed: " in round.reason
+    assert "is not known" not in round.reason

@@ -45,30 +45,21 @@ def policies_of(records: Records, round: Round) -> str | None:
 def diff_of(round: Round) -> tuple[str, str]:
     """What a round changes as a unified diff, as its executor would bring it; and, where it is not to be had
     any more, why, in words. The text is that of whoever wrote the files."""
-    import msgspec
-
     from assent.app.loops import home_folder
-    from assent.coder.repository import find_repository
-    from assent.coder.workshop import Workshop
     from assent.errors import AssentError
+    from assent.loops.copies import Copies
     from assent.runtime.sync import run_sync
 
-    home = home_folder(os.environ) / round.id
+    home = home_folder(os.environ)
     if not round.changed:
         return "", "nothing is changed"
-    if not home.is_dir():
+    if not (home / round.id).is_dir():
         commit = round.receipt.data.get("commit") if round.receipt is not None else None
         return "", f"its private copies are gone{f'; see git show {commit}' if commit else ''}"
 
-    async def read() -> str:
-        found = msgspec.structs.replace(await find_repository(Path(round.repository)), head=round.base)
-        workshop = Workshop(home, found)
-        is_commit = round.spec.executor.use == "commit"
-        old = await workshop.begin(False) if is_commit and round.included else round.base_tree
-        return await workshop.diff(old, round.tree)
-
+    is_commit = round.spec.executor.use == "commit"
     try:
-        return run_sync(read()), ""
+        return run_sync(Copies(Path(round.repository), home).diff(round, whole=is_commit)), ""
     except (AssentError, OSError) as error:
         return "", f"it cannot be read: {error}"
 

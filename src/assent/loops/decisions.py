@@ -98,11 +98,8 @@ class Decisions:
             case "rejected":
                 round.later.append(leader.decided("denied"))
             case _:
-                error = result.results[0].error or result.error or "no reason was given"
-                said = leader.decided("failed")
-                round.later.append(
-                    msgspec.structs.replace(said, reason=clean(f"the executor failed: {error}", 2_000))
-                )
+                why = clean(leader.why_not_done(result), 2_000)
+                round.later.append(msgspec.structs.replace(leader.decided("failed"), reason=why))
         return True
 
     async def supersede(self, new: Round) -> None:

@@ -360,7 +360,9 @@ class LoopEngine:
         if round.outcome is None:
             round.outcome, round.reason = "failed", words_of_error(error)
         round.phase = "ended"
-        round.ended_at = round.changed_at = self._clock()
+        round.changed_at = self._clock()
+        if round.ended_at is None:
+            round.ended_at = round.changed_at
         with suppress(Exception):
             if not round.number:
                 round.number = (await asyncio.to_thread(self.rounds.begin, round)).number
@@ -371,7 +373,7 @@ class LoopEngine:
                 data={
                     "loop": round.loop,
                     "number": round.number,
-                    "outcome": "failed",
+                    "outcome": round.outcome,
                     "reason": round.reason,
                 },
             )

@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from typing import TYPE_CHECKING
 
 from assent.errors import AssentError, RunExists, RunHeld, UnknownRun
@@ -211,17 +211,18 @@ async def _reopened(
     decide: Mapping[str, Decided | Choice] | None,
 ) -> AsyncIterator[OpenRun]:
     told = by_call(current)
-    try:
-        async with acting.reopen_run(about.id, cancel=cancel, by_call=told, decide=decide) as run:
-            yield run
-            return
-    except UnknownRun:
-        pass  # The process died when the round was kept and its run was not.
-    try:
-        async with acting.open_run(about, cancel=cancel, run_id=about.id, by_call=told) as run:
-            yield run
-    except RunExists:
-        raise RunHeld(f"Another process is at work on round '{about.id}'. Try again later.") from None
+    async with AsyncExitStack() as stack:
+        try:
+            old = acting.reopen_run(about.id, cancel=cancel, by_call=told, decide=decide)
+            run = await stack.enter_async_context(old)
+        except UnknownRun:
+            # The process died when the round was kept and its run was not.
+            new = acting.open_run(about, cancel=cancel, run_id=about.id, by_call=told)
+            try:
+                run = await stack.enter_async_context(new)
+            except RunExists:
+                raise RunHeld(f"Another process is at work on round '{about.id}'. Try again later.") from None
+        yield run
 
 
 def _about(round: Round) -> Proposal:

@@ -438,8 +438,7 @@ class RoundLeader:
                 if round.outcome is None:
                     raise Paused(self._cancel.reason or "it was stopped")
             case _:
-                error = result.results[0].error or result.error or "no reason was given"
-                self._end("failed", f"the executor '{self.executor.name}' failed: {error}")
+                self._end("failed", self.why_not_done(result))
 
     async def act(self) -> ProposalResult | None:
         """Carry out what the round has come to, or ask; None if what became of it is not known."""
@@ -467,6 +466,17 @@ class RoundLeader:
             # What a person was asked, and has answered, stays what it was.
             words = round.reason
         self._end("escalated", words)
+
+    def why_not_done(self, result: ProposalResult) -> str:
+        """Why the act failed; or that nobody knows whether it did."""
+        name = self.executor.name
+        error = result.results[0].error or result.error or "no reason was given"
+        if result.results[0].status == "unknown" and self.executor.risk != "idempotent":
+            return (
+                f"the executor '{name}' was broken off, and whether it had done its work by then is not "
+                f"known ({error}). Look before it is done again"
+            )
+        return f"the executor '{name}' failed: {error}"
 
     @staticmethod
     def status_of(result: ProposalResult) -> str:

@@ -41,7 +41,7 @@ async def post(
     """Post `body`, which is JSON, and return what came back, whatever its status.
 
     Raises:
-        ToolError: the host is none of those named, or gives no answer; nothing may have been sent, or all.
+        ToolError: the host is none of those named, or gives no answer; `unknown` if something was sent.
     """
     import httpcore2
 
@@ -64,6 +64,12 @@ async def post(
         "Connection": "close",
         **headers,
     }
+    begun: list[str] = []
+
+    async def note(event: str, _: object) -> None:
+        if "send_request_headers" in event:
+            begun.append(event)
+
     try:
         async with asyncio.timeout(timeout_s):
             addresses = await _allowed(hosts, target.host, port, resolve)
@@ -84,6 +90,7 @@ async def post(
                     ),
                     headers=[(name.encode("ascii"), value.encode("latin-1")) for name, value in sent.items()],
                     content=body,
+                    extensions={"trace": note},
                 ) as response,
             ):
                 kept = b""
@@ -94,12 +101,15 @@ async def post(
                 return Answer(response.status, kept)
     except TimeoutError:
         raise ToolError(
-            f"{server_named(target)} gave no whole answer within {timeout_s:g} s. Try again later."
+            f"{server_named(target)} gave no whole answer within {timeout_s:g} s. Try again later.",
+            unknown=bool(begun),
         ) from None
     except UnicodeEncodeError:
         raise ToolError("A header has characters that a header cannot have.", retry=False) from None
     except (httpcore2.TimeoutException, httpcore2.NetworkError, httpcore2.ProtocolError) as error:
-        raise no_answer(target, error) from None
+        problem = no_answer(target, error)
+        problem.unknown = bool(begun)
+        raise problem from None
 
 
 async def _allowed(hosts: Sequence[str], host: str, port: int, resolve: Resolve | None) -> list[str]:

@@ -1,4 +1,4 @@
-"""What the record of a loop says about how far it should go: promotion is suggested, demotion is taken.
+"""What the record of a loop says about how far it could go: a level is suggested, and that is all.
 
 Pure: rounds come in, newest first as a store lists them; words go out.
 
@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from assent.loops.levels import LEVELS, Level
+from assent.loops.levels import Level
 from assent.loops.round import Round
 
 REPORTS = 10
@@ -87,15 +87,3 @@ def suggestion(rounds: Sequence[Round], level: Level, *, has_checks: bool) -> Su
         words = f"{seen.approved} changes in a row were approved and none taken back"
         return Suggestion(level="L3", because=f"{words}, with {seen.false_alarms} false alarms")
     return None
-
-
-def regression(rounds: Sequence[Round], level: Level) -> str:
-    """Why a loop should do less from now on, in words; empty if it should not."""
-    if level == LEVELS[0]:
-        return ""
-    for round in rounds:
-        if round.level != level:
-            break
-        if any(each.what == "reversed" for each in round.later):
-            return f"what round {round.number} did was taken back"
-    return ""

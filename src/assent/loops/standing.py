@@ -11,11 +11,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from assent.errors import UsageError
+from assent.errors import AssentError, UsageError
 from assent.ir.json_value import JsonValue
 from assent.loops.copies import Copies
 from assent.loops.executors.executor import Executor, Finding
@@ -67,13 +68,15 @@ class Standings:
         return found
 
     async def look_back(self, loop: str, most: int) -> list[Finding]:
-        """Check the receipts of the newest rounds of a loop that nobody has taken back."""
+        """Check the receipts of the newest rounds of a loop that nobody has taken back. One that cannot be
+        looked at now is left out."""
         key = await self._copies.key_of(loop)
         found = []
         for round in await asyncio.to_thread(self._rounds.listed, key, limit=most):
             is_known = any(each.what == "reversed" for each in round.later)
             if round.receipt is not None and not is_known:
-                found.append(await self.check(round.receipt))
+                with suppress(AssentError):
+                    found.append(await self.check(round.receipt))
         return found
 
     # Less

@@ -52,7 +52,9 @@ class CommandExecutor:
         said = (finished.stdout + finished.stderr).decode(errors="replace").strip()
         if finished.ended_by != "itself" or finished.exit_code != 0:
             raise ToolError(
-                f"The command failed: {ending(finished, self._limits)} {clean(said, 500)}".strip()
+                f"The command failed: {ending(finished, self._limits)} {clean(said, 500)}".strip(),
+                # One that was ended in the middle has not said how far it came.
+                unknown=finished.ended_by != "itself",
             )
         digest = hashlib.sha256(finished.stdout).hexdigest()
         last = clean(said.splitlines()[-1], 300) if said else "it wrote nothing"
