@@ -1,16 +1,14 @@
-"""The coding loop: work until the outcome contract is green, then ask before anything is published.
+"""The coding loop as callers see it: work until the contract is green, then ask before anything is published.
 
 Keep true:
 1. Nothing of the person's repository changes before they approve, and then one new branch is all that does.
 2. A session is worked on by one process at a time, and can be taken up by the next one from any state.
-3. Done is what the checks say; what a model says is only a text.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
-import re
 import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
@@ -20,7 +18,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from assent.coder import closing
-from assent.coder.contract import Check, Contract, check_contract, contract_of
+from assent.coder.beginning import agreed_contract, check_asked, check_decidable, check_text
+from assent.coder.contract import Check, Contract
 from assent.coder.session import BRANCH, LEADER, WORDS, CodeLimits, Session
 from assent.coder.store import MemorySessions
 from assent.errors import AssentError, RunError, UsageError
@@ -43,10 +42,6 @@ if TYPE_CHECKING:
     from assent.runtime.open_run import OpenRun
     from assent.runtime.runtime import Runtime
     from assent.sandbox.confinement import Isolation
-
-MOST_CANDIDATES = 16
-_ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,63}")
-"""It names a folder and a branch."""
 
 
 class Coder:
@@ -142,17 +137,9 @@ class Coder:
                 runtime has no journal, and it is not to `approve` by itself what it makes.
             IsolationMissing: this machine enforces less than is required.
         """
-        if not intent.strip():
-            raise UsageError("There is no intent. Say in a sentence what is to be changed.")
-        if session_id is not None and not _ID.fullmatch(session_id):
-            raise UsageError(
-                f"'{clean(session_id, 80)}' cannot be the id of a session: use 1 to 64 letters, digits, "
-                "dashes and underscores, the first of them no dash."
-            )
-        if not 1 <= candidates <= MOST_CANDIDATES:
-            raise UsageError(f"candidates is {candidates}; it is from 1 to {MOST_CANDIDATES}.")
-        agreed = _contract(intent, checks, contract, may_touch)
-        self._check_it_can_be_decided(agreed, approve=approve)
+        check_asked(intent, candidates=candidates, session_id=session_id)
+        agreed = agreed_contract(intent, checks, contract, may_touch)
+        check_decidable(agreed, approve=approve, has_journal=self.runtime.journal is not None)
         from assent.coder.leading import SessionLeader
         from assent.coder.publishing import check_free
         from assent.coder.repairs import repository_key
@@ -161,8 +148,8 @@ class Coder:
 
         await self._isolation.check()
         found = await find_repository(self._folder)
-        _check_text(intent, "The intent")
-        _check_text(str(found.top), "The path of the repository")
+        check_text(intent, "The intent")
+        check_text(str(found.top), "The path of the repository")
         name = session_id or new_id()
         if self._sessions.get(name) is not None:
             raise UsageError(f"There is a coding session '{name}' already. Choose another id.")
@@ -306,18 +293,6 @@ class Coder:
         workshop = Workshop(self._home / session.id, await find_repository(Path(session.repository)))
         return await workshop.diff(session.begun_on if whole else session.base, tree)
 
-    def _check_it_can_be_decided(self, agreed: Contract | None, *, approve: bool) -> None:
-        """Refuse work at the end of which nobody could say yes: what waits is taken up from a journal."""
-        if self.runtime.journal is not None or (agreed is not None and approve):
-            return
-        what = "confirm the contract that the model drafts" if agreed is None else "approve the change"
-        instead = "name checks and give approve=True" if agreed is None else "give approve=True"
-        raise UsageError(
-            f"The Runtime of this Coder has no journal, so nobody could {what} afterwards. Make it with a "
-            "journal, such as Runtime(journal=SqlJournal(database)), or Runtime(journal=MemoryJournal()) for "
-            f"as long as this process lives; or {instead}, which publishes a green change at once."
-        )
-
     async def _tidy(self, session: Session, *, keep: bool) -> None:
         """Do what a process left undone that died as the session had just ended."""
         with suppress(AssentError):
@@ -375,26 +350,8 @@ class Coder:
         )
 
 
-def _contract(
-    intent: str, checks: Sequence[str | Check], contract: Contract | None, may_touch: Sequence[str]
-) -> Contract | None:
-    if contract is not None and checks:
-        raise UsageError("There are checks and a contract. Give one of them.")
-    if contract is not None:
-        check_contract(contract)
-        return contract
-    return contract_of(checks, intent, may_touch) if checks else None
-
-
 def _because(what: str, reason: str) -> str:
     return f"{what}: {clean(reason, 500)}" if reason else what
-
-
-def _check_text(text: str, what: str) -> None:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        raise UsageError(f"{what} is no valid text, so it cannot be kept: {clean(text, 80)}") from None
 
 
 def _check_waits(session: Session, what: str) -> None:
