@@ -253,7 +253,7 @@ class Leading:
         self, app: CoderApp, person: CodePerson, session: Session, cancel: Cancel
     ) -> Session | None:
         """The session after the person has decided; None if there is nothing to decide, or not now."""
-        from assent.coder.coder import BRANCH
+        from assent.coder.session import BRANCH
         from assent.render.coding import included_words
 
         coder, view = app.coder, self._view

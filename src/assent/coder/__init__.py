@@ -11,5 +11,7 @@ style       how a model is led; prompt, what it is told; asking, what it may ask
 session     what is kept of a session; store, where
 attempt     the iterations of one candidate
 work        a session that is being worked on
-coder       the loop itself
+beginning   whether a session can begin as it is asked for
+leading     a session from state to state; drafting, a contract by the model; closing, how it is let go of
+coder       what callers use
 """

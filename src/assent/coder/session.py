@@ -59,6 +59,8 @@ WORDS: Mapping[State, str] = {
 """How people see a state."""
 
 LEADER = "coder"
+BRANCH = "assent/{id}"
+"""Where a session is published."""
 INTENT = Intent(task="code", requires=("tools",))
 FAILURES = 3
 """How often in a row the model may give no answer, iterations counted together."""
