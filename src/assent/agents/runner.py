@@ -21,7 +21,7 @@ from assent.agents.prompt import NOT_ALLOWED, system_words
 from assent.agents.result import AgentResult, result_of, sum_up
 from assent.agents.spec import AgentSpec, check_spec
 from assent.errors import UsageError
-from assent.inference.model import Intent, Model, Piece, Request, Result, stream
+from assent.inference.model import Intent, Model, Piece, Request, Result, check_model, stream
 from assent.inference.wrappers.wrapped import Wrapped
 from assent.ir.proposal import Proposal, new_id
 from assent.policy.permission import CallByCall, Posture, StanceOf
@@ -104,11 +104,7 @@ class AgentRunner:
             UsageError: the spec cannot be used, has a goal and there is no workspace for it; or something
                 that is no model or posture.
         """
-        if isinstance(model, type) or not callable(getattr(model, "generate", None)):
-            raise UsageError(
-                f"AgentRunner(model=...) got {model!r:.80}. A model is an object with an async method "
-                "`generate(request)`: open one with assent.inference.open_model, or bring your own."
-            )
+        check_model(model, "AgentRunner")
         check_spec(spec)
         if spec.goal is not None and (workspace is None or isolation is None):
             raise UsageError(
