@@ -66,7 +66,7 @@ _HOME = {
     "tool": "assent.tools.tool",
     "transaction_check": "assent.verify.transaction",
     "verify": "assent.verify.verify",
-    "AgentResult": "assent.agents.runner",
+    "AgentResult": "assent.agents.result",
     "AgentRunner": "assent.agents.runner",
     "AgentSpec": "assent.agents.spec",
     "Assistant": "assent.assistant.assistant",
@@ -86,7 +86,8 @@ _HOME = {
 }
 
 if TYPE_CHECKING:
-    from assent.agents.runner import AgentResult, AgentRunner
+    from assent.agents.result import AgentResult
+    from assent.agents.runner import AgentRunner
     from assent.agents.spec import AgentSpec
     from assent.approvals.memory import MemoryApprovals
     from assent.approvals.sql import SqlApprovals

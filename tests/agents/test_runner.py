@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from assent import AgentResult, AgentRunner, AgentSpec, Cancel, CostBudget, Runtime, basic_tools, tool
-from assent.agents.runner import AgentKept
+from assent.agents.kept import AgentKept
 from assent.agents.spec import AgentLimits, Goal
 from assent.durable.memory import MemoryJournal
 from assent.errors import UsageError

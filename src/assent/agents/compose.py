@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 
-from assent.agents.runner import AgentResult, AgentRunner
+from assent.agents.result import AgentResult
+from assent.agents.runner import AgentRunner
 from assent.agents.spec import AgentSpec
 from assent.errors import ToolError, UsageError
 from assent.inference.usage import Usage

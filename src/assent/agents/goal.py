@@ -8,6 +8,7 @@ Keep true:
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
@@ -19,7 +20,10 @@ from assent.safe_text import clean
 if TYPE_CHECKING:
     from assent.sandbox.confinement import Isolation
     from assent.sandbox.workspace import Workspace
+    from assent.turns.ending import End
 
+CHECKED_AFTER: Sequence[End] = ("success", "max_turns", "stuck")
+"""How an agent may end and have its goal checked all the same: the check then has the last word."""
 _SHELL = "/bin/sh"
 _MERGED = 'exec /bin/sh -c "$1" 2>&1'
 """The command comes as an argument, so that it is run as it was written."""

@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING
 
 from assent.agents.expectations import unmet, unmet_check, unmet_regex
 from assent.agents.report import SHOWN, Report, ScenarioReport, Trial, tokens_of
-from assent.agents.runner import AgentResult, AgentRunner
+from assent.agents.result import AgentResult
+from assent.agents.runner import AgentRunner
 from assent.agents.spec import CHECK_S, AgentSpec, Expectations, Scenario, check_spec
 from assent.errors import InputError, UsageError
 from assent.ir.json_value import JsonValue

@@ -32,7 +32,7 @@ from assent.assistant.kept import LEADER, Kept, kept_of
 from assent.assistant.prompt import SYSTEM
 from assent.errors import UsageError
 from assent.inference.messages import Image, Text, User
-from assent.inference.model import Intent, Model
+from assent.inference.model import Intent, Model, check_model
 from assent.ir.proposal import new_id
 from assent.policy.permission import Posture, StanceOf
 from assent.runtime.journal import Choice, Decision
@@ -105,11 +105,7 @@ class Assistant:
         Raises:
             UsageError: a tool that the runtime does not have, or something that is no model or posture.
         """
-        if isinstance(model, type) or not callable(getattr(model, "generate", None)):
-            raise UsageError(
-                f"Assistant(model=...) got {model!r:.80}. A model is an object with an async method "
-                "`generate(request)`: open one with assent.inference.open_model, or bring your own."
-            )
+        check_model(model, "Assistant")
         self.runtime = runtime
         self.model = model
         self.name = name

@@ -24,7 +24,8 @@ from assent.cli.inputs import (
 from assent.cli.output import Output
 
 if TYPE_CHECKING:
-    from assent.agents.runner import AgentResult, AgentRunner
+    from assent.agents.result import AgentResult
+    from assent.agents.runner import AgentRunner
     from assent.agents.versions import AgentStore
     from assent.sandbox.isolation import Level
     from assent.tools.context import Cancel

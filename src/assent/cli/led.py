@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from assent.cli.output import Output
 
 if TYPE_CHECKING:
-    from assent.agents.runner import AgentKept, AgentResult
+    from assent.agents.kept import AgentKept
+    from assent.agents.result import AgentResult
     from assent.app.app import App, Records
     from assent.cli.conversing import View
     from assent.durable.sql import RunSummary
@@ -42,7 +43,7 @@ def go_on(
     Raises:
         UsageError: a program or a coding session leads it, or its folder is gone.
     """
-    from assent.agents.runner import agent_of
+    from assent.agents.kept import agent_of
     from assent.app.assistant import began_here, kept_set_up, make_assistant, workspace_kept
     from assent.app.coder import session_of
     from assent.assistant.assistant import kept_of
@@ -242,7 +243,7 @@ def _show_again(
     *,
     as_json: bool,
 ) -> int:
-    from assent.agents.runner import result_of
+    from assent.agents.result import result_of
     from assent.app.app import open_records
     from assent.cli.conversing import Told, show_ending
     from assent.cli.ending import exit_code

@@ -239,7 +239,7 @@ def _led(records: Records, found: Sequence[RunSummary]) -> dict[str, _Led]:
     """Those among them that a model leads."""
     from contextlib import suppress
 
-    from assent.agents.runner import agent_of
+    from assent.agents.kept import agent_of
     from assent.app.coder import session_of
     from assent.assistant.assistant import kept_of
     from assent.errors import AssentError

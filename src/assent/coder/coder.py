@@ -23,7 +23,7 @@ from assent.coder.contract import Check, Contract
 from assent.coder.session import BRANCH, LEADER, WORDS, CodeLimits, Session
 from assent.coder.store import MemorySessions
 from assent.errors import AssentError, RunError, UsageError
-from assent.inference.model import Model
+from assent.inference.model import Model, check_model
 from assent.ir.json_value import JsonValue
 from assent.ir.proposal import Proposal, new_id
 from assent.runtime.journal import LED_BY
@@ -80,11 +80,7 @@ class Coder:
         from assent.sandbox.confinement import Isolation, isolation_of
         from assent.storage.location import state_folder, user_folder
 
-        if isinstance(model, type) or not callable(getattr(model, "generate", None)):
-            raise UsageError(
-                f"Coder(model=...) got {model!r:.80}. A model is an object with an async method "
-                "`generate(request)`: open one with assent.inference.open_model, or bring your own."
-            )
+        check_model(model, "Coder")
         if ask_s is not None and not ask_s > 0:
             raise UsageError(f"Coder(ask_s={ask_s!r:.40}): it must be above 0; None asks nobody.")
         self.runtime = runtime

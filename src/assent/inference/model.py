@@ -166,6 +166,19 @@ class Model(Protocol):
         ...
 
 
+def check_model(given: object, taker: str) -> None:
+    """Make sure that something is a model. `taker` is the class to which it was given.
+
+    Raises:
+        UsageError: it is none.
+    """
+    if isinstance(given, type) or not callable(getattr(given, "generate", None)):
+        raise UsageError(
+            f"{taker}(model=...) got {given!r:.80}. A model is an object with an async method "
+            "`generate(request)`: open one with assent.inference.open_model, or bring your own."
+        )
+
+
 @runtime_checkable
 class StreamingModel(Protocol):
     """A model that hands out its answer as it comes."""

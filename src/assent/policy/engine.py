@@ -236,6 +236,22 @@ class PolicySet:
         self.revision += 1
         self._by_tool.clear()
 
+    def add_unnamed(self, rule: Rule | PolicyCallable) -> None:
+        """Add a policy under the name of what it is, with a number where that is taken.
+
+        Raises:
+            UsageError: `rule` is neither a rule nor a function.
+        """
+        name = str(
+            type(rule).__struct_config__.tag
+            if isinstance(rule, Rule)
+            else getattr(rule, "__name__", "policy")
+        )
+        if name in self._policies:
+            numbers = range(2, len(self._policies) + 3)
+            name = next(f"{name}-{n}" for n in numbers if f"{name}-{n}" not in self._policies)
+        self.add(name, rule)
+
     def remove(self, name: str) -> bool:
         """Remove a policy; false if there is none of that name."""
         self._by_tool.clear()

@@ -36,9 +36,10 @@ from assent.runtime.calls import (
 )
 from assent.runtime.gated import Gated
 from assent.runtime.guards.idempotency import Answer, CallKey
-from assent.runtime.ledger import NOTHING, RunInfo, Stop
+from assent.runtime.ledger import NOTHING, Stop
 from assent.runtime.notes import HoldLost, Notes, NotNoted
 from assent.runtime.progress import Progress
+from assent.runtime.run_info import RunInfo
 from assent.tools.context import Cancel, ToolContext
 from assent.tools.tool import Tool
 from assent.validator import deduplicates

@@ -29,9 +29,9 @@ from assent.policy.permission import Answer as PostureAnswer
 from assent.policy.permission import Tier
 from assent.runtime.asking import answer_words, ask, denial_of, from_before, trail_of
 from assent.runtime.journal import Beginning, key_of, undo_key_of
-from assent.runtime.ledger import RunInfo
 from assent.runtime.notes import Notes
 from assent.runtime.resume import VersionsThen
+from assent.runtime.run_info import RunInfo
 from assent.runtime.without_calls import WithoutCalls
 from assent.state.store import ReadOnly
 from assent.tools.tool import Tool

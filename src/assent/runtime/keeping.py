@@ -28,7 +28,6 @@ from assent.runtime.journal import (
     RunRecord,
     Taken,
 )
-from assent.runtime.ledger import RunInfo
 from assent.runtime.notes import Flushing, Notes
 from assent.runtime.resume import (
     beginning_of,
@@ -39,6 +38,7 @@ from assent.runtime.resume import (
     take_back_left,
     tools_of,
 )
+from assent.runtime.run_info import RunInfo
 from assent.runtime.scope import Scope
 from assent.runtime.services import Services
 from assent.runtime.shown import shown_result

@@ -19,7 +19,7 @@ from assent.ir.json_value import JsonValue, copy_json
 from assent.ir.proposal import Proposal
 from assent.ir.result import CANCELED_PREFIX, ActionResult, Status, Waiting
 from assent.runtime.calls import HUNG_TASK, AttemptFailed
-from assent.tools.context import Cancel
+from assent.runtime.run_info import RunInfo
 from assent.tools.tool import Tool
 from assent.validator import undo_of
 
@@ -66,18 +66,6 @@ class Stop(NamedTuple):
     """For the proposal."""
     words: str
     """For the actions that do not run because of it."""
-
-
-class RunInfo(NamedTuple):
-    """What all attempts of one run share."""
-
-    run_id: str
-    trace_id: str
-    tenant: str | None
-    cancel: Cancel | None
-    started: float
-    """perf_counter() at the start of the run."""
-    caller: str | None = None
 
 
 class Ledger:

@@ -30,9 +30,9 @@ from assent.policy.gate import Gate
 from assent.policy.marks import Inflow, Marks
 from assent.runtime.journal import Choice, Decision, Paused, Taken, Told, parse_key
 from assent.runtime.keeping import Request
-from assent.runtime.ledger import RunInfo
 from assent.runtime.notes import HoldLost
 from assent.runtime.plans import Plans, Settings, passing_on_cancellation
+from assent.runtime.run_info import RunInfo
 from assent.runtime.services import Services
 from assent.tools.context import Cancel
 

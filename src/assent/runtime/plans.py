@@ -34,10 +34,11 @@ from assent.runtime.calls import words_of
 from assent.runtime.execution import Execution
 from assent.runtime.journal import Choice, Decided, Decision, Journal, RunRecord, Taken, parse_key
 from assent.runtime.keeping import Keeping, Request
-from assent.runtime.ledger import RunInfo, Stop
+from assent.runtime.ledger import Stop
 from assent.runtime.notes import HoldLost
 from assent.runtime.replan import ReplanCallback, ReplanConfig
 from assent.runtime.resume import IN_FLIGHT, needs_output, proposal_of
+from assent.runtime.run_info import RunInfo
 from assent.runtime.schedule import Schedule, Scheduler
 from assent.runtime.services import Services
 from assent.runtime.undo import undo

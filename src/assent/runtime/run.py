@@ -25,10 +25,10 @@ from assent.runtime.account import failed_actions, steps_of
 from assent.runtime.calls import words_of
 from assent.runtime.journal import Asked, Choice, Decision, Taken
 from assent.runtime.keeping import Request
-from assent.runtime.ledger import RunInfo
 from assent.runtime.notes import HoldLost
 from assent.runtime.plans import Plans, Settings
 from assent.runtime.replan import ReplanContext
+from assent.runtime.run_info import RunInfo
 from assent.runtime.services import Services
 from assent.runtime.trajectory import Trajectory, TrajectoryOutcome
 from assent.verify.report import Report

@@ -9,20 +9,19 @@ Keep true:
 from __future__ import annotations
 
 import os
-import threading
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager, contextmanager
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
 
 from assent.approvals.ledger import ApprovalLedger
 from assent.approvals.memory import MemoryApprovals
-from assent.errors import UnknownSession, UsageError
+from assent.errors import UsageError
 from assent.events.log import EventLog
 from assent.ir.codec import decode_proposal
 from assent.ir.json_value import JsonValue
 from assent.ir.proposal import Proposal, new_id
-from assent.ir.result import Outcome, ProposalResult
+from assent.ir.result import ProposalResult
 from assent.ir.tool_spec import ToolSchema
 from assent.planner.score import Feedback, rank
 from assent.policy.budget import Allowance, CostBudget
@@ -31,26 +30,29 @@ from assent.policy.case import Rule
 from assent.policy.engine import PolicyCallable, PolicySet
 from assent.policy.gate import Gate, Opinion
 from assent.policy.permission import CallByCall, Permissions, Posture, permissions_of
-from assent.policy.trace import Trace
 from assent.runtime import checkpoint as checkpoints
 from assent.runtime.asking import Desk, Person
+from assent.runtime.at_work import AtWork
 from assent.runtime.binding import binding_of
+from assent.runtime.candidates import first_success, not_run
 from assent.runtime.checkpoint import Checkpoint
 from assent.runtime.guards.idempotency import AnswerBook
 from assent.runtime.guards.rate_limit import RateLimiter
 from assent.runtime.guards.result_cache import ResultCache
-from assent.runtime.journal import Choice, Decision, Journal, Replay, Taken, is_led
+from assent.runtime.journal import Choice, Decision, Journal, Replay, Taken
 from assent.runtime.keeping import Request
-from assent.runtime.ledger import RunInfo
 from assent.runtime.marks import marks_of
 from assent.runtime.open_run import OpenRun
 from assent.runtime.plans import Settings, passing_on_cancellation
 from assent.runtime.replan import MAX_ACTIONS, ReplanCallback, ReplanConfig
 from assent.runtime.run import Run
+from assent.runtime.run_info import run_info
 from assent.runtime.schedule import Schedule
-from assent.runtime.scope import Scope, scope_data
+from assent.runtime.scope import Scope, scope_data, tenant_of
 from assent.runtime.services import Services
+from assent.runtime.sessions import Sessions
 from assent.runtime.sync import Turns
+from assent.runtime.taking_up import check_place, take
 from assent.runtime.trajectory import TrajectoryStore
 from assent.runtime.workers import Workers
 from assent.state.memory import MemoryState
@@ -69,13 +71,6 @@ if TYPE_CHECKING:
 
 ProposalLike = Proposal | str | bytes | dict[str, Any]
 PolicyLike = Rule | PolicyCallable | tuple[str, Rule | PolicyCallable]
-
-
-class Session(NamedTuple):
-    """Policies of its own, and what has run under it."""
-
-    policies: PolicySet
-    trace: Trace
 
 
 class Runtime:
@@ -155,8 +150,8 @@ class Runtime:
                 "out: runs then wait for people as long as it takes."
             )
         self._binding = binding_of(workspace, snapshots)
-        if self._binding is not None and folder is None:
-            folder = self._binding.folder
+        self._bound_to = self._binding.folder if self._binding is not None else None
+        folder = self._bound_to if folder is None else folder
         folder = os.path.abspath(folder) if folder is not None else None
         nobody_else = approvals is None
         if approvals is None and person is not None:
@@ -196,10 +191,9 @@ class Runtime:
         self._settings = Settings(
             schedule, max_concurrency, replan, replan_config or ReplanConfig(), journal, self._binding
         )
-        self._sessions: dict[str, Session] = {}
+        self._sessions = Sessions(time.monotonic)
         self._turns = Turns()
-        self._running = 0
-        self._thread = 0
+        self._at_work = AtWork(self._bound_to)
         for item in tools:
             self._add_tool(item if isinstance(item, Tool) else tool(item))
         for made in builtin:
@@ -208,7 +202,11 @@ class Runtime:
             self._attach(model)
         if not isinstance(policies, PolicySet):
             for policy in policies:
-                self._add_unnamed(policy)
+                if isinstance(policy, tuple):
+                    name, rule = policy
+                    self.policies.add(name, rule)
+                else:
+                    self.policies.add_unnamed(policy)
 
     # Set-up
 
@@ -290,13 +288,10 @@ class Runtime:
         return self._add_tool(Tool.from_schema(schema, fn, cheap=cheap, timeout_ms=timeout_ms))
 
     def _attach(self, model: Model) -> None:
+        from assent.inference.model import check_model
         from assent.inference.tools import NOT_OFFERED, inference_tools
 
-        if isinstance(model, type) or not callable(getattr(model, "generate", None)):
-            raise UsageError(
-                f"Runtime(model=...) got {model!r:.80}. A model is an object with an async method "
-                "`generate(request)`: open one with assent.inference.open_model, or bring your own."
-            )
+        check_model(model, "Runtime")
         for made in inference_tools(model):
             self._add_tool(made, builtin=True)
         self.tools.hints.update(NOT_OFFERED)
@@ -326,43 +321,20 @@ class Runtime:
         Raises:
             UnknownSession: no such session is open.
         """
-        target = self.policies if session is None else self._session(session).policies
+        target = self.policies if session is None else self._sessions.get(session).policies
         target.add(name, rule, reads=reads)
-
-    def _add_unnamed(self, policy: PolicyLike) -> None:
-        if isinstance(policy, tuple):
-            name, rule = policy
-        else:
-            rule = policy
-            name = str(
-                type(rule).__struct_config__.tag
-                if isinstance(rule, Rule)
-                else getattr(rule, "__name__", "policy")
-            )
-            taken = set(self.policies.names())
-            if name in taken:
-                name = next(f"{name}-{n}" for n in range(2, len(taken) + 3) if f"{name}-{n}" not in taken)
-        self.policies.add(name, rule)
 
     def open_session(self) -> str:
         """Open a session with policies of its own, and return its id."""
-        session = new_id()
-        self._sessions[session] = Session(PolicySet(time.monotonic), Trace())
-        return session
+        return self._sessions.open()
 
     def close_session(self, session: str) -> bool:
         """Close a session; false if it was not open. Its id rejects every action from now on."""
-        return self._sessions.pop(session, None) is not None
-
-    def _session(self, session: str) -> Session:
-        found = self._sessions.get(session)
-        if found is None:
-            raise UnknownSession(session)
-        return found
+        return self._sessions.close(session)
 
     def _gate(self, session: str | None, scope: Scope | None, by_call: CallByCall | None = None) -> Gate:
         policies = [self.policies]
-        found = self._sessions.get(session) if session is not None else None
+        found = self._sessions.find(session)
         if found is not None:
             policies.append(found.policies)
         posture = None
@@ -382,7 +354,7 @@ class Runtime:
         )
         marks = self._services.marks
         if self.tools.has_marks or gate.has_marks or not marks.is_empty:
-            gate.state_marks = marks.scoped(_tenant(scope))
+            gate.state_marks = marks.scoped(tenant_of(scope))
         return gate
 
     # Judging
@@ -416,7 +388,7 @@ class Runtime:
             tools=self.tools,
             max_actions=max_actions,
             gate=gate,
-            view=ReadOnly(self.state.scoped(_tenant(scope))),
+            view=ReadOnly(self.state.scoped(tenant_of(scope))),
             budget=self._budget(budget),
         )
 
@@ -460,7 +432,7 @@ class Runtime:
             IsolationMissing: less is enforced than is required; nothing has run.
         """
         decoded = decode_proposal(proposal)
-        with self._at_work():
+        with self._at_work.one_more():
             await self._check_isolation()
             run = self._run(session, scope, cancel, run_id, budget)
             return await passing_on_cancellation(Run.execute(run, decoded))
@@ -510,31 +482,13 @@ class Runtime:
             UsageError: there is no journal, or nothing to decide about what `decide` names, or a session is
                 needed, or another run is at work in the workspace.
         """
-        with self._at_work():
+        with self._at_work.one_more():
             await self._check_isolation()
-            taken = await self._take(run_id, session)
+            taken = await self._take(run_id, session, decide)
             if isinstance(taken, ProposalResult):
-                if decide:
-                    raise UsageError(f"Run '{run_id}' has ended ({taken.outcome}); nothing is to be decided.")
                 return taken
+            check_place(taken, self._bound_to)
             record = taken.record
-            here = self._binding.folder if self._binding is not None else None
-            if record.workspace != here:
-                taken.journal.release()
-                began = (
-                    f"bound to {record.workspace}" if record.workspace is not None else "bound to no folder"
-                )
-                so = f"workspace={record.workspace!r}" if record.workspace is not None else "no workspace"
-                raise UsageError(
-                    f"Run '{run_id}' began {began}, and must go on so. Nothing has changed. Resume it with a "
-                    f"Runtime that has {so}."
-                )
-            if is_led(record):
-                taken.journal.release()
-                raise UsageError(
-                    f"Run '{run_id}' is led by a loop of turns ({record.proposal.source}). Go on with it "
-                    f"there: assent resume {run_id}; in programs Assistant.resume."
-                )
             run = self._run(
                 session,
                 record.scope,
@@ -546,32 +500,17 @@ class Runtime:
             )
             return await passing_on_cancellation(run.resume(taken, decide or {}))
 
-    async def _take(self, run_id: str, session: str | None) -> Taken | ProposalResult:
+    async def _take(
+        self, run_id: str, session: str | None, decide: Mapping[str, Decision | Choice] | None
+    ) -> Taken | ProposalResult:
         """Hold a run that was broken off; or how it ended, if it has."""
-        journal = self._settings.journal
-        if journal is None:
-            raise UsageError(
-                "This Runtime has no journal, so no run can be resumed. Give it one: journal=..."
-            )
-        taken = await journal.take(run_id)
-        if isinstance(taken, ProposalResult):
-            return taken
-        waits = taken.waited.waiting if taken.waited is not None else ()
-        problem = None
-        if self._services.desk is None and any(w.approval is not None for w in waits):
-            problem = (
-                f"Run '{run_id}' waits for approvals, and this Runtime has none. Give it the "
-                "ledger in which the run has asked: approvals=..."
-            )
-        elif taken.record.had_session and session is None:
-            problem = (
-                f"Run '{run_id}' began under a session, and such rules must hold when it goes on. Give "
-                "one: resume(..., session=open_session()), with its policies."
-            )
-        if problem is not None:
-            taken.journal.release()
-            raise UsageError(problem)
-        return taken
+        return await take(
+            self._settings.journal,
+            run_id,
+            decide,
+            can_ask=self._services.desk is not None,
+            has_session=session is not None,
+        )
 
     def resume_sync(
         self,
@@ -603,7 +542,7 @@ class Runtime:
 
         Raises: what `execute` raises.
         """
-        with self._at_work():
+        with self._at_work.one_more():
             await self._check_isolation()
             run = self._open(session, scope, cancel, run_id or new_id(), budget, by_call)
             await run.begin(about)
@@ -628,12 +567,10 @@ class Runtime:
 
         Raises: what `resume` raises.
         """
-        with self._at_work():
+        with self._at_work.one_more():
             await self._check_isolation()
-            taken = await self._take(run_id, session)
+            taken = await self._take(run_id, session, decide)
             if isinstance(taken, ProposalResult):
-                if decide:
-                    raise UsageError(f"Run '{run_id}' has ended ({taken.outcome}); nothing is to be decided.")
                 run = self._open(session, None, cancel, run_id, None, None)
                 run.ended = taken
                 yield run
@@ -678,7 +615,7 @@ class Runtime:
             self._services,
             self._settings._replace(replan=None, binding=None),
             gate,
-            self._info(scope, cancel, run_id, trace_id, elapsed_ms),
+            run_info(scope, cancel, run_id, trace_id=trace_id, elapsed_ms=elapsed_ms),
             Allowance(self._budget(budget)),
             self._request(gate, session, scope, budget)._replace(workspace=None),
         )
@@ -700,39 +637,23 @@ class Runtime:
         """
         proposals = [decode_proposal(c) for c in candidates]
         if not proposals:
-            return _not_run("empty", "refused", "there were no candidates")
+            return not_run("empty", "refused", "there were no candidates")
         ranked = rank(
             proposals,
             tools=self.tools,
             gate=self._gate(session, scope),
-            view=ReadOnly(self.state.scoped(_tenant(scope))),
+            view=ReadOnly(self.state.scoped(tenant_of(scope))),
             feedback=feedback,
             cost_weight=cost_weight,
         )
-        first_failure: ProposalResult | None = None
-        for scored in ranked:
-            if not scored.valid or (cancel is not None and cancel.requested):
-                continue
-            proposal = proposals[scored.index]
-            with self._at_work():
+
+        async def attempt(proposal: Proposal) -> ProposalResult:
+            with self._at_work.one_more():
                 await self._check_isolation()
                 run = self._run(session, scope, cancel, None, None, replans=False)
-                result = await passing_on_cancellation(Run.execute(run, proposal, must_succeed=True))
-            if feedback is not None:
-                feedback.record(result, proposal)
-            if result.succeeded or result.outcome == "waiting":
-                return result
-            first_failure = first_failure or result
-        if first_failure is not None:
-            return first_failure
-        reasons = "; ".join(
-            f"candidate {s.index + 1} ('{proposals[s.index].id}'): {', '.join(s.reasons)}"
-            for s in ranked
-            if not s.valid
-        )
-        if not any(s.valid for s in ranked):
-            return _not_run(proposals[0].id, "refused", reasons)
-        return _not_run(proposals[0].id, "canceled", "canceled before any candidate ran")
+                return await passing_on_cancellation(Run.execute(run, proposal, must_succeed=True))
+
+        return await first_success(proposals, ranked, attempt, feedback=feedback, cancel=cancel)
 
     def _run(
         self,
@@ -752,30 +673,11 @@ class Runtime:
             self._services,
             settings,
             gate,
-            self._info(scope, cancel, run_id, trace_id, elapsed_ms),
+            run_info(scope, cancel, run_id, trace_id=trace_id, elapsed_ms=elapsed_ms),
             Allowance(self._budget(budget)),
             # By the run's own gate, which knows what has run so far.
             lambda p: self._verify(p, gate, scope, budget, MAX_ACTIONS),
             self._request(gate, session, scope, budget),
-        )
-
-    def _info(
-        self,
-        scope: Scope | None,
-        cancel: Cancel | None,
-        run_id: str | None,
-        trace_id: str | None,
-        elapsed_ms: float,
-    ) -> RunInfo:
-        if run_id is not None and (type(run_id) is not str or not run_id):
-            raise UsageError(f"run_id is {run_id!r}; name the run with a text, or leave it out.")
-        return RunInfo(
-            run_id or new_id(),
-            trace_id or os.urandom(16).hex(),
-            _tenant(scope),
-            cancel,
-            time.perf_counter() - elapsed_ms / 1000,
-            scope.caller_id if scope is not None else None,
         )
 
     def _request(
@@ -787,29 +689,9 @@ class Runtime:
             scope_data(scope),
             gate.names,
             session is not None,
-            self._binding.folder if self._binding is not None else None,
+            self._bound_to,
             self._isolation.lowered() if self._isolation is not None else {},
         )
-
-    @contextmanager
-    def _at_work(self) -> Iterator[None]:
-        here = threading.get_ident()
-        if self._running and self._thread != here:
-            raise UsageError(
-                "This Runtime is at work in another thread. Use one Runtime per thread, or execute_sync, "
-                "which lets callers take turns."
-            )
-        if self._running and self._binding is not None:
-            raise UsageError(
-                f"This Runtime is bound to {self._binding.folder} and at work there. One run at a time: wait "
-                "for it, or another's work would be taken back with its own."
-            )
-        self._thread = here
-        self._running += 1
-        try:
-            yield
-        finally:
-            self._running -= 1
 
     # Checkpoints
 
@@ -841,7 +723,7 @@ class Runtime:
             UsageError: a proposal is running.
         """
         loaded = source if isinstance(source, Checkpoint) else checkpoints.load(source)
-        if self._running:
+        if self._at_work.is_busy:
             raise UsageError("Cannot restore while a proposal is running. Wait for it, or cancel it first.")
         origin = "The checkpoint" if isinstance(source, Checkpoint) else f"Checkpoint {os.fspath(source)}"
         checkpoints.put_back(
@@ -850,14 +732,6 @@ class Runtime:
         self._services.answers.clear()
         self._services.cache.clear()
         return loaded
-
-
-def _not_run(proposal_id: str, outcome: Outcome, error: str) -> ProposalResult:
-    return ProposalResult(proposal_id=proposal_id, run_id="", trace_id="", outcome=outcome, error=error)
-
-
-def _tenant(scope: Scope | None) -> str | None:
-    return scope.tenant if scope is not None else None
 
 
 def _isolation_of(given: Isolation) -> Isolation | None:

@@ -15,6 +15,11 @@ class Scope(msgspec.Struct, frozen=True, kw_only=True):
     claims: dict[str, JsonValue] = {}
 
 
+def tenant_of(scope: Scope | None) -> str | None:
+    """The tenant whose namespace is used, if there is one."""
+    return scope.tenant if scope is not None else None
+
+
 def scope_data(scope: Scope | None) -> dict[str, JsonValue]:
     """What the log says of a scope; nothing of an empty one.
 

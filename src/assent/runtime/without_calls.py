@@ -14,7 +14,8 @@ from assent.ir.json_value import JsonValue, copy_json, json_equal, show_json
 from assent.ir.proposal import Proposal
 from assent.runtime.calls import AttemptFailed
 from assent.runtime.guards.idempotency import Answer, AnswerPage, CallKey, call_key
-from assent.runtime.ledger import Ledger, RunInfo
+from assent.runtime.ledger import Ledger
+from assent.runtime.run_info import RunInfo
 from assent.state.store import Transition, Unit
 from assent.tools.tool import Tool
 from assent.validator import deduplicates
