@@ -377,6 +377,11 @@ async def test_the_time_of_a_run_ends_the_check_of_its_goal(folder: Workspace) -
     assert (result.goal.met, result.goal.reason) == (False, result.error)
 
 
+async def test_run_sync_inside_a_loop_says_what_to_await() -> None:
+    with pytest.raises(UsageError, match=r"await runner\.run"):
+        AgentRunner(Runtime(), Scripted(["done"]), spec()).run_sync("go")
+
+
 async def test_a_model_that_fails_leaves_the_goal_unmet(folder: Workspace) -> None:
     result = await aiming(folder, Scripted([])).run("go")
 

@@ -76,6 +76,16 @@ def test_it_fits_nowhere_else() -> None:
     assert list(places("\n".join(lead.split("\n")[:2]), [function()])) == []
 
 
+def test_what_is_not_as_it_was_written_down_is_not_tried() -> None:
+    """Cut short, cleaned, or with a secret taken out: that would be other code."""
+    lead = lead_of(SOURCE, SOURCE.replace("whole = 1", "whole = 0\n    key = 'abc'"))
+
+    assert applied(lead) is not None
+    assert applied(lead[:-5]) is None
+    assert applied(lead.replace("abc", "***")) is None
+    assert applied(f"{lead} ") is None
+
+
 def test_of_several_places_none_is_chosen() -> None:
     apart = SOURCE.replace("    return", "    # Done.\n    # All.\n    return")
     lead = lead_of(apart, apart.replace("= 1", "= 0").replace("return whole", "return -whole"))

@@ -233,6 +233,27 @@ class TestLimits:
             assert (await coder.resume(session.id)).state == "failed"
         assert not list((here.home / session.id).glob("attempt-*"))
 
+    async def test_copies_that_are_wanted_stay_when_time_is_over(self, here: Workbench) -> None:
+        async def model(request: Request) -> Any:
+            await asyncio.Event().wait()
+
+        # Long enough for a busy machine to begin within it.
+        with here.coder(model, limits=CodeLimits(time_s=5.0)) as coder:
+            session = await asyncio.wait_for(coder.run("x", ["false"], keep=True), PATIENCE_S)
+        assert session.state == "failed"
+        assert list((here.home / session.id).glob("attempt-*"))
+
+    async def test_only_the_clock_says_that_time_is_over(self, here: Workbench) -> None:
+        cancel = Cancel()
+
+        async def model(request: Request) -> Any:
+            cancel.cancel("the time is over")
+            await asyncio.Event().wait()
+
+        with here.coder(model, limits=CodeLimits(time_s=3600)) as coder:
+            session = await asyncio.wait_for(coder.run("x", ["false"], cancel=cancel), PATIENCE_S)
+        assert (session.state, session.reason) == ("running", "the time is over")
+
     @pytest.mark.parametrize(
         ("limits", "usage", "cost", "words"),
         [

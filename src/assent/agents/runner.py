@@ -27,7 +27,7 @@ from assent.ir.proposal import Proposal, new_id
 from assent.policy.permission import CallByCall, Posture, StanceOf
 from assent.runtime.journal import Choice, Decision
 from assent.runtime.scope import Scope
-from assent.runtime.sync import run_sync
+from assent.runtime.sync import refuse_inside_loop, run_sync
 from assent.tools.context import Cancel
 from assent.turns.calls import Offer
 from assent.turns.ending import Watch
@@ -171,6 +171,7 @@ class AgentRunner:
 
     def run_sync(self, text: str, **options: Any) -> AgentResult:
         """`run` for people without an event loop."""
+        refuse_inside_loop("run", of="runner")
         return run_sync(self.run(text, **options))
 
     async def resume(

@@ -49,7 +49,7 @@ async def abandon(work: Work, reason: str) -> None:
     await end(work)
 
 
-async def publish(work: Work, *, keep: bool) -> None:
+async def publish(work: Work) -> None:
     """Give the person the green change as one commit on a branch of its own, and end it."""
     session = work.session
     await work.workshop.open()
@@ -62,15 +62,15 @@ async def publish(work: Work, *, keep: bool) -> None:
     await work.workshop.publish(session.commit, session.branch)
     work.run.say("coding_published", {"branch": session.branch, "commit": session.commit})
     await work.move("merged")
-    await end(work, keep=keep)
+    await end(work)
 
 
-async def end(work: Work, *, keep: bool = False) -> None:
-    """Clear up after a session that has ended, and end its run. `keep` leaves the private copies."""
+async def end(work: Work) -> None:
+    """Clear up after a session that has ended, and end its run."""
     from assent.coder.scratch import Scratch
 
     session = work.session
-    if not keep:
+    if not work.keeps_copies:
         await work.workshop.remove_attempts()
     # Of a process that was killed before.
     await Scratch(work.workshop.home / "exports").clear_up()

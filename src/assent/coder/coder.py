@@ -174,8 +174,8 @@ class Coder:
                 _about(session), cancel=inner, run_id=name, budget=self.limits.of_session.budget
             ) as run:
                 await asyncio.to_thread(self._sessions.put, session)
-                work = self._work(session, run, workshop, watch)
-                await SessionLeader(work, inner).lead(approve=approve, keep=keep)
+                work = self._work(session, run, workshop, watch, keep=keep)
+                await SessionLeader(work, inner).lead(approve=approve)
                 return session
 
     def run_sync(self, intent: str, checks: Sequence[str | Check] = (), **options: Any) -> Session:
@@ -207,7 +207,7 @@ class Coder:
             return session
         await self._isolation.check()
         with linked(cancel) as inner:
-            async with self._held(session, inner, watch) as work:
+            async with self._held(session, inner, watch, keep=keep) as work:
                 session = work.session
                 if await closing.stop_if_asked(work) or not session.is_open:
                     return session
@@ -216,7 +216,7 @@ class Coder:
                 ):
                     await closing.wait(work)
                 else:
-                    await SessionLeader(work, inner).lead(approve=approve, keep=keep)
+                    await SessionLeader(work, inner).lead(approve=approve)
                 return session
 
     # What a person decides
@@ -231,14 +231,14 @@ class Coder:
         """
         session = self._sessions.find(session_id)
         _check_waits(session, "approve")
-        async with self._held(session, None, watch) as work:
+        async with self._held(session, None, watch, keep=keep) as work:
             await closing.stop_if_asked(work)
             match work.session.state:
                 case "contract_proposed":
                     await work.move("contract_confirmed")
                     await work.run.end("canceled", "the contract is confirmed; the work can begin")
                 case "needs_approval":
-                    await closing.publish(work, keep=keep)
+                    await closing.publish(work)
                 case _:
                     _check_waits(work.session, "approve")
             return work.session
@@ -292,15 +292,21 @@ class Coder:
     async def _tidy(self, session: Session, *, keep: bool) -> None:
         """Do what a process left undone that died as the session had just ended."""
         with suppress(AssentError):
-            async with self._held(session, None, None) as work:
+            async with self._held(session, None, None, keep=keep, ends=True) as work:
                 if work.run.ended is None:
-                    await closing.end(work, keep=keep)
+                    await closing.end(work)
 
     # Parts
 
     @asynccontextmanager
     async def _held(
-        self, session: Session, cancel: Cancel | None, watch: Watch | None, *, ends: bool = False
+        self,
+        session: Session,
+        cancel: Cancel | None,
+        watch: Watch | None,
+        *,
+        keep: bool = False,
+        ends: bool = False,
     ) -> AsyncIterator[Work]:
         """Who only `ends` it needs no repository: it may have been moved or removed."""
         from assent.coder.repository import gone_repository
@@ -318,9 +324,11 @@ class Coder:
             if session.base:
                 # The person may have gone on meanwhile; the session has not.
                 found = msgspec.structs.replace(found, head=session.begun_on)
-            yield self._work(session, run, Workshop(self._home / session.id, found), watch)
+            yield self._work(session, run, Workshop(self._home / session.id, found), watch, keep=keep)
 
-    def _work(self, session: Session, run: OpenRun, workshop: Workshop, watch: Watch | None) -> Work:
+    def _work(
+        self, session: Session, run: OpenRun, workshop: Workshop, watch: Watch | None, *, keep: bool
+    ) -> Work:
         from assent.coder.checks import Checking
         from assent.coder.import_roots import import_roots
         from assent.coder.style import style_named
@@ -342,6 +350,7 @@ class Coder:
             ask_s=self._ask_s,
             ask_here=self._ask,
             shows_context=self._chooses_context,
+            keeps_copies=keep,
             watch=watch,
         )
 

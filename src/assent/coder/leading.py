@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 
 _LOOKS_S = 0.5
 """How often it is looked whether somebody wants the session to stop."""
-_TIME_OVER = "the time is over"
 _MOST_PATH = 2_000
 
 
@@ -43,10 +42,12 @@ class SessionLeader:
         """`cancel` is the session's alone: it is cancelled from here too."""
         self._work = work
         self._cancel = cancel
+        self._is_late = False
+        """Whether its time is over."""
 
-    async def lead(self, *, approve: bool, keep: bool) -> None:
+    async def lead(self, *, approve: bool) -> None:
         """From wherever the session stands to where it goes no further by itself. With `approve` a green
-        change is published at once; `keep` leaves the private copies where they are."""
+        change is published at once."""
         work, session = self._work, self._work.session
         async with self._stoppable():
             await work.workshop.open()
@@ -66,11 +67,11 @@ class SessionLeader:
                 await self._pause()
             elif session.state == "needs_approval":
                 if approve:
-                    await closing.publish(work, keep=keep)
+                    await closing.publish(work)
                 else:
                     await closing.wait(work)
             elif work.run.ended is None:
-                await closing.end(work, keep=keep)
+                await closing.end(work)
 
     # From state to state
 
@@ -210,7 +211,7 @@ class SessionLeader:
         work, session, cancel = self._work, self._work.session, self._cancel
         if await closing.stop_if_asked(work):
             return
-        if cancel.reason == _TIME_OVER and work.run.budget is not None:
+        if self._is_late and work.run.budget is not None:
             await work.move("failed", used_up_words("max_duration_ms", work.run.budget))
             await closing.end(work)
             return
@@ -253,7 +254,13 @@ class SessionLeader:
         """Stops what is in flight when the time of the session is over."""
         run, cancel = self._work.run, self._cancel
         budget = run.budget
+
+        def ring() -> None:
+            if not cancel.requested:
+                self._is_late = True
+                cancel.cancel("the time is over", hard=True)
+
         if budget is None or budget.max_duration_ms is None:
             return None
         left_s = max(budget.max_duration_ms - run.elapsed_ms, 1.0) / 1000
-        return asyncio.get_running_loop().call_later(left_s, lambda: cancel.cancel(_TIME_OVER, hard=True))
+        return asyncio.get_running_loop().call_later(left_s, ring)

@@ -2,7 +2,8 @@
 to try first where it still fits.
 
 Keep true:
-1. What was written down is found again as it was: the same lines, in the same file. Nothing is guessed.
+1. What was written down is found again as it was: the same lines, in the same file. Nothing is guessed, and
+   what was cut short, cleaned or redacted in between is only read.
 2. A lead is somebody's text, perhaps brought in from elsewhere. It is only ever a change to try: the checks
    judge it, and a person sees it.
 """
@@ -13,11 +14,12 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from assent.coder.python_source import Function
+from assent.coder.signature import digest
 
 CONTEXT = 1
 """Lines around a change that are kept with it: where nothing was taken away, they say where it belongs."""
-_CHANGED = "This change turned it green:"
 _HEAD = "@@ "
+_SHORT = 8
 
 
 class Place(NamedTuple):
@@ -33,7 +35,7 @@ def change_words(diff: str) -> str:
     """A diff as a lead: the files, and the lines that went and came. Empty if there are none.
 
     >>> print(change_words("--- a/x.py\\n+++ b/x.py\\n@@ -1,2 +1,2 @@\\n def f():\\n-    no\\n+    yes\\n"))
-    This change turned it green:
+    This change turned it green (dd10ce25):
     @@ x.py
      def f():
     -    no
@@ -51,14 +53,14 @@ def change_words(diff: str) -> str:
             lines.append(line)
         elif line.startswith("+++ "):
             path = line.removeprefix("+++ ").removeprefix("b/")
-    return "\n".join([_CHANGED, *lines]) if lines else ""
+    return "\n".join([_first(lines), *lines]) if lines else ""
 
 
 def places(lead: str, functions: Sequence[Function]) -> Iterator[Place]:
     """Where the change of a lead fits, in the order of the functions; nowhere unless it is one change of one
     place."""
-    head, *lines = lead.split("\n")
-    if head != _CHANGED or not lines or any(line.startswith(_HEAD) for line in lines[1:]):
+    first, *lines = lead.split("\n")
+    if not lines or first != _first(lines) or any(line.startswith(_HEAD) for line in lines[1:]):
         return
     path = lines[0].removeprefix(_HEAD)
     for function in functions:
@@ -66,6 +68,10 @@ def places(lead: str, functions: Sequence[Function]) -> Iterator[Place]:
             found = _fit(lines[1:], function)
             if found is not None:
                 yield found
+
+
+def _first(lines: Sequence[str]) -> str:
+    return f"This change turned it green ({digest(*lines)[:_SHORT]}):"
 
 
 def _fit(lines: Sequence[str], function: Function) -> Place | None:

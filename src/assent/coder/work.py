@@ -61,6 +61,7 @@ class Work:
         ask_here: AskPerson | None = None,
         shows_context: bool = True,
         roots: Sequence[str] = (),
+        keeps_copies: bool = False,
         watch: Watch | None = None,
     ) -> None:
         self.session = session
@@ -77,6 +78,8 @@ class Work:
         self.shows_context = shows_context
         self.roots = list(roots)
         """Folders of the repository from which the person's Python imports."""
+        self.keeps_copies = keeps_copies
+        """Whether its private copies stay when it has ended."""
         self.waiting: list[Waiting] = []
         """What a person has to decide before it can go on."""
         made = [each for attempt in session.attempts for each in attempt.iterations]
