@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import difflib
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assent.coder.leads import CONTEXT, change_words, places
+from assent.coder.leads import CONTEXT, change_words, place
 from assent.coder.python_source import Function
 
 SOURCE = (
@@ -30,25 +31,35 @@ def lead_of(old: str, new: str, path: str = "prices.py") -> str:
 
 def applied(lead: str, source: str = SOURCE) -> str | None:
     """A function after the change of a lead, if it fits."""
-    for place in places(lead, [function(source)]):
-        rows = source.split("\n")
-        rows[place.first - 11 : place.last - 10] = place.rows
-        return "\n".join(rows)
-    return None
+    found = place(lead, [function(source)])
+    if found is None:
+        return None
+    rows = source.split("\n")
+    rows[found.first - 11 : found.last - 10] = found.rows
+    return "\n".join(rows)
 
 
-@given(st.lists(st.sampled_from(["a", "b", " c", "", "-d", "+e", "@@ f"]), min_size=1, max_size=8), st.data())
-def test_a_change_of_one_place_makes_the_same_of_the_same(rows: list[str], data: st.DataObject) -> None:
-    begin = data.draw(st.integers(0, len(rows)))
+ROWS = st.sampled_from(["a", "b = 1", "c()", "# -", "+d", "", "'@@ e'", "if f: g"])
+
+
+@given(st.lists(ROWS, min_size=1, max_size=8), st.data())
+def test_a_change_of_one_place_makes_the_same_of_the_same(lines: list[str], data: st.DataObject) -> None:
+    rows = ["def f():", *(f"    {line}" for line in lines), "    return"]
+    begin = data.draw(st.integers(1, len(rows)))
     end = data.draw(st.integers(begin, len(rows)))
-    put = data.draw(st.lists(st.sampled_from(["x", "  y", "@@ z"]), min_size=begin == end, max_size=3))
-    old, new = "\n".join(rows), "\n".join([*rows[:begin], *put, *rows[end:]])
-    lead = lead_of(old, new)
+    put = data.draw(
+        st.lists(st.sampled_from(["    x", "    y = -1", "    '@@'"]), min_size=begin == end, max_size=3)
+    )
+    changed = [*rows[:begin], *put, *rows[end:]]
+    old, new = "\n".join(rows), "\n".join(changed)
+    lead = lead_of(f"import z\n\n{old}\n\nz = 1", f"import z\n\n{new}\n\nz = 1")
 
-    assert (applied(lead, old) is not None) == bool(lead)
-    # Where the same lines stand twice, it may fit at either place.
-    if len(set(rows)) == len(rows) and lead:
-        assert applied(lead, old) == new
+    found = applied(lead, old)
+
+    # Where the same lines stand twice, it may belong to either place; so it is put at none.
+    assert found in (None, new)
+    if len(set(rows)) == len(rows) and len(changed) > 1:
+        assert found == new
 
 
 def test_a_line_that_was_only_added_goes_between_the_same_two() -> None:
@@ -69,11 +80,11 @@ def test_it_fits_nowhere_else() -> None:
 
     assert applied(lead) is not None
     assert applied(lead, SOURCE.replace("whole = 1", "whole = 2")) is None
-    assert list(places(lead, [function(path="other.py")])) == []
-    assert list(places("", [function()])) == []
-    assert list(places("I set it to 0.", [function()])) == []
-    assert list(places(lead.partition("\n")[0], [function()])) == []
-    assert list(places("\n".join(lead.split("\n")[:2]), [function()])) == []
+    assert place(lead, [function(path="other.py")]) is None
+    assert place("", [function()]) is None
+    assert place("I set it to 0.", [function()]) is None
+    assert place(lead.partition("\n")[0], [function()]) is None
+    assert place("\n".join(lead.split("\n")[:2]), [function()]) is None
 
 
 def test_what_is_not_as_it_was_written_down_is_not_tried() -> None:
@@ -98,6 +109,45 @@ def test_two_lines_that_are_near_each_other_are_one_place() -> None:
     there = SOURCE.replace("= 1", "= 0").replace("return whole", "return -whole")
 
     assert applied(lead_of(SOURCE, there)) == there
+
+
+def test_what_fits_twice_is_put_nowhere() -> None:
+    twice = "def f(x):\n    if x:\n        y = 1\n        g(y)\n    else:\n        y = 1\n        g(y)"
+    lead = change_words("+++ b/prices.py\n@@ -3 +3 @@\n-        y = 1\n+        y = 0\n")
+
+    assert applied(lead, twice) is None
+    assert applied(lead, twice.replace("else:\n        y = 1", "else:\n        y = 2")) is not None
+
+
+def test_the_same_place_in_a_function_and_in_one_inside_it_is_one() -> None:
+    outer = "def outer():\n    def inner():\n        return 1\n    return inner"
+    lead = lead_of(outer, outer.replace("return 1", "return 2"))
+    inner = Function(
+        path="prices.py", name="inner", first=12, last=13, source="\n".join(outer.split("\n")[1:3])
+    )
+
+    assert place(lead, [function(outer), inner]) is not None
+
+
+def test_lines_around_it_that_are_others_by_now_are_looked_at() -> None:
+    guarded = SOURCE.replace("    whole = 1", "    if not prices:\n        return 0\n    whole = 1")
+    lead = lead_of(SOURCE, guarded)
+
+    assert applied(lead, SOURCE.replace("def total(prices):", "def total(prices, tax):")) is None
+
+
+@pytest.mark.parametrize(
+    "evil",
+    [
+        f"{SOURCE}\n\n\nimport os",
+        f"{SOURCE}\n\n\ndef total(prices):\n    return 3",
+        "total = sum",
+        SOURCE.replace("def total", "def totals"),
+        f"@cache\n{SOURCE}\nx = 1",
+    ],
+)
+def test_nothing_is_written_around_a_function(evil: str) -> None:
+    assert applied(lead_of(SOURCE, evil)) is None
 
 
 def test_the_file_of_each_change_is_told() -> None:

@@ -17,6 +17,7 @@ from assent.coder.attempt import AttemptLoop
 from assent.coder.changes import Change
 from assent.coder.context import Chosen
 from assent.coder.events import IterationStarted, Noted
+from assent.coder.leads import change_words
 from assent.coder.proposing import NO_IDEA, NOTHING_LEFT, Proposals, Proposing
 from assent.coder.python_source import Function
 from assent.coder.repairs_sql import SqlRepairs
@@ -141,7 +142,10 @@ class TestLoop:
             assert bool(model.read) == (not is_known) or candidates > 1
         won = session.won
         assert won is not None
-        assert (won.number, won.tried) == (1, Change("prices.py", 5, 5, "    whole = 0"))
+        assert (won.number, won.tried) == (1, Change("prices.py", 5, 5, "    whole = 0", is_remembered=True))
+        with open_database(str(here.folder / "assent.db")) as database:
+            (repair,) = SqlRepairs(database).entries(session.repository_key)
+        assert (repair.wins, repair.losses) == (2, 0), "what only looks elsewhere is no trial of it"
 
     async def test_where_it_no_longer_fits_it_is_beside_what_is_read(self, tmp_path: Path) -> None:
         here = Workbench(tmp_path, FILES)
@@ -223,8 +227,35 @@ class TestLoop:
         assert session.iterations == 4
         with open_database(str(here.folder / "assent.db")) as database:
             first, second = sorted(SqlRepairs(database).entries(session.repository_key), key=lambda e: e.made)
-        assert (first.wins, first.losses) == (2, 1)
+        assert (first.wins, first.losses) == (1, 1), "it wins nothing by what was found after it"
         assert (second.wins, second.losses) == (1, 0)
+
+    async def test_a_remembered_change_that_fails_in_another_way_loses_and_the_next_is_tried(
+        self, tmp_path: Path
+    ) -> None:
+        here = Workbench(tmp_path, FILES)
+        with here.coder(Reader(DOUBTS), style="small") as coder:
+            session = await coder.run("mend total", [CHECK])
+        with open_database(str(here.folder / "assent.db")) as database:
+            repairs = SqlRepairs(database)
+            (right,) = repairs.entries(session.repository_key)
+            diff = "+++ b/prices.py\n@@ -5 +5 @@\n-    whole = START\n+    whole = nothing\n"
+            for _ in range(2):
+                repairs.learned(session.repository_key, right.signature, change_words(diff), hint=None)
+        for _ in range(2):
+            model = Reader({})
+            with here.coder(model, style="small") as coder:
+                session = await coder.run("mend total", [CHECK])
+            if session.is_green:
+                break
+        assert session.is_green, session.reason
+        assert model.read == []
+        with open_database(str(here.folder / "assent.db")) as database:
+            found = {
+                each.id == right.id: each for each in SqlRepairs(database).entries(session.repository_key)
+            }
+        assert found[False].losses > 0
+        assert (found[True].wins, found[True].losses) == (2, 0)
 
     async def test_stopped_at_any_question_it_goes_on_and_nothing_is_tried_twice(
         self, tmp_path: Path

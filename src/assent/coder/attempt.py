@@ -23,7 +23,7 @@ from assent.coder.asking import TOOL as ASK_USER
 from assent.coder.asking import ask_tool
 from assent.coder.contract import CheckResult, first_red
 from assent.coder.import_roots import python_path
-from assent.coder.leads import CONTEXT
+from assent.coder.leads import CONTEXT, place
 from assent.coder.learning import learn
 from assent.coder.prompt import angle_words, system_words, task_words
 from assent.coder.proposing import NOTHING_LEFT, Placing, Proposing
@@ -81,6 +81,8 @@ class AttemptLoop:
         """What the turns ended with, where somebody else has to decide what comes next."""
         self._closely: Closely | None = None
         self._shown: Sequence[Function] = ()
+        self._fits = False
+        """Whether what the hint says is a change that some candidate tries."""
 
     async def go(self) -> None:
         """Work until it is green, or goes no further: `attempt.ended` says why, unless it was stopped."""
@@ -114,7 +116,9 @@ class AttemptLoop:
         work, attempt = self._work, self._attempt
         latest = attempt.latest
         if latest is not None and not latest.is_judged:
-            await self._prompt(folder, self._results(), latest.number, None, ())
+            known = await self._recall(self._results())
+            hint = known if known is not None and known.id == latest.hint else None
+            await self._prompt(folder, self._results(), latest.number, hint, ())
             if not latest.has_turned:
                 self._tell_started(latest, None)
             return latest, True
@@ -122,12 +126,7 @@ class AttemptLoop:
         if latest is not None and work.style.takes_angles:
             await self._begin_anew(latest)
         before = self._results()
-        red = first_red(before)
-        hint = None
-        if red is not None:
-            hint = await asyncio.to_thread(
-                work.repairs.recall, work.session.repository_key, signature_of(red)
-            )
+        hint = await self._recall(before)
         iteration = Iteration(
             number=number,
             run_id=f"{work.session.id}.{attempt.number}.{number}",
@@ -149,6 +148,14 @@ class AttemptLoop:
         )
         self._tell_started(iteration, hint)
         return iteration, False
+
+    async def _recall(self, before: Sequence[CheckResult]) -> Hint | None:
+        """What helped before against what is red."""
+        red = first_red(before)
+        if red is None:
+            return None
+        key = self._work.session.repository_key
+        return await asyncio.to_thread(self._work.repairs.recall, key, signature_of(red))
 
     def _tell_started(self, iteration: Iteration, hint: Hint | None) -> None:
         self._work.tell(
@@ -197,9 +204,10 @@ class AttemptLoop:
         )
         self._closely = None
         self._shown = found.functions if found is not None else ()
+        lead = hint.approach if hint is not None and not hint.is_coarse else ""
+        self._fits = place(lead, self._shown) is not None
         if work.style.takes_angles and self._shown and not self._sees_all(number):
             assert found is not None
-            lead = hint.approach if hint is not None and not hint.is_coarse else ""
             self._closely = Closely(found, lambda angle: words(chosen=angle_words(found, angle)), lead)
         return words(chosen=found.text if found is not None else "")
 
@@ -374,16 +382,26 @@ class AttemptLoop:
 
     # What follows from the checks
 
+    def _counts_for(self, iteration: Iteration) -> str | None:
+        """The hint that an iteration of a small model says something about. What a hint says is tried once in
+        a session, whoever does it; the others only look elsewhere."""
+        made = [each for other in self._work.session.attempts for each in other.iterations if each.is_judged]
+        shown = [each for each in made if each.hint is not None and each.hint == iteration.hint]
+        tried = [each for each in shown if each.tried is not None and each.tried.is_remembered]
+        if iteration in tried or not shown:
+            return iteration.hint
+        if iteration.is_green:
+            return None if tried else iteration.hint
+        return None if tried or self._fits or len(shown) > 1 else iteration.hint
+
     async def _learn(self, iteration: Iteration) -> None:
         """Remember what helped, and what did not."""
         work, attempt = self._work, self._attempt
         before = attempt.iterations[-2].results if len(attempt.iterations) > 1 else work.session.baseline
+        hint = iteration.hint
         if work.style.takes_angles:
             before = work.session.baseline  # Each begins anew.
-            made = [each for other in work.session.attempts for each in other.iterations if each.is_judged]
-            shown = [each for each in made if each.hint is not None and each.hint == iteration.hint]
-            if not iteration.is_green and len(shown) > 1:
-                return  # It is one trial of the hint, however many changes come of it.
+            hint = self._counts_for(iteration)
         try:
             diff = ""
             if iteration.is_green and (work.style.takes_angles or iteration.status != "success"):
@@ -396,6 +414,7 @@ class AttemptLoop:
                     iteration,
                     before=before,
                     baseline=work.session.baseline,
+                    hint=hint,
                     diff=diff,
                 )
             )

@@ -25,6 +25,8 @@ class Change(msgspec.Struct, frozen=True):
     text: str
     surprise: float = 0.0
     """Of the model, at what stands there now."""
+    is_remembered: bool = False
+    """Whether it is what the hint says, and not the model."""
 
 
 class Changes:

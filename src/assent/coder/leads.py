@@ -4,16 +4,17 @@ to try first where it still fits.
 Keep true:
 1. What was written down is found again as it was: the same lines, in the same file. Nothing is guessed, and
    what was cut short, cleaned or redacted in between is only read.
-2. A lead is somebody's text, perhaps brought in from elsewhere. It is only ever a change to try: the checks
-   judge it, and a person sees it.
+2. A lead is somebody's text, perhaps brought in from elsewhere. It is only ever a change of one function to
+   try: the checks judge it, and whoever approves sees it.
 """
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from assent.coder.python_source import Function
+from assent.coder.python_source import Function, parse_piece
 from assent.coder.signature import digest
 
 CONTEXT = 1
@@ -56,37 +57,58 @@ def change_words(diff: str) -> str:
     return "\n".join([_first(lines), *lines]) if lines else ""
 
 
-def places(lead: str, functions: Sequence[Function]) -> Iterator[Place]:
-    """Where the change of a lead fits, in the order of the functions; nowhere unless it is one change of one
-    place."""
+def place(lead: str, functions: Sequence[Function]) -> Place | None:
+    """Where the change of a lead belongs; None unless it is one change of one place, fits one place only, and
+    leaves the function what it is."""
     first, *lines = lead.split("\n")
     if not lines or first != _first(lines) or any(line.startswith(_HEAD) for line in lines[1:]):
-        return
+        return None
     path = lines[0].removeprefix(_HEAD)
-    for function in functions:
-        if function.path == path:
-            found = _fit(lines[1:], function)
-            if found is not None:
-                yield found
+    # A function inside another one has the same lines.
+    found = {
+        (each.first, each.last): each
+        for function in functions
+        if function.path == path
+        for each in _fit(lines[1:], function)
+    }
+    if len(found) != 1:
+        return None
+    (only,) = found.values()
+    return only if _stays_one(only) else None
 
 
 def _first(lines: Sequence[str]) -> str:
     return f"This change turned it green ({digest(*lines)[:_SHORT]}):"
 
 
-def _fit(lines: Sequence[str], function: Function) -> Place | None:
+def _fit(lines: Sequence[str], function: Function) -> Iterator[Place]:
     rows = function.source.split("\n")
     before, changed, after = _parts(lines)
     old = [line[1:] for line in changed if line[:1] != "+"]
     new = [line[1:] for line in changed if line[:1] != "-"]
-    # What stands around it may lie outside of the function.
-    for above, below in ((before, after), (before, []), ([], after), ([], [])):
-        wanted = [*above, *old, *below]
-        for start in range(len(rows) - len(wanted) + 1) if wanted else ():
-            if rows[start : start + len(wanted)] == wanted:
-                first = function.first + start + len(above)
-                return Place(function, first, first + len(old) - 1, new)
-    return None
+    for start in range(len(rows) + 1):
+        end = start + len(old)
+        # What stands around it may lie outside of the function, and only then is it not looked at.
+        is_after = rows[max(start - len(before), 0) : start] == (before if start else [])
+        is_before = rows[end : end + len(after)] == (after if end < len(rows) else [])
+        if rows[start:end] == old and is_after and is_before and 0 < start + len(old) <= len(rows):
+            first = function.first + start
+            yield Place(function, first, first + len(old) - 1, new)
+
+
+def _stays_one(place: Place) -> bool:
+    """Whether the function is still that one function: who writes into it writes nothing around it."""
+    rows = place.function.source.split("\n")
+    begin, end = place.first - place.function.first, place.last + 1 - place.function.first
+    was, now = parse_piece(rows), parse_piece([*rows[:begin], *place.rows, *rows[end:]])
+    return was is not None and now is not None and _outline(was) == _outline(now)
+
+
+def _outline(tree: ast.Module) -> list[tuple[type[ast.stmt], str]]:
+    body = tree.body
+    if len(body) == 1 and isinstance(body[0], ast.If):
+        body = body[0].body  # One that is indented is parsed inside an `if`.
+    return [(type(each), getattr(each, "name", "")) for each in body]
 
 
 def _parts(lines: Sequence[str]) -> tuple[list[str], Sequence[str], list[str]]:

@@ -25,7 +25,7 @@ from assent.coder.angles import MOST_FUNCTIONS, Angle, angles
 from assent.coder.blanks import SCHEMA, filled
 from assent.coder.changes import Change, Changes
 from assent.coder.doubts import Line, changes, lines
-from assent.coder.leads import places
+from assent.coder.leads import place
 from assent.errors import AnswerUnreadable, ContextTooLong, RequestRefused
 from assent.inference.messages import System, ToolCall, User
 from assent.inference.model import Piece, Request, Result
@@ -76,11 +76,11 @@ class Proposals:
         if lead in self._leads:
             return None
         self._leads.add(lead)
-        for place in places(lead, chosen.functions):
-            change = self._made(place.function).made(place.first, place.last, place.rows)
-            if change is not None:
-                return change
-        return None
+        found = place(lead, chosen.functions)
+        if found is None:
+            return None
+        change = self._made(found.function).made(found.first, found.last, found.rows)
+        return msgspec.structs.replace(change, is_remembered=True) if change is not None else None
 
     async def doubted(self, model: Proposing, chosen: Chosen, lead: str) -> Change | None:
         """The next change that comes of reading; None once all is read and tried."""
