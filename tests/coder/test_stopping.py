@@ -243,6 +243,16 @@ class TestLimits:
         assert session.state == "failed"
         assert list((here.home / session.id).glob("attempt-*"))
 
+    async def test_the_time_of_a_person_is_not_that_of_the_session(self, here: Workbench) -> None:
+        async def person(question: Question) -> str:
+            await asyncio.sleep(6.0)
+            return "yes"
+
+        model = Scripted([call("ask_user", question="which?"), write("ok.txt", "x"), "done"])
+        with here.coder(model, limits=CodeLimits(time_s=5.0), ask_s=60.0, ask=person) as coder:
+            session = await asyncio.wait_for(coder.run("x", ["test -f ok.txt"]), PATIENCE_S)
+        assert session.is_green, session.reason
+
     async def test_only_the_clock_says_that_time_is_over(self, here: Workbench) -> None:
         cancel = Cancel()
 
@@ -253,6 +263,13 @@ class TestLimits:
         with here.coder(model, limits=CodeLimits(time_s=3600)) as coder:
             session = await asyncio.wait_for(coder.run("x", ["false"], cancel=cancel), PATIENCE_S)
         assert (session.state, session.reason) == ("running", "the time is over")
+
+    async def test_who_gives_no_reason_has_stopped_it_all_the_same(self, here: Workbench) -> None:
+        cancel = Cancel()
+        cancel.cancel("")
+        with here.coder(["done"]) as coder:
+            session = await coder.run("x", ["false"], cancel=cancel)
+        assert (session.is_open, session.reason) == (True, "it was stopped")
 
     @pytest.mark.parametrize(
         ("limits", "usage", "cost", "words"),
@@ -434,6 +451,17 @@ class TestPolicies:
         assert "nobody answered within 0.05 s" in unanswered.text
         assert denied.is_error
         assert "not today" in denied.text
+
+    async def test_who_ends_a_session_takes_back_what_its_turns_asked(self, here: Workbench) -> None:
+        with here.coder([shell("touch ok.txt")]) as coder:
+            coder.runtime.add_policy("ask", DenyTool(tool="shell", reason="ask me", unless_approved=True))
+            session = await coder.run("x", ["test -f ok.txt"])
+            assert session.state == "running"
+            assert (await coder.cancel(session.id)).state == "abandoned"
+        with open_database(str(here.folder / "assent.db")) as database:
+            assert SqlApprovals(database).pending() == []
+            (asked,) = SqlApprovals(database).recent(5)
+        assert (asked.decision, asked.reason) == ("withdrawn", "its coding session is abandoned")
 
     async def test_an_approval_is_waited_for_by_nobody(self, here: Workbench) -> None:
         asked = DenyTool(tool="shell", reason="ask me", unless_approved=True)

@@ -521,6 +521,8 @@ async def test_of_an_act_that_ran_out_of_its_own_time_nobody_knows_whether_it_wa
 
     with here.engine(HONEST, spec(executor=made)) as engine:
         round = await engine.run_round()
+        with pytest.raises(UsageError, match="asks nothing about its act"):
+            await engine.resume(round.id, decide={"act": "done"})
 
     assert (len(got) if use == "webhook" else len(ran.read_text().split())) == 1
     assert (round.outcome, round.receipt) == ("failed", None)
@@ -536,3 +538,19 @@ async def test_a_host_that_could_not_be_reached_has_got_nothing(here: Bench) -> 
     assert round.outcome == "failed"
     assert "failed: " in round.reason
     assert "is not known" not in round.reason
+
+
+async def test_a_command_that_says_nothing_is_told_with_its_exit_code(here: Bench) -> None:
+    with here.engine(HONEST, spec(executor=ExecutorSpec(use="command", command="exit 3"))) as engine:
+        round = await engine.run_round()
+
+    assert "it ended with exit code 3" in round.reason
+
+
+async def test_a_check_that_does_not_end_says_nothing_about_the_world(here: Bench) -> None:
+    round = await proceeded(here, use="command", command="true", check="exec sleep 600", timeout_s=0.5)
+
+    holds, why = await check(here, round)
+
+    assert not holds
+    assert why.startswith("its check did not come to an end: it was ended after 0.5 s")

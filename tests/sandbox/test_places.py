@@ -60,6 +60,17 @@ def test_a_toolchain_that_contains_the_workspace_is_not_shown(home: Path) -> Non
     assert ".pyenv" not in shown(home, workspace=".pyenv/versions/3")
 
 
+@pytest.mark.parametrize("name", ["work/project/.venv", "alias/.venv"])
+def test_what_lies_in_the_workspace_is_no_toolchain(home: Path, name: str) -> None:
+    """A command could put a link in its place: what that leads to would be shown to the next one."""
+    (home / "alias").symlink_to("work/project")
+    (home / "work/project/.venv/bin").mkdir(parents=True)
+    (home / "work/project/.venv/lib64").symlink_to(home / ".ssh")
+    (home / "work/project/.venv/lib").symlink_to(home / ".config/gh")
+
+    assert shown(home, str(home / name / "bin")) == shown(home)
+
+
 def test_a_folder_to_keep_out_is_not_shown_under_another_name(home: Path) -> None:
     records = home / ".pyenv" / "records"
     records.mkdir()

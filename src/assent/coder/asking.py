@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import TYPE_CHECKING, Annotated
 
 import msgspec
@@ -44,9 +44,11 @@ def ask_tool(
     seconds: float,
     here: AskPerson | None = None,
     asked: Callable[[Question, bool], None] | None = None,
+    waiting: Callable[[], AbstractContextManager[None]] = nullcontext,
 ) -> Tool:
     """The tool, for one session. A question waits so many `seconds`; `asked` hears of each, and whether it
-    is new: one that was put before the process died is put to whoever watches now."""
+    is new: one that was put before the process died is put to whoever watches now. `waiting` is entered for
+    as long as a person is waited for."""
 
     @tool(
         name=TOOL,
@@ -71,7 +73,8 @@ def ask_tool(
         )
         if put.answer is None and asked is not None:
             asked(put, put.asked_at == now)
-        answer = await _answer(sessions, put, here)
+        with waiting():
+            answer = await _answer(sessions, put, here)
         if answer is None:
             raise ToolError(_GO_ON.format(seconds=seconds), retry=False)
         return answer

@@ -327,6 +327,7 @@ class AttemptLoop:
                     seconds=work.ask_s,
                     here=work.ask_here,
                     asked=self._asked,
+                    waiting=work.run.waiting,
                 )
             )
         return work.runtime.beside(tools, folder=str(workspace.folder), isolation=work.isolation)

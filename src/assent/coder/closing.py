@@ -14,7 +14,7 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from assent.coder.session import BRANCH, Session
+from assent.coder.session import BRANCH, WORDS, Session
 from assent.ir.result import Waiting
 from assent.safe_text import clean
 
@@ -74,8 +74,23 @@ async def end(work: Work) -> None:
         await work.workshop.remove_attempts()
     # Of a process that was killed before.
     await Scratch(work.workshop.home / "exports").clear_up()
+    await _take_back_questions(work)
     succeeded = session.state == "merged"
     await work.run.end("succeeded" if succeeded else "partial", None if succeeded else session.reason)
+
+
+async def _take_back_questions(work: Work) -> None:
+    """Withdraw what turns that were broken off have asked: nobody goes on with them."""
+    ledger = work.runtime.approvals
+    if ledger is None:
+        return
+    why = f"its coding session is {WORDS[work.session.state]}"
+    for attempt in work.session.attempts:
+        latest = attempt.latest
+        if latest is None or latest.has_turned:
+            continue
+        for approval in await asyncio.to_thread(ledger.pending, run=latest.run_id):
+            await asyncio.to_thread(ledger.withdraw, approval.id, why)
 
 
 def _message(session: Session) -> str:

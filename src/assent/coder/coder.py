@@ -22,7 +22,7 @@ from assent.coder.beginning import agreed_contract, check_asked, check_decidable
 from assent.coder.contract import Check, Contract
 from assent.coder.session import BRANCH, LEADER, WORDS, CodeLimits, Session
 from assent.coder.store import MemorySessions
-from assent.errors import AssentError, RunError, UsageError
+from assent.errors import AssentError, RunHeld, UsageError
 from assent.inference.model import Model, check_model
 from assent.ir.json_value import JsonValue
 from assent.ir.proposal import Proposal, new_id
@@ -271,7 +271,7 @@ class Coder:
                 if work.session.is_open:
                     await closing.abandon(work, why)
                 return work.session
-        except RunError:
+        except RunHeld:
             return self._sessions.find(session.id)  # Whoever is at work will notice.
 
     async def diff(self, session_id: str, *, whole: bool = False) -> str:

@@ -24,7 +24,7 @@ from assent.errors import AssentError
 from assent.safe_text import clean
 from assent.turns.ending import Ending
 from assent.turns.limits import used_up_words
-from assent.turns.stopping import linked, stopped_by
+from assent.turns.stopping import linked, stopped_by, when_late
 
 if TYPE_CHECKING:
     from assent.coder.work import Work
@@ -215,7 +215,7 @@ class SessionLeader:
             await work.move("failed", used_up_words("max_duration_ms", work.run.budget))
             await closing.end(work)
             return
-        session.reason = cancel.reason or "it waits for a person"
+        session.reason = cancel.reason or ("it was stopped" if cancel.requested else "it waits for a person")
         await work.save()
         if work.waiting:
             await work.run.end("waiting", session.reason, waiting=work.waiting)
@@ -227,15 +227,13 @@ class SessionLeader:
         """As long as this lasts, whoever wants it to stop is heard, and so is the end of its time."""
         cancel = self._cancel
         looking = asyncio.get_running_loop().create_task(self._look())
-        clock = self._alarm()
         # Whatever runs for the session works in private folders: it need not end by itself.
         unlink = cancel.on_request(lambda: cancel.cancel(cancel.reason, hard=True))
         try:
-            yield
+            with when_late(self._work.run, self._be_late):
+                yield
         finally:
             unlink()
-            if clock is not None:
-                clock.cancel()
             looking.cancel()
             with suppress(asyncio.CancelledError):
                 await looking
@@ -250,17 +248,8 @@ class SessionLeader:
                 if reason is not None:
                     cancel.cancel(reason, hard=True)
 
-    def _alarm(self) -> asyncio.TimerHandle | None:
-        """Stops what is in flight when the time of the session is over."""
-        run, cancel = self._work.run, self._cancel
-        budget = run.budget
-
-        def ring() -> None:
-            if not cancel.requested:
-                self._is_late = True
-                cancel.cancel("the time is over", hard=True)
-
-        if budget is None or budget.max_duration_ms is None:
-            return None
-        left_s = max(budget.max_duration_ms - run.elapsed_ms, 1.0) / 1000
-        return asyncio.get_running_loop().call_later(left_s, ring)
+    def _be_late(self) -> None:
+        """Stop what is in flight: the time of the session is over."""
+        if not self._cancel.requested:
+            self._is_late = True
+            self._cancel.cancel("the time is over", hard=True)

@@ -190,7 +190,7 @@ class LoopEngine:
         nobody knows: {"act": "done" | "retry" | "fail"}.
 
         Raises:
-            UsageError: there is none.
+            UsageError: there is none, or it asks nothing that `decide` could decide.
             RunHeld: another process is at work on it.
         """
         round = self.rounds.find(round_id)
@@ -200,6 +200,10 @@ class LoopEngine:
         if round.is_waiting:
             return await self._settle(round, cancel, decide=decide)
         await self._copies.tidy(round)
+        if decide:
+            raise UsageError(
+                f"Round '{round.id}' has ended ({round.outcome}): it asks nothing about its act."
+            )
         return round
 
     async def settle_decided(self) -> list[Round]:

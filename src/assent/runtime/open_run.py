@@ -12,8 +12,8 @@ Keep true:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from time import perf_counter
 from typing import NamedTuple
 
@@ -232,6 +232,15 @@ class OpenRun(Plans):
     def wait_ends(self) -> None:
         """It waits no longer."""
         self._allowance.wait_ends(perf_counter())
+
+    @contextmanager
+    def waiting(self) -> Iterator[None]:
+        """A person is waited for as long as this lasts."""
+        self.wait_begins()
+        try:
+            yield
+        finally:
+            self.wait_ends()
 
     def spend(self, tokens: int | None, cost: float | None) -> None:
         """Count what the leader used itself; None is for what cannot be told, and uses a limit up."""

@@ -14,6 +14,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterable, Mapping
+from pathlib import PurePath
 from typing import Literal
 
 import msgspec
@@ -75,7 +76,7 @@ def find_places(environment: Mapping[str, str], workspace: str, keep_out: Iterab
     if home == "/":
         home = "/nonexistent"
     system = tuple(path for name in SYSTEM if os.path.lexists(path := f"/{name}"))
-    shown = _Shown(system, home, (workspace, home, *keep_out))
+    shown = _Shown(system, home, workspace, (workspace, home, *keep_out))
     for name in TOOLCHAINS:
         shown.add(os.path.join(home, name))
     for prefix in (sys.prefix, sys.base_prefix, environment.get("VIRTUAL_ENV", "")):
@@ -94,9 +95,10 @@ def may_show(folder: str, keep_out: Iterable[str]) -> bool:
 class _Shown:
     """Toolchain folders, each once, none inside another."""
 
-    def __init__(self, system: tuple[str, ...], home: str, keep_out: tuple[str, ...]) -> None:
+    def __init__(self, system: tuple[str, ...], home: str, workspace: str, keep_out: tuple[str, ...]) -> None:
         self._system = system
         self._home = home
+        self._workspace = os.path.realpath(workspace)
         self._keep_out = keep_out
         self.found: list[str] = []
 
@@ -107,11 +109,19 @@ class _Shown:
         folder = os.path.abspath(folder)
         if any(is_beneath(folder, other) for other in (*self._system, *self.found)):
             return False
+        # Shown anyway; and a command could put a link there that leads anywhere.
+        if self._is_inside(folder):
+            return False
         # Links lead elsewhere: the path is shown where it is named, with what is there.
         if not may_show(folder, self._keep_out):
             return False
         self.found = [other for other in self.found if not is_beneath(other, folder)] + [folder]
         return True
+
+    def _is_inside(self, folder: str) -> bool:
+        """Whether a folder is reached through the workspace, whatever it is by now."""
+        steps = (folder, *map(str, PurePath(folder).parents))
+        return any(os.path.realpath(step) == self._workspace for step in steps)
 
     def add_programs(self, entry: str) -> None:
         """Show what an entry of PATH needs: itself, and what mostly lies beside a `bin`."""

@@ -8,7 +8,7 @@ Keep true:
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -39,30 +39,41 @@ def linked(*outer: Cancel | None) -> Iterator[Cancel]:
 @contextmanager
 def in_time(run: OpenRun | None, *outer: Cancel | None) -> Iterator[Cancel]:
     """The same, which the end of the time that a run may take cancels as well."""
+    budget = run.budget if run is not None else None
     with linked(*outer) as inner:
-        budget = run.budget if run is not None else None
-        if run is None or budget is None or budget.max_duration_ms is None:
+        if run is None or budget is None:
             yield inner
             return
-        loop, limit_ms = asyncio.get_running_loop(), budget.max_duration_ms
         words = used_up_words("max_duration_ms", budget)
-        alarm: asyncio.TimerHandle
-
-        def arm() -> asyncio.TimerHandle:
-            return loop.call_later(max(limit_ms - run.elapsed_ms, 1.0) / 1000, ring)
-
-        def ring() -> None:
-            nonlocal alarm
-            if run.elapsed_ms < limit_ms:
-                alarm = arm()  # People were waited for, and that time is nobody's.
-            else:
-                inner.cancel(words, hard=True)
-
-        alarm = arm()
-        try:
+        with when_late(run, lambda: inner.cancel(words, hard=True)):
             yield inner
-        finally:
-            alarm.cancel()
+
+
+@contextmanager
+def when_late(run: OpenRun, ring: Callable[[], None]) -> Iterator[None]:
+    """As long as this lasts, `ring` is called when the time that a run may take is over."""
+    limit_ms = run.budget.max_duration_ms if run.budget is not None else None
+    if limit_ms is None:
+        yield
+        return
+    loop = asyncio.get_running_loop()
+    alarm: asyncio.TimerHandle
+
+    def look() -> None:
+        nonlocal alarm
+        if run.elapsed_ms < limit_ms:
+            alarm = arm()  # People were waited for, and that time is nobody's.
+        else:
+            ring()
+
+    def arm() -> asyncio.TimerHandle:
+        return loop.call_later(max(limit_ms - run.elapsed_ms, 1.0) / 1000, look)
+
+    alarm = arm()
+    try:
+        yield
+    finally:
+        alarm.cancel()
 
 
 def _pass_on(outer: Cancel, inner: Cancel, hard: bool) -> None:

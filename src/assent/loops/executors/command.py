@@ -51,8 +51,9 @@ class CommandExecutor:
             )
         said = (finished.stdout + finished.stderr).decode(errors="replace").strip()
         if finished.ended_by != "itself" or finished.exit_code != 0:
+            how = ending(finished, self._limits) or f"it ended with exit code {finished.exit_code}."
             raise ToolError(
-                f"The command failed: {ending(finished, self._limits)} {clean(said, 500)}".strip(),
+                f"The command failed: {how} {clean(said, 500)}".strip(),
                 # One that was ended in the middle has not said how far it came.
                 unknown=finished.ended_by != "itself",
             )
@@ -81,7 +82,11 @@ async def run_check(command: str, receipt: Receipt, repository: Repository, limi
         environment=clean_environment(more),
         limits=limits,
     )
-    holds = finished.ended_by == "itself" and finished.exit_code == 0
+    if finished.ended_by != "itself":
+        return Finding(
+            holds=False, why=f"its check did not come to an end: {ending(finished, limits)}", seen="world"
+        )
+    holds = finished.exit_code == 0
     return Finding(holds=holds, why=f"its check {'says so' if holds else 'says no'}", seen="world")
 
 
