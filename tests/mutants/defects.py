@@ -272,7 +272,7 @@ DEFECTS: tuple[Defect, ...] = (
     ),
     Defect(
         "an aborted plan's answers are remembered",
-        "runtime/run.py",
+        "runtime/plans.py",
         "undone = await undo(x, self._bound, notes)",
         "undone = await undo(x, self._bound, notes); self._services.answers.adopt(x.page)",
         ("tests/runtime",),
@@ -301,9 +301,9 @@ DEFECTS: tuple[Defect, ...] = (
     ),
     Defect(
         "shares of a budget go to whoever comes first",
-        "runtime/run.py",
-        "one_by_one=self._allowance.may_run_out(len(to_come), calls),",
-        "one_by_one=False,",
+        "runtime/plans.py",
+        "one_by_one=self._may_run_out(x)",
+        "one_by_one=False",
         ("tests/runtime", "tests/properties"),
     ),
     Defect(
@@ -316,7 +316,7 @@ DEFECTS: tuple[Defect, ...] = (
     ),
     Defect(
         "cancelling the caller's task is swallowed",
-        "runtime/runtime.py",
+        "runtime/plans.py",
         "    if task is not None and task.cancelling() > before:\n        raise asyncio.CancelledError\n",
         "",
         ("tests/runtime", "tests/properties"),
@@ -438,7 +438,7 @@ DEFECTS: tuple[Defect, ...] = (
     Defect(
         "a process that lost its run goes on taking back",
         "runtime/execution.py",
-        "                await self._notes.about_to_take_back()",
+        "                await self.notes.about_to_take_back()",
         "                pass",
         ("tests/durable/test_resume.py",),
     ),
@@ -459,7 +459,7 @@ DEFECTS: tuple[Defect, ...] = (
     Defect(
         "what ended is done again",
         "runtime/execution.py",
-        "if self._notes is not None and self.results[i] is not None:",
+        "if self.notes is not None and self.results[i] is not None:",
         "if False:",
         _DURABLE,
     ),
@@ -481,7 +481,7 @@ DEFECTS: tuple[Defect, ...] = (
     ),
     Defect(
         "an abort is not noted before the taking back",
-        "runtime/run.py",
+        "runtime/plans.py",
         "                await notes.about_to_abort()",
         "                pass",
         _DURABLE,
@@ -604,7 +604,7 @@ DEFECTS: tuple[Defect, ...] = (
     ),
     Defect(
         "governance: questions of a run that ended stay open",
-        "runtime/run.py",
+        "runtime/plans.py",
         "        await self._take_back_questions(result)\n",
         "",
         ("tests/runtime/test_approvals.py",),
@@ -647,7 +647,7 @@ DEFECTS: tuple[Defect, ...] = (
     Defect(
         "governance: nobody to ask is a yes",
         "policy/gate.py",
-        '            found += [o._replace(kind="denied", reason=f"{o.reason}; {NOBODY}") for o in asks]',
+        '            found += [o._replace(kind="denied", reason=f"{o.reason}; {nobody}") for o in asks]',
         "            pass",
         ("tests/runtime/test_approvals.py",),
     ),
