@@ -319,7 +319,7 @@ DEFECTS: tuple[Defect, ...] = (
         "runtime/plans.py",
         "    if task is not None and task.cancelling() > before:\n        raise asyncio.CancelledError\n",
         "",
-        ("tests/runtime", "tests/properties"),
+        ("tests/runtime/test_cancel.py",),
     ),
     Defect(
         "effects run beside what may abort",
@@ -484,7 +484,7 @@ DEFECTS: tuple[Defect, ...] = (
         "runtime/plans.py",
         "                await notes.about_to_abort()",
         "                pass",
-        _DURABLE,
+        ("tests/durable/test_resume.py",),
     ),
     Defect(
         "whoever lost a run can still note",
@@ -1029,24 +1029,23 @@ DEFECTS: tuple[Defect, ...] = (
         "coder/leads.py",
         "        if function.path == path:",
         "        if path:",
-        (
-            "tests/coder/test_leads.py",
-            "tests/coder/test_proposing.py",
-        ),
+        ("tests/coder/test_leads.py",),
     ),
     Defect(
         "what was tried before a crash is tried again",
         "coder/proposing.py",
         "            for each in self._had:",
         "            for each in ():",
-        ("tests/coder/test_proposing.py",),
+        ("tests/coder/test_proposing.py::TestProposals",),
     ),
     Defect(
         "a change is tried before it is kept",
         "coder/proposing.py",
         "            await self._said(change)\n",
         "            pass\n",
-        ("tests/coder/test_proposing.py",),
+        (
+            "tests/coder/test_proposing.py::TestLoop::test_what_was_kept_and_not_heard_before_a_crash_is_not_lost",
+        ),
     ),
     Defect(
         "the least surprising change is tried first",
@@ -1060,10 +1059,7 @@ DEFECTS: tuple[Defect, ...] = (
         "coder/doubts.py",
         "    return min(doubt.surprise, _BEGUN) if line.is_missing else doubt.surprise",
         "    return doubt.surprise",
-        (
-            "tests/coder/test_doubts.py",
-            "tests/coder/test_proposing.py",
-        ),
+        ("tests/coder/test_doubts.py",),
     ),
     Defect(
         "a contract lets its own files go",
@@ -1105,34 +1101,28 @@ DEFECTS: tuple[Defect, ...] = (
         "coder/leading.py",
         "        if all(result.passed for result in session.baseline) and not session.even_if_green:",
         "        if False:",
-        ("tests/coder/test_coder.py",),
+        ("tests/coder/test_coder.py::TestBaseline",),
     ),
     Defect(
         "what a session used before it was taken up is free",
         "coder/leading.py",
         "        self._count_what_was_used()\n",
         "",
-        ("tests/coder/test_stopping.py",),
+        ("tests/coder/test_stopping.py::TestLimits",),
     ),
     Defect(
         "a session that is to stop waits for approval",
         "coder/closing.py",
         "    if await stop_if_asked(work):\n        return\n    what =",
         "    what =",
-        (
-            "tests/coder/test_stopping.py",
-            "tests/coder/test_coder.py",
-        ),
+        ("tests/coder/test_stopping.py::TestCancel",),
     ),
     Defect(
         "a change is published before its commit is kept",
         "coder/closing.py",
         "        session.branch = BRANCH.format(id=session.id)\n        await work.save()\n",
         "        session.branch = BRANCH.format(id=session.id)\n",
-        (
-            "tests/coder/test_coder.py",
-            "tests/coder/test_kills.py",
-        ),
+        ("tests/coder/test_coder.py::TestApproval",),
     ),
     # Loops
     Defect(
