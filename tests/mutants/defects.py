@@ -985,12 +985,11 @@ DEFECTS: tuple[Defect, ...] = (
         ("tests/agents/test_runner.py",),
     ),
     Defect(
-        "the check of a goal goes on when the time is over",
+        "an agent whose caller has no time left was only stopped",
         "agents/course.py",
-        "            if cancel.requested or await stopped_by(cancel, check()):\n"
-        "                return None\n",
-        "            await check()\n",
-        ("tests/agents/test_runner.py",),
+        "        for run in (self.run, self.budget):",
+        "        for run in (self.run,):",
+        ("tests/agents/test_runner.py", "tests/agents/test_compose.py"),
     ),
     Defect(
         "a run of unknown cost has a cost",
