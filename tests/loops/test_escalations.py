@@ -17,12 +17,14 @@ from typing import Any
 import msgspec
 import pytest
 
-from assent import SqlApprovals, open_database, tool
+from assent import Runtime, SqlApprovals, open_database, tool
 from assent.coder.contract import Check
 from assent.errors import ApprovalDecided, UsageError
 from assent.inference.messages import ToolCall
+from assent.loops.acting import executor_tool, plan_of
 from assent.loops.budget import LoopBudget
 from assent.loops.copies import BaseMoved
+from assent.loops.executors.record import RecordExecutor
 from assent.loops.promotion import suggestion
 from assent.loops.round import Later, Round
 from assent.loops.spec import ExecutorSpec
@@ -96,6 +98,28 @@ async def test_denied_it_is_never_carried_out(bench: Bench) -> None:
 
     assert [(each.what, each.reason) for each in ended.later] == [("denied", "not now")]
     assert git(bench.repository, "branch", "--list", "assent/*") == ""
+
+
+async def test_what_was_approved_is_carried_out_on_no_other_tree(here: Bench) -> None:
+    """Whoever has changed the round meanwhile: it is asked anew, and the act itself looks once more."""
+    shown = await escalated(here)
+    git(here.repository, "update-index", "--force-remove", "a.txt")
+    other = msgspec.structs.replace(shown, tree=git(here.repository, "write-tree").strip())
+    executor = RecordExecutor()
+
+    async def applies() -> None:
+        pytest.fail("it has begun")
+
+    act = executor_tool(executor, lambda: other, lambda: pytest.fail("it has begun"), applies, time.time)
+    refused = await Runtime(tools=[act]).execute(plan_of(shown, executor, ""))
+    with here.engine([], spec("L2")) as engine:
+        engine.rounds.put(other)
+        asked = await engine.decide(shown.id, "once", by="ann")
+
+    assert "another tree than the round has" in (refused.results[0].error or "")
+    assert asked.is_waiting
+    assert asked.approval != shown.approval
+    assert git(here.repository, "branch", "--list", "assent/*") == ""
 
 
 def expire(bench: Bench, approval: str) -> None:

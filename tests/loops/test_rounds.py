@@ -6,6 +6,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from assent.coder.contract import Check
@@ -16,7 +17,7 @@ from assent.ir.tool_spec import ToolSchema
 from assent.loops.budget import LoopBudget, Spend, exceeded
 from assent.loops.executors.callback import CallbackExecutor
 from assent.loops.executors.executor import Act
-from assent.loops.gates import Answer, CallbackGate, Proposed, ask_gate
+from assent.loops.gates import Allowlist, Answer, CallbackGate, Proposed, ask_gate
 from assent.loops.round import Round
 from assent.loops.spec import ExecutorSpec, LoopSpec, Worker
 from assent.loops.verdict import REPORT
@@ -186,6 +187,17 @@ async def test_a_gate_that_fails_or_gives_no_answer_says_no(said: Any) -> None:
     )
 
     assert not (await ask_gate(CallbackGate(said), proposed)).proceed
+
+
+async def test_an_allowlist_lets_through_what_is_of_its_kinds_and_verified() -> None:
+    proposed = Proposed(
+        loop="tidy", round="r", level="L3", kind="k", executor="e", summary="", tree="t", base="b"
+    )
+    verified = msgspec.structs.replace(proposed, verified=True)
+
+    assert (await ask_gate(Allowlist(["k"]), verified)).proceed
+    assert await ask_gate(Allowlist(["k"]), proposed) == Answer(False, "it is not verified")
+    assert not (await ask_gate(Allowlist(["other"]), verified)).proceed
 
 
 @pytest.mark.parametrize(
