@@ -21,6 +21,7 @@ from assent.loops.gates import Allowlist, Answer, CallbackGate, Proposed, ask_ga
 from assent.loops.round import Round
 from assent.loops.spec import ExecutorSpec, LoopSpec, Worker
 from assent.loops.verdict import REPORT
+from assent.tools.context import Cancel
 from assent.tools.tool import Tool
 from tests.coder.workbench import git, user_text
 from tests.loops.bench import FILES, HONEST, Bench, spec, used, verdict, write
@@ -379,6 +380,23 @@ async def test_what_was_spent_is_kept_when_a_sub_run_fails(bench: Bench) -> None
     assert (ended.spend.total_tokens, ended.spend.cost_usd) == (10, 0.5)
     with bench.engine([], spec()) as engine:
         assert engine.rounds.find(ended.id).spend.total_tokens == 10
+
+
+async def test_what_was_spent_before_a_round_was_broken_off_counts(bench: Bench) -> None:
+    loop = spec("L2", budget=LoopBudget(total_tokens=30))
+    cancel = Cancel()
+
+    def watch(round: Round, phase: str) -> None:
+        if phase == "checking":
+            cancel.cancel("later", hard=True)
+
+    with bench.engine([used(write(), 9, 1), used("made", 9, 1)], loop, watch=watch) as engine:
+        assert (await engine.run_round(round_id="r1", cancel=cancel)).is_open
+    with bench.engine([used(verdict("done"), 9, 2), "x"], loop) as engine:
+        ended = await engine.run_round(round_id="r1")
+
+    assert (ended.outcome, ended.limit) == ("budget_exhausted", "total_tokens")
+    assert ended.spend.total_tokens == 31
 
 
 async def test_the_day_is_counted_over_all_rounds_of_the_loop(bench: Bench) -> None:
