@@ -304,6 +304,28 @@ async def test_a_commit_that_was_reverted_lowers_the_level(here: Bench) -> None:
     assert not found.holds
 
 
+async def test_what_is_taken_back_after_a_person_raised_the_loop_lowers_it_again(here: Bench) -> None:
+    first, second = [await proceeded(here, use="commit") for _ in range(2)]
+
+    with here.engine([], spec()) as engine:
+        with pytest.raises(UsageError, match="was not lowered"):
+            await engine.raise_again(by="ann", because="why not")
+        await engine.reverse(first.id, by="ann")
+        lowered = engine.rounds.standing(first.key)
+        raised = await engine.raise_again(by="ann", because="it was looked into")
+        # What was known when it was raised is no news.
+        await engine.reverse(first.id, by="ben")
+        assert engine.rounds.standing(first.key) == raised
+        await engine.reverse(second.id, by="ben", reason="wrong too")
+        again = engine.rounds.standing(first.key)
+
+    assert lowered is not None
+    assert (lowered.level, lowered.lowers) == ("L2", True)
+    assert not raised.lowers
+    assert again is not None
+    assert (again.level, again.reason) == ("L2", "round 2 was taken back: wrong too")
+
+
 async def test_a_patch_is_applied_to_the_persons_files_and_only_if_they_are_as_they_were(here: Bench) -> None:
     round = await proceeded(here, use="apply_patch")
     assert (here.repository / "a.txt").read_text() == "right\n"

@@ -21,6 +21,7 @@ from assent.loops.gates import Allowlist, Answer, CallbackGate, Proposed, ask_ga
 from assent.loops.round import Round
 from assent.loops.spec import ExecutorSpec, LoopSpec, Worker
 from assent.loops.verdict import REPORT
+from assent.runtime.open_run import OpenRun
 from assent.tools.context import Cancel
 from assent.tools.tool import Tool
 from tests.coder.workbench import git, user_text
@@ -465,6 +466,25 @@ async def test_a_round_never_raises(bench: Bench, tmp_path: Path) -> None:
         ended = await engine.run_round()
     assert ended.outcome == "failed"
     assert "nowhere" in ended.reason
+
+
+async def test_the_outcome_is_kept_before_the_run_ends(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Died(BaseException):
+        pass
+
+    async def dies(self: OpenRun, *what: Any, **more: Any) -> Any:
+        if self.run_id == "r1":
+            raise Died
+        return await end(self, *what, **more)
+
+    end = OpenRun.end
+    monkeypatch.setattr(OpenRun, "end", dies)
+    with bench.engine(HONEST, spec()) as engine:
+        with pytest.raises(Died):
+            await engine.run_round(round_id="r1")
+        kept = engine.rounds.find("r1")
+
+    assert (kept.outcome, kept.receipt is not None) == ("proceeded", True)
 
 
 async def test_a_hook_is_given_to_the_maker_as_data(bench: Bench) -> None:
