@@ -88,6 +88,23 @@ async def test_approved_later_it_is_carried_out_on_exactly_that_tree(bench: Benc
     assert not (bench.home / round.id).exists()
 
 
+async def test_a_round_is_read_once_more_when_it_is_held(
+    here: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Somebody else may have carried it out since it was found."""
+    found = await escalated(here)
+
+    with here.engine([], spec("L2")) as engine:
+        ended = await engine.decide(found.id, "once", by="ann")
+        monkeypatch.setattr(engine.rounds, "find", lambda _: found)
+        again = await engine.resume(found.id)
+        kept = engine.rounds.get(found.id)
+
+    assert [each.what for each in again.later] == ["approved"]
+    assert kept is not None
+    assert (kept.receipt, kept.later) == (ended.receipt, ended.later)
+
+
 async def test_denied_it_is_never_carried_out(bench: Bench) -> None:
     round = await escalated(bench)
 
