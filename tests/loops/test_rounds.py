@@ -240,10 +240,12 @@ async def test_policies_of_the_runtime_hold_for_the_act_of_a_round(bench: Bench)
     assert branches(bench) == []
 
 
-async def test_a_gate_of_rules_escalates_what_a_rule_objects_to(bench: Bench, tmp_path: Path) -> None:
+@pytest.mark.parametrize("more", ["", "unless_approved = true\n"])
+async def test_a_gate_of_rules_escalates_what_a_rule_objects_to(bench: Bench, more: str) -> None:
+    """Also one that a person may overrule."""
     rules = bench.repository / "gate.toml"
     rules.write_text(
-        '[[rule]]\nname = "quiet"\nkind = "deny_tool"\ntool = "loop_tidying"\nreason = "quiet hours"\n'
+        f'[[rule]]\nname = "quiet"\nkind = "deny_tool"\ntool = "loop_tidying"\nreason = "quiet hours"\n{more}'
     )
 
     ended = await run(bench, HONEST, spec(gate="policy", policies="gate.toml"))

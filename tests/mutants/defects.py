@@ -1268,7 +1268,7 @@ DEFECTS: tuple[Defect, ...] = (
         ("tests/loops/test_rounds.py",),
     ),
     Defect(
-        "a rule that would ask lets a round through",
+        "a rule that would ask does not say why a round escalates",
         "loops/gates.py",
         'if opinion.answer != "allows"]',
         'if opinion.answer == "denies"]',
