@@ -19,7 +19,7 @@ from assent.durable.memory import MemoryJournal
 from assent.errors import UsageError
 from assent.inference import Scripted
 from assent.inference.messages import System, ToolCall, ToolResult, User
-from assent.inference.model import Result
+from assent.inference.model import Request, Result
 from assent.inference.usage import Usage
 from assent.ir.proposal import Proposal
 from assent.policy.permission import Permissions, Posture
@@ -290,6 +290,19 @@ async def test_what_an_agent_takes_counts_for_a_budget_of_others() -> None:
     assert (second.status, len(model.requests)) == ("budget", 1)
 
 
+async def test_the_time_of_others_is_a_limit_on_the_agent() -> None:
+    async def never(request: Request) -> Any:
+        await asyncio.Event().wait()
+
+    runtime = Runtime()
+    about = Proposal(id="team", source="team", actions=())
+    async with runtime.open_run(about, run_id="team", budget=CostBudget(max_duration_ms=300)) as team:
+        result = await AgentRunner(runtime, Scripted(never), spec()).run("a", budget=team)
+        await team.end("partial")
+
+    assert (result.status, result.error) == ("budget", "the limit on time was reached (0.3 s)")
+
+
 async def test_several_messages_are_one_conversation() -> None:
     model = Scripted(["Ada, hello.", "You are Ada."])
     runner = AgentRunner(Runtime(), model, spec())
@@ -301,6 +314,22 @@ async def test_several_messages_are_one_conversation() -> None:
     assert (first.output, second.output) == ("Ada, hello.", "You are Ada.")
     assert conversation.result.turns == 2
     assert "I am Ada." in str(model.requests[1].messages)
+
+
+@pytest.mark.parametrize(("second", "together"), [(0.25, 0.75), (None, None)])
+async def test_what_several_messages_cost_is_known_of_all_or_not_at_all(
+    second: float | None, together: float | None
+) -> None:
+    usage = Usage(input=1, output=1)
+    model = Scripted(
+        [Result(text="one", usage=usage, cost=0.5), Result(text="two", usage=usage, cost=second)]
+    )
+
+    async with AgentRunner(Runtime(), model, spec()).conversation() as conversation:
+        assert (await conversation.say("a")).cost_usd == 0.5
+        assert (await conversation.say("b")).cost_usd == second
+
+    assert conversation.result.cost_usd == together
 
 
 # Goals

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from assent.coder.coder import Coder
 from assent.coder.contract import Check, Contract
 from assent.coder.events import CheckCompleted, IterationStarted
 from assent.coder.session import WORDS, CodeLimits
+from assent.coder.workshop import Workshop
 from assent.errors import ModelError, UsageError
 from assent.inference import Scripted
 from assent.inference.messages import ToolResult
@@ -235,6 +237,30 @@ class TestApproval:
         assert git(here.repository, "rev-parse", f"assent/{session.id}^") == head
         assert git(here.repository, "show", f"assent/{session.id}:ok.txt") == "x\n"
         assert git(here.repository, "status", "--porcelain") == ""
+
+    async def test_broken_off_when_it_was_published_it_is_that_commit(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        class Died(BaseException):
+            pass
+
+        async def dies(self: Workshop, commit: str, branch: str) -> None:
+            await publish(self, commit, branch)
+            raise Died
+
+        here = bench(tmp_path)
+        publish = Workshop.publish
+        with here.coder([write("ok.txt", "x\n"), "made the file"]) as coder:
+            session = await coder.run("make ok.txt", ["test -f ok.txt"])
+            monkeypatch.setattr(Workshop, "publish", dies)
+            with pytest.raises(Died):
+                await coder.approve(session.id)
+            monkeypatch.undo()
+            published = git(here.repository, "rev-parse", f"assent/{session.id}").strip()
+            # A commit that is made later has another time, and so is another one.
+            monkeypatch.setattr(time, "time", lambda: 2_000_000_000.0)
+            session = await coder.approve(session.id)
+        assert (session.state, session.commit) == ("merged", published)
 
     async def test_denied(self, tmp_path: Path) -> None:
         here = bench(tmp_path)

@@ -68,6 +68,13 @@ def test_a_line_that_was_only_added_goes_between_the_same_two() -> None:
     assert applied(lead_of(SOURCE, guarded)) == guarded
 
 
+def test_of_lines_that_are_alike_the_one_between_the_same_two_is_changed() -> None:
+    twice = "def share(one):\n    if one.owns:\n        return 1\n    if one.works:\n        return 1"
+    mended = "return 2".join(twice.rsplit("return 1", 1))
+
+    assert applied(lead_of(twice, mended), twice) == mended
+
+
 def test_what_stands_around_it_may_be_outside_of_the_function() -> None:
     """The last line of a function changes, and another one follows in the file."""
     file, mended = f"{SOURCE}\n\n\nx = 1", f"{SOURCE[:-5]}0\n\n\nx = 1"

@@ -17,7 +17,15 @@ from typing import Any
 import pytest
 
 from assent import SqlApprovals, SqlEvents, SqlJournal, open_database
-from assent.coder.events import Asked, Called, CallEnded, CheckStarted, Event
+from assent.coder.events import (
+    Asked,
+    Called,
+    CallEnded,
+    CheckStarted,
+    Event,
+    IterationStarted,
+    StateChanged,
+)
 from assent.coder.session import CodeLimits, Question, Session
 from assent.coder.store_sql import SqlSessions
 from assent.errors import IsolationMissing, StorageError, StorageFull, UsageError
@@ -220,6 +228,17 @@ class TestCancel:
             assert (await other.cancel("idle", "\udc80")).state == "abandoned"
             assert (await coder.resume("idle")).state == "abandoned"
 
+    async def test_ended_from_elsewhere_when_it_is_green_it_waits_for_nobody(self, here: Workbench) -> None:
+        def watch(event: Event) -> None:
+            if isinstance(event, StateChanged) and event.state == "needs_approval":
+                with store(here) as sessions:
+                    sessions.ask_to_stop(event.session, "enough")
+
+        with here.coder([write("ok.txt", "x"), "done"]) as coder:
+            session = await coder.run("make ok.txt", ["test -f ok.txt"], watch=watch)
+        assert (session.state, session.reason) == ("abandoned", "enough")
+        assert kept(here, session.id).state == "abandoned"
+
 
 class TestLimits:
     async def test_time(self, here: Workbench) -> None:
@@ -325,6 +344,27 @@ class TestLimits:
             session = await coder.resume(paused.id)
         assert session.state == "failed"
         assert answers == (3 if usage is not None else 1)
+
+    async def test_what_earlier_iterations_used_counts(self, here: Workbench) -> None:
+        answers = 0
+        cancel = Cancel()
+
+        def model(request: Request) -> Result:
+            nonlocal answers
+            answers += 1
+            return Result(text="done", usage=Usage(input=9, output=1), cost=0.5)
+
+        def watch(event: Event) -> None:
+            if isinstance(event, IterationStarted) and answers == 1:
+                cancel.cancel("enough")
+
+        with here.coder(model, limits=CodeLimits(cost_usd=1.0)) as coder:
+            paused = await coder.run("x", ["false"], cancel=cancel, watch=watch)
+            assert (paused.state, answers) == ("running", 1)
+        with here.coder(model, limits=CodeLimits(cost_usd=1.0)) as coder:
+            session = await coder.resume(paused.id)
+        assert "money was reached" in session.reason
+        assert answers == 2
 
 
 class TestQuestions:

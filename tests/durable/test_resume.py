@@ -357,6 +357,25 @@ async def test_what_cannot_be_noted_beforehand_is_not_done_and_nothing_is_taken_
     assert world.effects == ["k", "pay"]
 
 
+async def test_an_abort_that_cannot_be_noted_beforehand_takes_nothing_back() -> None:
+    """Otherwise the run, resumed by somebody who saw that the last action was done, would have succeeded
+    without its booking."""
+    world, journal = World(), FullJournal()
+    booked = BOOK_AND_PAY.actions[0]
+    plan = proposal(booked, action("f", "broken", parameters={"name": "f"}, dependencies=["k"]))
+    journal.space = 3
+
+    result = await runtime(world, journal).execute(plan, run_id="r")
+
+    assert result.outcome == "canceled"
+    assert "nothing was taken back, because that cannot be noted beforehand" in (result.error or "")
+    assert world.effects == ["k", "f"]
+    journal.space = 100
+    journal.lose_holders()
+    assert (await runtime(world, journal).resume("r", decide={"f": "done"})).succeeded
+    assert world.effects == ["k", "f"]
+
+
 @pytest.mark.parametrize("space", range(9))
 async def test_wherever_the_space_ends_the_world_is_whole_after_resuming(space: int) -> None:
     """The last action fails: either everything is taken back, or, told to retry, it is all done over."""

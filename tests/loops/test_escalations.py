@@ -17,12 +17,14 @@ from typing import Any
 import msgspec
 import pytest
 
-from assent import SqlApprovals, open_database, tool
+from assent import Runtime, SqlApprovals, open_database, tool
 from assent.coder.contract import Check
 from assent.errors import ApprovalDecided, UsageError
 from assent.inference.messages import ToolCall
+from assent.loops.acting import executor_tool, plan_of
 from assent.loops.budget import LoopBudget
 from assent.loops.copies import BaseMoved
+from assent.loops.executors.record import RecordExecutor
 from assent.loops.promotion import suggestion
 from assent.loops.round import Later, Round
 from assent.loops.spec import ExecutorSpec
@@ -86,6 +88,23 @@ async def test_approved_later_it_is_carried_out_on_exactly_that_tree(bench: Benc
     assert not (bench.home / round.id).exists()
 
 
+async def test_a_round_is_read_once_more_when_it_is_held(
+    here: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Somebody else may have carried it out since it was found."""
+    found = await escalated(here)
+
+    with here.engine([], spec("L2")) as engine:
+        ended = await engine.decide(found.id, "once", by="ann")
+        monkeypatch.setattr(engine.rounds, "find", lambda _: found)
+        again = await engine.resume(found.id)
+        kept = engine.rounds.get(found.id)
+
+    assert [each.what for each in again.later] == ["approved"]
+    assert kept is not None
+    assert (kept.receipt, kept.later) == (ended.receipt, ended.later)
+
+
 async def test_denied_it_is_never_carried_out(bench: Bench) -> None:
     round = await escalated(bench)
 
@@ -96,6 +115,28 @@ async def test_denied_it_is_never_carried_out(bench: Bench) -> None:
 
     assert [(each.what, each.reason) for each in ended.later] == [("denied", "not now")]
     assert git(bench.repository, "branch", "--list", "assent/*") == ""
+
+
+async def test_what_was_approved_is_carried_out_on_no_other_tree(here: Bench) -> None:
+    """Whoever has changed the round meanwhile: it is asked anew, and the act itself looks once more."""
+    shown = await escalated(here)
+    git(here.repository, "update-index", "--force-remove", "a.txt")
+    other = msgspec.structs.replace(shown, tree=git(here.repository, "write-tree").strip())
+    executor = RecordExecutor()
+
+    async def applies() -> None:
+        pytest.fail("it has begun")
+
+    act = executor_tool(executor, lambda: other, lambda: pytest.fail("it has begun"), applies, time.time)
+    refused = await Runtime(tools=[act]).execute(plan_of(shown, executor, ""))
+    with here.engine([], spec("L2")) as engine:
+        engine.rounds.put(other)
+        asked = await engine.decide(shown.id, "once", by="ann")
+
+    assert "another tree than the round has" in (refused.results[0].error or "")
+    assert asked.is_waiting
+    assert asked.approval != shown.approval
+    assert git(here.repository, "branch", "--list", "assent/*") == ""
 
 
 def expire(bench: Bench, approval: str) -> None:
@@ -278,6 +319,28 @@ async def test_a_commit_that_was_reverted_lowers_the_level(here: Bench) -> None:
     assert "was reverted by" in standing.reason
     # A round that has been taken back since has no say any more, and its receipt does not hold.
     assert not found.holds
+
+
+async def test_what_is_taken_back_after_a_person_raised_the_loop_lowers_it_again(here: Bench) -> None:
+    first, second = [await proceeded(here, use="commit") for _ in range(2)]
+
+    with here.engine([], spec()) as engine:
+        with pytest.raises(UsageError, match="was not lowered"):
+            await engine.raise_again(by="ann", because="why not")
+        await engine.reverse(first.id, by="ann")
+        lowered = engine.rounds.standing(first.key)
+        raised = await engine.raise_again(by="ann", because="it was looked into")
+        # What was known when it was raised is no news.
+        await engine.reverse(first.id, by="ben")
+        assert engine.rounds.standing(first.key) == raised
+        await engine.reverse(second.id, by="ben", reason="wrong too")
+        again = engine.rounds.standing(first.key)
+
+    assert lowered is not None
+    assert (lowered.level, lowered.lowers) == ("L2", True)
+    assert not raised.lowers
+    assert again is not None
+    assert (again.level, again.reason) == ("L2", "round 2 was taken back: wrong too")
 
 
 async def test_a_patch_is_applied_to_the_persons_files_and_only_if_they_are_as_they_were(here: Bench) -> None:

@@ -6,6 +6,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from assent.coder.contract import Check
@@ -16,10 +17,12 @@ from assent.ir.tool_spec import ToolSchema
 from assent.loops.budget import LoopBudget, Spend, exceeded
 from assent.loops.executors.callback import CallbackExecutor
 from assent.loops.executors.executor import Act
-from assent.loops.gates import Answer, CallbackGate, Proposed, ask_gate
+from assent.loops.gates import Allowlist, Answer, CallbackGate, Proposed, ask_gate
 from assent.loops.round import Round
 from assent.loops.spec import ExecutorSpec, LoopSpec, Worker
 from assent.loops.verdict import REPORT
+from assent.runtime.open_run import OpenRun
+from assent.tools.context import Cancel
 from assent.tools.tool import Tool
 from tests.coder.workbench import git, user_text
 from tests.loops.bench import FILES, HONEST, Bench, spec, used, verdict, write
@@ -188,6 +191,17 @@ async def test_a_gate_that_fails_or_gives_no_answer_says_no(said: Any) -> None:
     assert not (await ask_gate(CallbackGate(said), proposed)).proceed
 
 
+async def test_an_allowlist_lets_through_what_is_of_its_kinds_and_verified() -> None:
+    proposed = Proposed(
+        loop="tidy", round="r", level="L3", kind="k", executor="e", summary="", tree="t", base="b"
+    )
+    verified = msgspec.structs.replace(proposed, verified=True)
+
+    assert (await ask_gate(Allowlist(["k"]), verified)).proceed
+    assert await ask_gate(Allowlist(["k"]), proposed) == Answer(False, "it is not verified")
+    assert not (await ask_gate(Allowlist(["other"]), verified)).proceed
+
+
 @pytest.mark.parametrize(
     ("word", "more"),
     [("done_with_concerns", {}), ("done", {"allow": ()})],
@@ -226,10 +240,12 @@ async def test_policies_of_the_runtime_hold_for_the_act_of_a_round(bench: Bench)
     assert branches(bench) == []
 
 
-async def test_a_gate_of_rules_escalates_what_a_rule_objects_to(bench: Bench, tmp_path: Path) -> None:
+@pytest.mark.parametrize("more", ["", "unless_approved = true\n"])
+async def test_a_gate_of_rules_escalates_what_a_rule_objects_to(bench: Bench, more: str) -> None:
+    """Also one that a person may overrule."""
     rules = bench.repository / "gate.toml"
     rules.write_text(
-        '[[rule]]\nname = "quiet"\nkind = "deny_tool"\ntool = "loop_tidying"\nreason = "quiet hours"\n'
+        f'[[rule]]\nname = "quiet"\nkind = "deny_tool"\ntool = "loop_tidying"\nreason = "quiet hours"\n{more}'
     )
 
     ended = await run(bench, HONEST, spec(gate="policy", policies="gate.toml"))
@@ -369,6 +385,23 @@ async def test_what_was_spent_is_kept_when_a_sub_run_fails(bench: Bench) -> None
         assert engine.rounds.find(ended.id).spend.total_tokens == 10
 
 
+async def test_what_was_spent_before_a_round_was_broken_off_counts(bench: Bench) -> None:
+    loop = spec("L2", budget=LoopBudget(total_tokens=30))
+    cancel = Cancel()
+
+    def watch(round: Round, phase: str) -> None:
+        if phase == "checking":
+            cancel.cancel("later", hard=True)
+
+    with bench.engine([used(write(), 9, 1), used("made", 9, 1)], loop, watch=watch) as engine:
+        assert (await engine.run_round(round_id="r1", cancel=cancel)).is_open
+    with bench.engine([used(verdict("done"), 9, 2), "x"], loop) as engine:
+        ended = await engine.run_round(round_id="r1")
+
+    assert (ended.outcome, ended.limit) == ("budget_exhausted", "total_tokens")
+    assert ended.spend.total_tokens == 31
+
+
 async def test_the_day_is_counted_over_all_rounds_of_the_loop(bench: Bench) -> None:
     day = LoopBudget(total_tokens=15)
     turns = [used("made", 5, 2), used(verdict("done"), 2, 1), used("x", 2, 1)]
@@ -435,6 +468,25 @@ async def test_a_round_never_raises(bench: Bench, tmp_path: Path) -> None:
         ended = await engine.run_round()
     assert ended.outcome == "failed"
     assert "nowhere" in ended.reason
+
+
+async def test_the_outcome_is_kept_before_the_run_ends(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Died(BaseException):
+        pass
+
+    async def dies(self: OpenRun, *what: Any, **more: Any) -> Any:
+        if self.run_id == "r1":
+            raise Died
+        return await end(self, *what, **more)
+
+    end = OpenRun.end
+    monkeypatch.setattr(OpenRun, "end", dies)
+    with bench.engine(HONEST, spec()) as engine:
+        with pytest.raises(Died):
+            await engine.run_round(round_id="r1")
+        kept = engine.rounds.find("r1")
+
+    assert (kept.outcome, kept.receipt is not None) == ("proceeded", True)
 
 
 async def test_a_hook_is_given_to_the_maker_as_data(bench: Bench) -> None:
