@@ -182,7 +182,9 @@ async def test_a_gate_can_only_be_stricter(bench: Bench) -> None:
     assert branches(bench) == []
 
 
-@pytest.mark.parametrize("said", [lambda p: False, lambda p: "yes", lambda p: 1, lambda p: 1 / 0])
+@pytest.mark.parametrize(
+    "said", [lambda p: False, lambda p: "yes", lambda p: 1, lambda p: 1 / 0, lambda p: Answer(1, "yes")]
+)
 async def test_a_gate_that_fails_or_gives_no_answer_says_no(said: Any) -> None:
     proposed = Proposed(
         loop="tidy", round="r", level="L3", kind="k", executor="e", summary="", tree="t", base="b"

@@ -170,6 +170,6 @@ async def ask_gate(gate: Gate, proposed: Proposed) -> Answer:
     except Exception as error:
         return Answer(False, f"the gate failed: {clean(f'{type(error).__name__}: {error}', 300)}")
     answered: object = said
-    if not isinstance(answered, Answer) or answered.proceed not in (True, False):
+    if not isinstance(answered, Answer) or not isinstance(answered.proceed, bool):
         return Answer(False, f"the gate answered {answered!r:.60}, which is no answer")
     return answered
