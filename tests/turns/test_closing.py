@@ -1,5 +1,5 @@
-"""A conversation that a call ends: only one that succeeded, and as often in a row as wanted; and one in which
-it has to be made before the turns run out."""
+"""A conversation that a call ends: only one that succeeded, and as often as wanted. And one in which the call
+has to be made before the turns run out."""
 
 from __future__ import annotations
 
@@ -43,7 +43,11 @@ BOTH = (
         ((*REPORT, User("go on")), 1, True),
         (REPORT, 2, True),
         ((*REPORT, *REPORT), 2, False),
-        ((*REPORT, *OTHER, *REPORT), 2, True),
+        ((*REPORT, *OTHER, *REPORT), 2, False),
+        ((*BOTH, *OTHER, *REPORT), 2, False),
+        ((*REPORT, *REPORT, *OTHER), 2, True),
+        ((*REFUSED, *OTHER, *REPORT), 2, True),
+        ((*REPORT, User("go on"), *REPORT), 2, True),
         ((*REPORT, *REFUSED), 2, True),
     ],
 )

@@ -15,8 +15,8 @@ from assent.inference.wrappers.wrapped import Wrapped
 
 
 class ClosedBy(Wrapped):
-    """A model that is not asked again after so many turns in a row in which it called the tool and nothing
-    else; `words` then are its answer."""
+    """A model that is not asked again after so many turns in which it called the tool, the last of them with
+    nothing else; `words` then are its answer."""
 
     def __init__(self, model: Model, tool: str, words: Callable[[], str], *, turns: int = 1) -> None:
         super().__init__(model)
@@ -52,11 +52,12 @@ class ClosedBy(Wrapped):
         has_called = False
         for message in reversed(request.messages):
             if isinstance(message, ToolResult):
-                if message.name != self._tool or message.is_error:
+                is_call = message.name == self._tool and not message.is_error
+                if not is_call and not turns:
                     return False
-                has_called = True
-            elif isinstance(message, Assistant) and has_called:
-                turns, has_called = turns + 1, False
+                has_called = has_called or is_call
+            elif isinstance(message, Assistant) and (has_called or turns):
+                turns, has_called = turns + has_called, False
                 if turns >= self._turns:
                     return True
             else:
