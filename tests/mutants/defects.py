@@ -1019,7 +1019,7 @@ DEFECTS: tuple[Defect, ...] = (
     Defect(
         "a lead goes to the first line that looks alike",
         "coder/leads.py",
-        "if rows[start:end] == old and is_after and is_before and",
+        "if rows[start:end] == old and fits_above and fits_below and",
         "if rows[start:end] == old and",
         ("tests/coder/test_leads.py",),
     ),

@@ -89,9 +89,9 @@ def _fit(lines: Sequence[str], function: Function) -> Iterator[Place]:
     for start in range(len(rows) + 1):
         end = start + len(old)
         # What stands around it may lie outside of the function, and only then is it not looked at.
-        is_after = rows[max(start - len(before), 0) : start] == (before if start else [])
-        is_before = rows[end : end + len(after)] == (after if end < len(rows) else [])
-        if rows[start:end] == old and is_after and is_before and 0 < start + len(old) <= len(rows):
+        fits_above = rows[max(start - len(before), 0) : start] == (before if start else [])
+        fits_below = rows[end : end + len(after)] == (after if end < len(rows) else [])
+        if rows[start:end] == old and fits_above and fits_below and 0 < end <= len(rows):
             first = function.first + start
             yield Place(function, first, first + len(old) - 1, new)
 
