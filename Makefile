@@ -70,7 +70,7 @@ eval-loops: $(STAMP) ## a loop that keeps a changelog, round by round with the s
 
 soak: $(STAMP) ## the property, fault and kill tests with twenty times the examples
 	@$(BIN)/python -m tests.servers.postgres
-	@ASSENT_SOAK=1 $(BIN)/python -m pytest -q -n auto --timeout 7200 tests/properties tests/faults \
+	@PLACET_SOAK=1 $(BIN)/python -m pytest -q -n auto --timeout 7200 tests/properties tests/faults \
 	    tests/durable tests/attacks tests/examples tests/turns tests/render tests/verify tests/coder tests/agents tests/loops
 
 mutants: $(STAMP) ## break the code in small ways, one at a time; each must turn a test red
@@ -83,7 +83,7 @@ clean: ## remove the environments and caches
 # PIP_CONSTRAINT also reaches the environment in which the package itself is built.
 $(STAMP): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
-	    echo "Assent needs Python 3.11 or newer; '$(PYTHON)' is $$($(PYTHON) --version 2>&1 || true)." >&2; \
+	    echo "Placet needs Python 3.11 or newer; '$(PYTHON)' is $$($(PYTHON) --version 2>&1 || true)." >&2; \
 	    echo "Name another one with: make PYTHON=python3.11 ..." >&2; exit 1; }
 	@echo "Setting up .venv (once; about half a minute)"
 	@$(PYTHON) -m venv .venv || { \

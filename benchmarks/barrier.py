@@ -7,8 +7,8 @@ import threading
 from collections.abc import Callable
 from typing import Any, Literal
 
-from assent import Runtime, tool
 from benchmarks.report import Floor, Section
+from placet import Runtime, tool
 
 EIGHT = 8
 PATIENCE_S = 5.0

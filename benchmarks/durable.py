@@ -13,8 +13,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from assent import EventLog, Runtime, SqlEvents, SqlJournal, open_database, tool
 from benchmarks.report import Floor, Section
+from placet import EventLog, Runtime, SqlEvents, SqlJournal, open_database, tool
 
 ONE, MANY = 1, 50
 DATA = {"tool": "send_mail", "duration_ms": 12.5, "note": "x" * 150}
@@ -117,7 +117,7 @@ async def run(say: Callable[[str], None], *, quick: bool) -> list[Section]:
         "Per action of a plan of 100, journal off and on (us)",
         ("plan", "cpu off", "cpu on", "cpu x", "wall off", "wall on"),
     )
-    with TemporaryDirectory(prefix="assent-bench-") as folder:
+    with TemporaryDirectory(prefix="placet-bench-") as folder:
         place = Path(folder)
         figures: dict[str, float] = {}
         for turn in range(2 if quick else 3):

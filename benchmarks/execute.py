@@ -38,7 +38,7 @@ def _sides(shape: str, size: int) -> list[Side]:
 def _table(timings: Timings) -> Section:
     section = Section(
         "Execute: no-op tools, JSON text in, JSON text out, events kept in memory; CPU per action",
-        ("shape", "actions", "assent us", "bare asyncio us", "ratio", "machine"),
+        ("shape", "actions", "placet us", "bare asyncio us", "ratio", "machine"),
     )
     for (shape, size), timing in timings.items():
         ours, bare, *_ = timing.seconds

@@ -20,15 +20,15 @@ from typing import Any
 
 import msgspec
 
-from assent.inference import Model, Recording, Request, Result, System, User, Words, open_model, stream
-from assent.inference.http import HttpModel
-from assent.inference.messages import Message
-from assent.inference.opening import wire_of
-from assent.inference.providers import endpoint
-from assent.inference.usage import Usage
 from benchmarks.canned_server import CHUNKS, WORD
 from benchmarks.measure import Contender, Measure, Prepared, Timing
 from benchmarks.report import Floor, Section
+from placet.inference import Model, Recording, Request, Result, System, User, Words, open_model, stream
+from placet.inference.http import HttpModel
+from placet.inference.messages import Message
+from placet.inference.opening import wire_of
+from placet.inference.providers import endpoint
+from placet.inference.usage import Usage
 
 CALLS, STREAMS = 10, 2
 """In one timing: few, so that some of many fall into a quiet moment of the machine."""
@@ -200,7 +200,7 @@ async def _recording(say: Callable[[str], None], *, turns: int) -> Section:
         ("turns", "without us", "recorded us", "added us", "bytes a turn", "added x 50 turns"),
     )
     added: dict[int, float] = {}
-    with TemporaryDirectory(prefix="assent-bench-") as folder:
+    with TemporaryDirectory(prefix="placet-bench-") as folder:
         for length in (SHORT, LONG):
             say(f"inference: recording {length} turns")
             bare = recorded = float("inf")

@@ -12,13 +12,13 @@ from collections.abc import Callable
 from pathlib import Path
 from time import perf_counter
 
-from assent.sandbox.command import run_command
-from assent.sandbox.isolation import By, Facts
-from assent.sandbox.sandbox import Sandbox
-from assent.sandbox.self_test import self_test
-from assent.sandbox.workspace import Workspace
 from benchmarks.report import Floor, Section
 from benchmarks.tools import FEW, MOST_COMMAND_MS, Call, Pair, in_turns, times
+from placet.sandbox.command import run_command
+from placet.sandbox.isolation import By, Facts
+from placet.sandbox.sandbox import Sandbox
+from placet.sandbox.self_test import self_test
+from placet.sandbox.workspace import Workspace
 
 MOST_SELF_TEST_MS = 500.0
 _FILES = 300

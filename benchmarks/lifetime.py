@@ -25,8 +25,8 @@ SHAPES = ("sequence", "chain", "state writes", "one key")
 
 
 async def live(shape: str) -> dict[str, float]:
-    from assent.ir.codec import encode
     from benchmarks.subjects import make_runtime
+    from placet.ir.codec import encode
 
     text = plan(shape, SIZE)
     runtime = make_runtime()

@@ -106,7 +106,7 @@ def compare(timings: dict[tuple[str, int], Timing]) -> Section:
     """Both per action, and how many times faster we are; the peer is the last side of each timing."""
     section = Section(
         f"Against {NAMES[COMPILED]} (compiled), CPU per action, JSON in and out",
-        ("shape", "actions", "assent us", "peer us", "times faster", "machine"),
+        ("shape", "actions", "placet us", "peer us", "times faster", "machine"),
     )
     for (shape, size), timing in timings.items():
         ours, theirs = timing.seconds[0], timing.seconds[-1]

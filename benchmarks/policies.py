@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from assent import (
+from benchmarks.measure import Contender, Measure, Prepared
+from benchmarks.plans import EFFECT, executions_per_runtime, plan
+from benchmarks.report import Floor, Section
+from benchmarks.subjects import make_runtime
+from placet import (
     AllowToolParam,
     Calls,
     DenyKeyword,
@@ -17,12 +21,8 @@ from assent import (
     Runtime,
     TraceRule,
 )
-from assent.ir.codec import encode
-from assent.policy.case import Rule
-from benchmarks.measure import Contender, Measure, Prepared
-from benchmarks.plans import EFFECT, executions_per_runtime, plan
-from benchmarks.report import Floor, Section
-from benchmarks.subjects import make_runtime
+from placet.ir.codec import encode
+from placet.policy.case import Rule
 
 SIZE = 1_000
 SHAPE = "sequence"

@@ -15,15 +15,15 @@ from collections import Counter
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-import assent
-from assent.ir.codec import decode_proposal, encode
-from assent.ir.graph import Graph
+import placet
 from benchmarks.measure import THOROUGH, Contender, Measure, Prepared
 from benchmarks.plans import SHAPES, plan
 from benchmarks.report import Cell, Section
 from benchmarks.subjects import make_runtime, warm_runtime
+from placet.ir.codec import decode_proposal, encode
+from placet.ir.graph import Graph
 
-SOURCE = Path(assent.__file__).resolve().parent
+SOURCE = Path(placet.__file__).resolve().parent
 
 STAGES = {
     "ir": "decode",

@@ -59,18 +59,18 @@ def run(say: Callable[[str], None]) -> Section:
     bare = _whole([sys.executable, "-c", "pass"])
     section.rows.append(["python -c pass (whole process)", bare, None])
 
-    imported = _inside("import assent")
-    section.rows.append(["import assent (the import alone)", *imported])
-    section.floors.append(Floor("import assent", imported[0], 100, "ms"))
-    section.floors.append(Floor("import assent, whole process", imported[1], 35, "MB"))
+    imported = _inside("import placet")
+    section.rows.append(["import placet (the import alone)", *imported])
+    section.floors.append(Floor("import placet", imported[0], 100, "ms"))
+    section.floors.append(Floor("import placet, whole process", imported[1], 35, "MB"))
 
-    section.rows.append(["import assent; assent.Runtime()", *_inside("import assent; assent.Runtime()")])
+    section.rows.append(["import placet; placet.Runtime()", *_inside("import placet; placet.Runtime()")])
 
-    command = Path(sys.executable).with_name("assent")
+    command = Path(sys.executable).with_name("placet")
     if command.exists():
         helped = _whole([str(command), "--help"])
-        section.rows.append(["assent --help (whole process)", helped, None])
-        section.floors.append(Floor("assent --help", helped, 200, "ms"))
+        section.rows.append(["placet --help (whole process)", helped, None])
+        section.floors.append(Floor("placet --help", helped, 200, "ms"))
     else:
-        section.notes.append(f"skipped `assent --help`: no command beside {sys.executable}")
+        section.notes.append(f"skipped `placet --help`: no command beside {sys.executable}")
     return section

@@ -6,10 +6,10 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-from assent import Runtime, tool
-from assent.ir.codec import encode
 from benchmarks.measure import Contender, Prepared
 from benchmarks.plans import EFFECT, READ, actions, executions_per_runtime, plan
+from placet import Runtime, tool
+from placet.ir.codec import encode
 
 
 @tool(name=READ, risk="read_only")

@@ -15,12 +15,12 @@ from statistics import median
 from time import perf_counter
 from typing import NamedTuple
 
-from assent import Runtime, basic_tools, tool
-from assent.ir.tool_spec import ToolSchema
-from assent.sandbox.command import run_command
-from assent.sandbox.workspace import Workspace
-from assent.tools.subprocess import CommandSpec, command_tool
 from benchmarks.report import Floor, Section
+from placet import Runtime, basic_tools, tool
+from placet.ir.tool_spec import ToolSchema
+from placet.sandbox.command import run_command
+from placet.sandbox.workspace import Workspace
+from placet.tools.subprocess import CommandSpec, command_tool
 
 Call = Callable[[], Awaitable[object]]
 

@@ -12,16 +12,16 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from tempfile import TemporaryDirectory
 
-from assent import EventLog, Runtime, SqlEvents, SqlJournal, open_database, tool
-from assent.assistant.assistant import Assistant
-from assent.inference import Request, Result, ToolCall
-from assent.inference.usage import Usage
-from assent.ir.tool_spec import Risk
-from assent.turns import TurnLimits
 from benchmarks.measure import Contender, Effort, Measure, Prepared, Side
 from benchmarks.peer import NAMES, Peer, PeerUnavailable
 from benchmarks.report import Cell, Floor, Section
 from benchmarks.turns_job import DONE, PROMPT, READ, TASK, WRITTEN, Job
+from placet import EventLog, Runtime, SqlEvents, SqlJournal, open_database, tool
+from placet.assistant.assistant import Assistant
+from placet.inference import Request, Result, ToolCall
+from placet.inference.usage import Usage
+from placet.ir.tool_spec import Risk
+from placet.turns import TurnLimits
 
 Case = tuple[str, int]
 SHORT, LONG, MANY = ("turns", 50), ("turns", 500), ("calls in a turn", 100)
@@ -88,7 +88,7 @@ async def _with_peer(
 def ours() -> Iterator[dict[str, Loop]]:
     """An assistant of ours; first the one that has floors to hold."""
     with (
-        TemporaryDirectory(prefix="assent-bench-") as folder,
+        TemporaryDirectory(prefix="placet-bench-") as folder,
         open_database(f"sqlite:///{folder}/bench.db", create=True) as database,
         closing(SqlJournal(database)) as journal,
     ):
@@ -104,9 +104,9 @@ def ours() -> Iterator[dict[str, Loop]]:
             return side
 
         yield {
-            "assent, journal in SQLite": loop(),
-            "assent, log in SQLite too": loop(log_on_disk=True),
-            "assent, tool not to be repeated": loop(risk="destructive"),
+            "placet, journal in SQLite": loop(),
+            "placet, log in SQLite too": loop(log_on_disk=True),
+            "placet, tool not to be repeated": loop(risk="destructive"),
         }
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from assent.ir.codec import decode_proposal
 from benchmarks.execute import flatness
 from benchmarks.measure import Contender, Measure, Prepared
 from benchmarks.plans import SHAPES, executions_per_runtime, plan
 from benchmarks.report import Floor, Section
 from benchmarks.subjects import make_runtime, warm_runtime
+from placet.ir.codec import decode_proposal
 
 
 def _decode(shape: str, size: int) -> Contender:

@@ -14,8 +14,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from assent import Runtime, tool
 from benchmarks.report import Floor, Section
+from placet import Runtime, tool
 
 FOLDER = Path(__file__).resolve().parents[2] / "shared" / "data" / "workflows"
 CRITICAL_PATH_S = 0.5
@@ -88,7 +88,7 @@ def _load(folder: Path) -> list[dict[str, Any]]:
 async def run(folder: Path, say: Callable[[str], None]) -> Section:
     section = Section(
         f"Dataflow schedule on recorded workflows: makespan against a critical path of {CRITICAL_PATH_S} s",
-        ("workflow", "tasks", "assent", "bare asyncio"),
+        ("workflow", "tasks", "placet", "bare asyncio"),
     )
     recorded = _load(folder)
     if not recorded:

@@ -16,14 +16,14 @@ from pathlib import Path
 
 import msgspec
 
-from assent import AgentSpec, Runtime
-from assent.agents.builder import Builder, Built
-from assent.agents.files import read_agent
-from assent.agents.report import Report
-from assent.agents.scenarios import Trying
-from assent.errors import AssentError
-from assent.inference.model import Model
-from assent.inference.opening import open_model
+from placet import AgentSpec, Runtime
+from placet.agents.builder import Builder, Built
+from placet.agents.files import read_agent
+from placet.agents.report import Report
+from placet.agents.scenarios import Trying
+from placet.errors import PlacetError
+from placet.inference.model import Model
+from placet.inference.opening import open_model
 from tests.servers.local_model import model_environment, model_files
 
 EXAMPLES = Path(__file__).resolve().parents[1] / "examples" / "agents"
@@ -195,7 +195,7 @@ def main(arguments: list[str]) -> int:
     try:
         environment = model_files("local") if given.model == "local" else model_environment()
         score = asyncio.run(measure(given.model, environment, given.only, k=given.k))
-    except AssentError as error:
+    except PlacetError as error:
         print(f"Error: {error}", file=sys.stderr)
         return 2
     if given.json:

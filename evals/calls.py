@@ -17,15 +17,15 @@ from typing import Literal, NamedTuple, get_args
 
 import msgspec
 
-from assent.errors import AssentError
-from assent.inference.local.model import served_local
-from assent.inference.local.server_folder import server_folder
-from assent.inference.local.shared import Served, is_serving
-from assent.inference.messages import System, User
-from assent.inference.model import Model, Request, Result
-from assent.inference.opening import open_model
-from assent.ir.json_value import JsonValue
-from assent.ir.tool_spec import ToolSchema
+from placet.errors import PlacetError
+from placet.inference.local.model import served_local
+from placet.inference.local.server_folder import server_folder
+from placet.inference.local.shared import Served, is_serving
+from placet.inference.messages import System, User
+from placet.inference.model import Model, Request, Result
+from placet.inference.opening import open_model
+from placet.ir.json_value import JsonValue
+from placet.ir.tool_spec import ToolSchema
 from tests.servers.local_model import model_environment, model_files
 
 Choice = Literal["auto", "required"]
@@ -195,7 +195,7 @@ async def answer(model: Model, job: Job, choice: Choice) -> Answered:
     )
     try:
         result = await model.generate(request)
-    except AssentError as error:
+    except PlacetError as error:
         result = Result(text=f"{type(error).__name__}: {error}")
     calls = [(call.name, dict(call.arguments)) for call in result.calls]
     shown = json.dumps(calls, ensure_ascii=False) if calls else result.text
@@ -230,7 +230,7 @@ def main(arguments: list[str]) -> int:
     try:
         environment = model_files("local") if given.model == "local" else model_environment()
         score = asyncio.run(measure(given.model, environment, given.choice))
-    except AssentError as error:
+    except PlacetError as error:
         print(f"Error: {error}", file=sys.stderr)
         return 2
     if given.json:

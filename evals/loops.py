@@ -20,15 +20,15 @@ from typing import NamedTuple
 
 import msgspec
 
-from assent.approvals.memory import MemoryApprovals
-from assent.durable.memory import MemoryJournal
-from assent.errors import AssentError
-from assent.inference.model import Model
-from assent.inference.opening import open_model
-from assent.loops.engine import LoopEngine
-from assent.loops.round import Round
-from assent.loops.spec import LoopSpec, read_loop
-from assent.runtime.runtime import Runtime
+from placet.approvals.memory import MemoryApprovals
+from placet.durable.memory import MemoryJournal
+from placet.errors import PlacetError
+from placet.inference.model import Model
+from placet.inference.opening import open_model
+from placet.loops.engine import LoopEngine
+from placet.loops.round import Round
+from placet.loops.spec import LoopSpec, read_loop
+from placet.runtime.runtime import Runtime
 from tests.servers.local_model import model_environment, model_files
 
 
@@ -219,7 +219,7 @@ def main(arguments: list[str]) -> int:
     try:
         environment = model_files("local") if given.model == "local" else model_environment()
         score = asyncio.run(measure(given.model, environment, given.only, given.isolation))
-    except AssentError as error:
+    except PlacetError as error:
         print(f"Error: {error}", file=sys.stderr)
         return 2
     if given.json:

@@ -17,10 +17,10 @@ from typing import NamedTuple
 
 import msgspec
 
-from assent import Assistant, Ending, Runtime, TurnLimits, basic_tools
-from assent.errors import AssentError
-from assent.inference.model import Model
-from assent.inference.opening import open_model
+from placet import Assistant, Ending, Runtime, TurnLimits, basic_tools
+from placet.errors import PlacetError
+from placet.inference.model import Model
+from placet.inference.opening import open_model
 from tests.servers.local_model import model_environment, model_files
 
 LIMITS = TurnLimits(turns=8, answer_tokens=300, context_tokens=8_192)
@@ -254,7 +254,7 @@ def main(arguments: list[str]) -> int:
     try:
         environment = model_files("local") if given.model == "local" else model_environment()
         score = asyncio.run(measure(given.model, environment, given.only))
-    except AssentError as error:
+    except PlacetError as error:
         print(f"Error: {error}", file=sys.stderr)
         return 2
     if given.json:

@@ -22,10 +22,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from assent import (
-    AssentError,
+from placet import (
     Assistant,
     EventLog,
+    PlacetError,
     Runtime,
     SqlApprovals,
     SqlEvents,
@@ -34,13 +34,13 @@ from assent import (
     basic_tools,
     open_database,
 )
-from assent.approvals.approval import Approval
-from assent.inference import Model, open_model
-from assent.inference.local.weights import LOCAL, is_there, megabytes
-from assent.policy.loader import load_policies
-from assent.runtime.asking import Reply
-from assent.safe_text import clean
-from assent.turns.ending import Call, CallResult, Done, Ending, Event, Note, Text, Trouble
+from placet.approvals.approval import Approval
+from placet.inference import Model, open_model
+from placet.inference.local.weights import LOCAL, is_there, megabytes
+from placet.policy.loader import load_policies
+from placet.runtime.asking import Reply
+from placet.safe_text import clean
+from placet.turns.ending import Call, CallResult, Done, Ending, Event, Note, Text, Trouble
 
 OFFICE = Path(__file__).resolve().parent / "demo_office"
 OUT = Path(__file__).resolve().parent / "out"
@@ -58,7 +58,7 @@ WIDTH = 150
 PLAN_DEMO = OFFICE.parent / "plan_demo.py"
 NO_MODEL = """
 Without a model there is no demo. When the package index can be reached, `make demo` goes on with what has
-come; a file that you have can be named: assent model pull local --from FILE
+come; a file that you have can be named: placet model pull local --from FILE
 With the key of a provider: make demo MODEL=openai:NAME
 Without any model, see a plan run: {python} {plan}"""
 
@@ -74,12 +74,12 @@ def near(path: Path) -> str:
     return str(path) if relative.startswith("..") else relative
 
 
-def assent(*arguments: str) -> int:
+def placet(*arguments: str) -> int:
     """Run one command as a person would, on this very terminal."""
-    print(f"\n$ assent {shlex.join(arguments)}", flush=True)
+    print(f"\n$ placet {shlex.join(arguments)}", flush=True)
     # Kept with the rest of the demo, not among your own runs.
-    environment = {**os.environ, "ASSENT_DB": str(DATABASE)}
-    command = [sys.executable, "-m", "assent.cli.main", *arguments]
+    environment = {**os.environ, "PLACET_DB": str(DATABASE)}
+    command = [sys.executable, "-m", "placet.cli.main", *arguments]
     return subprocess.run(command, env=environment, check=False).returncode
 
 
@@ -93,12 +93,12 @@ def model_of(name: str) -> Model | None:
             "The model for your own machine is not here yet. It is fetched once, "
             f"{megabytes(LOCAL.download)}, and kept for the next time."
         )
-        if assent("model", "pull", "local") != 0:
+        if placet("model", "pull", "local") != 0:
             print(NO_MODEL.format(python=near(Path(sys.executable)), plan=near(PLAN_DEMO)), file=sys.stderr)
             return None
     try:
         return open_model(name, os.environ)
-    except AssentError as error:
+    except PlacetError as error:
         print(f"\nThe model '{clean(name, 80)}' cannot be asked: {clean(error)}", file=sys.stderr)
         return None
 
@@ -107,7 +107,7 @@ def model_of(name: str) -> Model | None:
 
 
 async def person(asked: Approval) -> Reply:
-    """Whoever is asked. Here it is the demo itself: `assent do` asks you, in the terminal."""
+    """Whoever is asked. Here it is the demo itself: `placet do` asks you, in the terminal."""
     return Reply("once", by="the demo, for you")
 
 
@@ -221,7 +221,7 @@ def main() -> int:
     )
     try:
         ending, stage = asyncio.run(work(model))
-    except AssentError as error:
+    except PlacetError as error:
         print(f"\nIt broke off: {clean(error)}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
@@ -231,11 +231,11 @@ def main() -> int:
         print(f"\nThe model gave no answer: {clean(ending.error or '')}", file=sys.stderr)
         return 2
 
-    print(f"\n$ export ASSENT_DB={shlex.quote(near(DATABASE))}", flush=True)
+    print(f"\n$ export PLACET_DB={shlex.quote(near(DATABASE))}", flush=True)
     say("The same run as it was recorded, event by event:")
-    codes = [assent("log", "show", RUN)]
+    codes = [placet("log", "show", RUN)]
     say("And as a story, for whoever has to answer for it:")
-    codes += [assent("explain", RUN), assent("log", "costs")]
+    codes += [placet("explain", RUN), placet("log", "costs")]
     return report(ending, stage, codes)
 
 
@@ -257,7 +257,7 @@ def report(ending: Ending, stage: Stage, codes: list[int]) -> int:
         print(f"  {'✓' if holds else '✗'} {words}")
     if not all(holds for _, holds in checks[:2]):
         print("  A small model does not always do its job. What the gate decided holds all the same.")
-    print(f"\nYour turn: assent do 'What is in this folder?' --workspace {shlex.quote(near(FOLDER))}")
+    print(f"\nYour turn: placet do 'What is in this folder?' --workspace {shlex.quote(near(FOLDER))}")
     return 0 if all(holds for _, holds in checks) else 1
 
 

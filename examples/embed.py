@@ -1,8 +1,8 @@
-"""Assent as a library: two tools, one rule, one plan. Run it with `python examples/embed.py`."""
+"""Placet as a library: two tools, one rule, one plan. Run it with `python examples/embed.py`."""
 
 from __future__ import annotations
 
-from assent import DenyToolParam, Runtime, tool
+from placet import DenyToolParam, Runtime, tool
 
 SENT: list[str] = []
 

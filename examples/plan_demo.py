@@ -41,14 +41,14 @@ INPUTS = [
 ]
 
 
-def assent(*arguments: str, show: bool = True) -> tuple[int, str]:
+def placet(*arguments: str, show: bool = True) -> tuple[int, str]:
     """Run one command as a person would, on this very terminal; unshown, its stdout is returned instead."""
     if show:
-        print(f"\n$ assent {shlex.join(arguments)}", flush=True)
+        print(f"\n$ placet {shlex.join(arguments)}", flush=True)
     done = subprocess.run(
-        [sys.executable, "-m", "assent.cli.main", *arguments],
+        [sys.executable, "-m", "placet.cli.main", *arguments],
         # Kept with the rest of the demo, not among your own runs.
-        env={**os.environ, "TRIP_LEDGER": str(LEDGER), "ASSENT_DB": str(DATABASE)},
+        env={**os.environ, "TRIP_LEDGER": str(LEDGER), "PLACET_DB": str(DATABASE)},
         stdout=None if show else subprocess.PIPE,
         stderr=None if show else subprocess.DEVNULL,
         text=True,
@@ -90,39 +90,39 @@ def main() -> int:
     before = json.loads((TRIP / "state.json").read_text(encoding="utf-8"))
     plan, short = near(TRIP / "plan.json"), near(TRIP / "short-plan.json")
     checks: list[tuple[str, bool]] = []
-    print(f"$ export ASSENT_DB={shlex.quote(near(DATABASE))}", flush=True)
+    print(f"$ export PLACET_DB={shlex.quote(near(DATABASE))}", flush=True)
 
     say(
-        "A plan is data. Before it runs, Assent says what would be refused: here a policy denies the upgrade."
+        "A plan is data. Before it runs, Placet says what would be refused: here a policy denies the upgrade."
     )
-    code, _ = assent("verify", plan, *INPUTS)
+    code, _ = placet("verify", plan, *INPUTS)
     checks.append(("verify foresaw the denial (exit code 3)", code == 3))
 
     say(
         "`run` does not ask `verify` first, and the denied upgrade is optional, so the plan runs without it. "
         "The weather service fails once; the card is declined at the end."
     )
-    code, _ = assent("run", plan, *INPUTS, "--log", near(LOG), "--svg", near(PICTURE))
+    code, _ = placet("run", plan, *INPUTS, "--log", near(LOG), "--svg", near(PICTURE))
     checks.append(("the run was aborted (exit code 1)", code == 1))
     checks.append(("the picture was drawn", PICTURE.read_text(encoding="utf-8").startswith("<svg")))
     checks.append(("every booking was cancelled again, the last first", entries() == BOOKED_AND_CANCELLED))
 
     say(f"The picture of that run is in {near(PICTURE)}. The story, from the log alone:")
-    code, _ = assent("explain", near(LOG))
+    code, _ = placet("explain", near(LOG))
     checks.append(("the story was told", code == 0))
 
     say("The same as events, one JSON object a line:")
     show_events()
 
     LEDGER.unlink(missing_ok=True)
-    _, printed = assent("run", plan, *INPUTS, "--json", show=False)
+    _, printed = placet("run", plan, *INPUTS, "--json", show=False)
     result = json.loads(printed)
     checks.append(("after the abort the state is what it was", result["state"] == before))
     checks.append(("and so is the outside world", entries() == BOOKED_AND_CANCELLED))
 
     LEDGER.unlink(missing_ok=True)
     say("A smaller trip, which succeeds:")
-    code, _ = assent("run", short, *INPUTS)
+    code, _ = placet("run", short, *INPUTS)
     checks.append(("the short trip succeeded (exit code 0)", code == 0))
     checks.append(("it was booked and paid", entries() == ["flight booked F-TP1713", "card charged"]))
     return report(checks)

@@ -21,8 +21,8 @@ import pytest
 from hypothesis import settings
 from hypothesis.internal.conjecture import providers
 
-from assent.inference.providers import PROVIDERS
-from assent.testing.network import NetworkRefused, no_network
+from placet.inference.providers import PROVIDERS
+from placet.testing.network import NetworkRefused, no_network
 from tests.properties.effort import SOAK
 from tests.servers.postgres import PostgresServer
 from tests.warm import Warm
@@ -36,7 +36,7 @@ for _signal in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT):
 
 for _provider in PROVIDERS.values():
     # Whose keys are here must not matter: a key alone chooses a model.
-    for _name in (*_provider.keys, _provider.url_variable, "ASSENT_MODEL"):
+    for _name in (*_provider.keys, _provider.url_variable, "PLACET_MODEL"):
         os.environ.pop(_name, None)
 
 # Compiling the tests themselves takes longest of all, so what was compiled is kept, wherever else it is not.
@@ -103,7 +103,7 @@ def postgres_url(postgres_server: PostgresServer) -> Iterator[str]:
 def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """A new, empty database, once of each kind: the test runs on both."""
     if request.param == "sqlite":
-        return f"sqlite://{tmp_path.resolve()}/assent.db"
+        return f"sqlite://{tmp_path.resolve()}/placet.db"
     # Asked for by name, so that a test on SQLite starts no server.
     url: str = request.getfixturevalue("postgres_url")
     return url
@@ -115,7 +115,7 @@ def _own_data_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_DATA_HOME", str(tmp_path_factory.mktemp("data")))
         patch.setenv("XDG_CONFIG_HOME", str(tmp_path_factory.mktemp("config")))
-        patch.delenv("ASSENT_DB", raising=False)
+        patch.delenv("PLACET_DB", raising=False)
         yield
 
 
@@ -148,6 +148,6 @@ def known_isolation(warm: Warm, tmp_path_factory: pytest.TempPathFactory) -> Cal
 
     def write(data_home: Path) -> None:
         # Where something cannot be tried nothing is remembered, and it is tried again.
-        shutil.copytree(folder / "assent", data_home / "assent", dirs_exist_ok=True)
+        shutil.copytree(folder / "placet", data_home / "placet", dirs_exist_ok=True)
 
     return write

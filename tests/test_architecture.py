@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-SOURCE = Path(__file__).resolve().parents[1] / "src" / "assent"
+SOURCE = Path(__file__).resolve().parents[1] / "src" / "placet"
 
 RANKS: dict[str, int] = {
     "errors": 0,
@@ -196,7 +196,7 @@ def test_every_import_points_downwards() -> None:
 
 
 def _tree(tmp_path: Path, files: dict[str, str]) -> Path:
-    root = tmp_path / "assent"
+    root = tmp_path / "placet"
     for name, text in {"__init__.py": "", **files}.items():
         path = root / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -210,37 +210,37 @@ EVERY_PART = {f"{name}/__init__.py": "" for name in [*RANKS, "testing"]}
 @pytest.mark.parametrize(
     ("file", "code", "says"),
     [
-        ("ir/dag.py", "from assent.runtime import Runtime", "ir must not import runtime"),
+        ("ir/dag.py", "from placet.runtime import Runtime", "ir must not import runtime"),
         ("ir/dag.py", "from ..runtime.executor import run", "ir must not import runtime"),
         ("ir/__init__.py", "from .. import verify", "ir must not import verify"),
         ("ir/__init__.py", "from ..verify import verify", "ir must not import verify"),
         ("state/a/b.py", "from ...runtime import x", "state must not import runtime"),
-        ("policy/engine.py", "def f():\n    import assent.verify.simulate", "policy must not import verify"),
+        ("policy/engine.py", "def f():\n    import placet.verify.simulate", "policy must not import verify"),
         (
             "verify/verify.py",
-            "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from assent.planner import Score",
+            "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from placet.planner import Score",
             "verify must not import planner",
         ),
         (
             "tools/registry.py",
-            "import importlib\nimportlib.import_module('assent.cli')",
+            "import importlib\nimportlib.import_module('placet.cli')",
             "tools must not import cli",
         ),
-        ("state/memory.py", "from assent.events import log", "state must not import events"),
-        ("validator/__init__.py", "from assent.policy import Rule", "validator must not import policy"),
-        ("coder/loop.py", "from assent.agents import spec", "coder must not import agents"),
-        ("server/http.py", "from assent.cli import main", "server must not import cli"),
+        ("state/memory.py", "from placet.events import log", "state must not import events"),
+        ("validator/__init__.py", "from placet.policy import Rule", "validator must not import policy"),
+        ("coder/loop.py", "from placet.agents import spec", "coder must not import agents"),
+        ("server/http.py", "from placet.cli import main", "server must not import cli"),
         (
             "render/tree.py",
-            "from assent.runtime import Runtime",
+            "from placet.runtime import Runtime",
             "render may import only events, ir, safe_text, verify",
         ),
-        ("app/__init__.py", "from assent.server import http", "app must not import server"),
-        ("runtime/executor.py", "from assent.testing import FakeClock", "runtime imports testing"),
-        ("testing/fakes.py", "from assent.app import App", "testing must not import app"),
-        ("gadgets/a.py", "from assent.ir import Action", "gadgets has no rank yet"),
-        ("cli/main.py", "from assent import Runtime", "import it from the module that defines it"),
-        ("cli/main.py", "import assent", "import it from the module that defines it"),
+        ("app/__init__.py", "from placet.server import http", "app must not import server"),
+        ("runtime/executor.py", "from placet.testing import FakeClock", "runtime imports testing"),
+        ("testing/fakes.py", "from placet.app import App", "testing must not import app"),
+        ("gadgets/a.py", "from placet.ir import Action", "gadgets has no rank yet"),
+        ("cli/main.py", "from placet import Runtime", "import it from the module that defines it"),
+        ("cli/main.py", "import placet", "import it from the module that defines it"),
         ("verify/verify.py", "import time", "verify decides, so it must not import time"),
         ("planner/score.py", "from os import path", "planner decides, so it must not import os"),
         (
@@ -270,16 +270,16 @@ def test_a_wrong_arrow_is_caught(tmp_path: Path, file: str, code: str, says: str
 @pytest.mark.parametrize(
     ("file", "code"),
     [
-        ("ir/codec.py", "from assent.errors import DecodeError\nfrom .action import Action\nimport json"),
-        ("policy/engine.py", "from assent.validator import check"),
+        ("ir/codec.py", "from placet.errors import DecodeError\nfrom .action import Action\nimport json"),
+        ("policy/engine.py", "from placet.validator import check"),
         ("policy/loader.py", "import pathlib, tomllib"),
         ("ir/proposal.py", "import secrets\nfrom datetime import datetime\ndatetime.now()"),
         ("ir/result.py", "from datetime import datetime\nstamp: datetime\ndatetime.fromisoformat('')"),
         ("runtime/executor.py", "import asyncio, time\nfrom ..verify import verify"),
-        ("app/__init__.py", "from assent.render import tree\nfrom assent.loops import engine"),
-        ("cli/main.py", "from assent import __version__\nfrom assent.app import App"),
-        ("testing/fakes.py", "from assent.loops import engine"),
-        ("__init__.py", "from assent.cli import main\nfrom .runtime import Runtime"),
+        ("app/__init__.py", "from placet.render import tree\nfrom placet.loops import engine"),
+        ("cli/main.py", "from placet import __version__\nfrom placet.app import App"),
+        ("testing/fakes.py", "from placet.loops import engine"),
+        ("__init__.py", "from placet.cli import main\nfrom .runtime import Runtime"),
     ],
 )
 def test_a_right_arrow_is_let_through(tmp_path: Path, file: str, code: str) -> None:

@@ -21,7 +21,7 @@ from traceback import clear_frames
 import httpx2
 import pytest
 
-from assent.testing.network import NetworkGuard, NetworkRefused, no_network
+from placet.testing.network import NetworkGuard, NetworkRefused, no_network
 from tests.conftest import NETWORK
 
 NOWHERE, NOWHERE_6 = "192.0.2.1", "2001:db8::1"
@@ -155,7 +155,7 @@ def test_a_thread_is_refused_too(guard: NetworkGuard) -> None:
 def test_a_child_that_was_forked_is_refused_too(guard: NetworkGuard) -> None:
     code = (
         "import os, sys; sys.path[:0] = sys.argv[1:]\n"
-        "from assent.testing.network import NetworkRefused, no_network\n"
+        "from placet.testing.network import NetworkRefused, no_network\n"
         "import socket\n"
         "with no_network():\n"
         "    if os.fork() == 0:\n"
@@ -236,7 +236,7 @@ def test_what_is_named_is_allowed() -> None:
     """In a child without the guard of the run, which would refuse it."""
     code = (
         "import sys; sys.path[:0] = sys.argv[1:]\n"
-        "from assent.testing.network import NetworkRefused, no_network\n"
+        "from placet.testing.network import NetworkRefused, no_network\n"
         "def told(guard, *hosts):\n"
         "    with guard:\n"
         "        print([guard.reaches(host) for host in hosts])\n"
@@ -268,7 +268,7 @@ def test_nothing_is_refused_outside_of_a_guard() -> None:
     """192.0.2.1 answers nobody, so what is seen is that the kernel was asked."""
     code = (
         "import socket, sys; sys.path[:0] = sys.argv[1:]\n"
-        "from assent.testing.network import NetworkRefused, no_network\n"
+        "from placet.testing.network import NetworkRefused, no_network\n"
         "def go():\n"
         "    try:\n"
         "        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as made:\n"

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-ASSENT = [
+PLACET = [
     "AgentResult",
     "AgentRunner",
     "AgentSpec",
@@ -34,7 +34,7 @@ ASSENT = [
     "Action",
     "ActionResult",
     "AllowToolParam",
-    "AssentError",
+    "PlacetError",
     "Calls",
     "Cancel",
     "CapabilitySet",
@@ -136,10 +136,10 @@ TESTING = [
 ]
 
 PUBLIC = {
-    "assent": ASSENT,
-    "assent.tools": TOOLS,
-    "assent.inference": INFERENCE,
-    "assent.testing": TESTING,
+    "placet": PLACET,
+    "placet.tools": TOOLS,
+    "placet.inference": INFERENCE,
+    "placet.testing": TESTING,
 }
 
 HEAVY = ["jsonschema_rs", "pydantic", "click", "rich", "httpx2"]
@@ -161,17 +161,17 @@ def test_every_public_name_resolves_and_shows_in_dir(module: str) -> None:
 
 
 def test_an_unknown_name_is_an_ordinary_attribute_error() -> None:
-    import assent
+    import placet
 
     with pytest.raises(AttributeError, match="no_such_name"):
-        assent.no_such_name  # type: ignore[attr-defined]
+        placet.no_such_name  # type: ignore[attr-defined]
 
 
 SHADOWS = """
-import assent
-for name in ["Runtime", *assent.__all__]:
-    assert callable(getattr(assent, name)), f"assent.{name} is hidden by a module"
-from assent import verify
+import placet
+for name in ["Runtime", *placet.__all__]:
+    assert callable(getattr(placet, name)), f"placet.{name} is hidden by a module"
+from placet import verify
 assert verify({"actions": []}).valid
 """
 
@@ -187,12 +187,12 @@ def test_no_module_of_the_package_hides_a_public_name() -> None:
 
 PROBE = f"""
 import json, sys
-import assent
+import placet
 print(json.dumps([name for name in {HEAVY!r} if name in sys.modules]), file=sys.stderr)
 """
 
 
-def test_importing_assent_loads_nothing_heavy_prints_nothing_and_makes_no_file(tmp_path: Path) -> None:
+def test_importing_placet_loads_nothing_heavy_prints_nothing_and_makes_no_file(tmp_path: Path) -> None:
     home = tmp_path / "home"
     cwd = tmp_path / "cwd"
     for folder in (home, cwd):

@@ -15,9 +15,9 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from assent.errors import UsageError
-from assent.ir.json_value import JsonValue
-from assent.redaction import REDACTED, Redactor
+from placet.errors import UsageError
+from placet.ir.json_value import JsonValue
+from placet.redaction import REDACTED, Redactor
 
 SECRET = "Tr0ub4dor" + "&3/x"
 B64 = "a1B2" * 9
@@ -99,14 +99,14 @@ ORDINARY = [
     "f47ac10b-58cc-4372-a567-0e02b2c3d479",
     "0f8fad5bd9cb469fa16570867728950e",
     "2026-01-02T03:04:05.678Z",
-    "/home/me/.config/assent/secret/token.txt",
+    "/home/me/.config/placet/secret/token.txt",
     "C:\\Users\\me\\tokens",
     "task-force-member-of-the-board-2024-edition",
     "risk-assessment-of-the-whole-plant-2024",
     "a sk-learn-contrib thing",
     "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAUAAAAFCAYAAACNbyblAAAAHElEQVQI12P4//8/w38GIAXDIBKE0DHx",
     "https://example.org:8080/a/@scope/b?page=2",
-    "http://localhost:4873/@assent/core",
+    "http://localhost:4873/@placet/core",
     "mail me@example.org: it works",
     "max_tokens=100, tokens: 1234567890, token_count=5",
     "cost_per_token=0.00001 next_page_token=abcdef123",

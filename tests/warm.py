@@ -48,7 +48,7 @@ BESIDES = (
     "rich.table",
     "tomllib",
 )
-"""What is loaded besides all of Assent."""
+"""What is loaded besides all of Placet."""
 
 
 class Warm:
@@ -68,7 +68,7 @@ class Warm:
 
     @property
     def command(self) -> list[str]:
-        """As `assent`, for whoever starts programs by their names; the arguments follow."""
+        """As `placet`, for whoever starts programs by their names; the arguments follow."""
         return [sys.executable, "-I", "-S", str(CLIENT), str(self.path)]
 
     @property
@@ -115,7 +115,7 @@ def serve(path: str) -> None:
 
 def _compile_rules() -> None:
     """Those by which secrets are found: kept once compiled, and most of what a short command would do."""
-    from assent.redaction import Redactor
+    from placet.redaction import Redactor
 
     Redactor()
 
@@ -164,7 +164,7 @@ def _tell_end(asked: socket.socket, code: int) -> None:
 
 
 def _modules() -> Iterator[str]:
-    for path in sorted((ROOT / "src" / "assent").rglob("*.py")):
+    for path in sorted((ROOT / "src" / "placet").rglob("*.py")):
         name = ".".join(path.relative_to(ROOT / "src").with_suffix("").parts)
         if not name.endswith("__main__"):
             yield name.removesuffix(".__init__")
@@ -185,7 +185,7 @@ def _answer(asked: socket.socket) -> None:
 
 def _become(cwd: str, arguments: list[str], environment: dict[str, str], streams: list[int]) -> None:
     """Never returns."""
-    from assent.cli.main import main
+    from placet.cli.main import main
 
     code = 70
     try:

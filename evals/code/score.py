@@ -24,17 +24,17 @@ from pathlib import Path
 
 import msgspec
 
-from assent import MemoryJournal, Runtime
-from assent.coder.coder import Coder
-from assent.coder.contract import Check
-from assent.coder.repairs import Hint, MemoryRepairs
-from assent.coder.session import CodeLimits, Session
-from assent.coder.signature import Signature
-from assent.errors import AssentError
-from assent.inference.model import Model
-from assent.inference.opening import open_model
-from assent.sandbox.confinement import Isolation
 from evals.code.mutations import Bug, Program, bugs, outcome, programs
+from placet import MemoryJournal, Runtime
+from placet.coder.coder import Coder
+from placet.coder.contract import Check
+from placet.coder.repairs import Hint, MemoryRepairs
+from placet.coder.session import CodeLimits, Session
+from placet.coder.signature import Signature
+from placet.errors import PlacetError
+from placet.inference.model import Model
+from placet.inference.opening import open_model
+from placet.sandbox.confinement import Isolation
 from tests.servers.local_model import model_environment, model_files
 
 GUARDS = ("memory", "context", "candidates")
@@ -101,7 +101,7 @@ async def mend(
     model: Model, bug: Bug, program: Program, memory: object, *, seed: int, without: str | None, again: bool
 ) -> Mended:
     """Let the loop work on one bug."""
-    with tempfile.TemporaryDirectory(prefix="assent-eval-") as made:
+    with tempfile.TemporaryDirectory(prefix="placet-eval-") as made:
         folder = Path(made)
         repository = make_repository(folder / "repository", bug, program)
         coder = Coder(
@@ -169,7 +169,7 @@ def made_of(folder: Path, session: Session, bug: Bug) -> str:
 
 def _known() -> str:
     """Where the self-test of the sandbox writes down what it found: once is enough for all bugs."""
-    folder = Path(tempfile.gettempdir()) / "assent-eval-code"
+    folder = Path(tempfile.gettempdir()) / "placet-eval-code"
     folder.mkdir(mode=0o700, exist_ok=True)
     return str(folder)
 
@@ -274,7 +274,7 @@ def main(arguments: list[str]) -> int:
         results = asyncio.run(
             measure(given.model, todo, given.json, seed=given.seed, without=given.without, again=given.again)
         )
-    except AssentError as error:
+    except PlacetError as error:
         print(f"Error: {error}", file=sys.stderr)
         return 2
     without = f" without {given.without}" if given.without else ""

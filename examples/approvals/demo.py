@@ -30,20 +30,20 @@ class Office:
         self._world = folder / "world.txt"
         self._environment = {
             **os.environ,
-            "ASSENT_DB": str(folder / "runs.db"),
+            "PLACET_DB": str(folder / "runs.db"),
             "XDG_DATA_HOME": str(folder / "share"),
             "XDG_CONFIG_HOME": str(folder / "config"),
             "APPROVALS_WORLD": str(self._world),
         }
 
-    def assent(self, *arguments: str) -> int:
+    def placet(self, *arguments: str) -> int:
         """Run one command on this very terminal."""
         return self._start(arguments).wait()
 
     def _start(self, arguments: Sequence[str]) -> subprocess.Popen[bytes]:
         shown = shlex.join(os.path.relpath(a) if a.startswith(str(HERE)) else a for a in arguments)
-        print(f"\n$ assent {shown}", flush=True)
-        return subprocess.Popen([sys.executable, "-m", "assent.cli.main", *arguments], env=self._environment)
+        print(f"\n$ placet {shown}", flush=True)
+        return subprocess.Popen([sys.executable, "-m", "placet.cli.main", *arguments], env=self._environment)
 
     def kill_while_it_waits(self, *arguments: str) -> tuple[str, int]:
         """Run a command until it waits for a person, then kill it; says what it asks, and how it ended."""
@@ -57,7 +57,7 @@ class Office:
         return asked, code
 
     def _asked(self) -> str:
-        command = [sys.executable, "-m", "assent.cli.main", "approvals", "list", "--json"]
+        command = [sys.executable, "-m", "placet.cli.main", "approvals", "list", "--json"]
         done = subprocess.run(command, env=self._environment, capture_output=True, check=False)
         # Exit code 2: the run has not made its database yet.
         found = json.loads(done.stdout)["approvals"] if done.returncode == 0 else []
@@ -84,12 +84,12 @@ def main() -> int:
         office = Office(Path(folder))
 
         say("A plan reads a page, and mails to an address that it found there.")
-        stopped = office.assent("run", plan("mail.json"), *INPUTS, "--run-id", "mail")
+        stopped = office.placet("run", plan("mail.json"), *INPUTS, "--run-id", "mail")
         silent = not office.effects()
-        office.assent("policy", "explain", plan("mail.json"), *INPUTS)
+        office.placet("policy", "explain", plan("mail.json"), *INPUTS)
 
         say("The same plan, with an address that a person chose.")
-        mailed = office.assent("run", plan("safe-mail.json"), *INPUTS)
+        mailed = office.placet("run", plan("safe-mail.json"), *INPUTS)
         mails = office.effects()
 
         say("A release needs a person. Its process waits, and is killed with SIGKILL.")
@@ -98,12 +98,12 @@ def main() -> int:
         untouched = office.effects() == mails
 
         say("From another process the person looks at it, and approves it.")
-        office.assent("approvals", "show", asked)
-        approved = office.assent("approvals", "approve", asked, "--by", "ann")
+        office.placet("approvals", "show", asked)
+        approved = office.placet("approvals", "approve", asked, "--by", "ann")
         still = office.effects() == mails
-        resumed = office.assent("resume", "release")
-        office.assent("explain", "release")
-        again = office.assent("resume", "release")
+        resumed = office.placet("resume", "release")
+        office.placet("explain", "release")
+        again = office.placet("resume", "release")
 
         say("What the world has seen:")
         print("\n".join(office.effects()), flush=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from assent import tool
+from placet import tool
 
 WORLD = Path(os.environ.get("APPROVALS_WORLD", "world.txt"))
 

@@ -4,7 +4,7 @@ A scripted model works on a small shop, in a repository made for it. Its first f
 so; the second is right, and becomes one commit once a person has approved it. Then another model tries to be
 done without doing it: it edits a test, plants a file that Python loads first, and ends the test program from
 inside. It exits with 0 only if the one was published, the other was not, and work that was under way in the
-repository is as it was. Commands have to be kept in by the kernel: see `assent doctor`.
+repository is as it was. Commands have to be kept in by the kernel: see `placet doctor`.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Desk:
         shutil.copytree(HERE / "shop", self.shop, ignore=shutil.ignore_patterns("__pycache__"))
         self._environment = {
             **os.environ,
-            "ASSENT_DB": str(folder / "coding.db"),
+            "PLACET_DB": str(folder / "coding.db"),
             "XDG_DATA_HOME": str(folder / "share"),
             "XDG_CONFIG_HOME": str(folder / "config"),
             "XDG_STATE_HOME": str(folder / "state"),
@@ -51,10 +51,10 @@ class Desk:
         done = subprocess.run(["git", *who, *arguments], cwd=self.shop, capture_output=True)
         return done.stdout.decode()
 
-    def assent(self, *arguments: str) -> int:
+    def placet(self, *arguments: str) -> int:
         """Run one command on this very terminal."""
         shown = shlex.join(each.replace(str(HERE), "examples/coder") for each in arguments)
-        print(f"\n$ assent {shown}", flush=True)
+        print(f"\n$ placet {shown}", flush=True)
         return subprocess.run(self._command(arguments), cwd=self.shop, env=self._environment).returncode
 
     def sessions(self) -> list[dict[str, str]]:
@@ -67,7 +67,7 @@ class Desk:
     def code(self, script: str, *more: str) -> int:
         """Let a scripted model change the shop. Nobody is asked here: a green change waits."""
         words = ("code", INTENT, "--check", CHECK, "--without-changes", *more)
-        return self.assent(*words, "--model", f"scripted:{HERE / script}")
+        return self.placet(*words, "--model", f"scripted:{HERE / script}")
 
     def looks(self) -> tuple[str, ...]:
         """All that a session must leave alone, but for the one branch."""
@@ -75,7 +75,7 @@ class Desk:
         return (self.git("status", "--porcelain"), self.git("rev-parse", "HEAD"), *files)
 
     def _command(self, arguments: Sequence[str]) -> list[str]:
-        return [sys.executable, "-m", "assent.cli.main", *arguments]
+        return [sys.executable, "-m", "placet.cli.main", *arguments]
 
 
 def say(text: str) -> None:
@@ -85,21 +85,21 @@ def say(text: str) -> None:
 
 def main() -> int:
     """Run the demo."""
-    with TemporaryDirectory(prefix="assent-coder-") as name:
+    with TemporaryDirectory(prefix="placet-coder-") as name:
         desk = Desk(Path(name).resolve())
         before = desk.looks()
 
         say("The tests of a shop fail. A model is to mend it; the checks say when it has.")
         waits = desk.code("honest.json")
         if waits == 2:
-            print("\nWithout a sandbox there is no demo: `assent doctor` says what is missing.")
+            print("\nWithout a sandbox there is no demo: `placet doctor` says what is missing.")
             return 2
         [session] = desk.sessions()
-        untouched = desk.looks() == before and desk.git("branch", "--list", "assent/*") == ""
+        untouched = desk.looks() == before and desk.git("branch", "--list", "placet/*") == ""
 
         say("The change is above. Nothing has happened to the repository yet. Ann approves:")
-        published = desk.assent("code", "approve", session["id"])
-        branch = f"assent/{session['id']}"
+        published = desk.placet("code", "approve", session["id"])
+        branch = f"placet/{session['id']}"
         print(f"\n$ git show --stat {branch}\n{desk.git('show', '--stat', '--format=%B', branch)}")
 
         say("Another model tries to be done without doing it.")
@@ -114,7 +114,7 @@ def main() -> int:
                 and desk.git("rev-list", "--count", f"main..{branch}").strip() == "1"
                 and desk.git("diff", "--name-only", "main", branch).split() == ["prices.py"],
                 "the one that cheated failed": cheated == 1 and desk.sessions()[0]["state"] == "failed",
-                "there is no branch of its making": desk.git("branch", "--list", "assent/*").split()
+                "there is no branch of its making": desk.git("branch", "--list", "placet/*").split()
                 == [branch],
                 "what Ann had not committed is as it was": desk.looks() == before,
             }

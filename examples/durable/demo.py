@@ -1,6 +1,6 @@
 """Kills a run with SIGKILL, twice, and goes on with it: `python examples/durable/demo.py`.
 
-First it dies right before the card is charged, then right after. From inside both look the same, so Assent
+First it dies right before the card is charged, then right after. From inside both look the same, so Placet
 asks; this script plays the person who looks outside and decides. It exits with 0 only if the card was charged
 once per order and the log is whole.
 """
@@ -33,17 +33,17 @@ class Shop:
         self.database = folder / "runs.db"
         self._environment = {
             **os.environ,
-            "ASSENT_DB": str(self.database),
+            "PLACET_DB": str(self.database),
             "XDG_DATA_HOME": str(folder / "share"),
             "DURABLE_WORLD": str(self.world),
         }
 
-    def assent(self, *arguments: str, kill: str = "") -> int:
+    def placet(self, *arguments: str, kill: str = "") -> int:
         """Run one command on this very terminal; `kill` is the instant at which its process dies."""
         shown = shlex.join(os.path.relpath(a) if a.startswith(str(HERE)) else a for a in arguments)
-        print(f"\n$ assent {shown}", flush=True)
+        print(f"\n$ placet {shown}", flush=True)
         done = subprocess.run(
-            [sys.executable, "-m", "assent.cli.main", *arguments],
+            [sys.executable, "-m", "placet.cli.main", *arguments],
             env={**self._environment, "DURABLE_KILL": kill},
             check=False,
         )
@@ -59,14 +59,14 @@ class Shop:
     def order(self, run: str, kill: str) -> list[tuple[str, bool]]:
         """Run the plan, kill it, look outside, decide, resume; says what held."""
         plan, tools = str(HERE / "plan.json"), str(HERE / "tools.py")
-        killed = self.assent("run", plan, "--tools", tools, "--run-id", run, kill=kill)
-        asked = self.assent("resume", run)
+        killed = self.placet("run", plan, "--tools", tools, "--run-id", run, kill=kill)
+        asked = self.placet("resume", run)
 
         found = self.effects(run)
         seen, so = (found[0], "done") if found else ("no charge", "to retry")
         say(f"Looking outside: {seen}. So it is {so}.")
         decision = 'pay=done:"receipt-1"' if found else "pay=retry"
-        through = self.assent("resume", run, "--decide", decision)
+        through = self.placet("resume", run, "--decide", decision)
 
         return [
             (f"{run}: the process was killed {kill} the charge", killed == -signal.SIGKILL),
@@ -86,7 +86,7 @@ def main() -> int:
     with TemporaryDirectory() as folder:
         shop = Shop(Path(folder))
         print(
-            f"$ export ASSENT_DB={shlex.quote(near(shop.database))}  # Removed when this demo ends.",
+            f"$ export PLACET_DB={shlex.quote(near(shop.database))}  # Removed when this demo ends.",
             flush=True,
         )
         say("An order is run, and its process killed right before the card is charged.")
@@ -96,9 +96,9 @@ def main() -> int:
         checks += shop.order("order-2", "after")
 
         say("What became of them, and whether anybody changed the log:")
-        shop.assent("runs")
-        shop.assent("explain", "order-2")
-        checks.append(("nobody changed the log", shop.assent("log", "verify") == 0))
+        shop.placet("runs")
+        shop.placet("explain", "order-2")
+        checks.append(("nobody changed the log", shop.placet("log", "verify") == 0))
 
         say("What the world has seen:")
         print(shop.world.read_text(encoding="utf-8"), end="", flush=True)

@@ -9,7 +9,7 @@ import os
 import signal
 from pathlib import Path
 
-from assent import ToolContext, tool
+from placet import ToolContext, tool
 
 WORLD = Path(os.environ.get("DURABLE_WORLD", "world.txt"))
 

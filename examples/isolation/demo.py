@@ -19,7 +19,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from assent import Isolation, Limits, Runtime, ToolError, basic_tools, tool
+from placet import Isolation, Limits, Runtime, ToolError, basic_tools, tool
 
 KEY = "the-key-of-somebody"
 

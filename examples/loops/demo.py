@@ -4,7 +4,7 @@ A scripted model keeps the changelog of a small shop. At L1 the loop only report
 and a person approves it: one commit, on a branch of its own, of exactly what was shown. At L3 it acts by
 itself on what was verified; a model that boasts and is not borne out by the check gets no further than a
 question. It exits with 0 only if all of that was so, and nothing else in the repository has changed. Commands
-have to be kept in by the kernel: see `assent doctor`.
+have to be kept in by the kernel: see `placet doctor`.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ class Desk:
         self.shop.mkdir()
         self._environment = {
             **os.environ,
-            "ASSENT_DB": str(folder / "loops.db"),
+            "PLACET_DB": str(folder / "loops.db"),
             "XDG_DATA_HOME": str(folder / "share"),
             "XDG_CONFIG_HOME": str(folder / "config"),
             "XDG_STATE_HOME": str(folder / "state"),
         }
         self.git("init", "--quiet", "--initial-branch", "main")
-        (self.shop / ".gitignore").write_text(".assent/\n")
+        (self.shop / ".gitignore").write_text(".placet/\n")
         self.commit("CHANGELOG.md", "# Changelog\n\n- Sells things\n", "Sell things")
         self.commit("coupons.py", "def take(coupon: str) -> int:\n    return 10\n", "Take coupons")
 
@@ -54,21 +54,21 @@ class Desk:
 
     def level(self, level: str) -> None:
         """Put the loop into the repository at that level, and trust it."""
-        path = self.shop / ".assent" / "loops" / f"{NAME}.toml"
+        path = self.shop / ".placet" / "loops" / f"{NAME}.toml"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text((HERE / "changelog.toml").read_text().replace('level = "L1"', f'level = "{level}"'))
         print(f"\n=== level {level}")
-        self.assent("trust", "--yes", ".")
+        self.placet("trust", "--yes", ".")
 
-    def assent(self, *arguments: str) -> int:
+    def placet(self, *arguments: str) -> int:
         """Run one command on this very terminal."""
         shown = shlex.join(each.replace(str(HERE), "examples/loops") for each in arguments)
-        print(f"\n$ assent {shown}", flush=True)
+        print(f"\n$ placet {shown}", flush=True)
         return subprocess.run(self._command(*arguments), cwd=self.shop, env=self._environment).returncode
 
     def round(self, script: str) -> int:
         """One round with a scripted model."""
-        return self.assent("loop", "run", NAME, "--model", f"scripted:{HERE / script}")
+        return self.placet("loop", "run", NAME, "--model", f"scripted:{HERE / script}")
 
     def rounds(self) -> list[dict[str, Any]]:
         """What the rounds came to, newest first."""
@@ -79,10 +79,10 @@ class Desk:
 
     def branches(self) -> list[str]:
         """The branches that rounds have made."""
-        return self.git("branch", "--list", "assent/*", "--format", "%(refname:short)").split()
+        return self.git("branch", "--list", "placet/*", "--format", "%(refname:short)").split()
 
     def _command(self, *arguments: str) -> list[str]:
-        return [sys.executable, "-m", "assent.cli.main", *arguments]
+        return [sys.executable, "-m", "placet.cli.main", *arguments]
 
 
 def main() -> int:
@@ -98,9 +98,9 @@ def main() -> int:
         desk.level("L2")
         seen["at L2 it asks a person first"] = desk.round("draft.json") == 4 and not desk.branches()
         asked = desk.rounds()[0]["approval"]
-        desk.assent("approvals", "approve", asked)
+        desk.placet("approvals", "approve", asked)
         made = desk.branches()
-        seen["approved, it is one commit of what was shown"] = made == ["assent/changelog-2"] and (
+        seen["approved, it is one commit of what was shown"] = made == ["placet/changelog-2"] and (
             "- Takes coupons" in desk.git("show", f"{made[0]}:CHANGELOG.md")
         )
 
@@ -112,8 +112,8 @@ def main() -> int:
             desk.round("draft.json") == 0 and len(desk.branches()) == len(made) + 1
         )
 
-        desk.assent("loop", "show", NAME)
-        desk.assent("loop", "log")
+        desk.placet("loop", "show", NAME)
+        desk.placet("loop", "log")
         outcomes = [each["outcome"] for each in reversed(desk.rounds())]
         seen["every round is kept"] = outcomes == ["reported", "escalated", "escalated", "proceeded"]
         after = (desk.git("rev-parse", "HEAD"), desk.git("status", "--porcelain"))

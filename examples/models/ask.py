@@ -14,8 +14,8 @@ import json
 import os
 import sys
 
-from assent import AssentError, Runtime, tool
-from assent.inference import (
+from placet import PlacetError, Runtime, tool
+from placet.inference import (
     Assistant,
     Budgeted,
     Message,
@@ -29,7 +29,7 @@ from assent.inference import (
     User,
     open_model,
 )
-from assent.safe_text import clean
+from placet.safe_text import clean
 
 QUESTION = "Shall I take an umbrella to Zurich tomorrow?"
 MOST_TURNS = 5
@@ -118,7 +118,7 @@ async def main() -> int:
         await converse(model, Runtime(tools=[forecast]), options.question)
         print(f"\n{bill(model)}")
         await model.close()
-    except AssentError as error:
+    except PlacetError as error:
         print(f"Error: {error}", file=sys.stderr)
         return 2
     return 0

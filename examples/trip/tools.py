@@ -11,7 +11,7 @@ import json
 import os
 import time
 
-from assent import ToolContext, ToolError, tool
+from placet import ToolContext, ToolError, tool
 
 FLIGHTS = {"Lisbon": {"number": "TP553", "price": 240}, "Porto": {"number": "TP1713", "price": 120}}
 HOTELS = {"Lisbon": {"name": "Casa Azul", "price": 690}, "Porto": {"name": "Ribeira", "price": 95}}

@@ -9,15 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assent import Runtime
-from assent.agents.builder import Attempt, Builder, read_draft
-from assent.agents.scenarios import Trying
-from assent.errors import RequestRefused, UsageError
-from assent.inference import Scripted
-from assent.inference.messages import Assistant, User
-from assent.inference.model import Request
-from assent.ir.proposal import Proposal
-from assent.policy.budget import CostBudget
+from placet import Runtime
+from placet.agents.builder import Attempt, Builder, read_draft
+from placet.agents.scenarios import Trying
+from placet.errors import RequestRefused, UsageError
+from placet.inference import Scripted
+from placet.inference.messages import Assistant, User
+from placet.inference.model import Request
+from placet.ir.proposal import Proposal
+from placet.policy.budget import CostBudget
 from tests.agents.trying import NOT_KEPT_IN, told
 
 TOOLS = {"read_file": "Read a file.", "write_file": "Write a file."}

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assent import Runtime, TurnLimits, tool
-from assent.agents.compose import (
+from placet import Runtime, TurnLimits, tool
+from placet.agents.compose import (
     agent_tool,
     map_reduce,
     no_wider,
@@ -22,12 +22,12 @@ from assent.agents.compose import (
     vote,
     winner,
 )
-from assent.agents.runner import AgentRunner
-from assent.agents.spec import AgentSpec
-from assent.errors import UsageError
-from assent.inference import Scripted
-from assent.inference.messages import ToolResult
-from assent.inference.model import Request
+from placet.agents.runner import AgentRunner
+from placet.agents.spec import AgentSpec
+from placet.errors import UsageError
+from placet.inference import Scripted
+from placet.inference.messages import ToolResult
+from placet.inference.model import Request
 from tests.agents.trying import call, last_said, told
 
 
@@ -277,8 +277,8 @@ async def test_lead_and_members_spend_one_budget() -> None:
     member = Scripted(lambda _: told("fine", 40))
 
     def leads(request: Request) -> Any:
-        from assent.inference.model import Result
-        from assent.inference.usage import Usage
+        from placet.inference.model import Result
+        from placet.inference.usage import Usage
 
         asks = call("m", task="again")
         return Result(calls=[asks], usage=Usage(input=9, output=1), cost=0.0, stop="calls")

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assent.agents.expectations import SHOWN, unmet, unmet_check, unmet_regex
-from assent.agents.spec import Expectations
-from assent.sandbox.confinement import Isolation
-from assent.sandbox.workspace import Workspace
+from placet.agents.expectations import SHOWN, unmet, unmet_check, unmet_regex
+from placet.agents.spec import Expectations
+from placet.sandbox.confinement import Isolation
+from placet.sandbox.workspace import Workspace
 
 
 @pytest.mark.parametrize(

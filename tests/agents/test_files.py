@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from assent.agents.files import agent_schema, checked_text, read_agent, with_enabled
-from assent.agents.spec import AgentLimits, AgentSpec, Exchange, Goal, Scenario, problems
-from assent.errors import PolicyFileError
+from placet.agents.files import agent_schema, checked_text, read_agent, with_enabled
+from placet.agents.spec import AgentLimits, AgentSpec, Exchange, Goal, Scenario, problems
+from placet.errors import PolicyFileError
 
 ROOT = Path(__file__).resolve().parents[2]
 OK = 'identity = "You answer."\n'

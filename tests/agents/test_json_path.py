@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from assent.agents.json_path import MOST_SEGMENTS, JsonPath
-from assent.errors import UsageError
+from placet.agents.json_path import MOST_SEGMENTS, JsonPath
+from placet.errors import UsageError
 
 BOOK = {
     "store": {

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from assent.agents.spec import AgentSpec
-from assent.errors import UsageError
-from assent.inference import Scripted
-from assent.testing import agent_scenarios
+from placet.agents.spec import AgentSpec
+from placet.errors import UsageError
+from placet.inference import Scripted
+from placet.testing import agent_scenarios
 
 AGENT = """
 identity = "You greet."
@@ -26,9 +26,9 @@ input = "bye"
 expect = "farewell"
 """
 LINE = """
-from assent import Isolation
-from assent.inference import Scripted
-from assent.testing import agent_scenarios
+from placet import Isolation
+from placet.inference import Scripted
+from placet.testing import agent_scenarios
 
 test_greeter = agent_scenarios(
     "greeter.toml", lambda: Scripted(["Hello!"] * 3), k=2, isolation=Isolation("none")

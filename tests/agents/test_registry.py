@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from assent.agents.registry import AgentRegistry, look
-from assent.agents.spec import AgentSpec
-from assent.agents.sql import SqlAgents, has_agents
-from assent.agents.versions import MOST_VERSIONS, AgentStore, MemoryAgents, SuccessRecord
-from assent.errors import InputError, PolicyFileError, UsageError
-from assent.storage.location import open_database
+from placet.agents.registry import AgentRegistry, look
+from placet.agents.spec import AgentSpec
+from placet.agents.sql import SqlAgents, has_agents
+from placet.agents.versions import MOST_VERSIONS, AgentStore, MemoryAgents, SuccessRecord
+from placet.errors import InputError, PolicyFileError, UsageError
+from placet.storage.location import open_database
 
 OK = 'identity = "You answer."\n'
 
@@ -25,7 +25,7 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[AgentStore
     if request.param == "memory":
         yield MemoryAgents()
         return
-    url = f"sqlite://{tmp_path.resolve()}/assent.db"
+    url = f"sqlite://{tmp_path.resolve()}/placet.db"
     if request.param == "postgres":
         url = request.getfixturevalue("postgres_url")
     with open_database(url) as database:
@@ -208,7 +208,7 @@ def test_versions_kept_at_once_get_numbers_of_their_own(database_url: str) -> No
 def test_old_versions_go(monkeypatch: pytest.MonkeyPatch, store: AgentStore) -> None:
     assert MOST_VERSIONS == 1_000
     for module in ("versions", "sql"):
-        monkeypatch.setattr(f"assent.agents.{module}.MOST_VERSIONS", 3)
+        monkeypatch.setattr(f"placet.agents.{module}.MOST_VERSIONS", 3)
     for number in range(5):
         store.keep("user", "a", ".toml", str(number))
 

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assent.agents.routing import route
-from assent.agents.spec import AgentSpec
-from assent.agents.versions import SuccessRecord
-from assent.errors import ModelMissing, UsageError
+from placet.agents.routing import route
+from placet.agents.spec import AgentSpec
+from placet.agents.versions import SuccessRecord
+from placet.errors import ModelMissing, UsageError
 
 
 def about(id: str, description: str, **more: object) -> AgentSpec:

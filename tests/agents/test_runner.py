@@ -12,20 +12,20 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from assent import AgentResult, AgentRunner, AgentSpec, Cancel, CostBudget, Runtime, basic_tools, tool
-from assent.agents.kept import AgentKept
-from assent.agents.spec import AgentLimits, Goal
-from assent.durable.memory import MemoryJournal
-from assent.errors import UsageError
-from assent.inference import Scripted
-from assent.inference.messages import System, ToolCall, ToolResult, User
-from assent.inference.model import Request, Result
-from assent.inference.usage import Usage
-from assent.ir.proposal import Proposal
-from assent.policy.permission import Permissions, Posture
-from assent.sandbox.confinement import Isolation
-from assent.sandbox.workspace import Workspace
-from assent.testing import RecordingTool
+from placet import AgentResult, AgentRunner, AgentSpec, Cancel, CostBudget, Runtime, basic_tools, tool
+from placet.agents.kept import AgentKept
+from placet.agents.spec import AgentLimits, Goal
+from placet.durable.memory import MemoryJournal
+from placet.errors import UsageError
+from placet.inference import Scripted
+from placet.inference.messages import System, ToolCall, ToolResult, User
+from placet.inference.model import Request, Result
+from placet.inference.usage import Usage
+from placet.ir.proposal import Proposal
+from placet.policy.permission import Permissions, Posture
+from placet.sandbox.confinement import Isolation
+from placet.sandbox.workspace import Workspace
+from placet.testing import RecordingTool
 
 
 def spec(**more: Any) -> AgentSpec:

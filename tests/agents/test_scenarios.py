@@ -8,20 +8,20 @@ from xml.etree import ElementTree
 
 import pytest
 
-from assent import Runtime, tool
-from assent.agents.report import Report, ScenarioReport, Trial, junit
-from assent.agents.scenarios import NOBODY, Trying
-from assent.agents.spec import AgentLimits, Exchange, Goal, Scenario
-from assent.approvals.memory import MemoryApprovals
-from assent.errors import UsageError
-from assent.inference import Scripted
-from assent.inference.messages import ToolResult, User
-from assent.inference.model import Request
-from assent.ir.proposal import Proposal
-from assent.ir.tool_spec import Risk
-from assent.policy.budget import CostBudget
-from assent.sandbox.confinement import Isolation
-from assent.tools.context import Cancel
+from placet import Runtime, tool
+from placet.agents.report import Report, ScenarioReport, Trial, junit
+from placet.agents.scenarios import NOBODY, Trying
+from placet.agents.spec import AgentLimits, Exchange, Goal, Scenario
+from placet.approvals.memory import MemoryApprovals
+from placet.errors import UsageError
+from placet.inference import Scripted
+from placet.inference.messages import ToolResult, User
+from placet.inference.model import Request
+from placet.ir.proposal import Proposal
+from placet.ir.tool_spec import Risk
+from placet.policy.budget import CostBudget
+from placet.sandbox.confinement import Isolation
+from placet.tools.context import Cancel
 from tests.agents.trying import NOT_KEPT_IN, call, last_said, spec, told, trying
 
 HELLO = Scenario(name="greets", input="hi", expect="hello")
@@ -74,7 +74,7 @@ async def test_each_run_has_a_fresh_folder_with_the_files_of_the_scenario() -> N
         return results[0].text
 
     def tools(workspace, isolation):  # type: ignore[no-untyped-def]
-        from assent.tools.builtin import basic_tools
+        from placet.tools.builtin import basic_tools
 
         folders.append(str(workspace.folder))
         return basic_tools(workspace, isolation=isolation)

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from assent import Runtime
-from assent.agents.scenarios import Trying
-from assent.agents.spec import AgentSpec, Scenario
-from assent.inference import Scripted
-from assent.inference.messages import ToolCall, User
-from assent.inference.model import Request, Result
-from assent.inference.usage import Usage
-from assent.sandbox.confinement import Isolation
+from placet import Runtime
+from placet.agents.scenarios import Trying
+from placet.agents.spec import AgentSpec, Scenario
+from placet.inference import Scripted
+from placet.inference.messages import ToolCall, User
+from placet.inference.model import Request, Result
+from placet.inference.usage import Usage
+from placet.sandbox.confinement import Isolation
 
 NOT_KEPT_IN = Isolation("none")
 """For tests to which commands do not matter."""

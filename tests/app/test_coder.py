@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
-from assent.app.app import open_records
-from assent.app.coder import find_session, kept_contract, open_coder, session_data
-from assent.app.governance import Question
-from assent.app.isolation import lower
-from assent.coder.contract import Check, CheckResult, Contract
-from assent.coder.session import Attempt, Iteration, Session
-from assent.errors import ModelMissing, PolicyFileError, TrustError, UsageError
-from assent.inference.usage import Usage
-from assent.render.coding import ending_lines, next_steps, session_lines
+from placet.app.app import open_records
+from placet.app.coder import find_session, kept_contract, open_coder, session_data
+from placet.app.governance import Question
+from placet.app.isolation import lower
+from placet.coder.contract import Check, CheckResult, Contract
+from placet.coder.session import Attempt, Iteration, Session
+from placet.errors import ModelMissing, PolicyFileError, TrustError, UsageError
+from placet.inference.usage import Usage
+from placet.render.coding import ending_lines, next_steps, session_lines
 
 CONTRACT = '[[checks]]\ncommand = "true"\n'
 
@@ -26,7 +26,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder of a person whose settings and records are their own."""
     for name in ("DATA", "CONFIG", "STATE"):
         monkeypatch.setenv(f"XDG_{name}_HOME", str(tmp_path / name.lower()))
-    monkeypatch.delenv("ASSENT_DB", raising=False)
+    monkeypatch.delenv("PLACET_DB", raising=False)
     folder = tmp_path / "project"
     folder.mkdir()
     monkeypatch.chdir(folder)
@@ -46,7 +46,7 @@ def test_work_needs_the_kernel_unless_a_person_asks_for_less(
 ) -> None:
     checked: list[str | None] = []
     monkeypatch.setattr(
-        "assent.app.private_work._check", lambda confined, home: checked.append(confined.required)
+        "placet.app.private_work._check", lambda confined, home: checked.append(confined.required)
     )
 
     for options in ({}, {"isolation": "changes"}, {"isolation": "none"}):
@@ -61,8 +61,8 @@ def test_work_needs_the_kernel_unless_a_person_asks_for_less(
 
 
 def test_nobody_asks_for_less_than_the_settings_require(project: Path) -> None:
-    (project / ".assent").mkdir()
-    (project / ".assent/settings.toml").write_text('[isolation]\nrequire = "process"\n')
+    (project / ".placet").mkdir()
+    (project / ".placet/settings.toml").write_text('[isolation]\nrequire = "process"\n')
 
     with pytest.raises(UsageError, match="--isolation none is less than 'process'"):
         level_of(project, isolation="none")
@@ -73,9 +73,9 @@ def test_whoever_only_decides_needs_neither_a_model_nor_isolation(project: Path)
 
 
 def test_what_a_project_brings_is_not_loaded(project: Path) -> None:
-    (project / ".assent").mkdir()
-    (project / ".assent/settings.toml").write_text('tools = "tools.py"\n')
-    (project / ".assent/tools.py").write_text("raise SystemExit('loaded')\n")
+    (project / ".placet").mkdir()
+    (project / ".placet/settings.toml").write_text('tools = "tools.py"\n')
+    (project / ".placet/tools.py").write_text("raise SystemExit('loaded')\n")
 
     assert level_of(project) is None
 
@@ -84,8 +84,8 @@ def test_what_a_project_brings_is_not_loaded(project: Path) -> None:
 
 
 def test_a_contract_that_a_project_brings_is_asked_about_once(project: Path) -> None:
-    (project / ".assent").mkdir()
-    (project / ".assent/contract.toml").write_text(CONTRACT)
+    (project / ".placet").mkdir()
+    (project / ".placet/contract.toml").write_text(CONTRACT)
     asked: list[Question] = []
 
     def yes(question: Question) -> bool:
@@ -100,16 +100,16 @@ def test_a_contract_that_a_project_brings_is_asked_about_once(project: Path) -> 
     again = kept_contract(project, os.environ, None, description="x")
 
     assert first == again == Contract(description="x", checks=(Check(name="true", command="true"),))
-    assert [question.wants for question in asked] == [("runs the checks of .assent/contract.toml",)]
-    (project / ".assent/contract.toml").write_text(CONTRACT + 'output_contains = "x"\n')
+    assert [question.wants for question in asked] == [("runs the checks of .placet/contract.toml",)]
+    (project / ".placet/contract.toml").write_text(CONTRACT + 'output_contains = "x"\n')
     with pytest.raises(TrustError, match="has changed since you trusted it"):
         kept_contract(project, os.environ, None, description="x")
 
 
 def test_a_contract_is_read_without_following_links_and_told_what_is_wrong(project: Path) -> None:
     assert kept_contract(project, os.environ, None, description="x") is None
-    (project / ".assent").mkdir()
-    file = project / ".assent/contract.toml"
+    (project / ".placet").mkdir()
+    file = project / ".placet/contract.toml"
     file.write_text("checks = 5\n")
     with pytest.raises(PolicyFileError, match="Contract file"):
         kept_contract(project, os.environ, None, description="x")
@@ -169,14 +169,14 @@ def a_session(**more: Any) -> Session:
 def test_every_state_has_words_and_a_next_step(
     project: Path, state: Any, run_status: str, words: str, commands: list[str]
 ) -> None:
-    data = session_data(a_session(state=state, branch="assent/s1"), run_status=run_status)
+    data = session_data(a_session(state=state, branch="placet/s1"), run_status=run_status)
 
     steps = next_steps(data, "kept.db")
 
     assert [wanted in step.command for wanted, step in zip(commands, steps, strict=True)] == [True] * len(
         steps
     )
-    assert all(step.command.endswith("--db kept.db") for step in steps if step.command.startswith("assent"))
+    assert all(step.command.endswith("--db kept.db") for step in steps if step.command.startswith("placet"))
     assert words in next(iter(session_lines(data))).plain
     assert words in next(ending_lines(data, db=None, is_kept=True))
 

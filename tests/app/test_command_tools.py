@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from assent import ToolContext
-from assent.app.command_tools import read_command_tools
-from assent.errors import ToolFileError
-from assent.sandbox.workspace import Workspace
-from assent.tools.tool import Tool
+from placet import ToolContext
+from placet.app.command_tools import read_command_tools
+from placet.errors import ToolFileError
+from placet.sandbox.workspace import Workspace
+from placet.tools.tool import Tool
 
 WHOLE = """
 [[tool]]

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from assent.app.governance import Governance, Question, examine, gather
-from assent.app.trust import record_file, snapshot, trust, trusted_folders
-from assent.errors import PolicyFileError, TrustError
-from assent.policy.permission import POSTURES, Permissions, Posture
-from assent.policy.rule import DenyTool
+from placet.app.governance import Governance, Question, examine, gather
+from placet.app.trust import record_file, snapshot, trust, trusted_folders
+from placet.errors import PolicyFileError, TrustError
+from placet.policy.permission import POSTURES, Permissions, Posture
+from placet.policy.rule import DenyTool
 
 Write = Callable[..., Path]
 
@@ -68,13 +68,13 @@ def test_without_anything_nothing_governs(tmp_path: Path, env: dict[str, str]) -
 def test_rules_come_from_the_person_then_from_the_outermost_project_inwards_then_by_name(
     tmp_path: Path, env: dict[str, str], write: Write
 ) -> None:
-    write("config/assent/policies/b.toml", rule("mine-2"))
-    write("config/assent/policies/a.toml", rule("mine-1"))
-    write("outer/.assent/policies/a.toml", rule("outer"))
-    write("outer/inner/.assent/policies/a.toml", rule("inner"))
-    write("outer/inner/.assent/policies/notes.txt", "{{{")
-    write("outer/inner/.assent/policies/below/README.md", "{{{")
-    write("config/assent/policies/below/README.md", "{{{")
+    write("config/placet/policies/b.toml", rule("mine-2"))
+    write("config/placet/policies/a.toml", rule("mine-1"))
+    write("outer/.placet/policies/a.toml", rule("outer"))
+    write("outer/inner/.placet/policies/a.toml", rule("inner"))
+    write("outer/inner/.placet/policies/notes.txt", "{{{")
+    write("outer/inner/.placet/policies/below/README.md", "{{{")
+    write("config/placet/policies/below/README.md", "{{{")
     named = write("named.toml", rule("named"))
     start = tmp_path / "outer" / "inner" / "deep"
     start.mkdir()
@@ -94,15 +94,15 @@ def test_rules_come_from_the_person_then_from_the_outermost_project_inwards_then
 
 
 def test_without_xdg_the_persons_folder_is_in_their_home(tmp_path: Path, write: Write) -> None:
-    write("home/.config/assent/policies/a.toml", rule("mine"))
+    write("home/.config/placet/policies/a.toml", rule("mine"))
 
     assert names(gather(tmp_path / "x", {"HOME": str(tmp_path / "home")})) == ["mine"]
 
 
 def test_no_rule_takes_the_place_of_another(tmp_path: Path, env: dict[str, str], write: Write) -> None:
-    write("config/assent/policies/a.toml", rule("x", "user") + rule("own") + rule("x (project)", "trap"))
-    write("outer/.assent/policies/a.toml", rule("x", "outer"))
-    write("outer/inner/.assent/policies/a.toml", rule("x", "inner"))
+    write("config/placet/policies/a.toml", rule("x", "user") + rule("own") + rule("x (project)", "trap"))
+    write("outer/.placet/policies/a.toml", rule("x", "outer"))
+    write("outer/inner/.placet/policies/a.toml", rule("x", "inner"))
     named = write("named.toml", rule("x", "named"))
 
     found = gather(tmp_path / "outer" / "inner", env, policies=str(named))
@@ -118,8 +118,8 @@ def test_no_rule_takes_the_place_of_another(tmp_path: Path, env: dict[str, str],
 
 
 def test_a_name_twice_in_one_folder_is_an_error(tmp_path: Path, env: dict[str, str], write: Write) -> None:
-    write(".assent/policies/a.toml", rule("x"))
-    second = write(".assent/policies/b.toml", rule("x"))
+    write(".placet/policies/a.toml", rule("x"))
+    second = write(".placet/policies/b.toml", rule("x"))
 
     with pytest.raises(PolicyFileError, match="the name 'x' is taken") as caught:
         gather(tmp_path, env)
@@ -127,18 +127,18 @@ def test_a_name_twice_in_one_folder_is_an_error(tmp_path: Path, env: dict[str, s
     assert caught.value.path == str(second)
 
 
-@pytest.mark.parametrize("named", [".assent/policies", ".assent/policies/a.toml", "link"])
+@pytest.mark.parametrize("named", [".placet/policies", ".placet/policies/a.toml", "link"])
 def test_rules_that_are_found_and_named_count_once(
     tmp_path: Path, env: dict[str, str], write: Write, named: str
 ) -> None:
-    write(".assent/policies/a.toml", rule("x"))
-    (tmp_path / "link").symlink_to(tmp_path / ".assent" / "policies")
+    write(".placet/policies/a.toml", rule("x"))
+    (tmp_path / "link").symlink_to(tmp_path / ".placet" / "policies")
 
     assert names(gather(tmp_path, env, policies=str(tmp_path / named))) == ["x"]
 
 
 @pytest.mark.parametrize(
-    "place", ["config/assent/policies", "p/.assent/policies", "p/q/.assent/policies", "named"]
+    "place", ["config/placet/policies", "p/.placet/policies", "p/q/.placet/policies", "named"]
 )
 def test_a_malformed_file_anywhere_stops_the_start(
     tmp_path: Path, env: dict[str, str], write: Write, place: str
@@ -154,23 +154,23 @@ def test_a_malformed_file_anywhere_stops_the_start(
 
 
 def test_cases_need_rules_beside_them(tmp_path: Path, env: dict[str, str], write: Write) -> None:
-    cases = write(".assent/policies/cases.toml", '[[case]]\nname = "c"\n')
+    cases = write(".placet/policies/cases.toml", '[[case]]\nname = "c"\n')
     with pytest.raises(PolicyFileError, match="there is no rule for them") as caught:
         gather(tmp_path, env)
     assert caught.value.path == str(cases)
 
-    write(".assent/policies/rules.toml", rule("x"))
+    write(".placet/policies/rules.toml", rule("x"))
 
     assert names(gather(tmp_path, env)) == ["x"]
 
 
 def test_a_link_among_a_projects_rules_is_refused(tmp_path: Path, env: dict[str, str], write: Write) -> None:
-    write("outer/.assent/policies/a.toml", rule("x"))
-    inner = tmp_path / "outer" / "inner" / ".assent"
+    write("outer/.placet/policies/a.toml", rule("x"))
+    inner = tmp_path / "outer" / "inner" / ".placet"
     inner.mkdir(parents=True)
-    (inner / "policies").symlink_to(tmp_path / "outer" / ".assent" / "policies")
+    (inner / "policies").symlink_to(tmp_path / "outer" / ".placet" / "policies")
 
-    with pytest.raises(TrustError, match=r"inner/\.assent/policies is a link"):
+    with pytest.raises(TrustError, match=r"inner/\.placet/policies is a link"):
         gather(tmp_path / "outer" / "inner", env)
 
 
@@ -178,7 +178,7 @@ def test_a_person_may_link_their_own_rules(tmp_path: Path, env: dict[str, str], 
     write("dotfiles/policies/a.toml", rule("x"))
     write("dotfiles/settings.toml", '[permissions]\nposture = "cautious"\n')
     (tmp_path / "config").mkdir()
-    (tmp_path / "config" / "assent").symlink_to(tmp_path / "dotfiles")
+    (tmp_path / "config" / "placet").symlink_to(tmp_path / "dotfiles")
 
     found = gather(tmp_path, env)
 
@@ -201,12 +201,12 @@ UNREAD = {
 
 
 @pytest.mark.parametrize("is_trusted", [False, True], ids=["plain", "with settings"])
-@pytest.mark.parametrize("place", ["config/assent", "p/.assent", "p/q/.assent"])
+@pytest.mark.parametrize("place", ["config/placet", "p/.placet", "p/q/.placet"])
 @pytest.mark.parametrize("name", UNREAD)
 def test_what_looks_like_rules_and_would_not_be_read_is_an_error(
     tmp_path: Path, env: dict[str, str], write: Write, place: str, name: str, is_trusted: bool
 ) -> None:
-    (tmp_path / "p" / "q" / ".assent").mkdir(parents=True)
+    (tmp_path / "p" / "q" / ".placet").mkdir(parents=True)
     if is_trusted:
         write(f"{place}/settings.toml", CAUTIOUS)
     write(f"{place}/{name}", rule("x"))
@@ -221,27 +221,27 @@ def test_what_looks_like_rules_and_would_not_be_read_is_an_error(
 def test_a_link_that_leads_nowhere_is_no_place_for_rules(
     tmp_path: Path, env: dict[str, str], write: Write
 ) -> None:
-    own, theirs = (tmp_path / name / "policies" for name in ("config/assent", "p/.assent"))
+    own, theirs = (tmp_path / name / "policies" for name in ("config/placet", "p/.placet"))
     for link in (own, theirs):
         link.parent.mkdir(parents=True)
         link.symlink_to("nowhere")
 
-    with pytest.raises(TrustError, match=r"p/\.assent/policies is a link"):
+    with pytest.raises(TrustError, match=r"p/\.placet/policies is a link"):
         gather(tmp_path / "p", env)
-    with pytest.raises(PolicyFileError, match=r"config/assent/policies: it is no folder"):
+    with pytest.raises(PolicyFileError, match=r"config/placet/policies: it is no folder"):
         gather(tmp_path, env)
 
 
 @pytest.mark.parametrize("kind", ["file", "link"])
-def test_an_assent_that_is_no_folder_is_an_error(tmp_path: Path, env: dict[str, str], kind: str) -> None:
-    project = tmp_path / "p" / ".assent"
+def test_an_placet_that_is_no_folder_is_an_error(tmp_path: Path, env: dict[str, str], kind: str) -> None:
+    project = tmp_path / "p" / ".placet"
     project.parent.mkdir()
     if kind == "file":
         project.write_text(rule("x"))
     else:
         project.symlink_to("nowhere")
 
-    with pytest.raises(TrustError, match=r"p/\.assent is no folder.*take it away"):
+    with pytest.raises(TrustError, match=r"p/\.placet is no folder.*take it away"):
         gather(tmp_path / "p" / "deep", env)
 
 
@@ -255,17 +255,17 @@ CAUTIOUS = '[permissions]\nposture = "cautious"\n'
 @pytest.fixture
 def project(tmp_path: Path, write: Write) -> Path:
     """A project that brings code and a rule."""
-    write("p/.assent/settings.toml", TOOLS)
-    write("p/.assent/tools.py", "print('mine')")
-    write("p/.assent/policies/a.toml", rule("x"))
+    write("p/.placet/settings.toml", TOOLS)
+    write("p/.placet/tools.py", "print('mine')")
+    write("p/.placet/policies/a.toml", rule("x"))
     return tmp_path / "p"
 
 
 def test_code_without_trust_is_refused_with_the_command_to_type(
     tmp_path: Path, env: dict[str, str], write: Write
 ) -> None:
-    write("a project/.assent/settings.toml", TOOLS)
-    write("a project/.assent/tools.py", "")
+    write("a project/.placet/settings.toml", TOOLS)
+    write("a project/.placet/tools.py", "")
 
     with pytest.raises(TrustError) as caught:
         gather(tmp_path / "a project", env)
@@ -273,8 +273,8 @@ def test_code_without_trust_is_refused_with_the_command_to_type(
     folder = tmp_path / "a project"
     assert caught.value.path == str(folder)
     assert str(caught.value) == (
-        f"{folder} is not trusted, and it runs code from .assent/tools.py. "
-        f"Look at its .assent folder, then type: assent trust '{folder}'"
+        f"{folder} is not trusted, and it runs code from .placet/tools.py. "
+        f"Look at its .placet folder, then type: placet trust '{folder}'"
     )
     assert not record_file(env).exists()
 
@@ -289,14 +289,14 @@ def test_yes_is_asked_once_and_remembered(project: Path, env: dict[str, str]) ->
     for again in (confirm, never, None):
         found = gather(project / "not" / "yet", env, confirm=again)
 
-        assert found.tools == str(project / ".assent" / "tools.py")
+        assert found.tools == str(project / ".placet" / "tools.py")
         assert source(found) == b"print('mine')"
         assert found.tools_sha256 == sha256(b"print('mine')").hexdigest()
         assert names(found) == ["x"]
 
     [question] = asked
     assert question.folder == project
-    assert question.wants == ("runs code from .assent/tools.py",)
+    assert question.wants == ("runs code from .placet/tools.py",)
     assert list(question.seen.files) == ["policies/a.toml", "settings.toml", "tools.py"]
     assert not question.is_changed
 
@@ -314,7 +314,7 @@ def test_no_goes_on_without_the_code_and_with_the_rules_and_is_not_remembered(
 
 def test_a_change_asks_again_and_says_so(project: Path, env: dict[str, str]) -> None:
     gather(project, env, confirm=yes)
-    (project / ".assent" / "tools.py").write_text("print('another')")
+    (project / ".placet" / "tools.py").write_text("print('another')")
 
     with pytest.raises(TrustError, match="has changed since you trusted it, and it runs code"):
         gather(project, env)
@@ -330,17 +330,17 @@ def test_what_was_shown_is_what_takes_effect(project: Path, env: dict[str, str])
     """Somebody writes into the folder while the person thinks."""
 
     def confirm(question: Question) -> bool:
-        (project / ".assent" / "tools.py").write_text("print('evil')")
-        (project / ".assent" / "settings.toml").write_text('tools = "other.py"')
-        (project / ".assent" / "policies" / "a.toml").unlink()
+        (project / ".placet" / "tools.py").write_text("print('evil')")
+        (project / ".placet" / "settings.toml").write_text('tools = "other.py"')
+        (project / ".placet" / "policies" / "a.toml").unlink()
         return True
 
     found = gather(project, env, confirm=confirm)
 
     assert source(found) == b"print('mine')"
-    assert found.tools == str(project / ".assent" / "tools.py")
+    assert found.tools == str(project / ".placet" / "tools.py")
     assert found.policies == [("x", DenyTool(tool="*"))]
-    (project / ".assent" / "settings.toml").write_text(TOOLS)
+    (project / ".placet" / "settings.toml").write_text(TOOLS)
     with pytest.raises(TrustError, match="has changed since you trusted it"):
         gather(project, env)
 
@@ -352,7 +352,7 @@ def test_tools_that_a_person_names_need_no_trust(project: Path, env: dict[str, s
 
 
 def test_tools_that_are_not_there_are_named(project: Path, env: dict[str, str]) -> None:
-    (project / ".assent" / "tools.py").unlink()
+    (project / ".placet" / "tools.py").unlink()
 
     with pytest.raises(PolicyFileError, match=r"key 'tools': there is no file .*tools\.py.*drop the key"):
         gather(project, env, confirm=never)
@@ -362,8 +362,8 @@ def test_a_link_in_a_project_that_wants_something_is_refused(
     project: Path, env: dict[str, str], tmp_path: Path
 ) -> None:
     (tmp_path / "outside.py").write_text("")
-    (project / ".assent" / "tools.py").unlink()
-    (project / ".assent" / "tools.py").symlink_to(tmp_path / "outside.py")
+    (project / ".placet" / "tools.py").unlink()
+    (project / ".placet" / "tools.py").symlink_to(tmp_path / "outside.py")
 
     with pytest.raises(TrustError, match=r"tools\.py is a link"):
         gather(project, env, confirm=yes)
@@ -383,7 +383,7 @@ def test_a_damaged_record_stops_the_start_where_trust_is_needed(project: Path, e
 
 
 def test_a_stricter_project_applies_at_once(tmp_path: Path, env: dict[str, str], write: Write) -> None:
-    write("p/.assent/settings.toml", CAUTIOUS + '[permissions.agents.bot]\nread_only = "deny"\n')
+    write("p/.placet/settings.toml", CAUTIOUS + '[permissions.agents.bot]\nread_only = "deny"\n')
 
     found = gather(tmp_path / "p", env, confirm=never)
 
@@ -426,8 +426,8 @@ LOOSENING = {
 @pytest.mark.parametrize("case", LOOSENING)
 def test_a_milder_project_needs_trust(tmp_path: Path, env: dict[str, str], write: Write, case: str) -> None:
     own, wanted, words = LOOSENING[case]
-    write("config/assent/settings.toml", own)
-    write("p/.assent/settings.toml", wanted)
+    write("config/placet/settings.toml", own)
+    write("p/.placet/settings.toml", wanted)
     before = gather(tmp_path, env).permissions
     assert before is not None
 
@@ -447,8 +447,8 @@ def test_a_milder_project_needs_trust(tmp_path: Path, env: dict[str, str], write
 
 
 def test_no_keeps_what_is_stricter(tmp_path: Path, env: dict[str, str], write: Write) -> None:
-    write("config/assent/settings.toml", '[permissions]\nposture = "balanced"')
-    write("p/.assent/settings.toml", '[permissions]\nread_only = "ask"\nfull_access = "allow"')
+    write("config/placet/settings.toml", '[permissions]\nposture = "balanced"')
+    write("p/.placet/settings.toml", '[permissions]\nread_only = "ask"\nfull_access = "allow"')
 
     found = gather(tmp_path / "p", env, confirm=no)
 
@@ -460,8 +460,8 @@ def test_no_keeps_what_is_stricter(tmp_path: Path, env: dict[str, str], write: W
 def test_a_project_cannot_loosen_by_saying_nothing_about_an_agent(
     tmp_path: Path, env: dict[str, str], write: Write
 ) -> None:
-    write("config/assent/settings.toml", '[permissions.agents.bot]\nposture = "cautious"')
-    write("p/.assent/settings.toml", '[permissions]\nread_only = "ask"')
+    write("config/placet/settings.toml", '[permissions.agents.bot]\nposture = "cautious"')
+    write("p/.placet/settings.toml", '[permissions]\nread_only = "ask"')
 
     found = gather(tmp_path / "p", env, confirm=never)
 
@@ -482,9 +482,9 @@ OUTER = {
 def test_a_project_inside_takes_no_strictness_away(
     tmp_path: Path, env: dict[str, str], write: Write, case: str
 ) -> None:
-    write("outer/.assent/settings.toml", 'tools = "nowhere.py"\n' + CAUTIOUS)
-    write("outer/between/.assent/settings.toml", '[permissions]\nread_only = "ask"\n')
-    write("outer/between/inner/.assent/settings.toml", OUTER[case])
+    write("outer/.placet/settings.toml", 'tools = "nowhere.py"\n' + CAUTIOUS)
+    write("outer/between/.placet/settings.toml", '[permissions]\nread_only = "ask"\n')
+    write("outer/between/inner/.placet/settings.toml", OUTER[case])
 
     found = gather(tmp_path / "outer" / "between" / "inner", env, confirm=never)
 
@@ -499,9 +499,9 @@ def test_a_project_inside_takes_no_strictness_away(
 def test_an_outer_project_loosens_nothing_even_if_it_is_trusted(
     tmp_path: Path, env: dict[str, str], write: Write
 ) -> None:
-    write("config/assent/settings.toml", CAUTIOUS)
-    write("outer/.assent/settings.toml", MILD + '[permissions.agents.bot]\nposture = "trusting"\n')
-    (tmp_path / "outer" / "inner" / ".assent").mkdir(parents=True)
+    write("config/placet/settings.toml", CAUTIOUS)
+    write("outer/.placet/settings.toml", MILD + '[permissions.agents.bot]\nposture = "trusting"\n')
+    (tmp_path / "outer" / "inner" / ".placet").mkdir(parents=True)
     gather(tmp_path / "outer", env, confirm=yes)
 
     found = gather(tmp_path / "outer" / "inner", env, confirm=never)
@@ -514,11 +514,11 @@ def test_an_outer_project_loosens_nothing_even_if_it_is_trusted(
 def test_what_an_outer_project_says_has_to_mean_something(
     tmp_path: Path, env: dict[str, str], write: Write
 ) -> None:
-    write("outer/.assent/settings.toml", "not even TOML {{{")
-    (tmp_path / "outer" / "inner" / ".assent").mkdir(parents=True)
+    write("outer/.placet/settings.toml", "not even TOML {{{")
+    (tmp_path / "outer" / "inner" / ".placet").mkdir(parents=True)
 
     with pytest.raises(
-        PolicyFileError, match=r"Settings file .*outer/\.assent/settings\.toml: it is not TOML"
+        PolicyFileError, match=r"Settings file .*outer/\.placet/settings\.toml: it is not TOML"
     ):
         gather(tmp_path / "outer" / "inner", env)
 
@@ -527,8 +527,8 @@ def test_trusting_a_project_does_not_trust_the_one_inside_it(
     tmp_path: Path, env: dict[str, str], write: Write
 ) -> None:
     for folder in ("outer", "outer/inner"):
-        write(f"{folder}/.assent/settings.toml", TOOLS)
-        write(f"{folder}/.assent/tools.py", "")
+        write(f"{folder}/.placet/settings.toml", TOOLS)
+        write(f"{folder}/.placet/tools.py", "")
     gather(tmp_path / "outer", env, confirm=yes)
 
     with pytest.raises(TrustError, match=r"inner is not trusted"):
@@ -539,13 +539,13 @@ def test_trusting_a_project_does_not_trust_the_one_inside_it(
 
 
 def test_examining_tells_all_and_remembers_nothing(project: Path, env: dict[str, str], write: Write) -> None:
-    write("config/assent/settings.toml", CAUTIOUS)
-    write("p/.assent/settings.toml", TOOLS + MILD)
+    write("config/placet/settings.toml", CAUTIOUS)
+    write("p/.placet/settings.toml", TOOLS + MILD)
 
     question = examine(project, env)
 
     assert question.wants == (
-        "runs code from .assent/tools.py",
+        "runs code from .placet/tools.py",
         "lowers what needs asking: sandbox_edit from ask to allow, full_access from deny to allow",
     )
     assert not question.is_changed
@@ -556,7 +556,7 @@ def test_examining_tells_all_and_remembers_nothing(project: Path, env: dict[str,
 def test_what_is_malformed_cannot_be_trusted(
     project: Path, env: dict[str, str], write: Write, name: str
 ) -> None:
-    bad = write(f"p/.assent/{name}", "zzz = 1")
+    bad = write(f"p/.placet/{name}", "zzz = 1")
 
     with pytest.raises(PolicyFileError) as caught:
         examine(project, env)

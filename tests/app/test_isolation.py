@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from assent import Isolation, Runtime, basic_tools
-from assent.app.app import ON_PAPER, open_app
-from assent.app.governance import Demand, demanded, gather
-from assent.app.isolation import (
+from placet import Isolation, Runtime, basic_tools
+from placet.app.app import ON_PAPER, open_app
+from placet.app.governance import Demand, demanded, gather
+from placet.app.isolation import (
     LONGEST_S,
     LoweredIsolation,
     Lowering,
@@ -26,15 +26,15 @@ from assent.app.isolation import (
     required,
     way_out,
 )
-from assent.app.reach import Reach
-from assent.app.settings import Settings, parse_settings
-from assent.errors import PolicyFileError, TrustError, UsageError
-from assent.sandbox import self_test
-from assent.sandbox.hosts import HostFilter
-from assent.sandbox.isolation import LEVELS, NOTHING, Facts, Level
-from assent.sandbox.ladder import Ladder
-from assent.sandbox.remedies import remedies, remedies_of_folder
-from assent.sandbox.sandbox import find_bubblewrap
+from placet.app.reach import Reach
+from placet.app.settings import Settings, parse_settings
+from placet.errors import PolicyFileError, TrustError, UsageError
+from placet.sandbox import self_test
+from placet.sandbox.hosts import HostFilter
+from placet.sandbox.isolation import LEVELS, NOTHING, Facts, Level
+from placet.sandbox.ladder import Ladder
+from placet.sandbox.remedies import remedies, remedies_of_folder
+from placet.sandbox.sandbox import find_bubblewrap
 
 NOW = datetime(2026, 11, 16, 12, tzinfo=UTC)
 HOUR = 3600
@@ -132,9 +132,9 @@ def test_the_strictest_demand_holds_without_trust(
     mine: Level | None, theirs: Level | None, outer: Level | None, env: dict[str, str], write: Write
 ) -> None:
     files = {
-        "config/assent/settings.toml": mine,
-        "out/in/.assent/settings.toml": theirs,
-        "out/.assent/settings.toml": outer,
+        "config/placet/settings.toml": mine,
+        "out/in/.placet/settings.toml": theirs,
+        "out/.placet/settings.toml": outer,
     }
     for name, level in files.items():
         write(name, f'[isolation]\nrequire = "{level}"\n' if level else "")
@@ -152,13 +152,13 @@ def test_the_strictest_demand_holds_without_trust(
 
 def test_hosts_and_trusted_tools_reach_the_runtime(env: dict[str, str], write: Write, tmp_path: Path) -> None:
     text = '[isolation]\nrequire = "process"\nhosts = ["a.example"]\ntrusted_tools = ["t"]\n'
-    write("config/assent/settings.toml", text + '[http]\nallow = ["b.example"]\n')
+    write("config/placet/settings.toml", text + '[http]\nallow = ["b.example"]\n')
     rules = gather(tmp_path, env)
 
     made = isolation_for(Required("process", "process"), rules, env)
 
     assert (made.required, made.hosts, made.trusted) == ("process", rules.command_hosts, {"t"})
-    assert made.folder == tmp_path / "data" / "assent"
+    assert made.folder == tmp_path / "data" / "placet"
     # http_get is in the host's process: it speaks to whom commands may speak to.
     assert hosts_of_http(Required("process", "process"), rules) is rules.command_hosts
     assert hosts_of_http(Required("none", "none"), rules) is rules.hosts
@@ -219,7 +219,7 @@ def test_an_option_lowers_nothing(
         required(tmp_path, demand, env, asked="changes", began_with=began_with)
 
     assert f"--isolation changes is less than 'process', which {source}" in str(caught.value)
-    assert "assent isolation lower changes --for 2h" in str(caught.value)
+    assert "placet isolation lower changes --for 2h" in str(caught.value)
 
 
 # Lowering
@@ -324,7 +324,7 @@ def test_the_record_is_private_and_forgets_what_has_ended(env: dict[str, str], t
     lowered(tmp_path / "first", env, for_s=60)
     lower(tmp_path / "second", "none", env, for_s=60, because="x", now=NOW + timedelta(hours=1))
 
-    path = tmp_path / "data" / "assent" / "lowered.json"
+    path = tmp_path / "data" / "placet" / "lowered.json"
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert list(json.loads(path.read_text())["folders"]) == [str((tmp_path / "second").resolve())]
 
@@ -333,7 +333,7 @@ def test_the_record_is_private_and_forgets_what_has_ended(env: dict[str, str], t
 def test_a_damaged_record_lowers_nothing(
     text: str, env: dict[str, str], write: Write, tmp_path: Path
 ) -> None:
-    path = write("data/assent/lowered.json", text)
+    path = write("data/placet/lowered.json", text)
 
     with pytest.raises(TrustError, match="is damaged, so nobody knows what was lowered"):
         required(tmp_path, DEMAND, env)
@@ -403,7 +403,7 @@ command = ["echo", "1"]
 sandbox = false
 """
 PYTHON = """
-from assent import tool
+from placet import tool
 
 @tool
 def price() -> int:
@@ -428,16 +428,16 @@ def person(env: dict[str, str], write: Write, monkeypatch: pytest.MonkeyPatch, t
         monkeypatch.setenv(name, value)
     (tmp_path / "here").mkdir()
     monkeypatch.chdir(tmp_path / "here")
-    write("config/assent/mcp.json", json.dumps(SERVERS))
+    write("config/placet/mcp.json", json.dumps(SERVERS))
     text = '[isolation]\nrequire = "process"\nhosts = ["mine.example"]\ntrusted_tools = ["outr"]\n'
-    return write("config/assent/settings.toml", text)
+    return write("config/placet/settings.toml", text)
 
 
 @pytest.mark.parametrize(
     ("file", "tool", "says", "fix"),
     [
         ("t.toml", "outer", "a program with `sandbox = false`", "Drop that line"),
-        ("t.py", "price", "a Python tool, so it runs in Assent's own process", "Make it a program"),
+        ("t.py", "price", "a Python tool, so it runs in Placet's own process", "Make it a program"),
         ("t.py", "files.read", "a tool of an MCP server", "trust it"),
     ],
 )
@@ -477,7 +477,7 @@ def test_it_is_known_where_a_tool_runs_and_whom_it_may_speak_to(person: Path, wr
         "plain": Reach("sandbox", ("mine.example",)),
         "outer": Reach("program"),
         "shell": Reach("sandbox", ("mine.example",)),
-        "grep": Reach("assent"),
+        "grep": Reach("placet"),
         "files.read": Reach("server"),
     }
     assert unconfined == ["nothing", "nothing", "program"]
@@ -524,7 +524,7 @@ def test_what_only_looks_like_isolation_is_refused_with_the_right_form(
 )
 def test_where_namespaces_are_forbidden_that_is_what_is_said(said: str, env: dict[str, str]) -> None:
     why = (
-        f"'/usr/bin/python3' was not run: its sandbox could not be made ({said}). `assent doctor` tells more."
+        f"'/usr/bin/python3' was not run: its sandbox could not be made ({said}). `placet doctor` tells more."
     )
     first = self_test.Tested(by="bubblewrap", facts=Facts(by="bubblewrap"), why=why)
 
@@ -554,8 +554,8 @@ def test_a_folder_that_cannot_be_confined_to_is_named(
     ("demand", "asked", "says"),
     [
         (Demand(), "process", "Or leave out --isolation process"),
-        (DEMAND, "process", "assent isolation lower {found} --for 2h"),
-        (DEMAND, None, "assent isolation lower {found} --for 2h"),
+        (DEMAND, "process", "placet isolation lower {found} --for 2h"),
+        (DEMAND, None, "placet isolation lower {found} --for 2h"),
     ],
 )
 def test_the_way_out_is_one_that_helps(demand: Demand, asked: Level | None, says: str) -> None:

@@ -6,15 +6,15 @@ from typing import Any
 
 import pytest
 
-from assent import Runtime, tool
-from assent.app.judgement import JudgedPlan, judge_plan
-from assent.approvals.memory import MemoryApprovals
-from assent.ir.codec import decode_proposal
-from assent.policy.calls import Calls
-from assent.policy.flow import FlowRule, MarkOutput
-from assent.policy.permission import Permissions, Posture
-from assent.policy.rule import DenyTool, DenyToolParam, RateLimitTool, RequireState
-from assent.policy.trace import TraceRule
+from placet import Runtime, tool
+from placet.app.judgement import JudgedPlan, judge_plan
+from placet.approvals.memory import MemoryApprovals
+from placet.ir.codec import decode_proposal
+from placet.policy.calls import Calls
+from placet.policy.flow import FlowRule, MarkOutput
+from placet.policy.permission import Permissions, Posture
+from placet.policy.rule import DenyTool, DenyToolParam, RateLimitTool, RequireState
+from placet.policy.trace import TraceRule
 
 
 @tool(risk="read_only", marks=["untrusted"])

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from assent.app.mcp_servers import (
+from placet.app.mcp_servers import (
     changing,
     load_mcp_tools,
     load_servers,
@@ -20,8 +20,8 @@ from assent.app.mcp_servers import (
     secrets_of_servers,
     servers_file,
 )
-from assent.errors import InputError
-from assent.tools.mcp.server import McpServer, StoredTool
+from placet.errors import InputError
+from placet.tools.mcp.server import McpServer, StoredTool
 
 TOOL = {"input_schema": {"type": "object"}, "digest": "0" * 64}
 COMMAND = {"command": ["server"], "folder": "/"}
@@ -295,8 +295,8 @@ def test_tools_come_from_the_file_alone(own: dict[str, str]) -> None:
 def test_two_processes_at_once_lose_no_server(own: dict[str, str]) -> None:
     code = (
         "import os, sys\n"
-        "from assent.app.mcp_servers import changing\n"
-        "from assent.tools.mcp.server import McpServer\n"
+        "from placet.app.mcp_servers import changing\n"
+        "from placet.tools.mcp.server import McpServer\n"
         "for number in range(20):\n"
         "    with changing(os.environ) as servers:\n"
         "        servers[f'{sys.argv[1]}{number}'] = McpServer(url='http://localhost/mcp')\n"
@@ -314,7 +314,7 @@ def test_looking_for_tools_loads_nothing_slow(own: dict[str, str]) -> None:
     write(own, {"a": {**COMMAND, "tools": {"t": TOOL}}})
     code = (
         "import os, sys\n"
-        "from assent.app.mcp_servers import load_mcp_tools\n"
+        "from placet.app.mcp_servers import load_mcp_tools\n"
         "assert len(load_mcp_tools(os.environ)[0]) == 1\n"
         "print([name for name in ('mcp', 'mcp_types', 'pydantic', 'anyio', 'httpx2') if name in sys.modules])"
     )

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from assent.app.model_settings import ModelSettings
-from assent.app.settings import parse_settings
-from assent.errors import PolicyFileError
+from placet.app.model_settings import ModelSettings
+from placet.app.settings import parse_settings
+from placet.errors import PolicyFileError
 
 FILE = Path("/home/p/settings.toml")
 

@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from assent.app import own_database
-from assent.app.own_database import check_own, note_log
-from assent.errors import TrustError
-from assent.storage.location import open_database
+from placet.app import own_database
+from placet.app.own_database import check_own, note_log
+from placet.errors import TrustError
+from placet.storage.location import open_database
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -29,12 +29,12 @@ def env(tmp_path: Path) -> dict[str, str]:
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     """Where a project's database would be."""
-    (tmp_path / "p" / ".assent").mkdir(parents=True)
-    return tmp_path / "p" / ".assent" / "data" / "assent.db"
+    (tmp_path / "p" / ".placet").mkdir(parents=True)
+    return tmp_path / "p" / ".placet" / "data" / "placet.db"
 
 
 def record(env: dict[str, str]) -> Path:
-    return Path(env["XDG_DATA_HOME"]) / "assent" / "databases.json"
+    return Path(env["XDG_DATA_HOME"]) / "placet" / "databases.json"
 
 
 def test_what_is_made_here_is_known_again(path: Path, env: dict[str, str]) -> None:
@@ -49,7 +49,7 @@ def test_what_is_made_here_is_known_again(path: Path, env: dict[str, str]) -> No
         check_own(path, env, create=True)
 
     check_own(path, env, create=False)
-    assert sorted(file.name for file in path.parent.iterdir()) == [".gitignore", "assent.db"]
+    assert sorted(file.name for file in path.parent.iterdir()) == [".gitignore", "placet.db"]
     assert path.stat().st_mode & 0o777 == 0o600
     assert record(env).stat().st_mode & 0o777 == 0o600
     assert list(json.loads(record(env).read_text())["databases"]) == [str(path.resolve())]
@@ -59,7 +59,7 @@ def test_it_is_known_under_its_real_path(path: Path, env: dict[str, str], tmp_pa
     check_own(path, env, create=True)
     (tmp_path / "short").symlink_to(tmp_path / "p")
 
-    check_own(tmp_path / "short" / ".assent" / "data" / "assent.db", env, create=False)
+    check_own(tmp_path / "short" / ".placet" / "data" / "placet.db", env, create=False)
 
 
 FOREIGN = ["came with the folder", "put in its place", "written over it", "a copy of it", "empty", "a pipe"]
@@ -105,7 +105,7 @@ def test_what_another_person_has_made_is_refused(path: Path, env: dict[str, str]
         check_own(path, env, create=True)
 
 
-@pytest.mark.parametrize("name", [".assent", ".assent/data", ".assent/data/assent.db"])
+@pytest.mark.parametrize("name", [".placet", ".placet/data", ".placet/data/placet.db"])
 def test_a_link_is_refused(path: Path, env: dict[str, str], tmp_path: Path, name: str) -> None:
     check_own(path, env, create=True)
     link = tmp_path / "p" / name
@@ -155,8 +155,8 @@ def test_a_log_that_came_with_the_folder_is_not_played_back(
 DIE = """
 import os, sys
 from pathlib import Path
-from assent.app.own_database import check_own, note_log
-from assent.storage.location import open_database
+from placet.app.own_database import check_own, note_log
+from placet.storage.location import open_database
 path = Path(sys.argv[1])
 check_own(path, os.environ, create=True)
 database = open_database(str(path))
@@ -225,11 +225,11 @@ def test_a_damaged_record_knows_of_none_and_is_not_written_over(path: Path, env:
 
 def test_what_a_crash_left_half_made_is_no_hindrance(path: Path, env: dict[str, str]) -> None:
     path.parent.mkdir()
-    path.with_name("assent.db.part").write_text("half")
+    path.with_name("placet.db.part").write_text("half")
 
     check_own(path, env, create=True)
 
-    assert [file.name for file in path.parent.iterdir()] == ["assent.db"]
+    assert [file.name for file in path.parent.iterdir()] == ["placet.db"]
 
 
 def test_a_new_one_is_made_where_the_old_was_moved_away(
@@ -245,8 +245,8 @@ def test_a_new_one_is_made_where_the_old_was_moved_away(
 MANY = """
 import os, sys
 from pathlib import Path
-from assent.app.own_database import check_own, note_log
-from assent.storage.location import open_database
+from placet.app.own_database import check_own, note_log
+from placet.storage.location import open_database
 print("ready", flush=True)
 sys.stdin.readline()
 for name in sys.argv[1:]:
@@ -260,7 +260,7 @@ for name in sys.argv[1:]:
 
 
 def test_processes_that_make_and_use_it_at_once_all_know_it(tmp_path: Path, env: dict[str, str]) -> None:
-    paths = [tmp_path / f"p{number}" / ".assent" / "data" / "assent.db" for number in range(25)]
+    paths = [tmp_path / f"p{number}" / ".placet" / "data" / "placet.db" for number in range(25)]
     for path in paths:
         path.parents[1].mkdir(parents=True)
     processes = [

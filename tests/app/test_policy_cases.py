@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from assent.app.governance import Question
-from assent.app.policy_cases import open_rule_book
-from assent.app.trials import Trials, try_cases
-from assent.errors import InputError, PolicyFileError
+from placet.app.governance import Question
+from placet.app.policy_cases import open_rule_book
+from placet.app.trials import Trials, try_cases
+from placet.errors import InputError, PolicyFileError
 
 Write = Callable[..., Path]
 
@@ -279,7 +279,7 @@ def test_cases_may_stand_in_a_file_of_their_own(write: Write) -> None:
 # Tools of a file
 
 TOOLS = """
-from assent import tool
+from placet import tool
 
 
 @tool(risk="network", labels=["mail"], marks=["untrusted"])
@@ -339,21 +339,21 @@ def test_what_a_tools_file_declares_holds(write: Write) -> None:
 def test_without_a_path_all_that_a_run_would_find_is_tried(tmp_path: Path, write: Write) -> None:
     rule = '[[rule]]\nname = "x"\nkind = "deny_tool"\ntool = "{}"\n'
     case = '[[case]]\nname = "{0}"\ntool = "{0}"\nexpect = "deny"\nby = "{1}"\n'
-    write(rule.format("mine") + case.format("mine", "x"), "config/assent/policies/a.toml")
-    write(rule.format("outer") + case.format("outer", "x"), "p/.assent/policies/a.toml")
+    write(rule.format("mine") + case.format("mine", "x"), "config/placet/policies/a.toml")
+    write(rule.format("outer") + case.format("outer", "x"), "p/.placet/policies/a.toml")
     write(
         rule.format("inner") + case.format("inner", "x") + case.format("mine", "x (user)"),
-        "p/q/.assent/policies/a.toml",
+        "p/q/.placet/policies/a.toml",
     )
     write(
         '[permissions]\nposture = "cautious"\n[permissions.agents.nightly]\nposture = "trusting"\n',
-        "config/assent/settings.toml",
+        "config/placet/settings.toml",
     )
     call = '[[case]]\nname = "{0}"\ntool = "pay"\nrisk = "network"\nexpect = "{1}"\n{2}\n'
     write(
         call.format("everyone", "deny", 'by = "permission"')
         + call.format("nightly", "allow", 'agent = "nightly"'),
-        "p/q/.assent/policies/permissions.toml",
+        "p/q/.placet/policies/permissions.toml",
     )
     env = {"XDG_CONFIG_HOME": str(tmp_path / "config"), "XDG_DATA_HOME": str(tmp_path / "data")}
 
@@ -374,9 +374,9 @@ def test_without_a_path_all_that_a_run_would_find_is_tried(tmp_path: Path, write
 def test_cases_are_those_that_were_read_with_their_rules(tmp_path: Path, write: Write) -> None:
     """Whoever swaps a file while the person is asked changes nothing of what is tried."""
     text = '[[rule]]\nname = "x"\nkind = "deny_tool"\n[[case]]\nname = "{}"\ntool = "t"\nexpect = "deny"\n'
-    path = write(text.format("as it was read"), ".assent/policies/a.toml")
-    write("from assent import tool\n\n@tool\ndef t() -> None: ...\n", ".assent/tools.py")
-    write('tools = "tools.py"\n', ".assent/settings.toml")
+    path = write(text.format("as it was read"), ".placet/policies/a.toml")
+    write("from placet import tool\n\n@tool\ndef t() -> None: ...\n", ".placet/tools.py")
+    write('tools = "tools.py"\n', ".placet/settings.toml")
     env = {"XDG_CONFIG_HOME": str(tmp_path / "config"), "XDG_DATA_HOME": str(tmp_path / "data")}
 
     def swap_and_agree(question: Question) -> bool:
@@ -394,7 +394,7 @@ def test_nothing_to_try_is_an_error_that_says_how_to_begin(tmp_path: Path, write
     with pytest.raises(InputError, match="No policies hold in"):
         open_rule_book(None, tmp_path, env)
 
-    path = write('[[rule]]\nname = "x"\nkind = "deny_tool"\n', ".assent/policies/a.toml")
+    path = write('[[rule]]\nname = "x"\nkind = "deny_tool"\n', ".placet/policies/a.toml")
 
     with pytest.raises(InputError, match=r"(?s)comes with a case\..*\[\[case\]\]"):
         open_rule_book(None, tmp_path, env)

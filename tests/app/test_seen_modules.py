@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from assent.app.governance import Question, gather
-from assent.app.tool_file import load_tools
-from assent.errors import ToolFileError
+from placet.app.governance import Question, gather
+from placet.app.tool_file import load_tools
+from placet.errors import ToolFileError
 
-TOOLS = "from assent import tool\n\n@tool\ndef t() -> str:\n    'T.'\n"
+TOOLS = "from placet import tool\n\n@tool\ndef t() -> str:\n    'T.'\n"
 
 
 @pytest.fixture(autouse=True)
@@ -25,7 +25,7 @@ def _as_before() -> Iterator[None]:
     before = list(sys.meta_path), list(sys.path)
     yield
     sys.meta_path[:], sys.path[:] = before
-    for name in [name for name in sys.modules if name.startswith(("seen_", "_assent_tools_"))]:
+    for name in [name for name in sys.modules if name.startswith(("seen_", "_placet_tools_"))]:
         del sys.modules[name]
 
 
@@ -35,7 +35,7 @@ class Project:
         self.env = {"HOME": str(folder.parent / "home")}
 
     def write(self, name: str, text: str) -> Path:
-        path = self.folder / ".assent" / name
+        path = self.folder / ".placet" / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
         return path
@@ -69,7 +69,7 @@ def test_a_module_beside_the_tools_is_what_was_looked_at(project: Project) -> No
     tool = project.load(("seen_a.py", "WORD = 'evil'\n"))
 
     assert tool() == "harmless"
-    assert str(project.folder / ".assent") not in sys.path
+    assert str(project.folder / ".placet") not in sys.path
     assert not list(project.folder.rglob("__pycache__"))
 
 
@@ -114,7 +114,7 @@ def test_what_was_not_there_is_not_found_even_on_the_path(project: Project) -> N
     tool = project.load()
     project.write("seen_d.py", "open('ran', 'w')\n")
     project.write("data/seen_e.py", "")
-    sys.path.append(str(project.folder / ".assent" / "data"))
+    sys.path.append(str(project.folder / ".placet" / "data"))
 
     with pytest.raises(ModuleNotFoundError, match="No module named 'seen_d' among what was looked at"):
         tool()
@@ -184,7 +184,7 @@ def test_tools_that_are_named_import_from_the_disk_as_ever(tmp_path: Path) -> No
     (tmp_path / "tools.py").write_text(f"{TOOLS}    import seen_m\n    return seen_m.WORD\n")
     (tmp_path / "seen_m.py").write_text("WORD = 'before'\n")
     code = (
-        "import json, sys\nfrom pathlib import Path\nfrom assent.app.tool_file import load_tools\n"
+        "import json, sys\nfrom pathlib import Path\nfrom placet.app.tool_file import load_tools\n"
         "[t] = load_tools(sys.argv[1])\n"
         "Path(sys.argv[1]).with_name('seen_m.py').write_text('WORD = \"now\"')\n"
         "print(json.dumps(t()))\n"

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from assent.app.settings import Settings, parse_settings
-from assent.errors import PolicyFileError
-from assent.policy.permission import POSTURES, Permissions, Posture
+from placet.app.settings import Settings, parse_settings
+from placet.errors import PolicyFileError
+from placet.policy.permission import POSTURES, Permissions, Posture
 
-FILE = Path("/p/.assent/settings.toml")
+FILE = Path("/p/.placet/settings.toml")
 
 
 def parse(text: str | bytes, *, of_project: bool = True) -> Settings:
@@ -72,10 +72,10 @@ def test_single_answers_change_only_their_own_tier() -> None:
             "expected a text, got an integer. Name a file in the same folder, such",
         ),
         ('tools = ""', "tools", "it is empty. Name a file"),
-        ('tools = "/etc/x.py"', "tools", "it leads out of the .assent folder. Name a file"),
-        ('tools = "../x.py"', "tools", "it leads out of the .assent folder."),
-        ('tools = "a/../../x.py"', "tools", "it leads out of the .assent folder."),
-        ('tools = "~/x.py"', "tools", "it leads out of the .assent folder."),
+        ('tools = "/etc/x.py"', "tools", "it leads out of the .placet folder. Name a file"),
+        ('tools = "../x.py"', "tools", "it leads out of the .placet folder."),
+        ('tools = "a/../../x.py"', "tools", "it leads out of the .placet folder."),
+        ('tools = "~/x.py"', "tools", "it leads out of the .placet folder."),
         ('tools = "data/x.py"', "tools", "what lies in data is not looked at"),
         ('tools = "./data/x.py"', "tools", "what lies in data is not looked at"),
         ('tools = "x.sh"', "tools", "it is neither a Python file nor a TOML file."),

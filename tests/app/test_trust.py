@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from assent.app import trust as module
-from assent.app.trust import (
+from placet.app import trust as module
+from placet.app.trust import (
     forget,
     how_trusted,
     is_trusted,
@@ -22,7 +22,7 @@ from assent.app.trust import (
     trust,
     trusted_folders,
 )
-from assent.errors import TrustError
+from placet.errors import TrustError
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -36,7 +36,7 @@ def env(tmp_path: Path) -> dict[str, str]:
 def project(tmp_path: Path) -> Path:
     folder = tmp_path / "project"
     for name, text in {"settings.toml": "", "policies/a.toml": "x", "tools.py": "y"}.items():
-        path = folder / ".assent" / name
+        path = folder / ".placet" / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
     return folder
@@ -50,9 +50,9 @@ def mode(path: Path) -> str:
 
 
 def test_a_snapshot_holds_every_file_but_the_data(project: Path) -> None:
-    (project / ".assent" / "data").mkdir()
-    (project / ".assent" / "data" / "assent.db").write_text("written by us")
-    (project / ".assent" / "policies" / "data").write_text("only the folder at the top is left out")
+    (project / ".placet" / "data").mkdir()
+    (project / ".placet" / "data" / "placet.db").write_text("written by us")
+    (project / ".placet" / "policies" / "data").write_text("only the folder at the top is left out")
 
     seen = snapshot(project)
 
@@ -89,18 +89,18 @@ def test_any_change_takes_trust_away_and_undoing_it_gives_it_back(
     trust(before, env)
     assert how_trusted(snapshot(project), env) == "trusted"
 
-    CHANGES[change](project / ".assent")
+    CHANGES[change](project / ".placet")
 
     assert how_trusted(snapshot(project), env) == "changed"
     assert not is_trusted(snapshot(project), env)
     assert is_trusted(before, env), "what was trusted is still trusted as it was"
 
 
-def test_what_assent_writes_takes_no_trust_away(project: Path, env: dict[str, str]) -> None:
+def test_what_placet_writes_takes_no_trust_away(project: Path, env: dict[str, str]) -> None:
     trust(snapshot(project), env)
 
-    (project / ".assent" / "data").mkdir()
-    (project / ".assent" / "data" / "assent.db").write_text("a run")
+    (project / ".placet" / "data").mkdir()
+    (project / ".placet" / "data" / "placet.db").write_text("a run")
 
     assert is_trusted(snapshot(project), env)
 
@@ -109,7 +109,7 @@ def test_what_assent_writes_takes_no_trust_away(project: Path, env: dict[str, st
 def test_a_link_is_refused_by_its_name(project: Path, tmp_path: Path, name: str) -> None:
     target = tmp_path if name == "folder" else tmp_path / "outside"
     (tmp_path / "outside").write_text("can change unseen")
-    link = project / ".assent" / name
+    link = project / ".placet" / name
     link.symlink_to(target)
 
     with pytest.raises(TrustError, match=r"is a link.*Put a plain file or folder in its place") as caught:
@@ -121,21 +121,21 @@ def test_a_link_is_refused_by_its_name(project: Path, tmp_path: Path, name: str)
 def test_a_folder_that_is_itself_a_link_is_refused(project: Path, tmp_path: Path) -> None:
     other = tmp_path / "other"
     other.mkdir()
-    (other / ".assent").symlink_to(project / ".assent")
+    (other / ".placet").symlink_to(project / ".placet")
 
-    with pytest.raises(TrustError, match=r"other/\.assent is a link"):
+    with pytest.raises(TrustError, match=r"other/\.placet is a link"):
         snapshot(other)
 
 
 def test_a_pipe_is_refused_and_not_waited_for(project: Path) -> None:
-    os.mkfifo(project / ".assent" / "pipe")
+    os.mkfifo(project / ".placet" / "pipe")
 
     with pytest.raises(TrustError, match="pipe is a thing that is no file"):
         snapshot(project)
 
 
 def test_too_much_is_refused(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (project / ".assent" / "big").write_bytes(b"x" * 5_000)
+    (project / ".placet" / "big").write_bytes(b"x" * 5_000)
 
     monkeypatch.setattr(module, "BYTES_AT_MOST", 4_999)
     with pytest.raises(TrustError, match=r"holds more than \d+ MB.*belongs in .*data"):
@@ -146,7 +146,7 @@ def test_too_much_is_refused(project: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_too_many_are_refused(project: Path) -> None:
-    many = project / ".assent" / "many"
+    many = project / ".placet" / "many"
     many.mkdir()
     # With the folder itself, its neighbours and theirs: exactly as many as may be.
     for number in range(module.FILES_AT_MOST - 5):
@@ -160,7 +160,7 @@ def test_too_many_are_refused(project: Path) -> None:
 
 
 def test_too_deep_is_refused(project: Path) -> None:
-    (project / ".assent" / Path(*"a" * 30)).mkdir(parents=True)
+    (project / ".placet" / Path(*"a" * 30)).mkdir(parents=True)
 
     with pytest.raises(TrustError, match="folders more than 20 deep"):
         snapshot(project)
@@ -170,9 +170,9 @@ def test_too_deep_is_refused(project: Path) -> None:
 def test_where_there_is_no_project_that_is_said(tmp_path: Path, name: str) -> None:
     (tmp_path / "empty").mkdir()
     (tmp_path / "file").mkdir()
-    (tmp_path / "file" / ".assent").write_text("")
+    (tmp_path / "file" / ".placet").write_text("")
 
-    with pytest.raises(TrustError, match=r"has no \.assent folder.*Name the folder|is no folder"):
+    with pytest.raises(TrustError, match=r"has no \.placet folder.*Name the folder|is no folder"):
         snapshot(tmp_path / name)
 
 
@@ -229,8 +229,8 @@ def test_trust_can_be_taken_back_also_from_a_folder_that_is_gone(
 
 def test_a_name_that_is_no_text_is_remembered(env: dict[str, str], tmp_path: Path) -> None:
     odd = tmp_path / os.fsdecode(b"od\xffd")
-    (odd / ".assent").mkdir(parents=True)
-    (odd / ".assent" / os.fsdecode(b"\xfe")).touch()
+    (odd / ".placet").mkdir(parents=True)
+    (odd / ".placet" / os.fsdecode(b"\xfe")).touch()
 
     trust(snapshot(odd), env)
 
@@ -268,7 +268,7 @@ def test_a_damaged_record_trusts_nobody_and_is_not_written_over(
         lambda: forget(project, env),
         lambda: trusted_folders(env),
     ):
-        with pytest.raises(TrustError, match=r"is damaged.*assent trust PATH|has format 2") as caught:
+        with pytest.raises(TrustError, match=r"is damaged.*placet trust PATH|has format 2") as caught:
             call()
         assert caught.value.path == str(record)
 
@@ -295,7 +295,7 @@ def test_what_a_crash_left_is_no_hindrance(project: Path, env: dict[str, str]) -
 TRUST_MANY = """
 import os, sys
 from pathlib import Path
-from assent.app.trust import snapshot, trust
+from placet.app.trust import snapshot, trust
 print("ready", flush=True)
 sys.stdin.readline()
 for folder in sys.argv[1:]:
@@ -306,7 +306,7 @@ for folder in sys.argv[1:]:
 def test_processes_that_trust_at_once_are_all_remembered(tmp_path: Path, env: dict[str, str]) -> None:
     folders = [tmp_path / f"p{number}" for number in range(90)]
     for folder in folders:
-        (folder / ".assent").mkdir(parents=True)
+        (folder / ".placet").mkdir(parents=True)
     processes = [
         subprocess.Popen(
             [sys.executable, "-c", TRUST_MANY, *map(str, folders[number::3])],

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from assent.app.spots import changed, spots, staged
-from assent.app.undo import Undo
-from assent.sandbox.snapshot.store import Snapshots
-from assent.sandbox.workspace import Workspace
-from assent.turns.ending import Call, CallResult
+from placet.app.spots import changed, spots, staged
+from placet.app.undo import Undo
+from placet.sandbox.snapshot.store import Snapshots
+from placet.sandbox.workspace import Workspace
+from placet.turns.ending import Call, CallResult
 
 
 @pytest.fixture

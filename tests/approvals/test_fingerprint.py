@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from assent.approvals.approval import fingerprint
-from assent.errors import NotJson
+from placet.approvals.approval import fingerprint
+from placet.errors import NotJson
 
 CALL: dict[str, Any] = {
     "tool": "fs.remove",

@@ -6,14 +6,14 @@ from collections.abc import Callable
 
 import pytest
 
-from assent.approvals.approval import undecided
-from assent.approvals.ledger import ApprovalLedger
-from assent.approvals.memory import MemoryApprovals
-from assent.approvals.sql import SqlApprovals, has_approvals
-from assent.errors import StorageDamaged
-from assent.storage.location import open_database
-from assent.testing import FakeClock
-from assent.testing.ledger import START, Check, approval, approval_ledger_suite
+from placet.approvals.approval import undecided
+from placet.approvals.ledger import ApprovalLedger
+from placet.approvals.memory import MemoryApprovals
+from placet.approvals.sql import SqlApprovals, has_approvals
+from placet.errors import StorageDamaged
+from placet.storage.location import open_database
+from placet.testing import FakeClock
+from placet.testing.ledger import START, Check, approval, approval_ledger_suite
 from tests.storage.children import PATIENCE_S, hear, say, start, tell
 
 
@@ -49,10 +49,10 @@ def test_what_one_process_asks_another_answers(database_url: str) -> None:
 
 DECIDER = """
 import sys
-from assent.approvals.sql import SqlApprovals
-from assent.errors import ApprovalDecided
-from assent.storage.location import open_database
-from assent.testing.ledger import START
+from placet.approvals.sql import SqlApprovals
+from placet.errors import ApprovalDecided
+from placet.storage.location import open_database
+from placet.testing.ledger import START
 url, me, decision = sys.argv[1:]
 with open_database(url) as database:
     ledger = SqlApprovals(database, clock=lambda: START)
@@ -92,10 +92,10 @@ def test_of_processes_that_decide_at_once_exactly_one_wins(database_url: str, ot
 
 REVOKER = """
 import sys
-from assent.approvals.sql import SqlApprovals
-from assent.errors import ApprovalDecided
-from assent.storage.location import open_database
-from assent.testing.ledger import START
+from placet.approvals.sql import SqlApprovals
+from placet.errors import ApprovalDecided
+from placet.storage.location import open_database
+from placet.testing.ledger import START
 url, me = sys.argv[1:]
 with open_database(url) as database:
     ledger = SqlApprovals(database, clock=lambda: START)

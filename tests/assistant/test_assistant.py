@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from assent import (
+from placet import (
     Assistant,
     Cancel,
     DenyTool,
@@ -26,13 +26,13 @@ from assent import (
     open_database,
     tool,
 )
-from assent.approvals.approval import Approval
-from assent.errors import RunExists, UsageError
-from assent.inference import Scripted
-from assent.inference.messages import Image, Text, ToolResult, User
-from assent.inference.model import Result
-from assent.turns.ending import Call, CallResult, Done
-from assent.turns.ending import Text as Words
+from placet.approvals.approval import Approval
+from placet.errors import RunExists, UsageError
+from placet.inference import Scripted
+from placet.inference.messages import Image, Text, ToolResult, User
+from placet.inference.model import Result
+from placet.turns.ending import Call, CallResult, Done
+from placet.turns.ending import Text as Words
 from tests.turns.workroom import Workroom, asked_of, call, kept_in, of, results, write
 
 
@@ -478,7 +478,7 @@ async def test_secrets_are_shown_nowhere(room: Workroom, tmp_path: Path) -> None
     """Exempt is what is private to the run: its record, result and journal."""
     secret = "hunter2-swordfish-9000"
     redactor = Redactor([secret])
-    with closing(open_database(f"sqlite://{tmp_path}/assent.db")) as database:
+    with closing(open_database(f"sqlite://{tmp_path}/placet.db")) as database:
         journal = SqlJournal(database, redactor=redactor)
         events = EventLog(sinks=[SqlEvents(database)], redactor=redactor)
         turn = Result(text=f"I know {secret}", calls=[write("a.txt", secret), call(f"no-{secret}")])
@@ -492,7 +492,7 @@ async def test_secrets_are_shown_nowhere(room: Workroom, tmp_path: Path) -> None
         journal.close()
 
     private = {("runs", "record"), ("runs", "result"), ("journal", "note")}
-    with closing(sqlite3.connect(tmp_path / "assent.db")) as connection:
+    with closing(sqlite3.connect(tmp_path / "placet.db")) as connection:
         tables = [
             name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
         ]

@@ -9,12 +9,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from assent import Assistant, Cancel, tool
-from assent.assistant.chat import Chat
-from assent.errors import UsageError
-from assent.inference.messages import Image, Text, ToolResult, User
-from assent.inference.model import Request, Result
-from assent.turns.limits import TurnLimits
+from placet import Assistant, Cancel, tool
+from placet.assistant.chat import Chat
+from placet.errors import UsageError
+from placet.inference.messages import Image, Text, ToolResult, User
+from placet.inference.model import Request, Result
+from placet.turns.limits import TurnLimits
 from tests.turns.workroom import Workroom, asked_of, call, kept_in, orphans, results, spent, write
 
 PATIENCE_S = 20.0

@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from assent import Assistant, Posture, Reply, Runtime, Scope, Stance, tool
-from assent.approvals.approval import Approval
-from assent.assistant.consent import Consent
-from assent.assistant.kept import Kept as Begun
-from assent.errors import UsageError
-from assent.inference import Scripted
-from assent.policy.permission import Permissions
-from assent.turns.limits import TurnLimits
+from placet import Assistant, Posture, Reply, Runtime, Scope, Stance, tool
+from placet.approvals.approval import Approval
+from placet.assistant.consent import Consent
+from placet.assistant.kept import Kept as Begun
+from placet.errors import UsageError
+from placet.inference import Scripted
+from placet.policy.permission import Permissions
+from placet.turns.limits import TurnLimits
 from tests.turns.workroom import Kept, asked_of, call, kept_in, results
 
 EVERYTHING_DENIED = Posture(read_only="deny", sandbox_edit="deny", full_access="deny")

@@ -17,7 +17,7 @@ from typing import Literal
 
 import msgspec
 
-from assent.sandbox.limits import MIB, Limits
+from placet.sandbox.limits import MIB, Limits
 
 Kind = Literal["files", "git", "secrets", "network", "processes", "kernel", "limits", "terminal"]
 Protection = Literal[

@@ -113,16 +113,16 @@ FILES.sh(
 )
 FILES.sh("workspace moved away", "fs_write", 'cd ..; mv work aside && ln -s "$OUTSIDE" work', bare=False)
 FILES.sh("beside the workspace", "fs_write", "echo made > ../made; mkdir ../folder")
-FILES.sh("own records", "fs_write", "echo x > .assent/runs.db; echo x > .assent/made", needs="records")
+FILES.sh("own records", "fs_write", "echo x > .placet/runs.db; echo x > .placet/made", needs="records")
 FILES.sh(
-    "records renamed", "fs_write", "mv .assent aside; mkdir .assent; echo x > .assent/made", needs="records"
+    "records renamed", "fs_write", "mv .placet aside; mkdir .placet; echo x > .placet/made", needs="records"
 )
-FILES.sh("records removed", "fs_write", "rm -rf .assent", needs="records")
+FILES.sh("records removed", "fs_write", "rm -rf .placet", needs="records")
 FILES.sh(
     "an approval answered from inside",
     "fs_write",
     """
-for db in .assent/runs.db "$RECORDS/assent/approvals.db"; do
+for db in .placet/runs.db "$RECORDS/placet/approvals.db"; do
     sqlite3 "$db" "update approvals set status = 'approved'"
 done
 """,
@@ -130,13 +130,13 @@ done
 )
 
 FILES.sh(
-    "the command line of Assent",
+    "the command line of Placet",
     "fs_write",
     """
 echo '{"actions": [{"id": "a", "tool": "now"}]}' > plan.json
 export XDG_DATA_HOME="$RECORDS"
-"$PYTHON" -m assent.cli.main approvals approve 1
-"$PYTHON" -m assent.cli.main run plan.json
+"$PYTHON" -m placet.cli.main approvals approve 1
+"$PYTHON" -m placet.cli.main run plan.json
 """,
 )
 

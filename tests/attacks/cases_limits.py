@@ -5,7 +5,7 @@ What is over a limit is held for half a second before it counts: a watch looks o
 
 from __future__ import annotations
 
-from assent.sandbox.limits import MIB, Limits
+from placet.sandbox.limits import MIB, Limits
 from tests.attacks.case import Batch
 
 LIMITS = Batch("limits")

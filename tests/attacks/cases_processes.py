@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from assent.sandbox.limits import MIB, Limits
+from placet.sandbox.limits import MIB, Limits
 from tests.attacks.case import Batch
 
 PROCESSES = Batch("processes")

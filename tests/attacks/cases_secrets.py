@@ -28,8 +28,8 @@ SECRETS.sh(
     'cat "/proc/self/root$OUTSIDE/secret" /proc/[0-9]*/root"$OUTSIDE/secret"',
 )
 SECRETS.sh("secret through folders of processes", "fs_read", "cat /proc/[0-9]*/cwd/../../../outside/secret")
-SECRETS.sh("records in the workspace", "fs_read", "cat .assent/runs.db; cp -r .assent taken", needs="records")
-SECRETS.sh("records of runs", "fs_read", 'cat "$RECORDS"/assent/*.db')
+SECRETS.sh("records in the workspace", "fs_read", "cat .placet/runs.db; cp -r .placet taken", needs="records")
+SECRETS.sh("records of runs", "fs_read", 'cat "$RECORDS"/placet/*.db')
 SECRETS.sh(
     "shared folders",
     "fs_read",
@@ -67,9 +67,9 @@ SECRETS.python(
     "process",
     """
 room = ctypes.create_string_buffer(256)
-key = attempt(call, named(249, 218), b"user", b"assent-attack", None, -3)
+key = attempt(call, named(249, 218), b"user", b"placet-attack", None, -3)
 if key is None:
-    key = attempt(call, named(250, 219), 10, -3, b"user", b"assent-attack", 0)
+    key = attempt(call, named(250, 219), 10, -3, b"user", b"placet-attack", 0)
 if key is not None and attempt(call, named(250, 219), 11, key, room, 256):
     print(room.raw)
 """,

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from assent.sandbox.isolation import By
+from placet.sandbox.isolation import By
 from tests.attacks.all_cases import BATCHES, CASES, ORDINARY
 from tests.attacks.hosts import Host, ask_once, can_be
 from tests.attacks.run import Asked, Outcome

@@ -117,7 +117,7 @@ def _lines(host: Host, asked: Asked) -> list[bytes]:
             "LANG": "C.UTF-8",
             "XDG_DATA_HOME": str(base / "records"),
             "SSH_AUTH_SOCK": str(home / ".ssh" / "agent"),
-            "ASSENT_TEST_TOKEN": f"secret-host-{os.urandom(8).hex()}",
+            "PLACET_TEST_TOKEN": f"secret-host-{os.urandom(8).hex()}",
             "PYTHONDONTWRITEBYTECODE": "1",
         }
         python = [sys.executable, "-m", "tests.attacks.run", msgspec.json.encode(asked).decode()]
@@ -142,14 +142,14 @@ def _alone(host: Host, asked: Asked) -> Iterator[None]:
         yield
         return
     is_held = asked.by == "bubblewrap" and not asked.without
-    with open(Path(tempfile.gettempdir(), f"assent-attacks-{os.getuid()}.lock"), "w") as lock:
+    with open(Path(tempfile.gettempdir(), f"placet-attacks-{os.getuid()}.lock"), "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_SH if is_held else fcntl.LOCK_EX)
         yield
 
 
 @contextmanager
 def _folder(host: Host) -> Iterator[Path]:
-    base = Path(tempfile.mkdtemp(prefix="assent-attacks-")).resolve()
+    base = Path(tempfile.mkdtemp(prefix="placet-attacks-")).resolve()
     try:
         base.chmod(0o755)
         for name in ("home", "tmp"):

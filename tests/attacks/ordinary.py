@@ -15,7 +15,7 @@ from typing import Literal
 
 import msgspec
 
-from assent.sandbox.limits import Limits
+from placet.sandbox.limits import Limits
 
 
 class Ordinary(msgspec.Struct, frozen=True, kw_only=True):

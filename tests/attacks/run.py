@@ -18,14 +18,14 @@ from typing import Literal
 
 import msgspec
 
-from assent.errors import IsolationMissing, ToolError
-from assent.sandbox.command import run_command
-from assent.sandbox.confinement import Isolation
-from assent.sandbox.environment import clean_environment
-from assent.sandbox.isolation import By, Facts
-from assent.sandbox.ladder import climb
-from assent.sandbox.sandbox import Sandbox
-from assent.sandbox.workspace import Workspace
+from placet.errors import IsolationMissing, ToolError
+from placet.sandbox.command import run_command
+from placet.sandbox.confinement import Isolation
+from placet.sandbox.environment import clean_environment
+from placet.sandbox.isolation import By, Facts
+from placet.sandbox.ladder import climb
+from placet.sandbox.sandbox import Sandbox
+from placet.sandbox.workspace import Workspace
 from tests.attacks.all_cases import CASES, ORDINARY
 from tests.attacks.case import Case
 from tests.attacks.ordinary import Ordinary

@@ -1,4 +1,4 @@
-"""What is attacked: a home with keys, other projects, a repository, listeners, processes, records of Assent.
+"""What is attacked: a home with keys, other projects, a repository, listeners, processes, records of Placet.
 
 All of it is made for one run and belongs to it. Modes are lax: it is to be the sandbox that says no, and not
 that a file belongs to somebody else.
@@ -8,7 +8,7 @@ that a file belongs to somebody else.
     base/home/projects/work          the workspace: a linked worktree of it
     base/home/projects/other         another project
     base/outside/                    files and sockets of anybody
-    base/records/                    where Assent keeps runs and approvals
+    base/records/                    where Placet keeps runs and approvals
     base/keep/                       where the sandbox keeps its own
 """
 
@@ -27,7 +27,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
-from assent.sandbox.other_user import UID
+from placet.sandbox.other_user import UID
 from tests.attacks.present import present
 from tests.attacks.repositories import is_of_work, make_repositories
 from tests.attacks.traces import (
@@ -77,8 +77,8 @@ class Scene:
         self.outside = base / "outside"
         self.records = base / "records"
         self.keep = base / "keep"
-        self.mark = f"assent-attack-{os.urandom(6).hex()}"
-        self.secrets = {"host": os.environ.get("ASSENT_TEST_TOKEN", "no-token-was-given")}
+        self.mark = f"placet-attack-{os.urandom(6).hex()}"
+        self.secrets = {"host": os.environ.get("PLACET_TEST_TOKEN", "no-token-was-given")}
         self.has = {""}
         """What this machine has to attack."""
         self._stack = ExitStack()
@@ -154,15 +154,15 @@ class Scene:
 
     def _make_repository(self) -> None:
         make_repositories(self.base)
-        records = self.work / ".assent"
+        records = self.work / ".placet"
         records.mkdir()
         _make_database(records / "runs.db", self.secret("runs"))
         (self.other / "key.txt").write_text(self.secret("other"))
 
     def _make_files(self) -> None:
         self._make_outside()
-        (self.records / "assent").mkdir()
-        _make_database(self.records / "assent" / "approvals.db", self.secret("records"))
+        (self.records / "placet").mkdir()
+        _make_database(self.records / "placet" / "approvals.db", self.secret("records"))
         os.mkfifo(self.outside / "fifo", 0o666)
         self._fifo = os.open(self.outside / "fifo", os.O_RDWR | os.O_NONBLOCK)
         self._stack.callback(os.close, self._fifo)
@@ -248,7 +248,7 @@ class Scene:
         text = self.secret("keyring").encode()
         if libc.syscall(_KEYCTL, 1, None) < 0:
             return
-        key = libc.syscall(_ADD_KEY, b"user", b"assent-attack", text, len(text), -3)
+        key = libc.syscall(_ADD_KEY, b"user", b"placet-attack", text, len(text), -3)
         if key > 0 and libc.syscall(_KEYCTL, 5, key, 0x3F3F3F3F) == 0:
             self.has.add("keyring")
 
@@ -371,7 +371,7 @@ class Scene:
 
     def clear_work(self) -> None:
         """Take away what an attack left in the workspace, which it may write."""
-        kept = {".git", ".assent", "README", "program.py", "notes.txt"}
+        kept = {".git", ".placet", "README", "program.py", "notes.txt"}
         for name in set(os.listdir(self.work)) - kept:
             path = self.work / name
             if path.is_dir() and not path.is_symlink():
@@ -383,7 +383,7 @@ class Scene:
         found: Seen = {}
         for folder in (self.home, self.outside, self.records, self.base / "run", self.base / "remote.git"):
             found |= seen(folder, leave_out={str(self.work)})
-        found |= seen(self.work / ".assent")
+        found |= seen(self.work / ".placet")
         pointer = self.work / ".git"
         found[str(pointer)] = (pointer.read_bytes() if pointer.is_file() else b"gone",)
         for folder in _SHARED:
@@ -414,7 +414,7 @@ class Scene:
         texts = [("it said", said)]
         for folder, folders, files in os.walk(self.work):
             if folder == str(self.work):
-                folders[:] = [name for name in folders if name not in (".git", ".assent")]
+                folders[:] = [name for name in folders if name not in (".git", ".placet")]
             for name in (*folders, *files):
                 path = os.path.join(folder, name)
                 status = os.lstat(path)

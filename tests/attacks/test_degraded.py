@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from assent.sandbox.isolation import PROCESS, By, Enforced
+from placet.sandbox.isolation import PROCESS, By, Enforced
 from tests.attacks.all_cases import CASES
 from tests.attacks.hosts import HERE, Host, ask_facts, ask_once, can_be
 from tests.attacks.run import Asked, Outcome, Report

@@ -13,9 +13,9 @@ from typing import Literal
 import msgspec
 import pytest
 
-from assent.sandbox.bubblewrap import PARTS
-from assent.sandbox.isolation import By
-from assent.sandbox.seccomp import GROUPS, UNSHARED
+from placet.sandbox.bubblewrap import PARTS
+from placet.sandbox.isolation import By
+from placet.sandbox.seccomp import GROUPS, UNSHARED
 from tests.attacks.all_cases import CASES, ORDINARY
 from tests.attacks.hosts import AS_USER, HERE, Host, ask, can_be
 from tests.attacks.run import Asked, Outcome

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from tests.command import ASSENT
+from tests.command import PLACET
 from tests.warm import Warm
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -24,7 +24,7 @@ import sys
 import time
 from pathlib import Path
 
-from assent import ToolError, tool
+from placet import ToolError, tool
 
 print("loading the tools")
 
@@ -87,25 +87,25 @@ class Done(NamedTuple):
         return json.loads(self.out)
 
 
-Assent = Callable[..., Done]
+Placet = Callable[..., Done]
 
 
 def command(*arguments: str | Path) -> list[str]:
-    """The command line that runs `assent`."""
-    return [*ASSENT, *map(str, arguments)]
+    """The command line that runs `placet`."""
+    return [*PLACET, *map(str, arguments)]
 
 
 def environment(**extra: str) -> dict[str, str]:
     """Ours, with the source first and nothing that changes how output looks."""
     base = {
-        k: v for k, v in os.environ.items() if k not in ("NO_COLOR", "FORCE_COLOR", "COLUMNS", "ASSENT_DEBUG")
+        k: v for k, v in os.environ.items() if k not in ("NO_COLOR", "FORCE_COLOR", "COLUMNS", "PLACET_DEBUG")
     }
     path = os.pathsep.join(filter(None, [str(ROOT / "src"), base.get("PYTHONPATH", "")]))
     return {**base, "PYTHONPATH": path, **extra}
 
 
 @pytest.fixture
-def fresh(tmp_path: Path) -> Assent:
+def fresh(tmp_path: Path) -> Placet:
     """Run a command in an empty folder, by an interpreter that is started for it, and wait for its end."""
 
     def run(*arguments: str | Path, stdin: str | bytes = "", cwd: Path = tmp_path, **env: str) -> Done:
@@ -124,7 +124,7 @@ def fresh(tmp_path: Path) -> Assent:
 
 
 @pytest.fixture
-def assent(tmp_path: Path, warm: Warm) -> Assent:
+def placet(tmp_path: Path, warm: Warm) -> Placet:
     """As `fresh`, for commands of which it does not matter how they are started: nearly all."""
 
     def run(*arguments: str | Path, stdin: str | bytes = "", cwd: Path = tmp_path, **env: str) -> Done:
@@ -147,7 +147,7 @@ def assent(tmp_path: Path, warm: Warm) -> Assent:
     return run
 
 
-quick = assent
+quick = placet
 """The same, by an older name."""
 
 

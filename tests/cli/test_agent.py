@@ -1,4 +1,4 @@
-"""`assent agent`: files made, looked at, run, switched and taken back; runs that are killed and go on."""
+"""`placet agent`: files made, looked at, run, switched and taken back; runs that are killed and go on."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from assent.app.settings import FILE_NAME
+from placet.app.settings import FILE_NAME
 
 Start = Callable[..., subprocess.Popen[bytes]]
 
@@ -21,7 +21,7 @@ import os
 import signal
 from pathlib import Path
 
-from assent import tool
+from placet import tool
 
 
 @tool(risk="read_only")
@@ -45,24 +45,24 @@ def die() -> str:
 class Folder:
     """A project with agents, and a scripted model."""
 
-    def __init__(self, path: Path, assent: Callable[..., Any]) -> None:
+    def __init__(self, path: Path, placet: Callable[..., Any]) -> None:
         self.path = path
         self.own = path / "config"
-        self._assent = assent
-        (path / ".assent").mkdir()
+        self._placet = placet
+        (path / ".placet").mkdir()
 
     def run(self, *arguments: str, **more: Any) -> Any:
-        """`assent` with these arguments."""
+        """`placet` with these arguments."""
         db = [] if "schema" in arguments else ["--db", "kept.db"]
-        return self._assent(*arguments, *db, XDG_CONFIG_HOME=str(self.own), **more)
+        return self._placet(*arguments, *db, XDG_CONFIG_HOME=str(self.own), **more)
 
     def agent(self, *arguments: str) -> Any:
-        """`assent agent` with these arguments."""
+        """`placet agent` with these arguments."""
         return self.run("agent", *arguments)
 
     def put(self, name: str, text: str, *, own: bool = False) -> Path:
         """Write an agent's file."""
-        base = self.own / "assent" if own else self.path / ".assent"
+        base = self.own / "placet" if own else self.path / ".placet"
         path = base / "agents" / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
@@ -75,17 +75,17 @@ class Folder:
 
     def trust(self) -> None:
         """Trust what the folder brings."""
-        assert self._assent("trust", "--yes", XDG_CONFIG_HOME=str(self.own)).code == 0
+        assert self._placet("trust", "--yes", XDG_CONFIG_HOME=str(self.own)).code == 0
 
 
 @pytest.fixture
-def folder(tmp_path: Path, assent: Callable[..., Any]) -> Folder:
-    return Folder(tmp_path, assent)
+def folder(tmp_path: Path, placet: Callable[..., Any]) -> Folder:
+    return Folder(tmp_path, placet)
 
 
 def test_an_agent_is_made_run_switched_removed_and_brought_back(folder: Folder) -> None:
     made = folder.agent("new", "greeter", "--identity", "You greet.", "--description", "Greets.")
-    path = folder.path / ".assent" / "agents" / "greeter.toml"
+    path = folder.path / ".placet" / "agents" / "greeter.toml"
 
     assert (made.code, path.read_text()) == (0, 'description = "Greets."\nidentity = "You greet."\n')
     ran = folder.agent("run", "greeter", "I am Ada.", "--model", folder.script("Hello, Ada!"))
@@ -93,7 +93,7 @@ def test_an_agent_is_made_run_switched_removed_and_brought_back(folder: Folder) 
     assert folder.agent("disable", "greeter").code == 0
     refused = folder.agent("run", "greeter", "hi", "--model", folder.script("x"))
     assert refused.code == 2
-    assert "assent agent enable greeter" in refused.err
+    assert "placet agent enable greeter" in refused.err
     assert folder.agent("enable", "greeter").code == 0
     assert folder.agent("remove", "greeter").code == 0
     assert not path.exists()
@@ -114,7 +114,7 @@ def test_an_own_agent_needs_no_trust_and_a_projects_does(folder: Folder) -> None
     assert folder.agent("run", "mine", "go", "--model", model).code == 0
     refused = folder.agent("run", "theirs", "go", "--model", model)
     assert refused.code == 2
-    assert "assent trust" in refused.err
+    assert "placet trust" in refused.err
     assert folder.agent("list").code == folder.agent("show", "theirs").code == 0
     folder.trust()
     assert folder.agent("run", "theirs", "go", "--model", model).code == 0
@@ -141,7 +141,7 @@ def test_a_call_outside_the_list_is_refused_and_told(folder: Folder) -> None:
 def test_settings_may_allow_one_agent_more_than_others(folder: Folder) -> None:
     for name in ("writer", "other"):
         folder.put(f"{name}.toml", "tools = ['write_file']\nidentity = 'You write.'\n", own=True)
-    own = folder.own / "assent" / FILE_NAME
+    own = folder.own / "placet" / FILE_NAME
     own.write_text('[permissions.agents.writer]\nsandbox_edit = "allow"\n')
     write = {"calls": [{"name": "write_file", "arguments": {"path": "out.txt", "text": "y"}}]}
 
@@ -257,7 +257,7 @@ def test_bad_input_ends_with_2(folder: Folder, arguments: tuple[str, ...], words
 
     assert done.code == 2
     assert words in done.err
-    assert sorted(each.name for each in (folder.path / ".assent" / "agents").iterdir()) == ["good.toml"]
+    assert sorted(each.name for each in (folder.path / ".placet" / "agents").iterdir()) == ["good.toml"]
 
 
 def test_what_a_file_holds_never_steers_the_terminal(folder: Folder) -> None:
@@ -268,7 +268,7 @@ def test_what_a_file_holds_never_steers_the_terminal(folder: Folder) -> None:
 
 
 def test_the_schema_is_printed(folder: Folder) -> None:
-    assert folder.agent("schema").json["title"] == "An agent of Assent"
+    assert folder.agent("schema").json["title"] == "An agent of Placet"
 
 
 def test_texts_that_are_no_unicode_are_refused_and_leave_nothing_behind(folder: Folder) -> None:
@@ -284,7 +284,7 @@ def test_texts_that_are_no_unicode_are_refused_and_leave_nothing_behind(folder: 
 
         assert done.code == 2, arguments
         assert "fault" not in done.err
-    assert not (folder.path / ".assent" / "agents").exists()
+    assert not (folder.path / ".placet" / "agents").exists()
     folder.put("mine.toml", 'identity = "You answer."', own=True)
     said = folder.agent("run", "mine", "a\udcff", "--model", folder.script("fine"))
     assert (said.code, "surrogate" in said.err) == (2, True)
@@ -292,7 +292,7 @@ def test_texts_that_are_no_unicode_are_refused_and_leave_nothing_behind(folder: 
 
 def test_what_was_built_is_not_lost_where_it_cannot_be_kept(folder: Folder) -> None:
     draft = {"name": "Shouter", "identity": "You shout.", "scenarios": [{"input": "hi", "expect": "HEY"}]}
-    (folder.path / ".assent" / "agents").write_text("no folder")
+    (folder.path / ".placet" / "agents").write_text("no folder")
 
     def build(*more: str) -> Any:
         model = folder.script(json.dumps(draft), "hey")

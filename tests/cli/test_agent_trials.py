@@ -1,4 +1,4 @@
-"""`assent agent test`, `assent agent build` and `assent ask` with scripted models, in the real sandbox."""
+"""`placet agent test`, `placet agent build` and `placet ask` with scripted models, in the real sandbox."""
 
 from __future__ import annotations
 
@@ -44,13 +44,13 @@ DRAFT = {
 class Desk:
     """A person in a folder with agents of their own."""
 
-    def __init__(self, folder: Path, assent: Callable[..., Any]) -> None:
+    def __init__(self, folder: Path, placet: Callable[..., Any]) -> None:
         self.folder = folder / "work"
         self.folder.mkdir()
         self.home = folder / "home"
-        self.agents = self.home / "config" / "assent" / "agents"
+        self.agents = self.home / "config" / "placet" / "agents"
         self.agents.mkdir(parents=True)
-        self._assent = assent
+        self._placet = placet
 
     def script(self, *turns: Any) -> str:
         path = self.home / "script.json"
@@ -58,7 +58,7 @@ class Desk:
         return f"scripted:{path}"
 
     def run(self, *arguments: str) -> Any:
-        return self._assent(
+        return self._placet(
             *arguments,
             cwd=self.folder,
             XDG_CONFIG_HOME=str(self.home / "config"),
@@ -68,8 +68,8 @@ class Desk:
 
 
 @pytest.fixture
-def desk(tmp_path: Path, assent: Callable[..., Any], known_isolation: Callable[[Path], None]) -> Desk:
-    made = Desk(tmp_path, assent)
+def desk(tmp_path: Path, placet: Callable[..., Any], known_isolation: Callable[[Path], None]) -> Desk:
+    made = Desk(tmp_path, placet)
     known_isolation(made.home / "data")
     (made.agents / "greeter.toml").write_text(GREETER)
     return made

@@ -13,9 +13,9 @@ from contextlib import nullcontext
 
 import pytest
 
-from assent.approvals.approval import Approval
-from assent.cli.asker import Asker, read_line
-from assent.cli.output import Output
+from placet.approvals.approval import Approval
+from placet.cli.asker import Asker, read_line
+from placet.cli.output import Output
 
 LIMIT_S = 30
 QUESTION = Approval(

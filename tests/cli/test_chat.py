@@ -1,4 +1,4 @@
-"""`assent chat`: several messages, its commands, what is taken back, and how it goes on another time."""
+"""`placet chat`: several messages, its commands, what is taken back, and how it goes on another time."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from assent.sandbox.snapshot.store import Snapshots
-from assent.sandbox.workspace import Workspace
-from assent.storage.location import user_folder
+from placet.sandbox.snapshot.store import Snapshots
+from placet.sandbox.workspace import Workspace
+from placet.storage.location import user_folder
 from tests.inference.wire_server import Seen, WireServer, events
 
-Assent = Callable[..., Any]
+Placet = Callable[..., Any]
 Script = Callable[..., str]
 Start = Callable[..., subprocess.Popen[bytes]]
 
@@ -43,17 +43,17 @@ def lines(*words: str) -> str:
     return "".join(f"{word}\n" for word in words)
 
 
-def test_each_line_of_a_pipe_is_a_message(assent: Assent, script: Script) -> None:
+def test_each_line_of_a_pipe_is_a_message(placet: Placet, script: Script) -> None:
     model = script("Good morning.", "Good night.")
 
-    done = assent("chat", "--model", model, *BASE, "--run-id", "c1", stdin=lines("hello", "", "bye"))
+    done = placet("chat", "--model", model, *BASE, "--run-id", "c1", stdin=lines("hello", "", "bye"))
 
     assert (done.code, done.out) == (0, "Good morning.\nGood night.\n")
-    assert "To go on: assent chat --resume c1 --db kept.db" in done.err
+    assert "To go on: placet chat --resume c1 --db kept.db" in done.err
 
 
-def test_a_message_that_fails_does_not_end_it(assent: Assent, script: Script) -> None:
-    done = assent("chat", "--model", script("Yes."), "--db", "none", stdin=lines("one", "two", "/cost"))
+def test_a_message_that_fails_does_not_end_it(placet: Placet, script: Script) -> None:
+    done = placet("chat", "--model", script("Yes."), "--db", "none", stdin=lines("one", "two", "/cost"))
 
     assert (done.code, done.out) == (1, "Yes.\n")
     assert "✗ failed" in done.err
@@ -61,7 +61,7 @@ def test_a_message_that_fails_does_not_end_it(assent: Assent, script: Script) ->
     assert "the model does not tell how many tokens it takes" in done.err
 
 
-def test_it_goes_on_with_all_that_was_said(assent: Assent, tmp_path: Path) -> None:
+def test_it_goes_on_with_all_that_was_said(placet: Placet, tmp_path: Path) -> None:
     def answer(asked: Seen) -> Any:
         said = [each["content"] for each in asked.json["messages"] if each["role"] != "system"]
         piece = {
@@ -74,12 +74,12 @@ def test_it_goes_on_with_all_that_was_said(assent: Assent, tmp_path: Path) -> No
         server.answers(answer)
         env = {"OPENAI_API_KEY": "sk-test-key-of-nobody", "OPENAI_BASE_URL": server.url}
         base = ("--model", "openai:gpt-test", "--db", "kept.db")
-        assent("chat", *base, "--run-id", "c1", stdin=lines("first"), **env)
-        assent("chat", *base, "--run-id", "c2", stdin=lines("other"), **env)
-        assent("do", "a job", *base, "--run-id", "r1", **env)
-        newest = assent("chat", "--resume", "--db", "kept.db", stdin=lines("second"), **env)
-        named = assent("chat", "--resume", "c1", "--db", "kept.db", stdin=lines("third"), **env)
-        resumed = assent("resume", "c1", "--db", "kept.db", stdin=lines("fourth"), **env)
+        placet("chat", *base, "--run-id", "c1", stdin=lines("first"), **env)
+        placet("chat", *base, "--run-id", "c2", stdin=lines("other"), **env)
+        placet("do", "a job", *base, "--run-id", "r1", **env)
+        newest = placet("chat", "--resume", "--db", "kept.db", stdin=lines("second"), **env)
+        named = placet("chat", "--resume", "c1", "--db", "kept.db", stdin=lines("third"), **env)
+        resumed = placet("resume", "c1", "--db", "kept.db", stdin=lines("fourth"), **env)
 
     assert newest.out == "['other', \"['other']\", 'second']\n"
     assert named.out.startswith("['first', \"['first']\", 'third'")
@@ -97,32 +97,32 @@ def test_it_goes_on_with_all_that_was_said(assent: Assent, tmp_path: Path) -> No
     ],
 )
 def test_what_is_no_conversation_is_not_taken_up(
-    assent: Assent, script: Script, words: list[str], says: str
+    placet: Placet, script: Script, words: list[str], says: str
 ) -> None:
-    assent("do", "a job", "--model", script("Done."), "--db", "kept.db", "--run-id", "r1")
+    placet("do", "a job", "--model", script("Done."), "--db", "kept.db", "--run-id", "r1")
 
-    done = assent("chat", *words, "--db", "kept.db")
+    done = placet("chat", *words, "--db", "kept.db")
 
     assert done.code == 2
     assert says in done.err
 
 
 def test_what_needs_asking_ends_it_as_waiting_and_it_goes_on(
-    assent: Assent, script: Script, tmp_path: Path
+    placet: Placet, script: Script, tmp_path: Path
 ) -> None:
     model = script({"calls": [write("a.txt", "1")]}, "Not reached.")
-    waits = assent(
+    waits = placet(
         "chat", "--model", model, "--db", "kept.db", "--run-id", "c1", stdin=lines("write", "more")
     )
-    [asked] = assent("approvals", "--db", "kept.db", "--json").json["approvals"]
-    assent("approvals", "approve", asked["id"], "--db", "kept.db")
+    [asked] = placet("approvals", "--db", "kept.db", "--json").json["approvals"]
+    placet("approvals", "approve", asked["id"], "--db", "kept.db")
 
     more = script("Written.", "And more.", name="b.json")
-    done = assent("chat", "--resume", "c1", "--db", "kept.db", "--model", more, stdin=lines("go on"))
+    done = placet("chat", "--resume", "c1", "--db", "kept.db", "--model", more, stdin=lines("go on"))
 
     assert waits.code == 4
-    assert f"assent approvals approve {asked['id']} --db kept.db" in waits.err
-    assert "assent chat --resume c1 --db kept.db" in waits.err
+    assert f"placet approvals approve {asked['id']} --db kept.db" in waits.err
+    assert "placet chat --resume c1 --db kept.db" in waits.err
     assert (done.code, done.out) == (0, "Written.\nAnd more.\n")
     assert (tmp_path / "a.txt").read_text() == "1"
 
@@ -131,7 +131,7 @@ def test_what_needs_asking_ends_it_as_waiting_and_it_goes_on(
 
 
 def test_undo_takes_back_the_newest_message_and_nothing_else(
-    assent: Assent, script: Script, tmp_path: Path
+    placet: Placet, script: Script, tmp_path: Path
 ) -> None:
     (tmp_path / "mine.txt").write_text("mine")
     (tmp_path / "old.txt").write_text("old")
@@ -143,7 +143,7 @@ def test_undo_takes_back_the_newest_message_and_nothing_else(
         "I know.",
     )
 
-    done = assent(
+    done = placet(
         *("chat", "--model", model, *BASE, "--run-id", "c1", "--log", "run.jsonl"),
         stdin=lines("one", "two", "/undo", "and?", "/undo"),
     )
@@ -162,8 +162,8 @@ def test_undo_takes_back_the_newest_message_and_nothing_else(
     assert last.endswith("and?")
 
 
-def test_undo_says_so_where_nothing_was_changed(assent: Assent, script: Script) -> None:
-    done = assent("chat", "--model", script("Yes."), *BASE, stdin=lines("/undo", "hello", "/undo"))
+def test_undo_says_so_where_nothing_was_changed(placet: Placet, script: Script) -> None:
+    done = placet("chat", "--model", script("Yes."), *BASE, stdin=lines("/undo", "hello", "/undo"))
 
     assert done.err.count("Nothing was changed.") == 2
 
@@ -191,14 +191,14 @@ def test_undo_leaves_what_others_changed_since(start: Start, script: Script, tmp
 
 
 def test_what_cannot_be_kept_is_told_and_stops_nothing(
-    assent: Assent, script: Script, tmp_path: Path
+    placet: Placet, script: Script, tmp_path: Path
 ) -> None:
     snapshots = Snapshots(user_folder(os.environ) / "snapshots")
     workspace = Workspace(tmp_path)
     claim = snapshots.claim(workspace, "another")
     try:
         model = script({"calls": [write("a.txt", "1")]}, "One.")
-        done = assent("chat", "--model", model, *BASE, stdin=lines("write", "/undo"))
+        done = placet("chat", "--model", model, *BASE, stdin=lines("write", "/undo"))
     finally:
         claim.release()
         workspace.close()
@@ -209,10 +209,10 @@ def test_what_cannot_be_kept_is_told_and_stops_nothing(
     assert (tmp_path / "a.txt").read_text() == "1"
 
 
-def test_a_refused_call_leaves_nothing_to_take_back(assent: Assent, script: Script, tmp_path: Path) -> None:
+def test_a_refused_call_leaves_nothing_to_take_back(placet: Placet, script: Script, tmp_path: Path) -> None:
     model = script({"calls": [write("/etc/nobody", "1")]}, "Then not.")
 
-    done = assent("chat", "--model", model, "--db", "none", stdin=lines("write", "/undo"))
+    done = placet("chat", "--model", model, "--db", "none", stdin=lines("write", "/undo"))
 
     assert "refused" in done.err
     assert "Nothing was changed." in done.err
@@ -221,11 +221,11 @@ def test_a_refused_call_leaves_nothing_to_take_back(assent: Assent, script: Scri
 # Commands
 
 
-def test_commands_say_what_there_is(assent: Assent, script: Script, tmp_path: Path) -> None:
+def test_commands_say_what_there_is(placet: Placet, script: Script, tmp_path: Path) -> None:
     other = script("From the other.", name="other.json")
     usage = {"text": "From the first.", "usage": {"input": 100, "output": 20}, "cost": 0.25}
 
-    done = assent(
+    done = placet(
         *("chat", "--model", script(usage), *BASE),
         stdin=lines(
             *("/help", "/tols", "/nonsense", "/tools", "/model", "one", "/cost"),
@@ -250,15 +250,15 @@ def test_commands_say_what_there_is(assent: Assent, script: Script, tmp_path: Pa
         assert words in done.err
 
 
-def test_approvals_are_listed_with_how_to_take_them_back(assent: Assent, script: Script) -> None:
+def test_approvals_are_listed_with_how_to_take_them_back(placet: Placet, script: Script) -> None:
     for run, text in (("r1", "1"), ("r2", "2")):
         model = script({"calls": [write("a.txt", text)]})
-        assent("do", "x", "--model", model, "--db", "kept.db", "--run-id", run)
-    first, second = assent("approvals", "--db", "kept.db", "--json").json["approvals"]
-    assent("approvals", "approve", first["id"], "--always", "--db", "kept.db")
+        placet("do", "x", "--model", model, "--db", "kept.db", "--run-id", run)
+    first, second = placet("approvals", "--db", "kept.db", "--json").json["approvals"]
+    placet("approvals", "approve", first["id"], "--always", "--db", "kept.db")
 
-    done = assent("chat", "--model", script("Yes."), "--db", "kept.db", stdin=lines("/approvals"))
+    done = placet("chat", "--model", script("Yes."), "--db", "kept.db", stdin=lines("/approvals"))
 
     assert f"waits: {second['id']}  write_file" in done.err
     assert f"always: {first['id']}  write_file" in done.err
-    assert "assent approvals revoke ID --db kept.db" in done.err
+    assert "placet approvals revoke ID --db kept.db" in done.err

@@ -1,4 +1,4 @@
-"""`assent code` with a scripted model, real git, real checks in the real sandbox, where nobody is asked."""
+"""`placet code` with a scripted model, real git, real checks in the real sandbox, where nobody is asked."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ def write(path: str = "a.txt", text: str = "right\n") -> dict[str, Any]:
 class Desk:
     """A person in their repository, with a database and state of their own."""
 
-    def __init__(self, folder: Path, assent: Callable[..., Any]) -> None:
+    def __init__(self, folder: Path, placet: Callable[..., Any]) -> None:
         self.folder = folder
         self.repository = make_repository(folder / "repository", {"a.txt": "wrong\n", "b.txt": "b\n"})
         self.db = str(folder / "kept.db")
         self.state = {"XDG_STATE_HOME": str(folder / "state")}
-        self._assent = assent
+        self._placet = placet
         self.started: list[subprocess.Popen[bytes]] = []
 
     def script(self, *turns: Any, name: str = "script.json") -> str:
@@ -43,15 +43,15 @@ class Desk:
         return f"scripted:{self.folder / name}"
 
     def code(self, *arguments: str, db: str | None = None, **options: Any) -> Any:
-        """Run `assent code`."""
+        """Run `placet code`."""
         return self.run("code", *arguments, "--db", db or self.db, **options)
 
     def run(self, *arguments: str, cwd: Path | None = None, **more: str) -> Any:
-        """Run `assent`."""
-        return self._assent(*arguments, cwd=cwd or self.repository, **self.state, **more)
+        """Run `placet`."""
+        return self._placet(*arguments, cwd=cwd or self.repository, **self.state, **more)
 
     def start(self, *arguments: str) -> subprocess.Popen[bytes]:
-        """Start `assent code` and leave it running."""
+        """Start `placet code` and leave it running."""
         process = subprocess.Popen(
             command("code", *arguments, "--db", self.db),
             cwd=self.repository,
@@ -79,8 +79,8 @@ class Desk:
 
 
 @pytest.fixture
-def desk(tmp_path: Path, assent: Callable[..., Any]) -> Iterator[Desk]:
-    made = Desk(tmp_path, assent)
+def desk(tmp_path: Path, placet: Callable[..., Any]) -> Iterator[Desk]:
+    made = Desk(tmp_path, placet)
     yield made
     for process in made.started:
         process.kill()
@@ -137,16 +137,16 @@ def test_a_change_is_checked_shown_approved_and_published(desk: Desk) -> None:
     shown = desk.code("show", id[:5]).out
     assert "iteration 1: red: grep" in shown
     assert "iteration 2: green" in shown
-    assert f"assent code approve {id} --db {desk.db}" in shown
+    assert f"placet code approve {id} --db {desk.db}" in shown
     assert desk.code("diff", id).out == done.out
     assert desk.code("diff", id, "--raw").out == done.out
     assert desk.code("diff", id, "--json").json["diff"] == done.out
 
     approved = desk.code("approve", id[:5])
     assert approved.code == 0
-    assert f"published as assent/{id}" in approved.err
-    assert git(desk.repository, "show", f"assent/{id}:a.txt") == "right\n"
-    assert git(desk.repository, "log", "--format=%s", f"main..assent/{id}") == "make a right\n"
+    assert f"published as placet/{id}" in approved.err
+    assert git(desk.repository, "show", f"placet/{id}:a.txt") == "right\n"
+    assert git(desk.repository, "log", "--format=%s", f"main..placet/{id}") == "make a right\n"
     again = desk.code("approve", id)
     assert (again.code, "nothing to approve" in again.err) == (2, True)
 
@@ -163,8 +163,8 @@ def test_a_change_is_checked_shown_approved_and_published(desk: Desk) -> None:
     # Its runs lead to the session.
     resumed = desk.run("resume", f"{id}.1.1", "--db", desk.db)
     assert resumed.code == 2
-    assert f"assent code resume {id}" in resumed.err
-    assert f"assent code resume {id}" in desk.run("runs", "show", id, "--db", desk.db).out
+    assert f"placet code resume {id}" in resumed.err
+    assert f"placet code resume {id}" in desk.run("runs", "show", id, "--db", desk.db).out
     assert "coder: make a right" in desk.run("runs", "--db", desk.db).out
     assert desk.code("show", f"{id}.1.1", "--json").json["id"] == id
 
@@ -177,7 +177,7 @@ def test_yes_publishes_without_asking_and_the_result_is_one_json_object(desk: De
 
     assert done.code == 0
     assert done.json["state"] == "merged"
-    assert done.json["branch"] == f"assent/{done.json['id']}"
+    assert done.json["branch"] == f"placet/{done.json['id']}"
     assert git(desk.repository, "rev-parse", done.json["branch"]).strip() == done.json["commit"]
     assert [check["passed"] for check in done.json["checks"]] == [True]
     assert done.json["attempts"][0]["iterations"][0]["summary"] == "Done."
@@ -198,7 +198,7 @@ def test_without_a_database_a_change_is_published_at_once_or_not_begun(desk: Des
     assert (refused.code, "--yes" in refused.err, "iteration" in refused.err) == (2, True, False)
     assert (drafting.code, "--check" in drafting.err) == (2, True)
     assert done.code == 0
-    assert "assent/" in git(desk.repository, "branch", "--list", "assent/*")
+    assert "placet/" in git(desk.repository, "branch", "--list", "placet/*")
 
 
 def test_a_failed_session_says_why_and_a_green_beginning_is_no_work(desk: Desk) -> None:
@@ -238,7 +238,7 @@ def test_a_refused_change_is_not_published(desk: Desk) -> None:
     assert "It had ended already" in resumed.err
     assert (resumed.out, "is abandoned" in cancelled.err) == ("", True)
     assert (cancelled.code, "has ended" in cancelled.err) == (2, True)
-    assert git(desk.repository, "branch", "--list", "assent/*") == ""
+    assert git(desk.repository, "branch", "--list", "placet/*") == ""
 
 
 # What it begins with
@@ -272,7 +272,7 @@ def test_whoever_approves_sees_their_own_changes_that_go_into_the_commit(desk: D
 
     assert own in done.err
     assert {"+right", "+mine", "+new"} <= set(done.out.splitlines())
-    assert f"assent code diff {id} --whole" in done.err
+    assert f"placet code diff {id} --whole" in done.err
     assert own in shown.out
     assert ("+right" in part.out, "+mine" in part.out, own in part.err) == (True, False, True)
     assert whole.out == done.out
@@ -288,7 +288,7 @@ def test_whoever_approves_sees_their_own_changes_that_go_into_the_commit(desk: D
     assert "first commit your own changes" in approved.err
     git(top, "add", ".")
     git(top, "commit", "-q", "-m", "mine")
-    git(top, "merge", "-q", "--no-edit", f"assent/{id}")
+    git(top, "merge", "-q", "--no-edit", f"placet/{id}")
     assert [(top / name).read_text() for name in ("a.txt", "b.txt", "new.txt")] == [
         "right\n",
         "mine\n",
@@ -297,8 +297,8 @@ def test_whoever_approves_sees_their_own_changes_that_go_into_the_commit(desk: D
 
 
 def test_the_contract_of_a_repository_waits_for_trust(desk: Desk) -> None:
-    (desk.repository / ".assent").mkdir()
-    (desk.repository / ".assent/contract.toml").write_text(
+    (desk.repository / ".placet").mkdir()
+    (desk.repository / ".placet/contract.toml").write_text(
         f'[[checks]]\nname = "word"\ncommand = "{CHECK}"\n'
     )
     own = {"XDG_DATA_HOME": str(desk.folder / "data")}
@@ -309,7 +309,7 @@ def test_the_contract_of_a_repository_waits_for_trust(desk: Desk) -> None:
     done = desk.code("make a right", "--model", model, "--json", "--allow", "b.txt", **own)
 
     assert (refused.code, "word" in refused.err) == (2, False)
-    assert "assent trust" in refused.err
+    assert "placet trust" in refused.err
     assert done.code == 4
     assert "1. word: `grep -q right a.txt`" in done.err
     assert done.json["contract"]["description"] == "make a right"
@@ -324,19 +324,19 @@ def test_a_drafted_contract_is_confirmed_by_a_person_and_never_by_yes(desk: Desk
 
     assert drafted.code == 4
     id = desk.session()["id"]
-    assert f"assent code approve {id}" in drafted.err
+    assert f"placet code approve {id}" in drafted.err
     assert f"1. word: `{CHECK}`" in drafted.err
-    assert f"assent code show {id}" in drafted.err
-    assert f"assent code show {id}" not in desk.code("show", id).out
+    assert f"placet code show {id}" in drafted.err
+    assert f"placet code show {id}" not in desk.code("show", id).out
     assert "`grep -q right a.txt`" in desk.code("show", id).out
     confirmed = desk.code("approve", id)
-    assert (confirmed.code, f"To work on it: assent code resume {id}" in confirmed.err) == (0, True)
+    assert (confirmed.code, f"To work on it: placet code resume {id}" in confirmed.err) == (0, True)
     assert confirmed.err.startswith("✓ contract confirmed\n")
     assert "Nothing was checked yet." in desk.code("diff", id).err
     assert "contract confirmed" in desk.code("list", "--state", "contract confirmed").out
     done = desk.code("resume", id, "--model", desk.script(write(), "Done.", name="works.json"), "--yes")
     assert done.code == 0
-    assert git(desk.repository, "show", f"assent/{id}:a.txt") == "right\n"
+    assert git(desk.repository, "show", f"placet/{id}:a.txt") == "right\n"
 
 
 def test_candidates_are_told_apart_and_one_of_them_wins(desk: Desk) -> None:
@@ -361,12 +361,12 @@ def test_a_command_that_is_not_confined_for_sure_waits_for_an_approval(desk: Des
     assert waits.code == 4
     id = desk.session()["id"]
     assert "? waits for a person (" in waits.err
-    assert f"assent approvals list --run {id}.1.1" in waits.err
+    assert f"placet approvals list --run {id}.1.1" in waits.err
     [asked] = desk.run("approvals", "--run", f"{id}.1.1", "--db", desk.db, "--json").json["approvals"]
     desk.run("approvals", "approve", asked["id"], "--db", desk.db)
     done = desk.code("resume", id, "--model", desk.script("Done.", name="rest.json"), "--yes")
     assert done.code == 0, done.err
-    assert git(desk.repository, "show", f"assent/{id}:a.txt") == "right\n"
+    assert git(desk.repository, "show", f"placet/{id}:a.txt") == "right\n"
 
 
 def test_sessions_are_listed_by_the_words_that_people_see(desk: Desk) -> None:
@@ -412,7 +412,7 @@ def test_ended_sessions_are_dropped_with_their_folders(desk: Desk) -> None:
     ended = desk.session()["id"]
     desk.code("b", "--check", CHECK, "--model", desk.script(write(), "Done."))
     waits = desk.session()["id"]
-    folders = desk.folder / "state/assent/code"
+    folders = desk.folder / "state/placet/code"
     assert {each.name for each in folders.iterdir()} == {ended, waits}
 
     early, done = desk.code("prune", "--before", "1d"), desk.code("prune", "--before", "0s", "--json")
@@ -422,7 +422,7 @@ def test_ended_sessions_are_dropped_with_their_folders(desk: Desk) -> None:
     assert [each["id"] for each in desk.code("list", "--json").json["sessions"]] == [waits]
     assert {each.name for each in folders.iterdir()} == {waits}
     assert desk.code("approve", waits).code == 0
-    assert git(desk.repository, "show", f"assent/{ended}:a.txt") == "right\n"
+    assert git(desk.repository, "show", f"placet/{ended}:a.txt") == "right\n"
 
 
 # Bad input
@@ -440,7 +440,7 @@ def test_bad_input_is_said_in_words(desk: Desk) -> None:
         (["x", "--check", "true", "--repo", ".."], "is in no git repository"),
         (["x", "--check", "true", "--repo", "nowhere"], "There is no folder nowhere"),
         (["  ", "--check", "true"], "There is no intent"),
-        (["fix", "the", "bug"], "assent code 'fix the bug'"),
+        (["fix", "the", "bug"], "placet code 'fix the bug'"),
         (["shwo", "id"], "Did you mean 'show'?"),
         (["show", "nope"], "There is no coding session 'nope'"),
         (["resume", "nope"], "There is no coding session 'nope'"),
@@ -466,8 +466,8 @@ def test_a_repository_without_commits_and_a_wrong_contract_file_are_told(desk: D
     empty = desk.folder / "empty"
     empty.mkdir()
     git(empty, "init", "-q")
-    (desk.repository / ".assent").mkdir()
-    (desk.repository / ".assent/contract.toml").write_text('[[checks]]\ncommmand = "true"\n')
+    (desk.repository / ".placet").mkdir()
+    (desk.repository / ".placet/contract.toml").write_text('[[checks]]\ncommmand = "true"\n')
 
     without = desk.code("x", "--check", "true", cwd=empty)
     wrong = desk.code("x")
@@ -533,14 +533,14 @@ def _asked(desk: Desk) -> str | None:
 def test_ctrl_c_keeps_everything_and_resume_goes_on(desk: Desk) -> None:
     model = desk.script({"text": "I wait.", "calls": [call("shell", command="touch begun; sleep 60")]})
     running = desk.start("make a right", "--check", CHECK, "--model", model)
-    wait_for(lambda: list(desk.folder.glob("state/assent/code/*/attempt-1/begun")), running)
+    wait_for(lambda: list(desk.folder.glob("state/placet/code/*/attempt-1/begun")), running)
 
     running.send_signal(signal.SIGINT)
     _, err = running.communicate(timeout=60)
 
     assert running.returncode == 130, err
     id = desk.session()["id"]
-    assert f"assent code resume {id} --db {desk.db}" in err.decode()
+    assert f"placet code resume {id} --db {desk.db}" in err.decode()
     assert "■ stopped" in desk.code("show", id).out
     done = desk.code("resume", id[:6], "--model", desk.script(write(), "Done.", name="rest.json"), "--json")
     assert (done.code, done.json["state"]) == (4, "needs_approval")
@@ -549,8 +549,8 @@ def test_ctrl_c_keeps_everything_and_resume_goes_on(desk: Desk) -> None:
 
 def test_a_session_is_ended_from_elsewhere(desk: Desk) -> None:
     running = desk.start("x", "--check", "sleep 60", "--model", desk.script("x"))
-    folder = wait_for(lambda: list(desk.folder.glob("state/assent/code/*/exports/*/files/a.txt")), running)[0]
-    id = folder.relative_to(desk.folder / "state/assent/code").parts[0]
+    folder = wait_for(lambda: list(desk.folder.glob("state/placet/code/*/exports/*/files/a.txt")), running)[0]
+    id = folder.relative_to(desk.folder / "state/placet/code").parts[0]
 
     held = desk.code("resume", id)
     cancelled = desk.code("cancel", id, "--reason", "enough")
@@ -586,22 +586,22 @@ def test_a_session_is_told_as_a_story_and_its_events_say_what_happened(desk: Des
     events = desk.run("log", "show", id, "--db", desk.db).out
     turns = desk.run("explain", f"{id}.1.1", "--db", desk.db)
 
-    assert f"assent code approve {id} --db {desk.db}" in waiting.out
+    assert f"placet code approve {id} --db {desk.db}" in waiting.out
     steps = [
         f"Coding session {id}",
         "Intent: make a right",
-        f"✓ published as assent/{id}",
+        f"✓ published as placet/{id}",
         f"1. grep: `{CHECK}`",
         "Before any work:",
         "✗ grep: red, it ended with exit code 1",
-        f"Iteration 1 of 8 (its turns: assent explain {id}.1.1 --db {desk.db})",
+        f"Iteration 1 of 8 (its turns: placet explain {id}.1.1 --db {desk.db})",
         "→ red: 'grep' (2 turns)",
         "Iteration 2 of 8",
         "✓ grep: green",
         "All checks are green",
         "taken up again",
-        f"✓ It was published as assent/{id}",
-        f"git -C {desk.repository} merge assent/{id}",
+        f"✓ It was published as placet/{id}",
+        f"git -C {desk.repository} merge placet/{id}",
     ]
     places = [told.out.find(step) for step in steps]
     assert -1 not in places, told.out
@@ -612,4 +612,4 @@ def test_a_session_is_told_as_a_story_and_its_events_say_what_happened(desk: Des
     assert (as_data["coding"]["state"], as_data["coding"]["intent"]) == ("merged", "make a right")
     for words in ("coding started", f"grep; {CHECK}", "grep: red", "grep: green", "green, to approve"):
         assert words in events, events
-    assert f"assent/{id} (" in events
+    assert f"placet/{id} (" in events

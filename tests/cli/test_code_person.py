@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from assent.cli import code_person, code_view
-from assent.cli.asker import Asker
-from assent.cli.code_person import CodePerson
-from assent.cli.code_view import CodeView
-from assent.cli.output import Output
+from placet.cli import code_person, code_view
+from placet.cli.asker import Asker
+from placet.cli.code_person import CodePerson
+from placet.cli.code_view import CodeView
+from placet.cli.output import Output
 
 
 class Clock:
@@ -38,7 +38,7 @@ async def test_what_a_person_takes_to_decide_is_no_time_of_the_session(
     person = CodePerson(output, view, asker, is_kept=True)
 
     clock.now += 5
-    assert await person.about_change([], "assent/s1") == "no"
+    assert await person.about_change([], "placet/s1") == "no"
     assert await person.why_not() == "too long"
     clock.now += 2
 

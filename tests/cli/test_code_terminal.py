@@ -1,4 +1,4 @@
-"""`assent code` in a real terminal: what to begin with, checks, questions and the change are decided."""
+"""`placet code` in a real terminal: what to begin with, checks, questions and the change are decided."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from tests.coder.workbench import git
 
 LIMIT_S = 60
 """Far more than anything here takes."""
-PUBLISH = r"Publish it as assent/(\w+)\? .*: "
+PUBLISH = r"Publish it as placet/(\w+)\? .*: "
 
 Spawn = Callable[..., "pexpect.spawn[str]"]
 
 
 @pytest.fixture
-def desk(tmp_path: Path, assent: Callable[..., Any]) -> Desk:
-    return Desk(tmp_path, assent)
+def desk(tmp_path: Path, placet: Callable[..., Any]) -> Desk:
+    return Desk(tmp_path, placet)
 
 
 @pytest.fixture
 def spawn(desk: Desk) -> Iterator[Spawn]:
-    """Start `assent code` on a terminal that obeys nothing, so that whatever steers one is seen."""
+    """Start `placet code` on a terminal that obeys nothing, so that whatever steers one is seen."""
     started: list[pexpect.spawn[str]] = []
 
     def start(*arguments: str, db: str | None = None) -> pexpect.spawn[str]:
@@ -84,8 +84,8 @@ def test_changes_checks_and_publishing_are_asked_about_one_after_the_other(desk:
 
     code, said = ended(child)
     assert code == 0, said
-    assert "✓ published as assent/" in said
-    [branch] = git(desk.repository, "branch", "--list", "assent/*", "--format=%(refname:short)").split()
+    assert "✓ published as placet/" in said
+    [branch] = git(desk.repository, "branch", "--list", "placet/*", "--format=%(refname:short)").split()
     assert git(desk.repository, "show", f"{branch}:a.txt") == "right\n"
     assert git(desk.repository, "status", "--porcelain") == " M b.txt\n"
 
@@ -113,7 +113,7 @@ def test_a_question_is_answered_and_a_change_refused_with_a_reason(desk: Desk, s
     assert code == 1, said
     assert "abandoned: denied: too long" in said
     assert desk.session()["reason"] == "denied: too long"
-    assert git(desk.repository, "branch", "--list", "assent/*") == ""
+    assert git(desk.repository, "branch", "--list", "placet/*") == ""
 
 
 def test_a_change_can_be_left_for_later_and_decided_elsewhere(desk: Desk, spawn: Spawn) -> None:
@@ -124,7 +124,7 @@ def test_a_change_can_be_left_for_later_and_decided_elsewhere(desk: Desk, spawn:
     child.sendline("l")
     code, said = ended(child)
     assert code == 4, said
-    assert f"assent code approve {id}" in said
+    assert f"placet code approve {id}" in said
 
     again = spawn("resume", id)
     again.expect(r"-wrong\s+\+right")
@@ -132,7 +132,7 @@ def test_a_change_can_be_left_for_later_and_decided_elsewhere(desk: Desk, spawn:
     again.sendintr()
     code, said = ended(again)
     assert code == 130, said
-    assert f"assent code approve {id}" in said
+    assert f"placet code approve {id}" in said
 
     third = spawn("resume", id)
     third.expect(PUBLISH)
@@ -145,9 +145,9 @@ def test_a_change_can_be_left_for_later_and_decided_elsewhere(desk: Desk, spawn:
 
 def test_without_a_database_the_change_is_decided_at_once(desk: Desk, spawn: Spawn) -> None:
     child = spawn("make a right", "--check", CHECK, "--model", desk.script(write(), "Done."), db="none")
-    child.expect(r"Publish it as assent/\w+\? y = yes, n = no: ")
+    child.expect(r"Publish it as placet/\w+\? y = yes, n = no: ")
     child.sendline("y")
 
     code, said = ended(child)
     assert code == 0, said
-    assert git(desk.repository, "branch", "--list", "assent/*") != ""
+    assert git(desk.repository, "branch", "--list", "placet/*") != ""

@@ -1,4 +1,4 @@
-"""`assent do`: a job done with a scripted model, real files and a real database, where nobody is asked."""
+"""`placet do`: a job done with a scripted model, real files and a real database, where nobody is asked."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ import pytest
 
 from tests.inference.wire_server import WireServer, events
 
-Assent = Callable[..., Any]
+Placet = Callable[..., Any]
 Script = Callable[..., str]
 Start = Callable[..., subprocess.Popen[bytes]]
 
@@ -31,7 +31,7 @@ HOLD = '''
 import asyncio
 from pathlib import Path
 
-from assent import tool
+from placet import tool
 
 
 @tool(risk="read_only")
@@ -76,8 +76,8 @@ def script(tmp_path: Path) -> Script:
     return make
 
 
-def first_question(assent: Assent) -> str:
-    [asked] = assent("approvals", "--db", "kept.db", "--json").json["approvals"]
+def first_question(placet: Placet) -> str:
+    [asked] = placet("approvals", "--db", "kept.db", "--json").json["approvals"]
     return str(asked["id"])
 
 
@@ -85,7 +85,7 @@ def first_question(assent: Assent) -> str:
 
 
 def test_the_words_go_to_stdout_and_the_calls_to_stderr(
-    assent: Assent, script: Script, tmp_path: Path
+    placet: Placet, script: Script, tmp_path: Path
 ) -> None:
     (tmp_path / "notes.txt").write_text("milk\n")
     usage = {"input": 1200, "output": 30}
@@ -94,19 +94,19 @@ def test_the_words_go_to_stdout_and_the_calls_to_stderr(
         {"text": "It says milk.", "usage": usage, "cost": 0.5},
     )
 
-    done = assent("do", "read my notes", "--model", model, "--db", "kept.db", "--run-id", "r1")
+    done = placet("do", "read my notes", "--model", model, "--db", "kept.db", "--run-id", "r1")
 
     assert (done.code, done.out) == (0, "I look first.\nIt says milk.\n")
     assert "→ read_file path=notes.txt" in done.err
     assert "✓ read_file" in done.err
     assert "✓ done (2 turns, 2,400 tokens read, 60 written)" in done.err
-    assert "assent explain r1 --db kept.db" in done.err
+    assert "placet explain r1 --db kept.db" in done.err
 
 
-def test_the_ending_is_one_json_object_and_nothing_else(assent: Assent, script: Script) -> None:
+def test_the_ending_is_one_json_object_and_nothing_else(placet: Placet, script: Script) -> None:
     model = script({"text": "Now.", "calls": [call("calculate", expression="1+1")]}, "It is 2.")
 
-    done = assent("do", "add", "--model", model, "--json", "--run-id", "r1")
+    done = placet("do", "add", "--model", model, "--json", "--run-id", "r1")
 
     assert done.code == 0
     assert done.json == {
@@ -126,12 +126,12 @@ def test_the_ending_is_one_json_object_and_nothing_else(assent: Assent, script: 
 
 
 def test_what_a_model_or_a_tool_writes_steers_no_terminal(
-    assent: Assent, script: Script, tmp_path: Path
+    placet: Placet, script: Script, tmp_path: Path
 ) -> None:
     (tmp_path / "hold.py").write_text(HOLD)
     model = script({"text": "\x1b[31mred\x9b", "calls": [call("shout"), call("no\x1b[1m")]}, "done\x07")
 
-    done = assent("do", "shout", "--model", model, "--tools", "hold.py", "--db", "none")
+    done = placet("do", "shout", "--model", model, "--tools", "hold.py", "--db", "none")
 
     assert done.code == 0
     assert "\\e[31mred\\x9b" in done.out
@@ -139,16 +139,16 @@ def test_what_a_model_or_a_tool_writes_steers_no_terminal(
     assert not set(done.out + done.err) & {"\x1b", "\x07", "\x9b"}
 
 
-def test_a_secret_of_the_environment_is_not_shown(assent: Assent, script: Script) -> None:
+def test_a_secret_of_the_environment_is_not_shown(placet: Placet, script: Script) -> None:
     model = script("The key is tr0ub4dor-and-3 they say.")
 
-    done = assent("do", "tell", "--model", model, "--db", "none", SERVICE_PASSWORD="tr0ub4dor-and-3")
+    done = placet("do", "tell", "--model", model, "--db", "none", SERVICE_PASSWORD="tr0ub4dor-and-3")
 
     assert done.out == "The key is [redacted] they say.\n"
 
 
-def test_a_task_comes_from_standard_input(assent: Assent, script: Script, tmp_path: Path) -> None:
-    done = assent("do", "-", "--model", script("Yes."), "--log", "run.jsonl", stdin="from a pipe\n")
+def test_a_task_comes_from_standard_input(placet: Placet, script: Script, tmp_path: Path) -> None:
+    done = placet("do", "-", "--model", script("Yes."), "--log", "run.jsonl", stdin="from a pipe\n")
 
     assert done.code == 0
     assert "from a pipe" in (tmp_path / "run.jsonl").read_text()
@@ -168,7 +168,7 @@ def test_a_task_comes_from_standard_input(assent: Assent, script: Script, tmp_pa
     ],
 )
 def test_what_is_done_without_asking(
-    assent: Assent,
+    placet: Placet,
     script: Script,
     tmp_path: Path,
     tier: str | None,
@@ -184,7 +184,7 @@ def test_what_is_done_without_asking(
     )
     given = [] if tier is None else ["--yes-to", tier]
 
-    done = assent("do", "try", "--model", model, "--db", "none", "--json", *given)
+    done = placet("do", "try", "--model", model, "--db", "none", "--json", *given)
 
     assert done.json["status"] == "success"
     assert [name in done.json["tools"] for name in ("list_dir", "write_file", "shell")] == [
@@ -199,17 +199,17 @@ def test_what_is_done_without_asking(
 
 
 def test_settings_say_what_is_asked_where_the_option_does_not(
-    assent: Assent, script: Script, tmp_path: Path
+    placet: Placet, script: Script, tmp_path: Path
 ) -> None:
-    config = tmp_path / "config" / "assent"
+    config = tmp_path / "config" / "placet"
     config.mkdir(parents=True)
     (config / "settings.toml").write_text('[permissions]\nposture = "balanced"\n')
     env = {"XDG_CONFIG_HOME": str(tmp_path / "config")}
 
-    by_settings = assent(
+    by_settings = placet(
         "do", "x", "--model", script({"calls": [write("a.txt")]}, "ok"), "--db", "none", "--json", **env
     )
-    by_option = assent(
+    by_option = placet(
         *("do", "x", "--model", script({"calls": [write("b.txt")]}, "ok"), "--db", "none", "--json"),
         *("--yes-to", "read_only"),
         **env,
@@ -221,25 +221,25 @@ def test_settings_say_what_is_asked_where_the_option_does_not(
 
 @pytest.mark.parametrize("of_project", [True, False])
 def test_settings_that_say_less_loosen_nothing(
-    assent: Assent, script: Script, tmp_path: Path, of_project: bool
+    placet: Placet, script: Script, tmp_path: Path, of_project: bool
 ) -> None:
-    config = tmp_path / "config" / "assent"
-    folder = tmp_path / ".assent" if of_project else config
+    config = tmp_path / "config" / "placet"
+    folder = tmp_path / ".placet" if of_project else config
     folder.mkdir(parents=True)
     (folder / "settings.toml").write_text('[permissions]\nfull_access = "deny"\n')
     model = script({"calls": [write()]}, {"calls": [call("shell", command="rm -f x")]}, "ok")
 
-    done = assent("do", "x", "--model", model, "--db", "none", "--json", XDG_CONFIG_HOME=str(config.parent))
+    done = placet("do", "x", "--model", model, "--db", "none", "--json", XDG_CONFIG_HOME=str(config.parent))
 
     assert done.json["tools"] == []
     assert "needs sandbox_edit, which is not granted without asking" in done.err
 
 
-def test_a_secret_parameter_is_not_shown(assent: Assent, script: Script) -> None:
+def test_a_secret_parameter_is_not_shown(placet: Placet, script: Script) -> None:
     long = {"expression": "1", "password": "hunter2hunter2", "note": f"{'x' * 50} tr0ub4dor-and-3"}
     model = script({"calls": [call("calculate", **long)]}, "ok")
 
-    done = assent("do", "x", "--model", model, "--db", "none", SERVICE_PASSWORD="tr0ub4dor-and-3")
+    done = placet("do", "x", "--model", model, "--db", "none", SERVICE_PASSWORD="tr0ub4dor-and-3")
 
     assert "→ calculate" in done.err
     assert "hunter2" not in done.err
@@ -247,18 +247,18 @@ def test_a_secret_parameter_is_not_shown(assent: Assent, script: Script) -> None
 
 
 def test_without_a_terminal_it_waits_and_goes_on_when_that_is_decided(
-    assent: Assent, script: Script, tmp_path: Path
+    placet: Placet, script: Script, tmp_path: Path
 ) -> None:
     model = script({"text": "I write it.", "calls": [write()]}, "Not reached.")
 
-    waits = assent("do", "write", "--model", model, "--db", "kept.db", "--run-id", "r1")
-    id = first_question(assent)
-    still = assent("resume", "r1", "--db", "kept.db")
+    waits = placet("do", "write", "--model", model, "--db", "kept.db", "--run-id", "r1")
+    id = first_question(placet)
+    still = placet("resume", "r1", "--db", "kept.db")
     assert not (tmp_path / "out.txt").exists()
-    assent("approvals", "approve", id, "--db", "kept.db")
+    placet("approvals", "approve", id, "--db", "kept.db")
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
-    done = assent(
+    done = placet(
         "resume",
         "r1",
         "--db",
@@ -269,32 +269,32 @@ def test_without_a_terminal_it_waits_and_goes_on_when_that_is_decided(
     )
 
     assert waits.code == still.code == 4
-    assert f"assent approvals approve {id} --db kept.db" in waits.err
-    assert "assent resume r1 --db kept.db" in waits.err
+    assert f"placet approvals approve {id} --db kept.db" in waits.err
+    assert "placet resume r1 --db kept.db" in waits.err
     assert (done.code, done.out) == (0, "It is written.\n")
     assert (tmp_path / "out.txt").read_text() == "hello\n"
     assert not (elsewhere / "out.txt").exists()
 
 
 def test_a_denial_is_told_to_the_model_with_its_reason(
-    assent: Assent, script: Script, tmp_path: Path
+    placet: Placet, script: Script, tmp_path: Path
 ) -> None:
-    assent("do", "write", "--model", script({"calls": [write()]}), "--db", "kept.db", "--run-id", "r1")
-    assent("approvals", "deny", first_question(assent), "--db", "kept.db", "--reason", "not today")
+    placet("do", "write", "--model", script({"calls": [write()]}), "--db", "kept.db", "--run-id", "r1")
+    placet("approvals", "deny", first_question(placet), "--db", "kept.db", "--reason", "not today")
 
-    done = assent("resume", "r1", "--db", "kept.db", "--model", script("Then not.", name="b.json"))
+    done = placet("resume", "r1", "--db", "kept.db", "--model", script("Then not.", name="b.json"))
 
     assert (done.code, done.out) == (0, "Then not.\n")
     assert "not today" in done.err
     assert not (tmp_path / "out.txt").exists()
 
 
-def test_a_rule_denies_whatever_was_allowed(assent: Assent, script: Script, tmp_path: Path) -> None:
+def test_a_rule_denies_whatever_was_allowed(placet: Placet, script: Script, tmp_path: Path) -> None:
     rule = '[[rule]]\nname = "no-writing"\nkind = "deny_tool"\ntool = "write_file"\n'
     (tmp_path / "rules.toml").write_text(rule)
     model = script({"calls": [write()]}, "Then not.")
 
-    done = assent(
+    done = placet(
         "do", "write", "--model", model, "--policies", "rules.toml", "--yes-to", "full_access", "--db", "none"
     )
 
@@ -305,11 +305,11 @@ def test_a_rule_denies_whatever_was_allowed(assent: Assent, script: Script, tmp_
 # Going on
 
 
-def test_an_ended_run_is_shown_again(assent: Assent, script: Script) -> None:
-    assent("do", "x", "--model", script("The end."), "--db", "kept.db", "--run-id", "r1")
+def test_an_ended_run_is_shown_again(placet: Placet, script: Script) -> None:
+    placet("do", "x", "--model", script("The end."), "--db", "kept.db", "--run-id", "r1")
 
-    shown = assent("resume", "r1", "--db", "kept.db")
-    as_json = assent("resume", "r1", "--db", "kept.db", "--json")
+    shown = placet("resume", "r1", "--db", "kept.db")
+    as_json = placet("resume", "r1", "--db", "kept.db", "--json")
 
     assert (shown.code, shown.out) == (0, "The end.\n")
     assert as_json.json["summary"] == "The end."
@@ -328,7 +328,7 @@ def _text_of(path: Path) -> str:
 
 @pytest.mark.parametrize("tool", ["hold", "pay"])
 def test_a_killed_run_goes_on_where_it_stood(
-    assent: Assent, start: Start, script: Script, tmp_path: Path, tool: str
+    placet: Placet, start: Start, script: Script, tmp_path: Path, tool: str
 ) -> None:
     (tmp_path / "hold.py").write_text(HOLD)
     model = script({"text": "I wait.", "calls": [call(tool, until="go")]}, "Not reached.")
@@ -343,18 +343,18 @@ def test_a_killed_run_goes_on_where_it_stood(
     (tmp_path / "go").touch()
     more = script("It came.", name="b.json")
 
-    done = assent("resume", "r1", "--db", "kept.db", "--model", more)
+    done = placet("resume", "r1", "--db", "kept.db", "--model", more)
     if tool == "pay":
         assert done.code == 4
-        assert "assent resume r1 --db kept.db --decide t1c1=CHOICE" in done.err
-        done = assent("resume", "r1", "--db", "kept.db", "--model", more, "--decide", 't1c1=done:"paid"')
+        assert "placet resume r1 --db kept.db --decide t1c1=CHOICE" in done.err
+        done = placet("resume", "r1", "--db", "kept.db", "--model", more, "--decide", 't1c1=done:"paid"')
         assert trace.read_text() == "paid\n"
 
     assert (done.code, done.out) == (0, "It came.\n")
 
 
 def test_words_are_shown_as_they_come_and_a_signal_stops_the_model(
-    assent: Assent, start: Start, script: Script, monkeypatch: pytest.MonkeyPatch
+    placet: Placet, start: Start, script: Script, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with WireServer() as server:
         piece = {"model": "m", "choices": [{"index": 0, "delta": {"content": "It begins "}}]}
@@ -369,38 +369,38 @@ def test_words_are_shown_as_they_come_and_a_signal_stops_the_model(
         _, said = process.communicate(timeout=60)
         has_left = server.left.wait(60)
 
-    done = assent("resume", "r1", "--db", "kept.db", "--model", script("It ends."))
+    done = placet("resume", "r1", "--db", "kept.db", "--model", script("It ends."))
 
     assert begun.startswith(b"It begins")
     assert process.returncode == 130
     assert has_left
-    assert "assent resume r1 --db kept.db" in said.decode()
+    assert "placet resume r1 --db kept.db" in said.decode()
     assert (done.code, done.out) == (0, "It ends.\n")
 
 
-def test_a_run_works_in_the_folder_that_it_began_with(assent: Assent, script: Script, tmp_path: Path) -> None:
+def test_a_run_works_in_the_folder_that_it_began_with(placet: Placet, script: Script, tmp_path: Path) -> None:
     folder = tmp_path / "job"
     folder.mkdir()
     model = script({"calls": [write("a.txt")]}, {"calls": [write("b.txt")]})
-    assent("do", "x", "--model", model, "--workspace", "job", "--db", "kept.db", "--run-id", "r1")
-    assent("approvals", "approve", first_question(assent), "--db", "kept.db")
+    placet("do", "x", "--model", model, "--workspace", "job", "--db", "kept.db", "--run-id", "r1")
+    placet("approvals", "approve", first_question(placet), "--db", "kept.db")
 
-    done = assent("resume", "r1", "--db", "kept.db", "--model", script("Done.", name="b.json"))
+    done = placet("resume", "r1", "--db", "kept.db", "--model", script("Done.", name="b.json"))
 
     assert done.code == 0
     assert [each.name for each in folder.iterdir()] == ["a.txt"]
-    assert assent("runs", "--db", "kept.db", "--json").json["runs"][0]["status"] == "succeeded"
+    assert placet("runs", "--db", "kept.db", "--json").json["runs"][0]["status"] == "succeeded"
 
 
 def test_what_was_allowed_and_where_it_is_recorded_holds_when_it_goes_on(
-    assent: Assent, script: Script, tmp_path: Path
+    placet: Placet, script: Script, tmp_path: Path
 ) -> None:
     begun = ("--yes-to", "sandbox_edit", "--record", "answers.jsonl", "--db", "kept.db", "--run-id", "r1")
-    first = assent("do", "x", "--model", script({"calls": [call("shell", command="rm -f x")]}), *begun)
-    assent("approvals", "approve", first_question(assent), "--db", "kept.db")
+    first = placet("do", "x", "--model", script({"calls": [call("shell", command="rm -f x")]}), *begun)
+    placet("approvals", "approve", first_question(placet), "--db", "kept.db")
 
     more = script({"calls": [write("a.txt")]}, "Written.", name="b.json")
-    done = assent("resume", "r1", "--db", "kept.db", "--model", more)
+    done = placet("resume", "r1", "--db", "kept.db", "--model", more)
 
     assert (first.code, done.code) == (4, 0)
     assert (tmp_path / "a.txt").exists()
@@ -410,24 +410,24 @@ def test_what_was_allowed_and_where_it_is_recorded_holds_when_it_goes_on(
 # Limits and records
 
 
-def test_limits_end_it_and_what_was_done_stays(assent: Assent, script: Script) -> None:
+def test_limits_end_it_and_what_was_done_stays(placet: Placet, script: Script) -> None:
     turn = {"calls": [call("now")], "usage": {"input": 100, "output": 10}, "cost": 0.01}
     model = script(turn, {**turn, "calls": [call("calculate", expression="1")]}, "Done.")
 
-    turns = assent("do", "x", "--model", model, "--turns", "1", "--db", "none", "--json")
-    tokens = assent("do", "x", "--model", model, "--max-tokens", "50", "--db", "none", "--json")
-    cost = assent("do", "x", "--model", model, "--max-cost", "0.005", "--db", "none", "--json")
+    turns = placet("do", "x", "--model", model, "--turns", "1", "--db", "none", "--json")
+    tokens = placet("do", "x", "--model", model, "--max-tokens", "50", "--db", "none", "--json")
+    cost = placet("do", "x", "--model", model, "--max-cost", "0.005", "--db", "none", "--json")
 
     assert (turns.code, turns.json["status"]) == (1, "max_turns")
     assert (tokens.code, tokens.json["status"]) == (1, "budget")
     assert (cost.code, cost.json["status"]) == (1, "budget")
 
 
-def test_answers_are_recorded_and_can_be_replayed(assent: Assent, script: Script, tmp_path: Path) -> None:
+def test_answers_are_recorded_and_can_be_replayed(placet: Placet, script: Script, tmp_path: Path) -> None:
     model = script({"calls": [call("calculate", expression="6*7")]}, "It is 42.")
-    first = assent("do", "x", "--model", model, "--record", "answers.jsonl", "--db", "none")
+    first = placet("do", "x", "--model", model, "--record", "answers.jsonl", "--db", "none")
 
-    again = assent("do", "x", "--model", "replay:answers.jsonl", "--db", "none")
+    again = placet("do", "x", "--model", "replay:answers.jsonl", "--db", "none")
 
     assert first.out == again.out == "It is 42.\n"
     assert again.code == 0
@@ -441,11 +441,11 @@ def sse(text: str) -> bytes:
     return f"data: {json.dumps(piece)}\n\ndata: [DONE]\n\n".encode()
 
 
-def test_a_picture_reaches_the_model(assent: Assent, tmp_path: Path) -> None:
+def test_a_picture_reaches_the_model(placet: Placet, tmp_path: Path) -> None:
     (tmp_path / "dot.jpg").write_bytes(PNG)  # Its name says something else than it is.
     with WireServer() as server:
         server.answers(events(sse("A dot.")))
-        done = assent(
+        done = placet(
             *("do", "what is this?", "--model", "openai:gpt-test", "--image", "dot.jpg", "--db", "none"),
             OPENAI_API_KEY="sk-test-key-of-nobody",
             OPENAI_BASE_URL=server.url,
@@ -463,22 +463,22 @@ def test_a_picture_reaches_the_model(assent: Assent, tmp_path: Path) -> None:
     [(b"<svg/>", "PNG, JPEG, GIF or WebP"), (PNG + bytes(6 * 2**20), "bytes"), (None, "No such file")],
 )
 def test_what_is_no_picture_is_refused(
-    assent: Assent, script: Script, tmp_path: Path, data: bytes | None, says: str
+    placet: Placet, script: Script, tmp_path: Path, data: bytes | None, says: str
 ) -> None:
     if data is not None:
         (tmp_path / "dot.png").write_bytes(data)
 
-    done = assent("do", "x", "--model", script("No."), "--image", "dot.png")
+    done = placet("do", "x", "--model", script("No."), "--image", "dot.png")
 
     assert done.code == 2
     assert says in done.err
     assert "dot.png" in done.err
 
 
-def test_a_pipe_is_no_picture(assent: Assent, script: Script, tmp_path: Path) -> None:
+def test_a_pipe_is_no_picture(placet: Placet, script: Script, tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "dot.png")
 
-    assert assent("do", "x", "--model", script("No."), "--image", "dot.png").code == 2
+    assert placet("do", "x", "--model", script("No."), "--image", "dot.png").code == 2
 
 
 # Bad input
@@ -496,42 +496,42 @@ def test_a_pipe_is_no_picture(assent: Assent, script: Script, tmp_path: Path) ->
         (["do", "x", "--record", "kept.db", "--db", "kept.db"], "--record kept.db"),
     ],
 )
-def test_bad_input_is_told_before_anything_runs(assent: Assent, words: list[str], says: str) -> None:
-    done = assent(*words)
+def test_bad_input_is_told_before_anything_runs(placet: Placet, words: list[str], says: str) -> None:
+    done = placet(*words)
 
     assert done.code == 2
     assert says in done.err
     assert "Traceback" not in done.err
 
 
-def test_a_local_model_that_is_not_there_begins_no_run(assent: Assent, tmp_path: Path) -> None:
+def test_a_local_model_that_is_not_there_begins_no_run(placet: Placet, tmp_path: Path) -> None:
     (tmp_path / "none").mkdir()
 
-    done = assent("do", "x", "--model", "local", "--db", "kept.db", ASSENT_MODELS=str(tmp_path / "none"))
+    done = placet("do", "x", "--model", "local", "--db", "kept.db", PLACET_MODELS=str(tmp_path / "none"))
 
     assert done.code == 2
     assert "local" in done.err
-    assert assent("runs", "--db", "kept.db").out == ""
+    assert placet("runs", "--db", "kept.db").out == ""
 
 
-def test_a_task_in_several_words_is_to_be_quoted(assent: Assent, script: Script) -> None:
-    done = assent("do", "make", "a", "list", "--model", script("No."), "--db", "none")
+def test_a_task_in_several_words_is_to_be_quoted(placet: Placet, script: Script) -> None:
+    done = placet("do", "make", "a", "list", "--model", script("No."), "--db", "none")
 
     assert done.code == 2
-    assert "Put it in quotes: assent do 'make a list'" in done.err
+    assert "Put it in quotes: placet do 'make a list'" in done.err
 
 
-def test_it_says_who_answers_and_that_calls_were_refused(assent: Assent, script: Script) -> None:
+def test_it_says_who_answers_and_that_calls_were_refused(placet: Placet, script: Script) -> None:
     model = script({"calls": [write("a.txt", "1")]}, "I could not.")
 
-    done = assent("do", "write", "--model", model, "--db", "none")
+    done = placet("do", "write", "--model", model, "--db", "none")
 
     assert done.code == 0
     assert re.match(r"model: scripted:\S*script.json \(--model names it\)\n", done.err)
     assert "✓ done; 1 call was refused (write_file) (" in done.err
 
 
-def test_a_result_is_told_by_what_is_new_in_it(assent: Assent, script: Script, tmp_path: Path) -> None:
+def test_a_result_is_told_by_what_is_new_in_it(placet: Placet, script: Script, tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("\nmilk\nbread\n")
     model = script(
         {"calls": [call("read_file", path="notes.txt"), call("shell", command="echo here; echo there")]},
@@ -539,17 +539,17 @@ def test_a_result_is_told_by_what_is_new_in_it(assent: Assent, script: Script, t
         "Done.",
     )
 
-    done = assent("do", "read", "--model", model, "--db", "none", "--yes-to", "full_access")
+    done = placet("do", "read", "--model", model, "--db", "none", "--yes-to", "full_access")
 
     assert "  ✓ read_file: milk\n" in done.err
     assert "  ✓ shell: exit code 0: here\n" in done.err
     assert "  ✓ write_file: bytes: 1, created: true\n" in done.err
 
 
-def test_what_is_ours_is_not_put_into_the_models_mouth(assent: Assent, script: Script) -> None:
-    assent(
+def test_what_is_ours_is_not_put_into_the_models_mouth(placet: Placet, script: Script) -> None:
+    placet(
         "do", "x", "--model", script({"calls": [write("a.txt", "1")]}), "--db", "kept.db", "--run-id", "r1"
     )
 
     for words in (["explain", "r1"], ["runs", "show", "r1"]):
-        assert "It said last" not in assent(*words, "--db", "kept.db").out
+        assert "It said last" not in placet(*words, "--db", "kept.db").out

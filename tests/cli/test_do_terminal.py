@@ -12,7 +12,7 @@ import pytest
 
 from tests.cli.conftest import command, environment
 
-Assent = Callable[..., Any]
+Placet = Callable[..., Any]
 Spawn = Callable[..., "pexpect.spawn[str]"]
 
 LIMIT_S = 60
@@ -23,7 +23,7 @@ HOLD = '''
 import asyncio
 from pathlib import Path
 
-from assent import tool
+from placet import tool
 
 
 @tool(risk="read_only")
@@ -134,7 +134,7 @@ def test_a_no_with_a_reason_is_told_and_an_always_is_not_asked_again(
 
 
 def test_once_is_asked_again_and_later_leaves_it_open(
-    spawn: Spawn, script: Callable[..., str], assent: Assent, tmp_path: Path
+    spawn: Spawn, script: Callable[..., str], placet: Placet, tmp_path: Path
 ) -> None:
     model = script({"calls": [write("a.txt", "1")]}, {"calls": [write("a.txt", "1")]}, "Not reached.")
     child = spawn("do", "write", "--model", model, "--db", "kept.db", "--run-id", "r1")
@@ -144,11 +144,11 @@ def test_once_is_asked_again_and_later_leaves_it_open(
     child.expect("✓ write_file")
     child.expect(ALLOW)
     child.sendline("l")
-    child.expect("assent approvals approve")
+    child.expect("placet approvals approve")
 
     assert ended(child) == 4
     assert "Not reached" not in child.seen.text
-    assert len(assent("approvals", "--db", "kept.db", "--json").json["approvals"]) == 1
+    assert len(placet("approvals", "--db", "kept.db", "--json").json["approvals"]) == 1
 
     child = spawn("resume", "r1", "--db", "kept.db", "--model", script("Now it is done.", name="more.json"))
     child.expect(ALLOW)
@@ -158,7 +158,7 @@ def test_once_is_asked_again_and_later_leaves_it_open(
 
 
 def test_ctrl_c_stops_cleanly_and_the_run_goes_on_later(
-    spawn: Spawn, script: Callable[..., str], assent: Assent, tmp_path: Path
+    spawn: Spawn, script: Callable[..., str], placet: Placet, tmp_path: Path
 ) -> None:
     (tmp_path / "hold.py").write_text(HOLD)
     calls = [{"name": "hold", "arguments": {"until": "go"}}]
@@ -169,14 +169,14 @@ def test_ctrl_c_stops_cleanly_and_the_run_goes_on_later(
     child.expect("→ hold until=go")
     child.sendintr()
     child.expect("Stopping")
-    child.expect("assent resume r1 --db kept.db")
+    child.expect("placet resume r1 --db kept.db")
 
     assert ended(child) == 130
     assert "Not reached" not in child.seen.text
 
     (tmp_path / "go").touch()
     more = script("It came.", name="more.json")
-    done = assent("resume", "r1", "--db", "kept.db", "--model", more, cwd=tmp_path)
+    done = placet("resume", "r1", "--db", "kept.db", "--model", more, cwd=tmp_path)
     assert (done.code, done.out) == (0, "It came.\n")
     assert "it is there" in done.err
 
@@ -196,21 +196,21 @@ def test_what_was_typed_before_answers_nothing_and_ctrl_c_at_a_question_stops_th
     child.sendline("what?")
     child.expect("Write y, a, n or l: ")
     child.sendintr()
-    child.expect("assent resume r1")
+    child.expect("placet resume r1")
 
     assert ended(child) == 130
     assert not (tmp_path / "a.txt").exists()
 
 
 def test_somebody_else_may_answer_meanwhile(
-    spawn: Spawn, script: Callable[..., str], assent: Assent, tmp_path: Path
+    spawn: Spawn, script: Callable[..., str], placet: Placet, tmp_path: Path
 ) -> None:
     model = script({"calls": [write("a.txt", "1")]}, "It was allowed.")
     child = spawn("do", "write", "--model", model, "--db", "kept.db", "--run-id", "r1")
 
     child.expect(ALLOW)
-    [asked] = assent("approvals", "--db", "kept.db", "--json").json["approvals"]
-    assent("approvals", "approve", asked["id"], "--db", "kept.db")
+    [asked] = placet("approvals", "--db", "kept.db", "--json").json["approvals"]
+    placet("approvals", "approve", asked["id"], "--db", "kept.db")
     child.expect("✓ write_file")
     child.expect("It was allowed.")
 
@@ -252,7 +252,7 @@ def test_a_chat_goes_on_after_an_answer_was_stopped_and_takes_changes_back(
     child.expect("Last.")
     child.expect("> ")
     child.sendeof()
-    child.expect("assent chat --resume c1 --db kept.db")
+    child.expect("placet chat --resume c1 --db kept.db")
 
     assert ended(child) == 0
 

@@ -1,4 +1,4 @@
-"""`assent doctor`: what it says is what commands meet, also where something is missing."""
+"""`placet doctor`: what it says is what commands meet, also where something is missing."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ def own(tmp_path: Path) -> dict[str, str]:
 
 
 @pytest.fixture
-def doctor(assent: Callable[..., Done], own: dict[str, str]) -> Doctor:
-    return lambda *arguments, **options: assent("doctor", *arguments, **{**own, **options})
+def doctor(placet: Callable[..., Done], own: dict[str, str]) -> Doctor:
+    return lambda *arguments, **options: placet("doctor", *arguments, **{**own, **options})
 
 
 def without_bubblewrap(*arguments: str | Path, cwd: Path, **env: str) -> Done:
@@ -48,7 +48,7 @@ needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="hiding a program take
 
 
 def test_what_it_says_is_what_a_command_meets(
-    doctor: Doctor, assent: Callable[..., Done], own: dict[str, str], tmp_path: Path
+    doctor: Doctor, placet: Callable[..., Done], own: dict[str, str], tmp_path: Path
 ) -> None:
     secret = tmp_path / "secret"
     secret.write_text("of mine")
@@ -57,7 +57,7 @@ def test_what_it_says_is_what_a_command_meets(
 
     told = doctor("--json", cwd=work).json
     call = ("tools", "call", "shell", f"command=cat {secret}; echo changed > {secret}", "--json")
-    output = assent(*call, cwd=work, **own).json["results"][0]["output"]
+    output = placet(*call, cwd=work, **own).json["results"][0]["output"]
 
     assert tuple(told["enforced"]) == PROTECTIONS
     assert told["isolation"] == output["isolation"]
@@ -68,7 +68,7 @@ def test_what_it_says_is_what_a_command_meets(
 def test_it_tells_the_facts_around(doctor: Doctor, tmp_path: Path) -> None:
     told = doctor("--json").json
 
-    assert told["assent"]
+    assert told["placet"]
     assert told["platform"].startswith(os.uname().sysname)
     assert (told["user"] == "root") == (os.geteuid() == 0)
     assert told["folder"] == str(tmp_path)
@@ -109,8 +109,8 @@ def test_every_protection_has_a_sentence(doctor: Doctor) -> None:
 
 
 def test_it_tells_what_is_required_and_by_whom(doctor: Doctor, tmp_path: Path) -> None:
-    (tmp_path / ".assent").mkdir()
-    settings = tmp_path / ".assent" / "settings.toml"
+    (tmp_path / ".placet").mkdir()
+    settings = tmp_path / ".placet" / "settings.toml"
     settings.write_text('[isolation]\nrequire = "changes"\n')
 
     assert f"required here: changes, by {settings}" in doctor().out

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-Assent = Callable[..., Any]
+Placet = Callable[..., Any]
 Plan = Callable[..., Path]
 Start = Callable[..., subprocess.Popen[bytes]]
 
@@ -31,12 +31,12 @@ BAD_PLANS: list[tuple[str, str | bytes, str]] = [
 
 @pytest.mark.parametrize(("name", "text", "says"), BAD_PLANS, ids=[name for name, _, _ in BAD_PLANS])
 def test_a_plan_that_cannot_be_read_is_refused_with_the_place(
-    assent: Assent, tmp_path: Path, name: str, text: str | bytes, says: str
+    placet: Placet, tmp_path: Path, name: str, text: str | bytes, says: str
 ) -> None:
     path = tmp_path / "bad.json"
     path.write_bytes(text if isinstance(text, bytes) else text.encode())
 
-    done = assent("run", path)
+    done = placet("run", path)
 
     assert done.code == 2
     assert says in done.err
@@ -56,8 +56,8 @@ FILES = {
     "imports.py": "import surely_not_installed\n",
     "exits.py": "import sys\nsys.exit(3)\n",
     "empty.py": "x = 1\n",
-    "twins.py": "from assent import tool\ndef a() -> int:\n    return 1\na, b = tool(a), tool(name='a')(a)\n",
-    "untyped.py": "from assent import tool\n\n@tool\ndef a(x: open) -> int:\n    return 1\n",
+    "twins.py": "from placet import tool\ndef a() -> int:\n    return 1\na, b = tool(a), tool(name='a')(a)\n",
+    "untyped.py": "from placet import tool\n\n@tool\ndef a(x: open) -> int:\n    return 1\n",
 }
 
 MISTAKES: list[tuple[list[str], list[str]]] = [
@@ -90,7 +90,7 @@ MISTAKES: list[tuple[list[str], list[str]]] = [
     (["graph", "good.json", "-o", "."], ["."]),
     (["graph", "good.json", "-o", "x.svg", "--result", "nowhere.json"], ["nowhere.json"]),
     (["graph", "good.json", "-o", "x.svg", "--result", "list.json"], ["list.json", "expected"]),
-    (["run"], ["Missing argument 'PLAN'", "assent run --help"]),
+    (["run"], ["Missing argument 'PLAN'", "placet run --help"]),
     (["run", "good.json", "--colour"], ["--colour"]),
     (["run", "good.json", "--schedule", "random"], ["'levels', 'dataflow'"]),
     (["graph", "good.json"], ["'-o'"]),
@@ -108,9 +108,9 @@ def files(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("files")
 @pytest.mark.parametrize(("arguments", "says"), MISTAKES, ids=[" ".join(m[0]) for m in MISTAKES])
 def test_a_mistake_is_one_message_and_exit_code_2(
-    assent: Assent, arguments: list[str], says: list[str]
+    placet: Placet, arguments: list[str], says: list[str]
 ) -> None:
-    done = assent(*arguments)
+    done = placet(*arguments)
 
     assert done.code == 2, done
     assert done.out == ""
@@ -133,8 +133,8 @@ def test_a_mistake_is_one_message_and_exit_code_2(
         (["verify"], "usage"),
     ],
 )
-def test_with_json_an_error_is_json_too(assent: Assent, arguments: list[str], code: str) -> None:
-    done = assent(*arguments, "--json")
+def test_with_json_an_error_is_json_too(placet: Placet, arguments: list[str], code: str) -> None:
+    done = placet(*arguments, "--json")
 
     assert done.code == 2
     assert set(done.json) == {"error"}
@@ -144,15 +144,15 @@ def test_with_json_an_error_is_json_too(assent: Assent, arguments: list[str], co
 
 
 @pytest.mark.usefixtures("files")
-def test_debug_shows_the_traceback(assent: Assent) -> None:
-    done = assent("run", "good.json", "--tools", "raises.py", ASSENT_DEBUG="1")
+def test_debug_shows_the_traceback(placet: Placet) -> None:
+    done = placet("run", "good.json", "--tools", "raises.py", PLACET_DEBUG="1")
 
     assert done.code == 2
     assert "ZeroDivisionError" in done.err
     assert "Traceback" in done.err
 
 
-def test_an_unreadable_name_is_shown_escaped(fresh: Assent) -> None:
+def test_an_unreadable_name_is_shown_escaped(fresh: Placet) -> None:
     done = fresh("run", b"\xff\x1b[31m.json".decode(errors="surrogateescape"))
 
     assert done.code == 2
@@ -172,7 +172,7 @@ QUIET = [
 @pytest.mark.parametrize("arguments", QUIET, ids=[" ".join(q) for q in QUIET])
 @pytest.mark.usefixtures("tools")
 def test_a_closed_pipe_is_no_error(start: Start, plan: Plan, arguments: list[str]) -> None:
-    """`assent ... | head` ends quietly, with the code that says how the work went."""
+    """`placet ... | head` ends quietly, with the code that says how the work went."""
     plan(*({"id": f"a{i}", "type": "state_write", "parameters": {"key": f"k{i}"}} for i in range(200)))
     reader, writer = os.pipe()
     os.close(reader)
@@ -244,7 +244,7 @@ def test_a_plan_from_a_closed_standard_input_is_a_mistake(start: Start, command:
     )
 
 
-def test_output_that_cannot_be_encoded_is_escaped(fresh: Assent, plan: Plan) -> None:
+def test_output_that_cannot_be_encoded_is_escaped(fresh: Placet, plan: Plan) -> None:
     done = fresh(
         "run", plan({"id": "ü", "type": "state_write", "parameters": {"key": "ü"}}), PYTHONIOENCODING="ascii"
     )

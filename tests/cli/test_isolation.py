@@ -62,7 +62,7 @@ def plan(write_plan: Callable[..., Path]) -> Path:
 @pytest.fixture
 def settings(own: dict[str, str]) -> Path:
     """The person's own settings, which require `process`."""
-    path = Path(own["XDG_CONFIG_HOME"]) / "assent" / "settings.toml"
+    path = Path(own["XDG_CONFIG_HOME"]) / "placet" / "settings.toml"
     path.parent.mkdir(parents=True)
     path.write_text('[isolation]\nrequire = "process"\n')
     return path
@@ -70,7 +70,7 @@ def settings(own: dict[str, str]) -> Path:
 
 def kept(own: dict[str, str]) -> list[str]:
     """What there is in the person's data folder, but for what the self-test found."""
-    folder = Path(own["XDG_DATA_HOME"]) / "assent"
+    folder = Path(own["XDG_DATA_HOME"]) / "placet"
     names = sorted(path.name for path in folder.iterdir()) if folder.exists() else []
     return [name for name in names if name != "isolation.json"]
 
@@ -86,8 +86,8 @@ def test_what_is_required_and_missing_stops_everything_before_it_begins(
     if by == "settings":
         request.getfixturevalue("settings")
     if by == "project":
-        (here / ".assent").mkdir()
-        (here / ".assent" / "settings.toml").write_text('[isolation]\nrequire = "process"\n')
+        (here / ".placet").mkdir()
+        (here / ".placet" / "settings.toml").write_text('[isolation]\nrequire = "process"\n')
     option = ["--isolation", "process"] if by == "option" else []
 
     done = without_bubblewrap("run", plan, *option, "--json", cwd=here, **own)
@@ -99,7 +99,7 @@ def test_what_is_required_and_missing_stops_everything_before_it_begins(
     assert "Install bubblewrap" in message
     assert not (here / "made").exists()
     assert kept(own) == []
-    assert not (here / ".assent" / "data").exists()
+    assert not (here / ".placet" / "data").exists()
 
 
 @needs_root
@@ -140,13 +140,13 @@ def test_where_it_is_there_the_run_goes_on(run: Run, write_plan: Callable[..., P
 def test_in_a_project_commands_run_and_do_not_see_its_records(
     run: Run, write_plan: Callable[..., Path], here: Path, settings: Path
 ) -> None:
-    (here / ".assent").mkdir()
-    plan = write_plan(("shell", {"command": "ls .assent; cat .assent/data/*"}))
+    (here / ".placet").mkdir()
+    plan = write_plan(("shell", {"command": "ls .placet; cat .placet/data/*"}))
 
     done = run("run", plan, "--json")
 
     # What this very run is kept in was there when the command started.
-    assert (here / ".assent" / "data" / "assent.db").exists()
+    assert (here / ".placet" / "data" / "placet.db").exists()
     assert done.json["results"][0]["output"]["stdout"] == "", done
 
 
@@ -169,14 +169,14 @@ def test_an_option_goes_below_nothing(run: Run, plan: Path, here: Path, settings
 
     assert done.code == 2
     assert f"--isolation none is less than 'process', which {settings} requires" in done.err
-    assert "assent isolation lower none --for 2h" in done.err
+    assert "placet isolation lower none --for 2h" in done.err
     assert not (here / "made").exists()
     assert kept(own) == []
 
 
 def test_a_project_takes_nothing_away(run: Run, plan: Path, here: Path, settings: Path) -> None:
-    (here / ".assent").mkdir()
-    (here / ".assent" / "settings.toml").write_text('[isolation]\nrequire = "none"\n')
+    (here / ".placet").mkdir()
+    (here / ".placet" / "settings.toml").write_text('[isolation]\nrequire = "none"\n')
 
     assert run("run", plan, "--isolation", "changes").code == 2
     assert run("run", plan).code == 0
@@ -226,7 +226,7 @@ def test_what_was_lowered_is_listed_and_raised_again(run: Run, here: Path, setti
 
 
 def test_it_is_for_the_project_around_the_folder(run: Run, here: Path) -> None:
-    (here / ".assent").mkdir()
+    (here / ".placet").mkdir()
     (here / "sub").mkdir()
 
     made = run(*LOWER, "--yes", "--json", cwd=here / "sub").json
@@ -288,7 +288,7 @@ def test_when_it_has_ended_what_is_required_is_required(
     run: Run, plan: Path, here: Path, own: dict[str, str], settings: Path
 ) -> None:
     run(*LOWER, "--yes")
-    record = Path(own["XDG_DATA_HOME"]) / "assent" / "lowered.json"
+    record = Path(own["XDG_DATA_HOME"]) / "placet" / "lowered.json"
     known = json.loads(record.read_text())
     known["folders"][str(here)]["until"] = "2026-01-01T00:00:00+00:00"
     record.write_text(json.dumps(known))
@@ -309,7 +309,7 @@ def test_it_lowers_nothing_for_a_folder_beside(
 def test_inside_a_sandbox_nobody_sees_or_writes_the_record(
     run: Run, write_plan: Callable[..., Path], here: Path, own: dict[str, str], settings: Path
 ) -> None:
-    record = Path(own["XDG_DATA_HOME"]) / "assent" / "lowered.json"
+    record = Path(own["XDG_DATA_HOME"]) / "placet" / "lowered.json"
     attempt = f"mkdir -p {record.parent}; echo '{{}}' > {record}; cat {record.parent}/*.db"
 
     done = run("run", write_plan(("shell", {"command": attempt})), "--json")
@@ -395,13 +395,13 @@ def test_an_aborted_plan_leaves_the_workspace_as_it_was(
     assert done.json["outcome"] == "aborted"
     assert [each["status"] for each in done.json["results"]] == ["succeeded", "succeeded", "failed"]
     assert [(path.name, path.read_text()) for path in work.iterdir()] == [("old", "as it was")]
-    assert (Path(own["XDG_DATA_HOME"]) / "assent" / "snapshots").is_dir()
+    assert (Path(own["XDG_DATA_HOME"]) / "placet" / "snapshots").is_dir()
 
 
 def test_rules_are_those_of_where_the_person_is(
     run: Run, write_plan: Callable[..., Path], here: Path, work: Path
 ) -> None:
-    rules = here / ".assent" / "policies"
+    rules = here / ".placet" / "policies"
     rules.mkdir(parents=True)
     (rules / "a.toml").write_text('[[rule]]\nname = "no"\nkind = "deny_tool"\ntool = "shell"\n')
 
@@ -410,18 +410,18 @@ def test_rules_are_those_of_where_the_person_is(
     assert done.code == 1
     assert "policy 'no'" in done.out
     assert (work / "old").exists()
-    assert (here / ".assent" / "data" / "assent.db").exists()
-    assert not (work / ".assent").exists()
+    assert (here / ".placet" / "data" / "placet.db").exists()
+    assert not (work / ".placet").exists()
 
 
 def test_the_rules_are_not_changed_from_a_workspace_around_them(
     run: Run, write_plan: Callable[..., Path], here: Path, tmp_path: Path
 ) -> None:
-    rules = here / ".assent" / "policies" / "a.toml"
+    rules = here / ".placet" / "policies" / "a.toml"
     rules.parent.mkdir(parents=True)
     rules.write_text(text := '[[rule]]\nname = "no"\nkind = "deny_tool"\ntool = "never"\n')
-    write = ("write_file", {"path": "here/.assent/policies/a.toml", "text": "evil"})
-    attempt = "echo evil > here/.assent/policies/a.toml; rm -rf here/.assent; echo tried"
+    write = ("write_file", {"path": "here/.placet/policies/a.toml", "text": "evil"})
+    attempt = "echo evil > here/.placet/policies/a.toml; rm -rf here/.placet; echo tried"
 
     written = run("run", write_plan(write), "--workspace", tmp_path, "--json")
     tried = run("run", write_plan(("shell", {"command": attempt})), "--workspace", tmp_path, "--json")
@@ -435,10 +435,10 @@ def test_the_rules_are_not_changed_from_a_workspace_around_them(
 def test_long_output_can_be_read_from_a_workspace(
     place: str, run: Run, write_plan: Callable[..., Path], here: Path, work: Path
 ) -> None:
-    (here / ".assent").mkdir()
+    (here / ".placet").mkdir()
     folder = {"beside": work, "same": here}[place]
     run("tools", "call", "shell", "command=seq 10000")
-    spilled = [path for path in (here / ".assent" / "data" / "spill").rglob("*") if path.is_file()]
+    spilled = [path for path in (here / ".placet" / "data" / "spill").rglob("*") if path.is_file()]
     file = max(spilled, key=lambda path: path.stat().st_size)
     plan = write_plan(("read_file", {"path": str(file), "lines": 1}))
 
@@ -538,7 +538,7 @@ def test_an_aborted_run_says_that_the_folder_was_restored_and_how_to_repeat_it(
         assert "cannot be taken back" not in text
     assert (as_json["restored"]["changed"], as_json["restored"]["removed"]) == (1, 1)
     for text in (told, shown):
-        assert "assent run plan.json --workspace 'my work'\n" in text
+        assert "placet run plan.json --workspace 'my work'\n" in text
         assert "PLAN.json" not in text
         assert "TOOLS.py" not in text
     assert f"{work}: 1 changed, 1 removed" in logged
@@ -555,9 +555,9 @@ def test_a_run_is_repeated_with_all_that_it_was_given(
 
     shown = run("runs", "show", "r1", "--json").json["next"]
 
-    [command] = [each["command"] for each in shown if each["command"].startswith("assent run")]
+    [command] = [each["command"] for each in shown if each["command"].startswith("placet run")]
     assert command == (
-        f"assent run plan.json --tools {tools} --policies rules.toml --state state.json "
+        f"placet run plan.json --tools {tools} --policies rules.toml --state state.json "
         "--permissions trusting --isolation none --as bo --expire 7200s"
     )
 
@@ -655,12 +655,12 @@ def test_a_run_that_waits_says_whole_commands_however_often_it_is_asked(
         done = run("resume", "k1")
 
         assert done.code == 4, done
-        assert "assent resume k1 --decide two=CHOICE" in done.out
+        assert "placet resume k1 --decide two=CHOICE" in done.out
 
 
 DIES = """
 import os
-from assent import tool
+from placet import tool
 
 @tool
 def die() -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from tests.cli.conftest import command, environment
 
-Assent = Callable[..., Any]
+Placet = Callable[..., Any]
 Script = Callable[..., str]
 Start = Callable[..., subprocess.Popen[bytes]]
 
@@ -43,7 +43,7 @@ def lines(*words: str) -> str:
 # Its own files
 
 
-def test_a_recording_is_nobody_elses(assent: Assent, script: Script, tmp_path: Path) -> None:
+def test_a_recording_is_nobody_elses(placet: Placet, script: Script, tmp_path: Path) -> None:
     model = script(
         {
             "calls": [
@@ -58,10 +58,10 @@ def test_a_recording_is_nobody_elses(assent: Assent, script: Script, tmp_path: P
     )
     before = (tmp_path / "script.json").read_bytes()
 
-    done = assent(
+    done = placet(
         *("chat", "--model", model, *BASE, "--record", "answers.jsonl"), stdin=lines("go", "/undo", "more")
     )
-    again = assent("replay", "answers.jsonl")
+    again = placet("replay", "answers.jsonl")
 
     assert done.code == 0
     assert "✗ read_file" in done.err
@@ -71,33 +71,33 @@ def test_a_recording_is_nobody_elses(assent: Assent, script: Script, tmp_path: P
     assert (again.code, again.out[:23]) == (0, "The same: 3 requests an"), again
 
 
-def test_a_command_finds_no_recording(assent: Assent, script: Script, tmp_path: Path) -> None:
+def test_a_command_finds_no_recording(placet: Placet, script: Script, tmp_path: Path) -> None:
     tried = "cat answers.jsonl | head -c 20; rm -f answers.jsonl; echo mine > script.json"
     model = script({"calls": [call("shell", command=tried)]}, "Tried.")
     before = (tmp_path / "script.json").read_bytes()
 
-    done = assent("do", "x", "--model", model, *BASE, "--record", "answers.jsonl", "--log", "run.jsonl")
+    done = placet("do", "x", "--model", model, *BASE, "--record", "answers.jsonl", "--log", "run.jsonl")
 
     if "isolation: " in done.err:
         pytest.skip("nothing keeps commands in on this machine")
     assert (tmp_path / "script.json").read_bytes() == before
-    assert assent("replay", "answers.jsonl").code == 0
+    assert placet("replay", "answers.jsonl").code == 0
     told = [json.loads(line) for line in (tmp_path / "run.jsonl").read_text().splitlines()]
     [ran] = [each for each in told if each["kind"] == "turn_call_ended"]
     assert '"kind' not in json.dumps(ran["data"]).replace("\\", "")
 
 
 def test_a_run_whose_recording_is_gone_goes_on_without(
-    assent: Assent, script: Script, tmp_path: Path
+    placet: Placet, script: Script, tmp_path: Path
 ) -> None:
     begun = ("--db", "kept.db", "--record", "answers.jsonl")
     waits = {"calls": [call("write_file", path="a.txt", text="1")]}
-    assent("do", "x", "--model", script(waits), *begun, "--run-id", "r1")
-    [asked] = assent("approvals", "--db", "kept.db", "--json").json["approvals"]
-    assent("approvals", "approve", asked["id"], "--db", "kept.db")
+    placet("do", "x", "--model", script(waits), *begun, "--run-id", "r1")
+    [asked] = placet("approvals", "--db", "kept.db", "--json").json["approvals"]
+    placet("approvals", "approve", asked["id"], "--db", "kept.db")
     (tmp_path / "answers.jsonl").unlink()
 
-    done = assent("resume", "r1", "--db", "kept.db", "--model", script("Written.", name="b.json"))
+    done = placet("resume", "r1", "--db", "kept.db", "--model", script("Written.", name="b.json"))
 
     assert (done.code, done.out) == (0, "Written.\n")
     assert "answers.jsonl is gone. The run goes on, and is not recorded any more." in done.err
@@ -105,14 +105,14 @@ def test_a_run_whose_recording_is_gone_goes_on_without(
     assert (tmp_path / "a.txt").read_text() == "1"
 
 
-def test_a_recorded_conversation_in_which_nothing_was_said_goes_on(assent: Assent, script: Script) -> None:
+def test_a_recorded_conversation_in_which_nothing_was_said_goes_on(placet: Placet, script: Script) -> None:
     begun = ("--db", "kept.db", "--record", "answers.jsonl")
-    assent("chat", "--model", script("Yes."), *begun, "--run-id", "c1", stdin="")
+    placet("chat", "--model", script("Yes."), *begun, "--run-id", "c1", stdin="")
 
-    done = assent("chat", "--resume", "c1", "--db", "kept.db", stdin=lines("hello"))
+    done = placet("chat", "--resume", "c1", "--db", "kept.db", stdin=lines("hello"))
 
     assert (done.code, done.out) == (0, "Yes.\n"), done
-    assert assent("replay", "answers.jsonl").code == 0
+    assert placet("replay", "answers.jsonl").code == 0
 
 
 # Streams
@@ -121,7 +121,7 @@ def test_a_recorded_conversation_in_which_nothing_was_said_goes_on(assent: Assen
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="there is no full device")
 @pytest.mark.parametrize("name", ["do", "chat"])
 def test_words_that_cannot_be_written_end_nothing(
-    start: Start, assent: Assent, script: Script, tmp_path: Path, name: str
+    start: Start, placet: Placet, script: Script, tmp_path: Path, name: str
 ) -> None:
     model = script({"text": "First.\n", "calls": [call("write_file", path="a.txt", text="1")]}, "Second.\n")
     words = ["do", "x"] if name == "do" else ["chat"]
@@ -136,11 +136,11 @@ def test_words_that_cannot_be_written_end_nothing(
     assert "Cannot write the result" in told
     assert "failed" not in told
     assert (tmp_path / "a.txt").read_text() == "1"
-    [run] = assent("runs", "--db", "kept.db", "--json").json["runs"]
+    [run] = placet("runs", "--db", "kept.db", "--json").json["runs"]
     assert run["status"] == ("succeeded" if name == "do" else "waiting")
 
 
-def test_a_task_from_a_closed_stdin_is_none(assent: Assent, script: Script, tmp_path: Path) -> None:
+def test_a_task_from_a_closed_stdin_is_none(placet: Placet, script: Script, tmp_path: Path) -> None:
     words = command("do", "-", "--model", script("Done."), "--db", "none")
     done = subprocess.run(
         ["sh", "-c", 'exec "$@" <&-', "sh", *words],
@@ -158,12 +158,12 @@ def test_a_task_from_a_closed_stdin_is_none(assent: Assent, script: Script, tmp_
 # Conversations
 
 
-def test_what_was_changed_before_cannot_be_taken_back(assent: Assent, script: Script) -> None:
+def test_what_was_changed_before_cannot_be_taken_back(placet: Placet, script: Script) -> None:
     model = script({"calls": [call("write_file", path="a.txt", text="1")]}, "Written.")
-    assent("chat", "--model", model, *BASE, "--run-id", "c1", stdin=lines("write"))
+    placet("chat", "--model", model, *BASE, "--run-id", "c1", stdin=lines("write"))
 
     more = script("Yes.", name="b.json")
-    done = assent(
+    done = placet(
         *("chat", "--resume", "c1", "--db", "kept.db", "--model", more), stdin=lines("/undo", "and?", "/undo")
     )
 
@@ -173,13 +173,13 @@ def test_what_was_changed_before_cannot_be_taken_back(assent: Assent, script: Sc
 
 
 def test_what_others_change_after_an_old_message_is_not_lost(
-    start: Start, assent: Assent, script: Script, tmp_path: Path
+    start: Start, placet: Placet, script: Script, tmp_path: Path
 ) -> None:
     (tmp_path / "mine.txt").write_text("one")
     waits = {"calls": [call("shell", command="echo 1 > a.txt")]}
-    assent("chat", "--model", script(waits), "--db", "kept.db", "--run-id", "c1", stdin=lines("go"))
-    [asked] = assent("approvals", "--db", "kept.db", "--json").json["approvals"]
-    assent("approvals", "approve", asked["id"], "--db", "kept.db")
+    placet("chat", "--model", script(waits), "--db", "kept.db", "--run-id", "c1", stdin=lines("go"))
+    [asked] = placet("approvals", "--db", "kept.db", "--json").json["approvals"]
+    placet("approvals", "approve", asked["id"], "--db", "kept.db")
     more = script("Done.", name="b.json")
     process = start(*("chat", "--resume", "c1", "--db", "kept.db", "--model", more), stdin=subprocess.PIPE)
     assert process.stdin is not None
@@ -199,10 +199,10 @@ def test_what_others_change_after_an_old_message_is_not_lost(
     assert (tmp_path / "mine.txt").read_text() == "work after the answer"
 
 
-def test_a_line_that_begins_with_a_path_is_a_message(assent: Assent, script: Script, tmp_path: Path) -> None:
+def test_a_line_that_begins_with_a_path_is_a_message(placet: Placet, script: Script, tmp_path: Path) -> None:
     model = script("One.", "Two.", "Three.")
 
-    done = assent(
+    done = placet(
         *("chat", "--model", model, "--db", "none", "--log", "run.jsonl"),
         stdin=lines("/etc/passwd what is it?", "//help me", "/nonsense x/y", "/", "/tmp/ ?"),
     )

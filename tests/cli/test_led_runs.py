@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 
-from assent import Assistant, EventLog, JsonlSink, MemoryApprovals, Runtime, SqlEvents, SqlJournal, tool
-from assent.inference import Result, Scripted, ToolCall, Usage
-from assent.runtime.sync import run_sync
-from assent.storage.location import open_database
+from placet import Assistant, EventLog, JsonlSink, MemoryApprovals, Runtime, SqlEvents, SqlJournal, tool
+from placet.inference import Result, Scripted, ToolCall, Usage
+from placet.runtime.sync import run_sync
+from placet.storage.location import open_database
 
-Assent = Callable[..., Any]
+Placet = Callable[..., Any]
 
 USAGE = Usage(input=90, output=10)
 
@@ -63,20 +63,20 @@ def kept(tmp_path: Path) -> Path:
     return tmp_path / "kept.db"
 
 
-def test_explain_tells_the_turns_from_the_database_and_from_a_file(assent: Assent, kept: Path) -> None:
-    from_database = assent("explain", "led-1", "--db", str(kept))
-    from_file = assent("explain", str(kept.parent / "led.jsonl"), "--run", "led-1")
+def test_explain_tells_the_turns_from_the_database_and_from_a_file(placet: Placet, kept: Path) -> None:
+    from_database = placet("explain", "led-1", "--db", str(kept))
+    from_file = placet("explain", str(kept.parent / "led.jsonl"), "--run", "led-1")
 
     assert from_database.code == from_file.code == 0
     for told in (from_database.out, from_file.out):
         assert "Task: What is it?" in told
         assert "2 turns, 1 call, succeeded, 180 tokens in, 20 out, $1.0000." in told
         assert "Turn 1 asked for look" in told
-    assert f"assent log show led-1 --db {kept}" in from_database.out
+    assert f"placet log show led-1 --db {kept}" in from_database.out
 
 
-def test_explain_gives_the_turns_as_json(assent: Assent, kept: Path) -> None:
-    done = assent("explain", "led-1", "--db", str(kept), "--json")
+def test_explain_gives_the_turns_as_json(placet: Placet, kept: Path) -> None:
+    done = placet("explain", "led-1", "--db", str(kept), "--json")
 
     loop = json.loads(done.out)["loop"]
     [message] = loop["messages"]
@@ -85,19 +85,19 @@ def test_explain_gives_the_turns_as_json(assent: Assent, kept: Path) -> None:
     assert loop["spent"]["cost_usd"] == 1.0
 
 
-def test_what_a_program_began_only_the_program_can_go_on_with(assent: Assent, kept: Path) -> None:
-    done = assent("explain", "led-2", "--db", str(kept))
+def test_what_a_program_began_only_the_program_can_go_on_with(placet: Placet, kept: Path) -> None:
+    done = placet("explain", "led-2", "--db", str(kept))
 
     assert "? It waits for a person" in done.out
     assert "assistant.resume('led-2'), in the program that began it" in done.out
-    assert "assent resume" not in done.out
+    assert "placet resume" not in done.out
 
 
-def test_runs_lists_and_shows_them_turn_by_turn(assent: Assent, kept: Path) -> None:
-    listed = assent("runs", "--db", str(kept)).out.splitlines()
-    shown = assent("runs", "show", "led-1", "--db", str(kept)).out
-    waits = assent("runs", "show", "led-2", "--db", str(kept)).out
-    chat = assent("runs", "show", "chat-1", "--db", str(kept)).out
+def test_runs_lists_and_shows_them_turn_by_turn(placet: Placet, kept: Path) -> None:
+    listed = placet("runs", "--db", str(kept)).out.splitlines()
+    shown = placet("runs", "show", "led-1", "--db", str(kept)).out
+    waits = placet("runs", "show", "led-2", "--db", str(kept)).out
+    chat = placet("runs", "show", "chat-1", "--db", str(kept)).out
 
     assert [line.split()[0] for line in listed[1:]] == ["chat-1", "led-2", "led-1"]
     assert " - " in listed[3]
@@ -112,15 +112,15 @@ def test_runs_lists_and_shows_them_turn_by_turn(assent: Assent, kept: Path) -> N
     assert "waiting for a person" not in chat
     assert "It said last" not in waits
     assert "To go on with the conversation:" in chat
-    data = json.loads(assent("runs", "show", "led-1", "--db", str(kept), "--json").out)
+    data = json.loads(placet("runs", "show", "led-1", "--db", str(kept), "--json").out)
     assert data["result"]["loop"]["summary"] == "It is x."
 
 
 KILLED = """
 import os, sys
-from assent import Assistant, EventLog, Runtime, SqlEvents, SqlJournal, open_database, tool
-from assent.inference import Result, Scripted, ToolCall
-from assent.runtime.sync import run_sync
+from placet import Assistant, EventLog, Runtime, SqlEvents, SqlJournal, open_database, tool
+from placet.inference import Result, Scripted, ToolCall
+from placet.runtime.sync import run_sync
 
 @tool
 def pay() -> str:
@@ -138,18 +138,18 @@ with open_database(sys.argv[1]) as database:
 """
 
 
-def test_a_killed_run_is_told_as_such_then_as_waiting_then_as_decided(assent: Assent, tmp_path: Path) -> None:
+def test_a_killed_run_is_told_as_such_then_as_waiting_then_as_decided(placet: Placet, tmp_path: Path) -> None:
     db = str(tmp_path / "killed.db")
 
     def work(how: str) -> int:
         return subprocess.run([sys.executable, "-c", KILLED, db, how], check=False).returncode
 
     assert work("die") == -signal.SIGKILL
-    killed = assent("explain", "killed", "--db", db).out
+    killed = placet("explain", "killed", "--db", db).out
     assert work("look") == 0
-    waits = assent("explain", "killed", "--db", db).out
+    waits = placet("explain", "killed", "--db", db).out
     assert work("decide") == 0
-    done = assent("explain", "killed", "--db", db).out
+    done = placet("explain", "killed", "--db", db).out
 
     assert "? It was broken off: its process is gone." in killed
     assert "? t1c1 (pay): it is not known whether it took effect" in killed
@@ -166,7 +166,7 @@ KILLS = """
 import os, sys
 from pathlib import Path
 
-from assent import tool
+from placet import tool
 
 
 @tool
@@ -178,7 +178,7 @@ def pay(to: str, key: str, note: str) -> str:
 
 
 def test_who_has_to_decide_about_a_call_sees_which_it_is(
-    assent: Assent, fresh: Assent, tmp_path: Path
+    placet: Placet, fresh: Placet, tmp_path: Path
 ) -> None:
     (tmp_path / "pay.py").write_text(KILLS)
     (tmp_path / "die").touch()
@@ -190,10 +190,10 @@ def test_who_has_to_decide_about_a_call_sees_which_it_is(
     assert begun.code == -signal.SIGKILL
     (tmp_path / "die").unlink()
 
-    killed = assent("explain", "r1", "--db", "kept.db")
-    resumed = assent("resume", "r1", *kept)
-    waits = assent("explain", "r1", "--db", "kept.db")
-    shown = assent("runs", "show", "r1", "--db", "kept.db")
+    killed = placet("explain", "r1", "--db", "kept.db")
+    resumed = placet("resume", "r1", *kept)
+    waits = placet("explain", "r1", "--db", "kept.db")
+    shown = placet("runs", "show", "r1", "--db", "kept.db")
 
     assert resumed.code == 4
     assert "t1c1: pay with to=ann, key=" in resumed.err
@@ -206,22 +206,22 @@ def test_who_has_to_decide_about_a_call_sees_which_it_is(
         assert "\x1b" not in done.out + done.err
 
 
-def test_what_a_call_was_given_and_what_came_of_it_is_told(assent: Assent, kept: Path) -> None:
+def test_what_a_call_was_given_and_what_came_of_it_is_told(placet: Placet, kept: Path) -> None:
     for words in (["explain", "led-1"], ["runs", "show", "led-1"], ["log", "show", "led-1"]):
-        assert "name=x" in assent(*words, "--db", str(kept)).out
-    assert "      name=x → x\n" in assent("explain", "led-1", "--db", str(kept)).out
+        assert "name=x" in placet(*words, "--db", str(kept)).out
+    assert "      name=x → x\n" in placet("explain", "led-1", "--db", str(kept)).out
 
 
-def test_log_show_begins_with_the_newest_also_if_it_called_nothing(assent: Assent, kept: Path) -> None:
-    newest = assent("log", "show", "--db", str(kept)).out
+def test_log_show_begins_with_the_newest_also_if_it_called_nothing(placet: Placet, kept: Path) -> None:
+    newest = placet("log", "show", "--db", str(kept)).out
 
     assert "turn asked                  Hello." in newest
     assert "led-1" not in newest
 
 
-def test_log_costs_tells_tokens_and_money_by_agent(assent: Assent, kept: Path) -> None:
-    lines = assent("log", "costs", "--db", str(kept)).out.splitlines()
-    agents = json.loads(assent("log", "costs", "--db", str(kept), "--json").out)["agents"]
+def test_log_costs_tells_tokens_and_money_by_agent(placet: Placet, kept: Path) -> None:
+    lines = placet("log", "costs", "--db", str(kept)).out.splitlines()
+    agents = json.loads(placet("log", "costs", "--db", str(kept), "--json").out)["agents"]
 
     told = {line.split()[0]: line for line in lines}
     assert "1 answer of models: 90 tokens in, 10 out, $0.5000" in told["clerk"]

@@ -1,4 +1,4 @@
-"""`assent loop` with a scripted model, real git, the real sandbox and a real database, nobody being asked."""
+"""`placet loop` with a scripted model, real git, the real sandbox and a real database, nobody being asked."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from assent.loops.ready_made import template_names
-from assent.loops.round import Round
-from assent.loops.spec import read_loop
-from assent.loops.sql import SqlRounds
-from assent.storage.location import open_database
+from placet.loops.ready_made import template_names
+from placet.loops.round import Round
+from placet.loops.spec import read_loop
+from placet.loops.sql import SqlRounds
+from placet.storage.location import open_database
 from tests.cli.conftest import command, environment
 from tests.coder.nursery import running
 from tests.coder.workbench import git, make_repository
@@ -40,7 +40,7 @@ prompt = "Look at a.txt."
 class Desk:
     """A person in their repository, with a database and state of their own."""
 
-    def __init__(self, folder: Path, assent: Callable[..., Any]) -> None:
+    def __init__(self, folder: Path, placet: Callable[..., Any]) -> None:
         self.folder = folder
         self.repository = make_repository(folder / "repository", {"a.txt": "wrong\n", "b.txt": "TODO\n"})
         self.db = str(folder / "kept.db")
@@ -49,7 +49,7 @@ class Desk:
             "XDG_DATA_HOME": str(folder / "data"),
             "XDG_CONFIG_HOME": str(folder / "config"),
         }
-        self._assent = assent
+        self._placet = placet
         self.started: list[subprocess.Popen[bytes]] = []
 
     def script(self, *turns: Any) -> str:
@@ -60,19 +60,19 @@ class Desk:
 
     def put(self, name: str, text: str = PLAIN, more: str = "") -> None:
         """A loop that the person trusts."""
-        path = self.repository / ".assent" / "loops" / f"{name}.toml"
+        path = self.repository / ".placet" / "loops" / f"{name}.toml"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text.format(more=more))
         assert self.run("trust", "--yes", ".").code == 0
 
     def loop(self, *arguments: str, **options: Any) -> Any:
-        """Run `assent loop`."""
+        """Run `placet loop`."""
         db = () if arguments and arguments[0] == "new" else ("--db", self.db)
         return self.run("loop", *arguments, *db, **options)
 
     def run(self, *arguments: str, cwd: Path | None = None) -> Any:
-        """Run `assent`."""
-        return self._assent(*arguments, cwd=cwd or self.repository, **self.state)
+        """Run `placet`."""
+        return self._placet(*arguments, cwd=cwd or self.repository, **self.state)
 
     def data(self, *arguments: str) -> Any:
         """What it prints as JSON."""
@@ -81,7 +81,7 @@ class Desk:
         return json.loads(done.out)
 
     def start(self, *arguments: str) -> subprocess.Popen[bytes]:
-        """Start `assent loop` and leave it running."""
+        """Start `placet loop` and leave it running."""
         process = subprocess.Popen(
             command("loop", *arguments, "--db", self.db),
             cwd=self.repository,
@@ -95,8 +95,8 @@ class Desk:
 
 
 @pytest.fixture
-def desk(assent: Callable[..., Any], tmp_path: Path) -> Iterator[Desk]:
-    made = Desk(tmp_path, assent)
+def desk(placet: Callable[..., Any], tmp_path: Path) -> Iterator[Desk]:
+    made = Desk(tmp_path, placet)
     yield made
     for process in made.started:
         process.kill()
@@ -129,7 +129,7 @@ def test_every_ready_made_loop_runs_in_a_plain_repository(desk: Desk, name: str)
     # It was given what git, or the files, know; and it leaves nothing behind but what a delivery writes.
     after = git(desk.repository, "status", "--porcelain")
     assert after == before
-    assert git(desk.repository, "branch", "--list", "assent/*") == ""
+    assert git(desk.repository, "branch", "--list", "placet/*") == ""
 
 
 def test_new_lists_what_there_is_and_makes_a_loop_under_another_name(desk: Desk) -> None:
@@ -145,15 +145,15 @@ def test_new_lists_what_there_is_and_makes_a_loop_under_another_name(desk: Desk)
 
 
 def test_a_loop_made_beside_what_nobody_trusts_waits_for_trust(desk: Desk) -> None:
-    (desk.repository / ".assent").mkdir()
-    (desk.repository / ".assent" / "contract.toml").write_text('[[checks]]\ncommand = "true"\n')
+    (desk.repository / ".placet").mkdir()
+    (desk.repository / ".placet" / "contract.toml").write_text('[[checks]]\ncommand = "true"\n')
 
     made = desk.loop("new", "daily-triage", "--json")
     ran = desk.loop("run", "daily-triage", "--model", desk.script())
 
     assert json.loads(made.out)["trusted"] is False
     assert ran.code == 2
-    assert "runs the loops of .assent/loops" in ran.err
+    assert "runs the loops of .placet/loops" in ran.err
 
 
 def test_a_run_is_shown_listed_and_drawn(desk: Desk) -> None:
@@ -208,7 +208,7 @@ def test_an_escalated_round_waits_for_a_person(desk: Desk) -> None:
 
     assert ran.code == 4, ran.err + ran.out
     assert "? escalated" in ran.out
-    assert "Decide: assent approvals show" in ran.out
+    assert "Decide: placet approvals show" in ran.out
     assert "? 1 round to decide" in desk.loop("list").out
     before = desk.data("log")["rounds"][0]
     approved = desk.run("approvals", "approve", before["approval"], "--db", desk.db)
@@ -228,7 +228,7 @@ def test_three_failures_pause_the_loop_and_say_so(desk: Desk) -> None:
 
     assert [each.code for each in codes] == [1, 1, 1]
     assert "tidy is paused: 3 rounds in a row failed" in codes[-1].err
-    assert "assent loop resume tidy" in codes[-1].err
+    assert "placet loop resume tidy" in codes[-1].err
     paused = desk.data("list")["loops"][0]
     assert paused["failures"] == 3
     assert "3 rounds in a row failed" in paused["pause"]["reason"]
@@ -271,7 +271,7 @@ def test_stop_all_ends_a_round_that_sleeps_elsewhere(desk: Desk) -> None:
     assert not running(mark)
     refused = desk.loop("run", "slow", "--model", desk.script())
     assert refused.code == 2
-    assert "assent loop resume --all" in refused.err
+    assert "placet loop resume --all" in refused.err
     assert desk.data("list")["loops"][0]["failures"] == 0
     assert desk.loop("resume", "--all").code == 0
     assert desk.data("list")["loops"][0]["all_stopped"] is None
@@ -324,10 +324,10 @@ def test_units_name_this_program_and_this_repository(desk: Desk) -> None:
     assert f"WorkingDirectory={desk.repository}" in systemd.out
     assert "loop start tidy --db" in systemd.out
     assert "<string>start</string>" in launchd.out
-    desk.state["ASSENT_DB"] = "kept.db"
+    desk.state["PLACET_DB"] = "kept.db"
     here = desk.run("loop", "unit", "tidy", "--for", "systemd").out
-    assert f"Environment=ASSENT_DB={desk.repository}/kept.db" in here.replace('"', "")
-    assert "ASSENT_DB" not in desk.loop("unit", "tidy", "--for", "systemd").out
+    assert f"Environment=PLACET_DB={desk.repository}/kept.db" in here.replace('"', "")
+    assert "PLACET_DB" not in desk.loop("unit", "tidy", "--for", "systemd").out
 
 
 @pytest.mark.parametrize(
@@ -385,7 +385,7 @@ def test_bad_input_is_one_message_and_exit_code_2(desk: Desk, arguments: tuple[s
     ],
 )
 def test_a_loop_file_that_means_nothing_is_named_with_its_key(desk: Desk, text: str, words: str) -> None:
-    path = desk.repository / ".assent" / "loops" / "tidy.toml"
+    path = desk.repository / ".placet" / "loops" / "tidy.toml"
     path.parent.mkdir(parents=True)
     path.write_text(text)
 

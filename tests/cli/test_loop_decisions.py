@@ -1,4 +1,4 @@
-"""`assent approvals` on what a round of a loop asked: each command knows only what the database holds."""
+"""`placet approvals` on what a round of a loop asked: each command knows only what the database holds."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Person(Desk):
         return found
 
     def approvals(self, *arguments: str) -> Any:
-        """Run `assent approvals`."""
+        """Run `placet approvals`."""
         return self.run("approvals", *arguments, "--db", self.db)
 
     def waiting(self) -> list[dict[str, Any]]:
@@ -55,8 +55,8 @@ class Person(Desk):
 
 
 @pytest.fixture
-def person(assent: Callable[..., Any], tmp_path: Path) -> Person:
-    return Person(tmp_path, assent)
+def person(placet: Callable[..., Any], tmp_path: Path) -> Person:
+    return Person(tmp_path, placet)
 
 
 def test_approving_carries_out_exactly_what_was_shown(person: Person) -> None:
@@ -75,8 +75,8 @@ def test_approving_carries_out_exactly_what_was_shown(person: Person) -> None:
     assert "about one change" in always.err
     assert done.code == 0, done.err
     assert "approved by ann" in done.out
-    assert "assent/tidy-1" in done.out
-    tree = git(person.repository, "rev-parse", "assent/tidy-1^{tree}").strip()
+    assert "placet/tidy-1" in done.out
+    tree = git(person.repository, "rev-parse", "placet/tidy-1^{tree}").strip()
     assert tree == asked["parameters"]["tree"]
     assert again.code == 2
     assert person.waiting() == []
@@ -90,7 +90,7 @@ def test_denying_closes_the_round(person: Person) -> None:
 
     assert done.code == 0, done.err
     assert json.loads(done.out)["later"][0]["what"] == "denied"
-    assert git(person.repository, "branch", "--list", "assent/*") == ""
+    assert git(person.repository, "branch", "--list", "placet/*") == ""
 
 
 def test_a_base_that_moved_is_refused_and_can_be_rebased(person: Person) -> None:
@@ -112,7 +112,7 @@ def test_a_base_that_moved_is_refused_and_can_be_rebased(person: Person) -> None
     assert rebased.code == 4, rebased.err
     assert anew["id"] != asked["id"]
     assert done.code == 0, done.err
-    assert git(person.repository, "show", "assent/tidy-2:a.txt") == "right\n"
+    assert git(person.repository, "show", "placet/tidy-2:a.txt") == "right\n"
 
 
 def _dies(person: Person, level: str) -> tuple[str, Path]:
@@ -141,7 +141,7 @@ def test_an_act_of_which_nobody_knows_after_an_approval_is_settled(
     twice = person.run("resume", round["id"], "--decide", f"act={choice}", "--db", person.db)
 
     assert killed.code not in (0, 1, 2, 3, 4)
-    assert (again.code, f"assent resume {round['id']}" in again.err) == (2, True)
+    assert (again.code, f"placet resume {round['id']}" in again.err) == (2, True)
     assert open_still.code == 4, open_still.err
     assert "--decide act=done|retry|fail" in open_still.out
     assert settled.code == (1 if choice == "fail" else 0), (settled.out, settled.err)
@@ -163,7 +163,7 @@ def test_an_act_of_which_nobody_knows_in_an_unattended_round_is_settled(person: 
 
     assert killed.code not in (0, 1, 2, 3, 4)
     assert taken_up.code == 4
-    assert f"assent resume {round['id']} --decide act=done|retry|fail" in round["reason"]
+    assert f"placet resume {round['id']} --decide act=done|retry|fail" in round["reason"]
     assert settled.code == 0, settled.err
     assert ran.read_text() == "ran\n" * (2 if choice == "retry" else 1)
     assert not person.data("show", round["id"])["waiting"]
@@ -186,8 +186,8 @@ def test_who_decides_sees_the_change(person: Person) -> None:
     assert "+right" in shown.out
     assert "\x1b" not in shown.out + diff.out + data["diff"]
     assert "further lines of the change are not shown here" in shown.out
-    assert f"assent loop diff {round['id']}" in shown.out
-    assert f"assent loop diff {round['id']}" in told.out
+    assert f"placet loop diff {round['id']}" in shown.out
+    assert f"placet loop diff {round['id']}" in told.out
     assert "+line 499" not in shown.out
     assert "+line 499" in diff.out
     assert "+line 499" in data["diff"]
@@ -204,7 +204,7 @@ def test_what_the_person_had_not_committed_is_named_where_it_would_be_committed(
     shown = person.approvals("show", round["approval"])
     done = person.approvals("approve", round["approval"], "--json")
 
-    own = [".assent/loops/tidy.toml", "secret-plan.txt"]
+    own = [".placet/loops/tidy.toml", "secret-plan.txt"]
     assert round["included"] == own
     assert "secret-plan.txt" in shown.out
     assert "+mine" in shown.out
@@ -214,7 +214,7 @@ def test_what_the_person_had_not_committed_is_named_where_it_would_be_committed(
     receipt = json.loads(done.out)["receipt"]
     assert receipt["data"]["files"] == [own[0], "a.txt", own[1]]
     assert "secret-plan.txt" in receipt["summary"]
-    files = git(person.repository, "diff", "--name-only", "HEAD", "assent/tidy-1").split()
+    files = git(person.repository, "diff", "--name-only", "HEAD", "placet/tidy-1").split()
     assert files == receipt["data"]["files"]
 
 
@@ -270,7 +270,7 @@ def test_a_loop_is_lowered_by_a_word_and_raised_by_another(person: Person) -> No
     assert (early.code, "was not lowered" in early.err) == (2, True)
     assert reversed["later"][-1]["what"] == "reversed"
     assert (reversed["standing"], lowered["level"]) == ("L1", "L1")
-    assert "assent loop raise tidy" in told
+    assert "placet loop raise tidy" in told
     assert raised.code == 0, raised.err
     assert (after["level"], after["reason"]) == ("L3", "the maker was mended")
     assert after["by"]
@@ -291,7 +291,7 @@ def test_what_git_has_removed_is_said_of_the_round_and_can_be_denied(person: Per
 
     assert approved.code == 2, (approved.out, approved.err)
     assert "session" not in approved.err
-    assert "assent loop run tidy" in approved.err
+    assert "placet loop run tidy" in approved.err
     assert len(still) == 1
     assert denied.code == 0, denied.err
     assert person.waiting() == []
@@ -299,7 +299,7 @@ def test_what_git_has_removed_is_said_of_the_round_and_can_be_denied(person: Per
 
 def test_the_loop_of_the_guide_comes_to_a_question(person: Person) -> None:
     page = (Path(__file__).parents[2] / "docs" / "how-to" / "write-a-loop.md").read_text()
-    text = page.split("```toml title=.assent/loops/licences.toml\n", 1)[1].split("```", 1)[0]
+    text = page.split("```toml title=.placet/loops/licences.toml\n", 1)[1].split("```", 1)[0]
     (person.repository / "x.py").write_text("print()\n")
     git(person.repository, "add", "x.py")
     git(person.repository, "commit", "-qm", "a source")

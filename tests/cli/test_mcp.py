@@ -1,4 +1,4 @@
-"""`assent mcp`: servers added, looked at, switched on and off, forgotten."""
+"""`placet mcp`: servers added, looked at, switched on and off, forgotten."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def own(tmp_path: Path) -> dict[str, str]:
 
 @pytest.fixture
 def mcp(quick: Callable[..., Done], own: dict[str, str]) -> Mcp:
-    """Run `assent mcp`; nothing of a server may steer the terminal."""
+    """Run `placet mcp`; nothing of a server may steer the terminal."""
 
     def run(*arguments: str | Path, **options: str) -> Done:
         done = quick("mcp", *arguments, **{**own, **options})
@@ -37,7 +37,7 @@ def mcp(quick: Callable[..., Done], own: dict[str, str]) -> Mcp:
 
 
 def record(own: dict[str, str]) -> Path:
-    return Path(own["XDG_CONFIG_HOME"]) / "assent" / "mcp.json"
+    return Path(own["XDG_CONFIG_HOME"]) / "placet" / "mcp.json"
 
 
 def states(done: Done) -> dict[str, str]:
@@ -53,7 +53,7 @@ def test_a_server_is_added_with_its_tools_off(mcp: Mcp, own: dict[str, str], tmp
     assert "Do it. \\e]0;owned\\x07\\u200bhidden" in done.out
     assert "takes: context (string, optional)" in done.out
     assert "the server claims that it is: read-only" in done.out
-    assert "0 on, 1 off. Switch on what you want with `assent mcp enable files TOOL...`" in done.err
+    assert "0 on, 1 off. Switch on what you want with `placet mcp enable files TOOL...`" in done.err
     assert stat.S_IMODE(record(own).stat().st_mode) == 0o600
     [server] = mcp("list", "--json").json["servers"]
     assert server["command"] == [*HOSTILE, "ok"]

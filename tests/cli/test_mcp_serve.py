@@ -1,4 +1,4 @@
-"""`assent mcp serve` as a process: what is on its streams, and how it ends. The protocol: tests/server."""
+"""`placet mcp serve` as a process: what is on its streams, and how it ends. The protocol: tests/server."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from tests.cli.conftest import environment
-from tests.command import ASSENT
+from tests.command import PLACET
 from tests.server.serving import COMMAND, Place
 from tests.warm import Warm
 
@@ -90,14 +90,14 @@ def talk(tmp_path: Path) -> Iterator[Talk]:
 def warm_talk(tmp_path: Path, warm: Warm) -> Iterator[Talk]:
     """As `talk`, for tests to which neither the process nor its end matters: only what is said."""
     place = Place(tmp_path)
-    with _greeted(Talk(place, [*warm.command, *place.command()[len(ASSENT) :]])) as talk:
+    with _greeted(Talk(place, [*warm.command, *place.command()[len(PLACET) :]])) as talk:
         yield talk
 
 
 @contextmanager
 def _greeted(talk: Talk) -> Iterator[Talk]:
     talk.say(HELLO, READY)
-    assert talk.hear()["result"]["serverInfo"]["name"] == "assent"
+    assert talk.hear()["result"]["serverInfo"]["name"] == "placet"
     yield talk
     if talk.process.poll() is None:
         talk.process.kill()
@@ -160,7 +160,7 @@ def test_a_client_that_does_not_read_does_not_keep_the_server(talk: Talk) -> Non
 
 
 def test_without_the_extra_the_error_says_how_to_install_it(tmp_path: Path) -> None:
-    code = "import sys; sys.modules['mcp'] = None; from assent.cli.main import main; sys.exit(main())"
+    code = "import sys; sys.modules['mcp'] = None; from placet.cli.main import main; sys.exit(main())"
     done = subprocess.run(
         [sys.executable, "-c", code, "mcp", "serve"],
         cwd=tmp_path,
@@ -172,7 +172,7 @@ def test_without_the_extra_the_error_says_how_to_install_it(tmp_path: Path) -> N
     )
 
     assert done.returncode == 2
-    assert "pip install 'assent[mcp]'" in done.stderr
+    assert "pip install 'placet[mcp]'" in done.stderr
     assert done.stdout == ""
 
 

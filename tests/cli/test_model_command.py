@@ -1,4 +1,4 @@
-"""`assent model`: what it lists, fetches, tries and removes, as a person meets it."""
+"""`placet model`: what it lists, fetches, tries and removes, as a person meets it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 
 import pytest
 
-from assent.inference.local.weights import EMBED, LOCAL
+from placet.inference.local.weights import EMBED, LOCAL
 from tests.cli.conftest import Done, command, environment
 from tests.cli.test_terminal import _on_a_terminal as on_a_terminal
 from tests.inference.local.tiny_gguf import write_tiny_model
@@ -31,13 +31,13 @@ FILE = LOCAL.files[0]
 def own(tmp_path: Path) -> dict[str, str]:
     """A person with no keys, no settings and no models."""
     mine = {
-        "ASSENT_MODELS": str(tmp_path / "models"),
+        "PLACET_MODELS": str(tmp_path / "models"),
         "XDG_CONFIG_HOME": str(tmp_path / "config"),
         "XDG_RUNTIME_DIR": str(tmp_path / "run"),
         "OLLAMA_HOST": "http://127.0.0.1:9",
     }
     (tmp_path / "run").mkdir(mode=0o700)
-    return {**mine, **{name: "" for name in os.environ if name.endswith("_API_KEY")}, "ASSENT_MODEL": ""}
+    return {**mine, **{name: "" for name in os.environ if name.endswith("_API_KEY")}, "PLACET_MODEL": ""}
 
 
 @pytest.fixture
@@ -55,8 +55,8 @@ def test_without_a_command_it_lists_and_says_how_to_get_one(model: Model) -> Non
     for words in (
         "local  not there, Qwen2.5-Coder-1.5B-Instruct, Q4_K_M, 1,117 MB on the disk, 2,300 MB of memory",
         "Good for single tool calls, classification and short answers; not long plans",
-        "Fetch it (1,093 MB): assent model pull local",
-        "Fetch it (104 MB): assent model pull embed",
+        "Fetch it (1,093 MB): placet model pull local",
+        "Fetch it (104 MB): placet model pull embed",
         "ANTHROPIC_API_KEY is not set",
         "No model is chosen. Name one with --model",
     ):
@@ -79,7 +79,7 @@ def test_a_key_is_told_to_be_set_and_never_shown(model: Model) -> None:
 
 
 def test_what_is_there_is_listed_with_its_place(model: Model, own: dict[str, str]) -> None:
-    folder = Path(own["ASSENT_MODELS"])
+    folder = Path(own["PLACET_MODELS"])
     folder.mkdir()
     with open(folder / FILE.name, "wb") as file:
         file.truncate(FILE.size)
@@ -94,7 +94,7 @@ def test_what_is_there_is_listed_with_its_place(model: Model, own: dict[str, str
 
 
 def test_the_settings_choose_and_add_providers(model: Model, own: dict[str, str]) -> None:
-    folder = Path(own["XDG_CONFIG_HOME"]) / "assent"
+    folder = Path(own["XDG_CONFIG_HOME"]) / "placet"
     folder.mkdir(parents=True)
     (folder / "settings.toml").write_text(
         '[models]\ndefault = "lab:big"\n'
@@ -111,7 +111,7 @@ def test_the_settings_choose_and_add_providers(model: Model, own: dict[str, str]
 def test_roles_are_listed_with_their_fallbacks_and_why_one_cannot_be_asked(
     model: Model, own: dict[str, str]
 ) -> None:
-    folder = Path(own["XDG_CONFIG_HOME"]) / "assent"
+    folder = Path(own["XDG_CONFIG_HOME"]) / "placet"
     folder.mkdir(parents=True)
     (folder / "settings.toml").write_text(
         '[models]\ndefault = ["anthropic:claude-sonnet-5-5", "local"]\nfast = "ollama:small"\n'
@@ -119,7 +119,7 @@ def test_roles_are_listed_with_their_fallbacks_and_why_one_cannot_be_asked(
 
     shown = model("list")
     told = model("list", "--json").json
-    named = model("list", ASSENT_MODEL="nobody:x")
+    named = model("list", PLACET_MODEL="nobody:x")
 
     assert (shown.code, named.code) == (0, 0)
     assert "  default  anthropic:claude-sonnet-5-5, then local\n" in shown.out
@@ -134,7 +134,7 @@ def test_roles_are_listed_with_their_fallbacks_and_why_one_cannot_be_asked(
 
 
 def test_an_unfinished_pull_is_listed(model: Model, own: dict[str, str]) -> None:
-    folder = Path(own["ASSENT_MODELS"])
+    folder = Path(own["PLACET_MODELS"])
     folder.mkdir()
     with open(folder / f".{FILE.name}.packages.part", "wb") as file:
         file.truncate(FILE.parts[0].size * 2 + 1)
@@ -142,11 +142,11 @@ def test_an_unfinished_pull_is_listed(model: Model, own: dict[str, str]) -> None
     shown = model("list")
     told = model("list", "--json").json
 
-    assert "105 MB of 1,117 MB are here. Go on: assent model pull local" in shown.out
+    assert "105 MB of 1,117 MB are here. Go on: placet model pull local" in shown.out
     assert told["models"][0]["here"] == FILE.parts[0].size * 2
 
 
-@pytest.mark.parametrize("env", [{"ASSENT_MODELS": "~nosuch/x"}, {}])
+@pytest.mark.parametrize("env", [{"PLACET_MODELS": "~nosuch/x"}, {}])
 def test_a_path_in_nobodys_home_is_exit_code_2(model: Model, env: dict[str, str]) -> None:
     done = model("pull", "--from", "~nosuch/x", "--json", **env)
 
@@ -158,7 +158,7 @@ def test_a_path_in_nobodys_home_is_exit_code_2(model: Model, env: dict[str, str]
 
 
 def test_a_model_comes_from_a_folder_and_goes_again(model: Model, own: dict[str, str]) -> None:
-    files = Path(model_files("embed")["ASSENT_MODELS"])
+    files = Path(model_files("embed")["PLACET_MODELS"])
 
     pulled = model("pull", "embed", "--from", files)
     again = model("pull", "embed", "--json")
@@ -172,19 +172,19 @@ def test_a_model_comes_from_a_folder_and_goes_again(model: Model, own: dict[str,
     )
     assert "embed: 23 of 23 MB" in pulled.err
     assert "\x1b" not in pulled.err
-    assert f"'embed' is there: {own['ASSENT_MODELS']}/{EMBED.files[0].name}" in pulled.out
+    assert f"'embed' is there: {own['PLACET_MODELS']}/{EMBED.files[0].name}" in pulled.out
     assert again.json == {
         "name": "embed",
         "was_there": True,
         "bytes": EMBED.size,
-        "paths": [f"{own['ASSENT_MODELS']}/{file.name}" for file in EMBED.files],
+        "paths": [f"{own['PLACET_MODELS']}/{file.name}" for file in EMBED.files],
     }
     assert removed.out == "'embed' is removed: 23 MB are free.\n"
     assert gone.json == {"name": "embed", "freed": 0}
 
 
 def test_on_a_terminal_a_bar_shows_how_far_it_is(own: dict[str, str], tmp_path: Path) -> None:
-    files = model_files("embed")["ASSENT_MODELS"]
+    files = model_files("embed")["PLACET_MODELS"]
 
     code, shown = on_a_terminal("model", "pull", "embed", "--from", files, cwd=tmp_path, **own)
 
@@ -216,7 +216,7 @@ def test_interrupted_it_says_what_is_kept_and_how_to_go_on(
     with serving(_Stalled) as url:
         options = ["--json"] if as_json else []
         process = start("model", "pull", "local", "--from", f"{url}/x", *options, env=own)
-        folder = Path(own["ASSENT_MODELS"])
+        folder = Path(own["PLACET_MODELS"])
         until(lambda: any(path.stat().st_size for path in folder.glob(".*.part")))
         process.send_signal(number)
         out, err = process.communicate(timeout=60)
@@ -244,7 +244,7 @@ def start(*arguments: str, env: dict[str, str]) -> subprocess.Popen[str]:
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
 def test_ended_from_outside_no_pip_goes_on(own: dict[str, str], number: signal.Signals) -> None:
-    folder = Path(own["ASSENT_MODELS"])
+    folder = Path(own["PLACET_MODELS"])
     no_pip = {name: "" for name in os.environ if name.startswith("PIP_")}
     _Silent.asked.clear()
     with serving(_Silent) as url:
@@ -277,14 +277,14 @@ def pips_in(folder: Path) -> list[int]:
 
 
 def test_a_model_that_is_in_use_is_not_removed(model: Model, own: dict[str, str], tmp_path: Path) -> None:
-    folder = Path(own["ASSENT_MODELS"])
+    folder = Path(own["PLACET_MODELS"])
     folder.mkdir()
     tiny = write_tiny_model(folder / FILE.name)
     user = (
         "import asyncio, os, sys\nfrom pathlib import Path\n"
-        "from assent.inference.local.model import served_by\n"
-        "from assent.inference.local.shared import lease\n"
-        "from assent.inference.local.weights import LOCAL\n"
+        "from placet.inference.local.model import served_by\n"
+        "from placet.inference.local.shared import lease\n"
+        "from placet.inference.local.weights import LOCAL\n"
         "held = asyncio.run(lease(served_by(LOCAL, Path(sys.argv[1])), os.environ, available=lambda: None))\n"
         "print('held', flush=True)\nsys.stdin.read()\n"
     )
@@ -301,7 +301,7 @@ def test_a_model_that_is_in_use_is_not_removed(model: Model, own: dict[str, str]
     refused = model("rm", "local")
     listed = model("list", "--json").json
     # Whose server has not loaded a file of this folder may have its way.
-    elsewhere = model("rm", "local", ASSENT_MODELS=str(tmp_path / "others"))
+    elsewhere = model("rm", "local", PLACET_MODELS=str(tmp_path / "others"))
     process.communicate()
     until(lambda: model("rm", "local").code == 0)
 
@@ -441,4 +441,4 @@ def test_what_cannot_be_asked_is_exit_code_2(model: Model) -> None:
     assert (none.code, none.json["error"]["code"]) == (2, "model.missing")
     assert "No model is chosen" in none.json["error"]["message"]
     assert (local.code, local.json["error"]["code"]) == (2, "model.missing")
-    assert "assent model pull local" in local.json["error"]["message"]
+    assert "placet model pull local" in local.json["error"]["message"]

@@ -1,4 +1,4 @@
-"""`--model`, ASSENT_MODEL and `[models]`: who answers on the command line, and how that is told."""
+"""`--model`, PLACET_MODEL and `[models]`: who answers on the command line, and how that is told."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-Assent = Callable[..., Any]
+Placet = Callable[..., Any]
 Plan = Callable[..., Path]
 
 ASK = {"id": "a", "tool": "infer", "parameters": {"prompt": "Where is it?"}}
@@ -22,34 +22,34 @@ def script(tmp_path: Path) -> Path:
     return path
 
 
-def test_a_plan_asks_the_model_that_is_named(assent: Assent, plan: Plan, script: Path) -> None:
-    done = assent("run", plan(ASK), "--model", f"scripted:{script}", "--json")
+def test_a_plan_asks_the_model_that_is_named(placet: Placet, plan: Plan, script: Path) -> None:
+    done = placet("run", plan(ASK), "--model", f"scripted:{script}", "--json")
 
     assert done.code == 0
     [result] = json.loads(done.out)["results"]
     assert result["output"]["text"] == "In the attic."
 
 
-def test_the_variable_names_it_too(assent: Assent, plan: Plan, script: Path) -> None:
-    done = assent("run", plan(ASK), ASSENT_MODEL=f"scripted:{script}")
+def test_the_variable_names_it_too(placet: Placet, plan: Plan, script: Path) -> None:
+    done = placet("run", plan(ASK), PLACET_MODEL=f"scripted:{script}")
 
     assert done.code == 0
     assert "In the attic." in done.out
 
 
-def test_one_tool_is_called_with_it(assent: Assent, script: Path) -> None:
-    done = assent("tools", "call", "infer", "prompt=Where?", "--model", f"scripted:{script}")
+def test_one_tool_is_called_with_it(placet: Placet, script: Path) -> None:
+    done = placet("tools", "call", "infer", "prompt=Where?", "--model", f"scripted:{script}")
 
     assert done.code == 0
     assert "In the attic." in done.out
 
 
-def test_without_a_model_verify_says_how_to_get_one(assent: Assent, plan: Plan) -> None:
-    done = assent("verify", plan(ASK))
+def test_without_a_model_verify_says_how_to_get_one(placet: Placet, plan: Plan) -> None:
+    done = placet("verify", plan(ASK))
 
     assert done.code == 3
     assert "no model is chosen" in done.out
-    assert "assent model pull local" in done.out
+    assert "placet model pull local" in done.out
 
 
 @pytest.mark.parametrize(
@@ -66,19 +66,19 @@ def test_without_a_model_verify_says_how_to_get_one(assent: Assent, plan: Plan) 
     ],
 )
 def test_a_name_that_means_nothing_is_told_before_anything_runs(
-    assent: Assent, plan: Plan, name: str, says: str
+    placet: Placet, plan: Plan, name: str, says: str
 ) -> None:
-    done = assent("run", plan(ASK), "--model", name)
+    done = placet("run", plan(ASK), "--model", name)
 
     assert done.code == 2
     assert says in done.err
     assert "Traceback" not in done.err
 
 
-def test_the_log_says_who_answered(assent: Assent, plan: Plan, script: Path, tmp_path: Path) -> None:
+def test_the_log_says_who_answered(placet: Placet, plan: Plan, script: Path, tmp_path: Path) -> None:
     log = tmp_path / "run.jsonl"
 
-    assent("run", plan(ASK), "--model", f"scripted:{script}", "--log", log)
+    placet("run", plan(ASK), "--model", f"scripted:{script}", "--log", log)
 
     events = [json.loads(line) for line in log.read_text().splitlines()]
     [answered] = [event for event in events if event["kind"] == "model_answered"]

@@ -1,4 +1,4 @@
-"""`assent policy`: what rules say to a plan, why, and the cases that are kept beside them."""
+"""`placet policy`: what rules say to a plan, why, and the cases that are kept beside them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.cli.conftest import Assent, Done
+from tests.cli.conftest import Done, Placet
 
 Plan = Callable[..., Path]
 
@@ -66,7 +66,7 @@ expect = "allow"
 """
 
 TOOLS = """
-from assent import tool
+from placet import tool
 
 print("loading")
 
@@ -113,8 +113,8 @@ def rules(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def policy(quick: Assent, tmp_path: Path) -> Assent:
-    """Run `assent policy` as a person who has no settings but those in the folder `config`."""
+def policy(quick: Placet, tmp_path: Path) -> Placet:
+    """Run `placet policy` as a person who has no settings but those in the folder `config`."""
     own = {"XDG_CONFIG_HOME": str(tmp_path / "config"), "XDG_DATA_HOME": str(tmp_path / "data")}
 
     def run(*arguments: str | Path, **options: Any) -> Done:
@@ -150,7 +150,7 @@ PUT = {"id": "w", "tool": "put", "parameters": {"path": "notes.txt"}}
     ],
 )
 def test_check_exits_with_what_would_come_of_it_and_runs_nothing(
-    policy: Assent,
+    policy: Placet,
     plan: Plan,
     tools: Path,
     rules: Path,
@@ -171,20 +171,20 @@ def test_check_exits_with_what_would_come_of_it_and_runs_nothing(
 
 
 def test_check_agrees_with_the_run(
-    assent: Assent, plan: Plan, tools: Path, rules: Path, tmp_path: Path
+    placet: Placet, plan: Plan, tools: Path, rules: Path, tmp_path: Path
 ) -> None:
     env = {"XDG_CONFIG_HOME": str(tmp_path / "config"), "XDG_DATA_HOME": str(tmp_path / "data")}
     options = ("--tools", tools, "--policies", rules)
     waiting, denied = plan(PUT, PAY, name="a.json"), plan(SHELL, name="b.json")
 
-    assert assent("policy", "check", waiting, *options, **env).code == 4
-    assert assent("run", waiting, *options, "--db", tmp_path / "runs.db", **env).code == 4
-    ran = assent("run", denied, *options, "--db", tmp_path / "runs.db", "--json", **env)
+    assert placet("policy", "check", waiting, *options, **env).code == 4
+    assert placet("run", waiting, *options, "--db", tmp_path / "runs.db", **env).code == 4
+    ran = placet("run", denied, *options, "--db", tmp_path / "runs.db", "--json", **env)
 
     assert ran.json["results"][0]["error"] == "policy 'no-rm': files are not deleted here"
 
 
-def test_check_names_only_what_matters(policy: Assent, plan: Plan, tools: Path, rules: Path) -> None:
+def test_check_names_only_what_matters(policy: Placet, plan: Plan, tools: Path, rules: Path) -> None:
     flow = {"id": "q", "tool": "pay", "parameters": {"to": "$f.output"}}
 
     done = policy("check", plan(PUT, FETCH, flow, PAY, SHELL), "--tools", tools, "--policies", rules)
@@ -202,7 +202,7 @@ def test_check_names_only_what_matters(policy: Assent, plan: Plan, tools: Path, 
     assert "rm -rf build" not in done.out
 
 
-def test_check_says_what_no_rule_is_about_too(policy: Assent, plan: Plan, rules: Path) -> None:
+def test_check_says_what_no_rule_is_about_too(policy: Placet, plan: Plan, rules: Path) -> None:
     done = policy("check", plan({"id": "x", "tool": "nope"}), "--policies", rules)
 
     assert done.code == 3
@@ -210,10 +210,10 @@ def test_check_says_what_no_rule_is_about_too(policy: Assent, plan: Plan, rules:
 
 
 def test_check_asks_for_an_agent_by_its_own_posture(
-    policy: Assent, plan: Plan, tools: Path, tmp_path: Path
+    policy: Placet, plan: Plan, tools: Path, tmp_path: Path
 ) -> None:
     write(
-        tmp_path / "config" / "assent" / "settings.toml",
+        tmp_path / "config" / "placet" / "settings.toml",
         '[permissions]\nposture = "cautious"\n[permissions.agents.nightly]\nposture = "trusting"\n',
     )
     given = ("check", plan(PUT), "--tools", tools)
@@ -226,17 +226,17 @@ def test_check_asks_for_an_agent_by_its_own_posture(
 
 
 def test_check_finds_the_rules_of_the_project(
-    policy: Assent, plan: Plan, tools: Path, tmp_path: Path
+    policy: Placet, plan: Plan, tools: Path, tmp_path: Path
 ) -> None:
-    write(tmp_path / ".assent" / "policies" / "a.toml", RULES)
+    write(tmp_path / ".placet" / "policies" / "a.toml", RULES)
 
     assert policy("check", plan(SHELL), "--tools", tools).code == 3
 
 
-def test_check_reads_standard_input(assent: Assent, tools: Path, rules: Path) -> None:
+def test_check_reads_standard_input(placet: Placet, tools: Path, rules: Path) -> None:
     text = json.dumps({"actions": [PAY]})
 
-    done = assent("policy", "check", "-", "--tools", tools, "--policies", rules, stdin=text)
+    done = placet("policy", "check", "-", "--tools", tools, "--policies", rules, stdin=text)
 
     assert done.code == 4
     assert "standard input" in done.out
@@ -244,7 +244,7 @@ def test_check_reads_standard_input(assent: Assent, tools: Path, rules: Path) ->
 
 @pytest.mark.parametrize("command", ["check", "explain"])
 def test_bad_input_is_one_message_and_exit_code_2(
-    policy: Assent, plan: Plan, rules: Path, tmp_path: Path, command: str
+    policy: Placet, plan: Plan, rules: Path, tmp_path: Path, command: str
 ) -> None:
     bad = write(tmp_path / "bad.toml", '[[rule]]\nname = "x"\nkind = "deny_tol"\n')
 
@@ -268,7 +268,7 @@ def test_bad_input_is_one_message_and_exit_code_2(
 
 
 def test_explain_tells_who_says_what_and_who_decides(
-    policy: Assent, plan: Plan, tools: Path, rules: Path
+    policy: Placet, plan: Plan, tools: Path, rules: Path
 ) -> None:
     flow = {"id": "q", "tool": "pay", "parameters": {"to": "$f.output"}}
     given = ("explain", plan(FETCH, flow), "--tools", tools, "--policies", rules, "--permissions", "cautious")
@@ -302,7 +302,7 @@ def test_explain_tells_who_says_what_and_who_decides(
     ]
 
 
-def test_explain_tells_where_no_rule_is_about_it(policy: Assent, plan: Plan, tools: Path) -> None:
+def test_explain_tells_where_no_rule_is_about_it(policy: Placet, plan: Plan, tools: Path) -> None:
     undone = {"id": "u", "tool": "pay"}
     owner = {**PUT, "compensation": {"type": "action_ref", "action_id": "u"}}
 
@@ -314,7 +314,7 @@ def test_explain_tells_where_no_rule_is_about_it(policy: Assent, plan: Plan, too
 
 
 def test_nothing_that_is_shown_steers_the_terminal(
-    policy: Assent, plan: Plan, tools: Path, tmp_path: Path
+    policy: Placet, plan: Plan, tools: Path, tmp_path: Path
 ) -> None:
     nasty = "x" + "".join(STEERING)
     quoted = json.dumps(nasty).replace("\x9b", "\\u009b")
@@ -355,7 +355,7 @@ def test_nothing_that_is_shown_steers_the_terminal(
 # test
 
 
-def test_cases_that_pass_exit_0(policy: Assent, rules: Path) -> None:
+def test_cases_that_pass_exit_0(policy: Placet, rules: Path) -> None:
     write(rules, RULES + CASES)
 
     done = policy("test", rules)
@@ -373,7 +373,7 @@ def test_cases_that_pass_exit_0(policy: Assent, rules: Path) -> None:
     assert done.err == ""
 
 
-def test_a_case_that_fails_exits_1_and_says_who_said_what(policy: Assent, rules: Path) -> None:
+def test_a_case_that_fails_exits_1_and_says_who_said_what(policy: Placet, rules: Path) -> None:
     write(
         rules,
         RULES
@@ -409,35 +409,35 @@ def test_a_case_that_fails_exits_1_and_says_who_said_what(policy: Assent, rules:
         assert "hunter2" not in shown.out + shown.err  # What is denied is not shown.
 
 
-def test_without_a_path_the_rules_that_hold_here_are_tried(policy: Assent, tmp_path: Path) -> None:
-    write(tmp_path / ".assent" / "policies" / "a.toml", RULES + CASES)
+def test_without_a_path_the_rules_that_hold_here_are_tried(policy: Placet, tmp_path: Path) -> None:
+    write(tmp_path / ".placet" / "policies" / "a.toml", RULES + CASES)
     deep = tmp_path / "deep" / "er"
     deep.mkdir(parents=True)
 
     assert policy("test", cwd=deep).code == 0
 
-    write(tmp_path / "config" / "assent" / "settings.toml", '[permissions]\nposture = "cautious"\n')
+    write(tmp_path / "config" / "placet" / "settings.toml", '[permissions]\nposture = "cautious"\n')
 
     by_posture = policy("test", cwd=deep)
     assert by_posture.code == 1
     assert "'permission' (tool 'look' needs full_access, which is denied here)" in by_posture.out
-    assert policy("test", tmp_path / ".assent" / "policies").code == 0
+    assert policy("test", tmp_path / ".placet" / "policies").code == 0
 
 
-def test_a_projects_own_tools_wait_for_trust(policy: Assent, tmp_path: Path) -> None:
-    write(tmp_path / ".assent" / "policies" / "a.toml", RULES + CASES)
-    write(tmp_path / ".assent" / "settings.toml", 'tools = "tools.py"\n')
-    write(tmp_path / ".assent" / "tools.py", 'open("loaded", "w").close()\n')
+def test_a_projects_own_tools_wait_for_trust(policy: Placet, tmp_path: Path) -> None:
+    write(tmp_path / ".placet" / "policies" / "a.toml", RULES + CASES)
+    write(tmp_path / ".placet" / "settings.toml", 'tools = "tools.py"\n')
+    write(tmp_path / ".placet" / "tools.py", 'open("loaded", "w").close()\n')
 
     done = policy("test")
 
     assert done.code == 2
-    assert "assent trust" in done.err
+    assert "placet trust" in done.err
     assert not (tmp_path / "loaded").exists()
 
 
 def test_tools_of_a_file_are_declared_and_never_called(
-    policy: Assent, rules: Path, tools: Path, tmp_path: Path
+    policy: Placet, rules: Path, tools: Path, tmp_path: Path
 ) -> None:
     case = '[[case]]\nname = "c"\ntool = "pay"\nparameters = { to = "$1.output" }\nexpect = "deny"\n'
     write(rules, RULES + case + 'by = "own-words"\nafter = [{ tool = "fetch" }]\n')
@@ -463,7 +463,7 @@ def test_tools_of_a_file_are_declared_and_never_called(
     ],
 )
 def test_bad_case_files_are_one_message_and_exit_code_2(
-    policy: Assent, rules: Path, text: str, words: str
+    policy: Placet, rules: Path, text: str, words: str
 ) -> None:
     write(rules, text)
 
@@ -476,25 +476,25 @@ def test_bad_case_files_are_one_message_and_exit_code_2(
     assert policy("test", rules, "--json").json["error"]["code"].startswith("input")
 
 
-def test_nothing_to_test_exits_2(policy: Assent, tmp_path: Path) -> None:
+def test_nothing_to_test_exits_2(policy: Placet, tmp_path: Path) -> None:
     for given in ((), (tmp_path / "nope.toml",), ("",)):
         done = policy("test", *given)
         assert (done.code, done.out) == (2, "")
         assert "Error: " in done.err
 
 
-def test_the_case_in_the_help_is_one(assent: Assent, policy: Assent, tmp_path: Path) -> None:
-    told = assent("policy", "test", "--help").out
+def test_the_case_in_the_help_is_one(placet: Placet, policy: Placet, tmp_path: Path) -> None:
+    told = placet("policy", "test", "--help").out
     case = told[told.index("[[case]]\n") : told.index("All but name")]
     rule = '[[rule]]\nname = "secrets-stay"\nkind = "flow_rule"\nmark = "secret"\nrisk = "network"\n'
 
     assert policy("test", write(tmp_path / "a.toml", rule + case)).code == 0
 
 
-def test_every_command_tells_its_exit_codes(assent: Assent) -> None:
-    top = assent("policy")
+def test_every_command_tells_its_exit_codes(placet: Placet) -> None:
+    top = placet("policy")
 
     assert top.code == 0
     for command in ("check", "explain", "test"):
         assert command in top.out
-        assert "Exit codes: 0 " in assent("policy", command, "--help").out
+        assert "Exit codes: 0 " in placet("policy", command, "--help").out

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from assent.cli.pulse import Pulse
+from placet.cli.pulse import Pulse
 
 
 class Screen:

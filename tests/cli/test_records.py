@@ -14,14 +14,14 @@ from typing import Any
 
 import pytest
 
-from assent import EventLog, Runtime, SqlEvents, SqlJournal
-from assent.app.app import App, open_app
-from assent.durable.memory import MemoryJournal
-from assent.runtime.sync import run_sync
-from assent.storage.location import open_database
-from assent.tools.context import Cancel
+from placet import EventLog, Runtime, SqlEvents, SqlJournal
+from placet.app.app import App, open_app
+from placet.durable.memory import MemoryJournal
+from placet.runtime.sync import run_sync
+from placet.storage.location import open_database
+from placet.tools.context import Cancel
 
-Assent = Callable[..., Any]
+Placet = Callable[..., Any]
 Plan = Callable[..., Path]
 Start = Callable[..., subprocess.Popen[bytes]]
 
@@ -96,23 +96,23 @@ def _run_ids(path: Path) -> list[str]:
         return [row[0] for row in connection.execute("SELECT run_id FROM runs ORDER BY begun")]
 
 
-def test_an_id_is_used_once(quick: Assent, plan: Plan, tools: Path, tmp_path: Path) -> None:
+def test_an_id_is_used_once(quick: Placet, plan: Plan, tools: Path, tmp_path: Path) -> None:
     arguments = ("run", plan(MARK), "--tools", tools, "--db", "my.db", "--run-id", "nightly")
 
     first, second = quick(*arguments), quick(*arguments, "--json")
 
     assert first.code == 0
-    assert "story: assent explain nightly" in first.out
+    assert "story: placet explain nightly" in first.out
     assert second.code == 2
     assert second.json["error"]["code"] == "run.exists"
-    assert "assent resume nightly" in second.json["error"]["message"]
+    assert "placet resume nightly" in second.json["error"]["message"]
     assert (tmp_path / "trace").read_text() == "marked\n"
     assert _run_ids(tmp_path / "my.db") == ["nightly"]
 
 
 @pytest.mark.parametrize("run_id", ["", "a\x1b[31mb", "x" * 201])
 def test_an_id_that_cannot_be_shown_is_refused_before_anything_runs(
-    quick: Assent, plan: Plan, tools: Path, tmp_path: Path, run_id: str
+    quick: Placet, plan: Plan, tools: Path, tmp_path: Path, run_id: str
 ) -> None:
     done = quick("run", plan(MARK), "--tools", tools, "--db", "my.db", "--run-id", run_id)
 
@@ -129,18 +129,18 @@ def test_an_id_that_cannot_be_shown_is_refused_before_anything_runs(
         ("none", "'none' keeps nothing, so there is nothing to look at; name a database."),
     ],
 )
-def test_nothing_can_be_looked_for_nowhere(quick: Assent, db: str, words: str) -> None:
+def test_nothing_can_be_looked_for_nowhere(quick: Placet, db: str, words: str) -> None:
     for command in (("runs",), ("log", "query"), ("explain", "x"), ("resume", "x")):
         done = quick(*command, "--db", db)
 
         assert (done.code, done.out) == (2, "")
         assert words in done.err
     if db:
-        assert words in quick("runs", ASSENT_DB=db).err
+        assert words in quick("runs", PLACET_DB=db).err
 
 
 def test_a_database_of_a_program_that_keeps_only_one_of_the_two_is_looked_at(
-    quick: Assent, tmp_path: Path
+    quick: Placet, tmp_path: Path
 ) -> None:
     plan = {"actions": [{"id": "w", "type": "state_write", "parameters": {"key": "k"}}]}
     with open_database(str(tmp_path / "events.db")) as database:
@@ -154,7 +154,7 @@ def test_a_database_of_a_program_that_keeps_only_one_of_the_two_is_looked_at(
 
 
 def test_what_is_written_is_not_written_over_the_database(
-    quick: Assent, kept: Path, plan: Plan, tools: Path, tmp_path: Path
+    quick: Placet, kept: Path, plan: Plan, tools: Path, tmp_path: Path
 ) -> None:
     before = kept.read_bytes()
     (tmp_path / "link").symlink_to(kept)
@@ -173,7 +173,7 @@ def test_what_is_written_is_not_written_over_the_database(
     assert not (tmp_path / "new.db").exists()
 
 
-def test_a_run_can_be_kept_nowhere(quick: Assent, plan: Plan, tools: Path, tmp_path: Path) -> None:
+def test_a_run_can_be_kept_nowhere(quick: Placet, plan: Plan, tools: Path, tmp_path: Path) -> None:
     done = quick(
         "run", plan(FAIL), "--tools", tools, "--db", "none", "--run-id", "x\x1b", XDG_DATA_HOME=str(tmp_path)
     )
@@ -184,8 +184,8 @@ def test_a_run_can_be_kept_nowhere(quick: Assent, plan: Plan, tools: Path, tmp_p
     assert not list(tmp_path.rglob("*.db"))
 
 
-def test_where_runs_are_kept_by_default(quick: Assent, plan: Plan, tmp_path: Path) -> None:
-    """The option, then ASSENT_DB, then the project's folder, then one's own; looking makes nothing."""
+def test_where_runs_are_kept_by_default(quick: Placet, plan: Plan, tmp_path: Path) -> None:
+    """The option, then PLACET_DB, then the project's folder, then one's own; looking makes nothing."""
     write = plan({"id": "w", "type": "state_write", "parameters": {"key": "k"}})
     share = tmp_path / "share"
     own = {"XDG_DATA_HOME": str(share)}
@@ -196,21 +196,21 @@ def test_where_runs_are_kept_by_default(quick: Assent, plan: Plan, tmp_path: Pat
     assert not share.exists()
 
     assert quick("run", write, "--run-id", "r1", **own).code == 0
-    project = tmp_path / ".assent"
+    project = tmp_path / ".placet"
     project.mkdir()
     assert quick("run", write, "--run-id", "r2", **own).code == 0
-    assert quick("run", write, "--run-id", "r3", **own, ASSENT_DB="named.db").code == 0
-    assert quick("run", write, "--run-id", "r4", "--db", "given.db", **own, ASSENT_DB="named.db").code == 0
+    assert quick("run", write, "--run-id", "r3", **own, PLACET_DB="named.db").code == 0
+    assert quick("run", write, "--run-id", "r4", "--db", "given.db", **own, PLACET_DB="named.db").code == 0
 
-    assert _run_ids(share / "assent" / "assent.db") == ["r1"]
-    assert _run_ids(project / "data" / "assent.db") == ["r2"]
+    assert _run_ids(share / "placet" / "placet.db") == ["r1"]
+    assert _run_ids(project / "data" / "placet.db") == ["r2"]
     assert _run_ids(tmp_path / "named.db") == ["r3"]
     assert _run_ids(tmp_path / "given.db") == ["r4"]
     assert [r["run_id"] for r in quick("runs", "--json", **own).json["runs"]] == ["r2"]
 
 
-def test_the_project_is_found_from_a_folder_in_it(quick: Assent, plan: Plan, tmp_path: Path) -> None:
-    (tmp_path / ".assent").mkdir()
+def test_the_project_is_found_from_a_folder_in_it(quick: Placet, plan: Plan, tmp_path: Path) -> None:
+    (tmp_path / ".placet").mkdir()
     write = plan({"id": "w", "type": "state_write", "parameters": {"key": "k"}})
     assert quick("run", write, "--run-id", "red-1").code == 0
     deep = tmp_path / "a" / "b"
@@ -239,9 +239,9 @@ COMMANDS = [
 
 
 def test_a_database_that_came_with_the_folder_is_refused_by_every_command(
-    quick: Assent, kept: Path, plan: Plan, tools: Path, tmp_path: Path
+    quick: Placet, kept: Path, plan: Plan, tools: Path, tmp_path: Path
 ) -> None:
-    theirs = tmp_path / ".assent" / "data" / "assent.db"
+    theirs = tmp_path / ".placet" / "data" / "placet.db"
     theirs.parent.mkdir(parents=True)
     kept.rename(theirs)
     before = theirs.read_bytes()
@@ -255,7 +255,7 @@ def test_a_database_that_came_with_the_folder_is_refused_by_every_command(
     assert theirs.read_bytes() == before
     assert not (tmp_path / "trace").exists()
 
-    for named in ({"ASSENT_DB": str(theirs)}, {}):
+    for named in ({"PLACET_DB": str(theirs)}, {}):
         option = () if named else ("--db", str(theirs))
         assert quick("runs", "show", "red-1", *option, **named).code == 0
     assert quick("run", plan(MARK), "--tools", tools, "--db", "none").code == 0
@@ -265,10 +265,10 @@ def test_a_database_that_came_with_the_folder_is_refused_by_every_command(
 
 
 def test_a_run_kept_in_a_project_is_resumed_also_from_elsewhere(
-    start: Start, quick: Assent, plan: Plan, tools: Path, tmp_path: Path
+    start: Start, quick: Placet, plan: Plan, tools: Path, tmp_path: Path
 ) -> None:
     """Its process is killed, so the log of the database is left beside it."""
-    (tmp_path / ".assent").mkdir()
+    (tmp_path / ".placet").mkdir()
     after = {"id": "s", "tool": "wait", "parameters": {"seconds": 60}, "dependencies": ["a"]}
     for name in ("r1", "r2"):
         process = start("run", plan(LOOK, after), "--tools", tools, "--run-id", name)
@@ -276,7 +276,7 @@ def test_a_run_kept_in_a_project_is_resumed_also_from_elsewhere(
         assert any("s started" in line.decode() for line in process.stderr)
         process.kill()
         process.communicate(timeout=30)
-    database = tmp_path / ".assent" / "data" / "assent.db"
+    database = tmp_path / ".placet" / "data" / "placet.db"
     assert Path(f"{database}-wal").stat().st_size > 0
     tools.write_text(tools.read_text().replace("asyncio.sleep(seconds)", "asyncio.sleep(0)"))
     elsewhere = tmp_path / "elsewhere"
@@ -292,10 +292,10 @@ def test_a_run_kept_in_a_project_is_resumed_also_from_elsewhere(
 
 
 def test_an_approval_that_came_with_the_folder_approves_nothing(
-    quick: Assent, plan: Plan, tools: Path, tmp_path: Path
+    quick: Placet, plan: Plan, tools: Path, tmp_path: Path
 ) -> None:
     """Somebody else has begun a run with their own code and approved it; the folder is handed on."""
-    (tmp_path / "p" / ".assent").mkdir(parents=True)
+    (tmp_path / "p" / ".placet").mkdir(parents=True)
     (tmp_path / "p" / "theirs.py").write_text(tools.read_text() + "\nopen('ran', 'w').close()\n")
     theirs = {"XDG_DATA_HOME": str(tmp_path / "theirs"), "cwd": tmp_path / "p"}
     asking = ("--permissions", "read_only", "--run-id", "fix", "--json")
@@ -314,10 +314,10 @@ def test_an_approval_that_came_with_the_folder_approves_nothing(
     assert (tmp_path / "p" / "trace").exists()
 
 
-def test_runs_can_be_kept_on_a_server(quick: Assent, plan: Plan, tools: Path, postgres_url: str) -> None:
+def test_runs_can_be_kept_on_a_server(quick: Placet, plan: Plan, tools: Path, postgres_url: str) -> None:
     ran = quick("run", plan(MARK), "--tools", tools, "--db", postgres_url, "--run-id", "r")
     listed = quick("runs", "--db", postgres_url, "--json")
-    told = quick("explain", "r", ASSENT_DB=postgres_url)
+    told = quick("explain", "r", PLACET_DB=postgres_url)
     verified = quick("log", "verify", "--db", postgres_url)
 
     assert [ran.code, listed.code, told.code, verified.code] == [0, 0, 0, 0]
@@ -326,9 +326,9 @@ def test_runs_can_be_kept_on_a_server(quick: Assent, plan: Plan, tools: Path, po
 
 
 def test_a_server_that_is_not_there_is_told_without_the_password(
-    quick: Assent, plan: Plan, tools: Path, tmp_path: Path
+    quick: Placet, plan: Plan, tools: Path, tmp_path: Path
 ) -> None:
-    url = "postgresql://me:hunter2hunter2@127.0.0.1:1/assent"
+    url = "postgresql://me:hunter2hunter2@127.0.0.1:1/placet"
 
     for arguments in (
         ("run", plan(MARK), "--tools", tools),
@@ -349,7 +349,7 @@ def test_a_server_that_is_not_there_is_told_without_the_password(
 # runs
 
 
-def test_runs_are_listed(quick: Assent, kept: Path) -> None:
+def test_runs_are_listed(quick: Placet, kept: Path) -> None:
     table = quick("runs", "--db", kept)
     newest = quick("runs", "list", "--db", kept, "--limit", "1", "--json")
     aborted = quick("runs", "--db", kept, "--status", "aborted", "--json")
@@ -379,7 +379,7 @@ def test_runs_are_listed(quick: Assent, kept: Path) -> None:
     assert quick("runs", "--db", kept, "--limit", "0").code == 2
 
 
-def test_a_run_is_shown(quick: Assent, kept: Path, interrupted: Path) -> None:
+def test_a_run_is_shown(quick: Placet, kept: Path, interrupted: Path) -> None:
     plain = quick("runs", "show", "red-2", "--db", kept)
     data = quick("runs", "show", "red-1", "--db", kept, "--json").json
     broken = quick("runs", "show", "night", "--db", interrupted)
@@ -393,7 +393,7 @@ def test_a_run_is_shown(quick: Assent, kept: Path, interrupted: Path) -> None:
     assert [r["action_id"] for r in data["result"]["results"]] == ["a", "w"]
     assert "? interrupted  run night-7" in broken.out
     assert "running" not in broken.out
-    assert f"To go on where it stood:\n  assent resume night-7 --db {interrupted}\n" in broken.out
+    assert f"To go on where it stood:\n  placet resume night-7 --db {interrupted}\n" in broken.out
     assert (unknown.code, several.code) == (2, 2)
     assert "There is no run 'green'" in unknown.err
     assert "Several runs begin with 'red': 'red-2', 'red-1'" in several.err
@@ -402,7 +402,7 @@ def test_a_run_is_shown(quick: Assent, kept: Path, interrupted: Path) -> None:
 # log
 
 
-def test_the_log_shows_a_run(quick: Assent, kept: Path) -> None:
+def test_the_log_shows_a_run(quick: Placet, kept: Path) -> None:
     newest = quick("log", "--db", kept)
     one = quick("log", "show", "red-2", "--db", kept, "--json").json["events"]
     unknown = quick("log", "show", "green", "--db", kept)
@@ -414,7 +414,7 @@ def test_the_log_shows_a_run(quick: Assent, kept: Path) -> None:
     assert unknown.code == 2
 
 
-def test_the_log_can_be_searched(quick: Assent, kept: Path) -> None:
+def test_the_log_can_be_searched(quick: Placet, kept: Path) -> None:
     def found(*filters: str) -> list[dict[str, Any]]:
         done = quick("log", "query", *filters, "--db", kept, "--json")
         assert done.code == 0, done.err
@@ -440,7 +440,7 @@ def test_the_log_can_be_searched(quick: Assent, kept: Path) -> None:
     assert found("--run", "red-1", "--kind", "action_failed") == []
 
 
-def test_what_is_no_moment_or_run_is_told(quick: Assent, kept: Path) -> None:
+def test_what_is_no_moment_or_run_is_told(quick: Placet, kept: Path) -> None:
     moment = quick("log", "query", "--since", "yesterday", "--db", kept)
     run = quick("log", "query", "--run", "green", "--db", kept)
     limited = quick("log", "query", "--limit", "1", "--db", kept)
@@ -452,7 +452,7 @@ def test_what_is_no_moment_or_run_is_told(quick: Assent, kept: Path) -> None:
     assert "Only the newest 1 are shown" in limited.err
 
 
-def test_the_end_of_the_log_is_shown(quick: Assent, kept: Path) -> None:
+def test_the_end_of_the_log_is_shown(quick: Placet, kept: Path) -> None:
     two = quick("log", "tail", "-n", "2", "--db", kept, "--json")
     none = quick("log", "tail", "-n", "0", "--db", kept)
 
@@ -484,7 +484,7 @@ def test_the_log_is_followed_until_ctrl_c(start: Start, kept: Path, tools: Path)
     assert b"Traceback" not in err
 
 
-def test_the_log_is_exported_and_read_back(quick: Assent, kept: Path, tmp_path: Path) -> None:
+def test_the_log_is_exported_and_read_back(quick: Placet, kept: Path, tmp_path: Path) -> None:
     whole = quick("log", "export", "--db", kept)
     part = quick("log", "export", "--db", kept, "--run", "red-2", "-o", "part.jsonl")
     told = quick("explain", "part.jsonl")
@@ -500,7 +500,7 @@ def test_the_log_is_exported_and_read_back(quick: Assent, kept: Path, tmp_path: 
     assert not list(tmp_path.glob(".*.part"))
 
 
-def test_a_changed_record_is_named(quick: Assent, kept: Path, tmp_path: Path) -> None:
+def test_a_changed_record_is_named(quick: Placet, kept: Path, tmp_path: Path) -> None:
     fine = quick("log", "verify", "--db", kept)
     as_json = quick("log", "verify", "--db", kept, "--json")
     with sqlite3.connect(kept) as connection:
@@ -522,7 +522,7 @@ def test_a_changed_record_is_named(quick: Assent, kept: Path, tmp_path: Path) ->
     assert [f["position"] for f in found.json["findings"]] == [position]
 
 
-def test_old_records_are_dropped_on_purpose(quick: Assent, kept: Path) -> None:
+def test_old_records_are_dropped_on_purpose(quick: Placet, kept: Path) -> None:
     nothing = quick("log", "prune", "--before", "1d", "--db", kept)
     some = quick("log", "prune", "--before", "2100-01-01", "--db", kept, "--json")
     verified = quick("log", "verify", "--db", kept)
@@ -535,7 +535,7 @@ def test_old_records_are_dropped_on_purpose(quick: Assent, kept: Path) -> None:
     assert missing.code == 2
 
 
-def test_old_runs_are_dropped_and_those_that_can_be_resumed_stay(quick: Assent, kept: Path) -> None:
+def test_old_runs_are_dropped_and_those_that_can_be_resumed_stay(quick: Placet, kept: Path) -> None:
     nothing = quick("runs", "prune", "--before", "1d", "--db", kept)
     some = quick("runs", "prune", "--before", "2100-01-01", "--db", kept, "--json")
     left = quick("runs", "--db", kept, "--json")
@@ -545,7 +545,7 @@ def test_old_runs_are_dropped_and_those_that_can_be_resumed_stay(quick: Assent, 
     assert [run["run_id"] for run in left.json["runs"]] == ["blue"], "it was canceled, so it can be resumed"
 
 
-def test_a_log_whose_anchor_is_gone_is_not_called_changed(quick: Assent, kept: Path, tmp_path: Path) -> None:
+def test_a_log_whose_anchor_is_gone_is_not_called_changed(quick: Placet, kept: Path, tmp_path: Path) -> None:
     done = quick("log", "verify", "--db", kept, "--anchor", tmp_path / "elsewhere")
 
     assert done.code == 1
@@ -553,7 +553,7 @@ def test_a_log_whose_anchor_is_gone_is_not_called_changed(quick: Assent, kept: P
     assert "Compare with a backup" not in done.out
 
 
-def test_a_kind_that_no_event_has_is_a_slip_of_the_pen(quick: Assent, kept: Path) -> None:
+def test_a_kind_that_no_event_has_is_a_slip_of_the_pen(quick: Placet, kept: Path) -> None:
     for command in ("query", "tail", "export"):
         done = quick("log", command, "--kind", "action_failde", "--db", kept)
 
@@ -562,7 +562,7 @@ def test_a_kind_that_no_event_has_is_a_slip_of_the_pen(quick: Assent, kept: Path
     assert quick("log", "query", "--kind", "turn_began", "--db", kept).code == 0
 
 
-def test_costs_are_added_up_by_source(quick: Assent, kept: Path) -> None:
+def test_costs_are_added_up_by_source(quick: Placet, kept: Path) -> None:
     plain = quick("log", "costs", "--db", kept)
     data = quick("log", "costs", "--db", kept, "--json").json
 
@@ -574,7 +574,7 @@ def test_costs_are_added_up_by_source(quick: Assent, kept: Path) -> None:
 # explain
 
 
-def test_a_run_is_told_by_its_id(quick: Assent, kept: Path, interrupted: Path) -> None:
+def test_a_run_is_told_by_its_id(quick: Placet, kept: Path, interrupted: Path) -> None:
     whole = quick("explain", "red-2", "--db", kept)
     prefix = quick("explain", "bl", "--db", kept, "--json")
     unknown = quick("explain", "green", "--db", kept)
@@ -585,30 +585,30 @@ def test_a_run_is_told_by_its_id(quick: Assent, kept: Path, interrupted: Path) -
     assert (unknown.code, several.code) == (2, 2)
     assert "There is no run 'green'" in unknown.err
     assert unknown.err.startswith("Error: No file is called 'green'. There is no run 'green' in ")
-    assert unknown.err.endswith(". See: assent runs\n")
+    assert unknown.err.endswith(". See: placet runs\n")
     assert "Several runs begin with 'red'" in several.err
 
 
 def test_a_run_without_events_is_not_told_as_one_in_which_nothing_happened(
-    quick: Assent, interrupted: Path
+    quick: Placet, interrupted: Path
 ) -> None:
     for command in (("explain",), ("log", "show")):
         done = quick(*command, "night", "--db", interrupted)
 
         assert (done.code, done.out) == (2, "")
         assert "Run 'night-7' is kept, but none of its events are" in done.err
-        assert f"See: assent runs show night-7 --db {interrupted}\n" in done.err
+        assert f"See: placet runs show night-7 --db {interrupted}\n" in done.err
 
 
 # resume
 
 
-def _resume(quick: Assent, interrupted: Path, *arguments: str | Path) -> Any:
+def _resume(quick: Placet, interrupted: Path, *arguments: str | Path) -> Any:
     return quick("resume", "night-7", "--db", interrupted, *arguments)
 
 
 def test_a_run_waits_for_a_decision_and_then_goes_on(
-    quick: Assent, interrupted: Path, tmp_path: Path
+    quick: Placet, interrupted: Path, tmp_path: Path
 ) -> None:
     waits = _resume(quick, interrupted)
     again = _resume(quick, interrupted, "--json")
@@ -617,8 +617,8 @@ def test_a_run_waits_for_a_decision_and_then_goes_on(
     too_late = _resume(quick, interrupted, "--decide", "m=retry")
 
     assert waits.code == 4
-    assert f"assent resume night-7 --db {interrupted} --decide m=CHOICE" in waits.out
-    assert f"story: assent explain night-7 --db {interrupted}\n" in waits.out
+    assert f"placet resume night-7 --db {interrupted} --decide m=CHOICE" in waits.out
+    assert f"story: placet explain night-7 --db {interrupted}\n" in waits.out
     assert again.code == 4
     assert [w["action_id"] for w in again.json["waiting"]] == ["m"]
     assert decided.code == 0
@@ -636,7 +636,7 @@ def test_a_run_waits_for_a_decision_and_then_goes_on(
     ("choice", "code", "traces"), [("retry", 0, ["after", "trace"]), ("fail", 1, [])], ids=["retry", "fail"]
 )
 def test_other_decisions(
-    quick: Assent, interrupted: Path, tmp_path: Path, choice: str, code: int, traces: list[str]
+    quick: Placet, interrupted: Path, tmp_path: Path, choice: str, code: int, traces: list[str]
 ) -> None:
     done = _resume(quick, interrupted, "--decide", f"m={choice}")
 
@@ -644,7 +644,7 @@ def test_other_decisions(
     assert [n for n in ("after", "trace") if (tmp_path / n).exists()] == traces
 
 
-def test_a_decision_that_means_nothing_changes_nothing(quick: Assent, interrupted: Path) -> None:
+def test_a_decision_that_means_nothing_changes_nothing(quick: Placet, interrupted: Path) -> None:
     for said in ("m", "m=", "=done", "m=maybe", "m=retry:5", "m=done:{", "m=done:", "x=done", "m=DONE"):
         done = _resume(quick, interrupted, "--decide", said)
 
@@ -661,7 +661,7 @@ def test_a_decision_that_means_nothing_changes_nothing(quick: Assent, interrupte
     assert rows == [(1,)]
 
 
-def test_other_tools_and_changed_tools(quick: Assent, interrupted: Path, tools: Path, tmp_path: Path) -> None:
+def test_other_tools_and_changed_tools(quick: Placet, interrupted: Path, tools: Path, tmp_path: Path) -> None:
     other = tmp_path / "other.py"
     other.write_text(tools.read_text().replace('"marked"', '"marked otherwise"'))
     tools.write_text(tools.read_text() + "\n# changed\n")
@@ -671,7 +671,7 @@ def test_other_tools_and_changed_tools(quick: Assent, interrupted: Path, tools: 
 
     assert changed.code == 2
     assert (
-        f"{tools} is not what it was when the run began. Look at it, then name it: assent resume"
+        f"{tools} is not what it was when the run began. Look at it, then name it: placet resume"
         in changed.err
     )
     assert done.code == 0
@@ -679,7 +679,7 @@ def test_other_tools_and_changed_tools(quick: Assent, interrupted: Path, tools: 
 
 
 def test_tools_that_are_gone_are_told_and_the_run_stays(
-    quick: Assent, interrupted: Path, tools: Path
+    quick: Placet, interrupted: Path, tools: Path
 ) -> None:
     text = tools.read_text()
     tools.unlink()
@@ -692,7 +692,7 @@ def test_tools_that_are_gone_are_told_and_the_run_stays(
     assert _resume(quick, interrupted, "--decide", "m=done").code == 0
 
 
-def test_an_unknown_run_cannot_be_resumed(quick: Assent, kept: Path, tmp_path: Path) -> None:
+def test_an_unknown_run_cannot_be_resumed(quick: Placet, kept: Path, tmp_path: Path) -> None:
     unknown = quick("resume", "green", "--db", kept)
     nothing = quick("resume", "green", "--db", "new.db", "--json")
 
@@ -703,7 +703,7 @@ def test_an_unknown_run_cannot_be_resumed(quick: Assent, kept: Path, tmp_path: P
     assert not (tmp_path / "new.db").exists()
 
 
-def test_a_canceled_run_is_resumed(quick: Assent, kept: Path) -> None:
+def test_a_canceled_run_is_resumed(quick: Placet, kept: Path) -> None:
     done = quick("resume", "blue", "--db", kept, "--json")
 
     assert done.code == 0
@@ -711,7 +711,7 @@ def test_a_canceled_run_is_resumed(quick: Assent, kept: Path) -> None:
 
 
 def test_ctrl_c_leaves_a_run_that_can_be_resumed(
-    start: Start, quick: Assent, plan: Plan, tools: Path, tmp_path: Path
+    start: Start, quick: Placet, plan: Plan, tools: Path, tmp_path: Path
 ) -> None:
     path = plan(MARK, {"id": "s", "tool": "wait", "parameters": {"seconds": 60}, "dependencies": ["m"]})
     process = start("run", path, "--tools", tools, "--db", "my.db", "--run-id", "r")
@@ -724,12 +724,12 @@ def test_ctrl_c_leaves_a_run_that_can_be_resumed(
     done = quick("resume", "r", "--tools", tools, "--db", "my.db", "--json")
 
     assert process.returncode == 130
-    assert b"\n  go on: assent resume r --db my.db\n" in out
+    assert b"\n  go on: placet resume r --db my.db\n" in out
     assert done.code == 0, done.err
     assert (tmp_path / "trace").read_text() == "marked\n"
 
 
-def test_done_must_say_what_others_use(quick: Assent, tools: Path, tmp_path: Path) -> None:
+def test_done_must_say_what_others_use(quick: Placet, tools: Path, tmp_path: Path) -> None:
     path = tmp_path / "used.db"
     after = {"id": "z", "tool": "mark", "parameters": {"file": "$m.output"}}
     here = Path.cwd()

@@ -1,4 +1,4 @@
-"""`assent replay`: the same is 0, another way is 1, bad input is 2; no text of a file steers a terminal."""
+"""`placet replay`: the same is 0, another way is 1, bad input is 2; no text of a file steers a terminal."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from assent import Assistant, Runtime, basic_tools
-from assent.inference import Recording, Scripted, ToolCall
-from assent.inference.messages import User
-from assent.inference.model import Request
-from tests.cli.conftest import Assent
+from placet import Assistant, Runtime, basic_tools
+from placet.inference import Recording, Scripted, ToolCall
+from placet.inference.messages import User
+from placet.inference.model import Request
+from tests.cli.conftest import Placet
 
 
 @pytest.fixture
@@ -26,9 +26,9 @@ def recorded(tmp_path: Path) -> Path:
     return path
 
 
-def test_the_same_is_said_with_exit_code_0(assent: Assent, recorded: Path) -> None:
-    done = assent("replay", "run.jsonl")
-    as_json = assent("replay", "run.jsonl", "--json").json
+def test_the_same_is_said_with_exit_code_0(placet: Placet, recorded: Path) -> None:
+    done = placet("replay", "run.jsonl")
+    as_json = placet("replay", "run.jsonl", "--json").json
 
     assert (done.code, done.err) == (0, "")
     assert "The same: 2 requests and 1 result of calls are as recorded." in done.out
@@ -36,15 +36,15 @@ def test_the_same_is_said_with_exit_code_0(assent: Assent, recorded: Path) -> No
     assert (as_json["same"], as_json["divergence"], as_json["ending"]["turns"]) == (True, None, 2)
 
 
-def test_another_way_is_told_with_exit_code_1(assent: Assent, recorded: Path) -> None:
+def test_another_way_is_told_with_exit_code_1(placet: Placet, recorded: Path) -> None:
     lines = recorded.read_bytes().splitlines()
     answer = next(at for at, line in enumerate(lines) if line.startswith(b'{"kind":"answer"'))
     lines[answer] = lines[answer].replace(b'"result":{"text":""', b'"result":{"text":"One.\\u001b[2J\\nTwo."')
     recorded.write_bytes(b"\n".join(lines))
 
-    done = assent("replay", "run.jsonl")
-    shown = assent("replay", "run.jsonl", "--diff")
-    as_json = assent("replay", "run.jsonl", "--json")
+    done = placet("replay", "run.jsonl")
+    shown = placet("replay", "run.jsonl", "--diff")
+    as_json = placet("replay", "run.jsonl", "--json")
 
     assert (done.code, shown.code, as_json.code) == (1, 1, 1)
     assert "It goes another way (request), after 1 request and 1 result" in done.out
@@ -57,10 +57,10 @@ def test_another_way_is_told_with_exit_code_1(assent: Assent, recorded: Path) ->
     assert found["now"].endswith("One.\x1b[2J\nTwo.")
 
 
-def test_tools_that_only_read_are_called_on_request(assent: Assent, recorded: Path, tmp_path: Path) -> None:
-    same = assent("replay", "run.jsonl", "--run-tools", "--workspace", ".")
+def test_tools_that_only_read_are_called_on_request(placet: Placet, recorded: Path, tmp_path: Path) -> None:
+    same = placet("replay", "run.jsonl", "--run-tools", "--workspace", ".")
     (tmp_path / "a.txt").write_text("alpha\ngamma\n")
-    other = assent("replay", "run.jsonl", "--run-tools", "--workspace", ".", "--diff")
+    other = placet("replay", "run.jsonl", "--run-tools", "--workspace", ".", "--diff")
 
     assert same.code == 0, same
     assert "1 call made once more" in same.out
@@ -69,18 +69,18 @@ def test_tools_that_only_read_are_called_on_request(assent: Assent, recorded: Pa
     assert "-beta\n+gamma" in other.out
 
 
-def test_what_breaks_off_is_followed_as_far_as_it_goes(assent: Assent, recorded: Path) -> None:
+def test_what_breaks_off_is_followed_as_far_as_it_goes(placet: Placet, recorded: Path) -> None:
     lines = recorded.read_bytes().splitlines(keepends=True)
     recorded.write_bytes(b"".join(lines[:-2]) + lines[-2][:50])
 
-    done = assent("replay", "run.jsonl")
+    done = placet("replay", "run.jsonl")
 
     assert done.code == 0
     assert "1 request and 0 results" in done.out
     assert "breaks off" in done.out
 
 
-def test_no_recording_of_a_run_is_bad_input(assent: Assent, recorded: Path, tmp_path: Path) -> None:
+def test_no_recording_of_a_run_is_bad_input(placet: Placet, recorded: Path, tmp_path: Path) -> None:
     async def ask() -> None:
         recording = Recording(Scripted(["Hello."]), tmp_path / "model.jsonl")
         await recording.generate(Request(messages=[User("Hello?")]))
@@ -95,8 +95,8 @@ def test_no_recording_of_a_run_is_bad_input(assent: Assent, recorded: Path, tmp_
         (["model.jsonl"], "holds no run"),
         (["run.jsonl", "--workspace", "."], "--run-tools"),
     ):
-        done = assent("replay", *arguments)
+        done = placet("replay", *arguments)
 
         assert (done.code, done.out) == (2, ""), arguments
         assert words in done.err
-    assert msgspec.json.decode(assent("replay", "none.jsonl", "--json").out)["error"]
+    assert msgspec.json.decode(placet("replay", "none.jsonl", "--json").out)["error"]

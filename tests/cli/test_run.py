@@ -1,4 +1,4 @@
-"""`assent run`: results on stdout, talk on stderr, an exit code for every outcome."""
+"""`placet run`: results on stdout, talk on stderr, an exit code for every outcome."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from xml.etree import ElementTree
 import msgspec
 import pytest
 
-from assent.cli.execution import exit_code
-from assent.ir.result import Outcome, ProposalResult
+from placet.cli.execution import exit_code
+from placet.ir.result import Outcome, ProposalResult
 
-Assent = Callable[..., Any]
+Placet = Callable[..., Any]
 Plan = Callable[..., Path]
 Start = Callable[..., subprocess.Popen[bytes]]
 
 
 def test_a_plan_that_succeeds_exits_0_and_shows_tree_cost_and_state(
-    fresh: Assent, plan: Plan, tools: Path
+    fresh: Placet, plan: Plan, tools: Path
 ) -> None:
     path = plan(
         {"id": "a", "tool": "look", "parameters": {"what": "gold"}},
@@ -42,7 +42,7 @@ def test_a_plan_that_succeeds_exits_0_and_shows_tree_cost_and_state(
 
 
 def test_json_is_the_whole_result_and_the_final_state_and_nothing_else(
-    fresh: Assent, plan: Plan, tools: Path, tmp_path: Path
+    fresh: Placet, plan: Plan, tools: Path, tmp_path: Path
 ) -> None:
     (tmp_path / "state.json").write_text('{"big": 123456789012345678901234567890, "k": 1}')
     path = plan(
@@ -64,7 +64,7 @@ def test_json_is_the_whole_result_and_the_final_state_and_nothing_else(
         assert words in done.err
 
 
-def test_standard_input_is_a_plan_too(fresh: Assent) -> None:
+def test_standard_input_is_a_plan_too(fresh: Placet) -> None:
     done = fresh(
         "run", "-", "--json", stdin='{"actions": [{"type": "state_write", "parameters": {"key": "k"}}]}'
     )
@@ -84,12 +84,12 @@ def test_standard_input_is_a_plan_too(fresh: Assent) -> None:
     ],
 )
 def test_every_outcome_has_its_exit_code(
-    assent: Assent, plan: Plan, tools: Path, action: dict[str, Any], code: int, outcome: str
+    placet: Placet, plan: Plan, tools: Path, action: dict[str, Any], code: int, outcome: str
 ) -> None:
     path = plan({"id": "a", **action}, {"id": "ok", "tool": "look"})
 
-    plain = assent("run", path, "--tools", tools)
-    as_json = assent("run", path, "--tools", tools, "--json")
+    plain = placet("run", path, "--tools", tools)
+    as_json = placet("run", path, "--tools", tools, "--json")
 
     assert (plain.code, as_json.code) == (code, code)
     assert as_json.json["outcome"] == outcome
@@ -112,20 +112,20 @@ def test_every_outcome_there_is_has_an_exit_code() -> None:
 
 
 def test_a_log_that_cannot_keep_up_is_said_and_the_result_stands(
-    assent: Assent, plan: Plan, tools: Path
+    placet: Placet, plan: Plan, tools: Path
 ) -> None:
-    done = assent("run", plan({"id": "a", "tool": "look"}), "--tools", tools, "--log", "/dev/full", "--json")
+    done = placet("run", plan({"id": "a", "tool": "look"}), "--tools", tools, "--log", "/dev/full", "--json")
 
     assert done.code == 0
     assert done.json["outcome"] == "succeeded"
     assert "Warning: not everything could be recorded: OSError: [Errno 28] No space" in done.err
 
 
-def test_a_refused_plan_names_the_ids(assent: Assent, plan: Plan, tools: Path) -> None:
-    twice = assent(
+def test_a_refused_plan_names_the_ids(placet: Placet, plan: Plan, tools: Path) -> None:
+    twice = placet(
         "run", plan({"id": "twin", "tool": "look"}, {"id": "twin", "tool": "look"}), "--tools", tools
     )
-    cycle = assent(
+    cycle = placet(
         "run",
         plan(
             {"id": "hen", "tool": "look", "dependencies": ["egg"]},
@@ -141,7 +141,7 @@ def test_a_refused_plan_names_the_ids(assent: Assent, plan: Plan, tools: Path) -
     assert "egg" in cycle.out
 
 
-def test_an_abort_shows_what_was_undone_and_leaves_the_state(fresh: Assent, plan: Plan, tools: Path) -> None:
+def test_an_abort_shows_what_was_undone_and_leaves_the_state(fresh: Placet, plan: Plan, tools: Path) -> None:
     path = plan(
         {"id": "w", "type": "state_write", "parameters": {"key": "k", "value": 1}},
         {"id": "f", "tool": "fail", "dependencies": ["w"]},
@@ -154,26 +154,26 @@ def test_an_abort_shows_what_was_undone_and_leaves_the_state(fresh: Assent, plan
     assert done.json["results"][0]["rolled_back"] is True
 
 
-def test_policies_decide(assent: Assent, plan: Plan, tools: Path, tmp_path: Path) -> None:
+def test_policies_decide(placet: Placet, plan: Plan, tools: Path, tmp_path: Path) -> None:
     (tmp_path / "rules").mkdir()
     (tmp_path / "rules" / "a.toml").write_text(
         '[[rule]]\nname = "no-look"\nkind = "deny_tool"\ntool = "look"\n'
     )
 
-    done = assent("run", plan({"id": "a", "tool": "look"}), "--tools", tools, "--policies", "rules", "--json")
+    done = placet("run", plan({"id": "a", "tool": "look"}), "--tools", tools, "--policies", "rules", "--json")
 
     assert done.code == 1
     assert done.json["results"][0]["error"] == "policy 'no-look': tool 'look' is denied"
 
 
 @pytest.mark.parametrize("schedule", ["levels", "dataflow"])
-def test_both_schedules_run(assent: Assent, plan: Plan, tools: Path, schedule: str) -> None:
-    done = assent("run", plan({"id": "a", "tool": "look"}), "--tools", tools, "--schedule", schedule)
+def test_both_schedules_run(placet: Placet, plan: Plan, tools: Path, schedule: str) -> None:
+    done = placet("run", plan({"id": "a", "tool": "look"}), "--tools", tools, "--schedule", schedule)
 
     assert done.code == 0
 
 
-def test_a_log_and_a_picture_are_written(assent: Assent, plan: Plan, tools: Path, tmp_path: Path) -> None:
+def test_a_log_and_a_picture_are_written(placet: Placet, plan: Plan, tools: Path, tmp_path: Path) -> None:
     arguments = (
         "run",
         plan({"id": "a", "tool": "look"}),
@@ -185,7 +185,7 @@ def test_a_log_and_a_picture_are_written(assent: Assent, plan: Plan, tools: Path
         "p.svg",
     )
 
-    first, second = assent(*arguments), assent(*arguments)
+    first, second = placet(*arguments), placet(*arguments)
 
     assert first.code == second.code == 0
     events = [json.loads(line) for line in (tmp_path / "log.jsonl").read_text().splitlines()]
@@ -194,19 +194,19 @@ def test_a_log_and_a_picture_are_written(assent: Assent, plan: Plan, tools: Path
     assert "picture: p.svg" in first.out
     run = re.search(r"^Run (\w+)$", first.err, re.MULTILINE)
     assert run is not None
-    assert f"story: assent explain {run[1]}" in first.out
+    assert f"story: placet explain {run[1]}" in first.out
     assert not list(tmp_path.glob(".*.part"))
 
 
 @pytest.mark.parametrize("option", ["--log", "--svg"])
 def test_what_cannot_be_written_is_found_out_before_anything_runs(
-    assent: Assent, plan: Plan, tools: Path, tmp_path: Path, option: str
+    placet: Placet, plan: Plan, tools: Path, tmp_path: Path, option: str
 ) -> None:
     path = plan({"id": "a", "tool": "mark", "parameters": {"file": "trace"}})
     (tmp_path / "folder").mkdir()
 
     for target in ("missing/file", "folder", "plan.json/file"):
-        done = assent("run", path, "--tools", tools, option, target)
+        done = placet("run", path, "--tools", tools, option, target)
 
         assert done.code == 2
         assert target in done.err
@@ -232,7 +232,7 @@ TRACE = {"id": "a", "tool": "mark", "parameters": {"file": "trace"}}
     ],
 )
 def test_nothing_is_written_over_what_is_read(
-    assent: Assent, plan: Plan, tools: Path, tmp_path: Path, option: str, target: str
+    placet: Placet, plan: Plan, tools: Path, tmp_path: Path, option: str, target: str
 ) -> None:
     path = plan(TRACE)
     (tmp_path / "state.json").write_text("{}")
@@ -243,7 +243,7 @@ def test_nothing_is_written_over_what_is_read(
     (tmp_path / "soft_folder").symlink_to(tmp_path)
     before = (tmp_path / target).read_bytes()
 
-    done = assent(
+    done = placet(
         *(
             "run",
             "plan.json",
@@ -266,8 +266,8 @@ def test_nothing_is_written_over_what_is_read(
     assert "loading the tools" not in done.err
 
 
-def test_log_and_picture_are_two_files(assent: Assent, plan: Plan, tools: Path, tmp_path: Path) -> None:
-    done = assent("run", plan(TRACE), "--tools", tools, "--log", "one", "--svg", "one")
+def test_log_and_picture_are_two_files(placet: Placet, plan: Plan, tools: Path, tmp_path: Path) -> None:
+    done = placet("run", plan(TRACE), "--tools", tools, "--log", "one", "--svg", "one")
 
     assert done.code == 2
     assert "would write over the log" in done.err
@@ -276,11 +276,11 @@ def test_log_and_picture_are_two_files(assent: Assent, plan: Plan, tools: Path, 
 
 @pytest.mark.parametrize("text", ["Dear Ada,\n", '{"actions": []}', '{"a": 1}\n{"b": 2}\n', "\n\nno newline"])
 def test_a_log_is_not_appended_to_something_else(
-    assent: Assent, plan: Plan, tools: Path, tmp_path: Path, text: str
+    placet: Placet, plan: Plan, tools: Path, tmp_path: Path, text: str
 ) -> None:
     (tmp_path / "notes").write_text(text)
 
-    done = assent("run", plan(TRACE), "--tools", tools, "--log", "notes")
+    done = placet("run", plan(TRACE), "--tools", tools, "--log", "notes")
 
     assert done.code == 2
     assert "holds something else than events" in done.err
@@ -291,16 +291,16 @@ def test_a_log_is_not_appended_to_something_else(
 
 @pytest.mark.parametrize("text", ["", "\n", '{"seq": 1, "ki\n{"seq": 2, "kind": "x", "time": 1.0}\n{"seq"'])
 def test_a_log_is_appended_to_an_empty_or_a_damaged_one(
-    assent: Assent, plan: Plan, tools: Path, tmp_path: Path, text: str
+    placet: Placet, plan: Plan, tools: Path, tmp_path: Path, text: str
 ) -> None:
     (tmp_path / "log").write_text(text)
 
-    assert assent("run", plan(TRACE), "--tools", tools, "--log", "log").code == 0
+    assert placet("run", plan(TRACE), "--tools", tools, "--log", "log").code == 0
     assert "proposal_ended" in (tmp_path / "log").read_text()
 
 
 def test_what_cannot_be_undone_stays_done_in_tree_picture_and_story(
-    assent: Assent, plan: Plan, tools: Path, tmp_path: Path
+    placet: Placet, plan: Plan, tools: Path, tmp_path: Path
 ) -> None:
     path = plan(
         TRACE,
@@ -308,7 +308,7 @@ def test_what_cannot_be_undone_stays_done_in_tree_picture_and_story(
         {"id": "f", "tool": "fail", "dependencies": ["a", "look"]},
     )
 
-    done = assent("run", path, "--tools", tools, "--log", "log.jsonl", "--svg", "p.svg")
+    done = placet("run", path, "--tools", tools, "--log", "log.jsonl", "--svg", "p.svg")
 
     assert done.code == 1
     assert re.search(r"! a +mark +stays done +\S+ ms  it cannot be taken back", done.out)
@@ -316,11 +316,11 @@ def test_what_cannot_be_undone_stays_done_in_tree_picture_and_story(
     assert "'a' stays done and cannot be undone" in done.out
     texts = "".join(ElementTree.parse(tmp_path / "p.svg").getroot().itertext())
     assert "! stays done" in texts
-    assert "! a (mark) stays done" in assent("explain", "log.jsonl").out
+    assert "! a (mark) stays done" in placet("explain", "log.jsonl").out
 
 
 def test_actions_are_counted_the_same_everywhere(
-    assent: Assent, plan: Plan, tools: Path, tmp_path: Path
+    placet: Placet, plan: Plan, tools: Path, tmp_path: Path
 ) -> None:
     path = plan(
         {"id": "a", "tool": "look", "compensation": {"type": "action_ref", "action_id": "undo"}},
@@ -329,42 +329,42 @@ def test_actions_are_counted_the_same_everywhere(
     )
     words = "2 actions, 1 more only to take back"
 
-    assert words in assent("run", path, "--tools", tools, "--log", "log.jsonl", "--svg", "p.svg").out
-    assert words in assent("verify", path, "--tools", tools).out
-    assert words in assent("explain", "log.jsonl").out
+    assert words in placet("run", path, "--tools", tools, "--log", "log.jsonl", "--svg", "p.svg").out
+    assert words in placet("verify", path, "--tools", tools).out
+    assert words in placet("explain", "log.jsonl").out
     assert words in (tmp_path / "p.svg").read_text()
 
 
-def test_at_80_columns_a_reason_is_whole(assent: Assent, plan: Plan, tools: Path) -> None:
+def test_at_80_columns_a_reason_is_whole(placet: Placet, plan: Plan, tools: Path) -> None:
     words = "the service said that it will not be there before the end of the week, and that it is sorry"
     path = plan({"id": "a", "tool": "fail", "parameters": {"text": words}})
 
-    done = assent("run", path, "--tools", tools, COLUMNS="80")
+    done = placet("run", path, "--tools", tools, COLUMNS="80")
 
     tree = done.out.split("\n\n")[0]
     assert words in " ".join(tree.split())
     assert all(len(line) <= 80 for line in tree.splitlines())
 
 
-def test_hostile_names_and_errors_are_shown_not_obeyed(assent: Assent, plan: Plan, tools: Path) -> None:
+def test_hostile_names_and_errors_are_shown_not_obeyed(placet: Placet, plan: Plan, tools: Path) -> None:
     evil = "\x1b]0;owned\x07[red]x[/red]\u202e\x9b2J"
     path = plan({"id": evil, "tool": "fail", "parameters": {"text": f"bad {evil}"}})
 
     for arguments in (("run", path, "--tools", tools), ("verify", path, "--tools", tools)):
-        done = assent(*arguments)
+        done = placet(*arguments)
 
         for character in ("\x1b", "\x07", "\x9b", "\u202e"):
             assert character not in done.out + done.err
         assert "\\e]0;owned" in done.out
         assert "[red]x[/red]" in done.out
-        as_json = assent(*arguments, "--json")
+        as_json = placet(*arguments, "--json")
         assert "\u202e" not in as_json.out
         assert evil in json.dumps(as_json.json, ensure_ascii=False).replace("\\u001b", "\x1b").replace(
             "\\u0007", "\x07"
         )
 
 
-def test_ten_thousand_actions_are_summed_up(assent: Assent, plan: Plan, tools: Path) -> None:
+def test_ten_thousand_actions_are_summed_up(placet: Placet, plan: Plan, tools: Path) -> None:
     path = plan(
         *(
             {"id": f"a{i}", "type": "state_write", "parameters": {"key": "k", "value": i}}
@@ -372,7 +372,7 @@ def test_ten_thousand_actions_are_summed_up(assent: Assent, plan: Plan, tools: P
         )
     )
 
-    done = assent("run", path)
+    done = placet("run", path)
 
     assert done.code == 0
     assert len(done.out.splitlines()) < 400

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from assent.app.app import open_app
+from placet.app.app import open_app
 
-Assent = Callable[..., Any]
+Placet = Callable[..., Any]
 Plan = Callable[..., Path]
 
 NAMED = "correct-horse-battery"
@@ -24,7 +24,7 @@ ENVIRONMENT = {"FOO_API_KEY": OURS}
 SECRETS = (NAMED, SHAPED, OURS)
 
 TOOLS = f'''
-from assent import ToolError, tool
+from placet import ToolError, tool
 
 @tool
 def login(password: str, note: str = "") -> dict:
@@ -79,7 +79,7 @@ def secretive(tmp_path: Path) -> Path:
 
 
 def test_a_secret_is_shown_nowhere_and_given_back_unchanged(
-    quick: Assent, tmp_path: Path, secretive: Path, monkeypatch: pytest.MonkeyPatch
+    quick: Placet, tmp_path: Path, secretive: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     import json
 
@@ -145,7 +145,7 @@ def test_a_secret_is_shown_nowhere_and_given_back_unchanged(
 
 
 def test_a_run_that_waits_shows_no_secret_either(
-    quick: Assent, plan: Plan, tmp_path: Path, secretive: Path
+    quick: Placet, plan: Plan, tmp_path: Path, secretive: Path
 ) -> None:
     """Its notes hold what it takes to go on, and go on with it."""
     secretive.write_text(
@@ -171,10 +171,10 @@ def test_a_run_that_waits_shows_no_secret_either(
 STEERING = "\x1b[31mred\x07\u202e\x9b5m"
 
 
-def test_what_steers_a_terminal_is_shown_not_obeyed(quick: Assent, plan: Plan, tmp_path: Path) -> None:
+def test_what_steers_a_terminal_is_shown_not_obeyed(quick: Placet, plan: Plan, tmp_path: Path) -> None:
     tools = tmp_path / "tools.py"
     tools.write_text(
-        "from assent import ToolError, tool\n"
+        "from placet import ToolError, tool\n"
         "@tool(risk='read_only')\n"
         f"def say() -> str:\n    'Speak.'\n    return {STEERING!r}\n"
         "@tool(risk='read_only')\n"

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assent.cli.speech import Speech
-from assent.redaction import Redactor
-from assent.safe_text import clean
+from placet.cli.speech import Speech
+from placet.redaction import Redactor
+from placet.safe_text import clean
 from tests.properties.effort import examples
 
 SECRET = "tr0ub4dor-and-3"

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.command import ASSENT
+from tests.command import PLACET
 
 ROOT = Path(__file__).resolve().parents[2]
 Plan = Callable[..., Path]
@@ -26,7 +26,7 @@ def _on_a_terminal(*arguments: str | Path, cwd: Path, keys: bytes = b"", **env: 
     base = {k: v for k, v in os.environ.items() if k not in ("NO_COLOR", "FORCE_COLOR")}
     path = os.pathsep.join(filter(None, [str(ROOT / "src"), base.get("PYTHONPATH", "")]))
     process = subprocess.Popen(
-        [*ASSENT, *map(str, arguments)],
+        [*PLACET, *map(str, arguments)],
         stdin=side,
         stdout=side,
         stderr=side,

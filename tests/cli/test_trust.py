@@ -1,4 +1,4 @@
-"""`assent trust`: shown, asked, remembered, taken back."""
+"""`placet trust`: shown, asked, remembered, taken back."""
 
 from __future__ import annotations
 
@@ -26,21 +26,21 @@ def own(tmp_path: Path) -> dict[str, str]:
 
 @pytest.fixture
 def trust(quick: Callable[..., Done], own: dict[str, str]) -> Trust:
-    """Run `assent trust` without a terminal."""
+    """Run `placet trust` without a terminal."""
     return lambda *arguments, **options: quick("trust", *arguments, **{**own, **options})
 
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
     folder = tmp_path / "project"
-    (folder / ".assent").mkdir(parents=True)
-    (folder / ".assent" / "settings.toml").write_text('tools = "tools.py"\n')
-    (folder / ".assent" / "tools.py").write_text("x = 1\n")
+    (folder / ".placet").mkdir(parents=True)
+    (folder / ".placet" / "settings.toml").write_text('tools = "tools.py"\n')
+    (folder / ".placet" / "tools.py").write_text("x = 1\n")
     return folder.resolve()
 
 
 def record(own: dict[str, str]) -> Path:
-    return Path(own["XDG_DATA_HOME"]) / "assent" / "trust.json"
+    return Path(own["XDG_DATA_HOME"]) / "placet" / "trust.json"
 
 
 def on_a_terminal(
@@ -91,10 +91,10 @@ def test_on_a_terminal_it_is_shown_and_asked(project: Path, own: dict[str, str])
     code, seen = on_a_terminal("trust", cwd=project, answer=b"y\n", **own)
 
     assert code == 0, seen
-    assert f"The folder {project} brings 2 files in .assent:" in seen
+    assert f"The folder {project} brings 2 files in .placet:" in seen
     assert "19 B  settings.toml" in seen
     assert "6 B  tools.py" in seen
-    assert "It runs code from .assent/tools.py." in seen
+    assert "It runs code from .placet/tools.py." in seen
     assert "Trust it, as it is now? [y/N]" in seen
     assert "Trusted, as it is now." in seen
     assert list(json.loads(record(own).read_text())["folders"]) == [str(project)]
@@ -114,7 +114,7 @@ def test_no_is_exit_code_1_and_nothing_is_remembered(
 def test_what_is_changed_while_the_person_thinks_is_not_trusted(
     project: Path, own: dict[str, str], trust: Trust
 ) -> None:
-    tools = project / ".assent" / "tools.py"
+    tools = project / ".placet" / "tools.py"
 
     code, seen = on_a_terminal(
         "trust", cwd=project, answer=b"y\n", meanwhile=lambda: tools.write_text("evil = 1\n"), **own
@@ -130,10 +130,10 @@ def test_what_is_changed_while_the_person_thinks_is_not_trusted(
 def test_what_is_changed_while_the_person_thinks_is_not_imported(
     project: Path, own: dict[str, str], tmp_path: Path
 ) -> None:
-    (project / ".assent" / "tools.py").write_text(
-        "import helper\nfrom assent import tool\n\n@tool\ndef t() -> str:\n    'T.'\n    return helper.WORD\n"
+    (project / ".placet" / "tools.py").write_text(
+        "import helper\nfrom placet import tool\n\n@tool\ndef t() -> str:\n    'T.'\n    return helper.WORD\n"
     )
-    helper = project / ".assent" / "helper.py"
+    helper = project / ".placet" / "helper.py"
     helper.write_text("WORD = 'harmless'\n")
     (project / "plan.json").write_text('{"actions": [{"id": "a", "tool": "t"}]}')
 
@@ -157,7 +157,7 @@ def test_the_question_stays_out_of_the_result(project: Path, own: dict[str, str]
     code, seen = on_a_terminal("trust", "--json", cwd=project, answer=b"y\n", out=out, **own)
 
     assert code == 0
-    assert "It runs code from .assent/tools.py." in seen
+    assert "It runs code from .placet/tools.py." in seen
     assert out.read_text().startswith('{"folder":')
     assert json.loads(out.read_text())["trusted"] is True
 
@@ -171,7 +171,7 @@ def test_without_a_terminal_it_takes_yes(project: Path, trust: Trust, own: dict[
 
     done = trust(project, "--yes")
     assert (done.code, done.out) == (0, "")
-    assert "It runs code from .assent/tools.py." in done.err
+    assert "It runs code from .placet/tools.py." in done.err
 
     again = trust(project)
     assert again.code == 0
@@ -185,7 +185,7 @@ def test_the_nearest_project_is_meant_where_none_is_named(project: Path, trust: 
     assert trust("--yes", "--json", cwd=deep).json["folder"] == str(project)
 
 
-@pytest.mark.parametrize("name", ["", ".assent", "a/..", "../project"])
+@pytest.mark.parametrize("name", ["", ".placet", "a/..", "../project"])
 def test_a_folder_can_be_named_in_several_ways(project: Path, trust: Trust, name: str) -> None:
     (project / "a").mkdir()
 
@@ -201,7 +201,7 @@ def test_json_tells_all_of_it(project: Path, trust: Trust) -> None:
     assert data == {
         "folder": str(project),
         "files": [{"path": "settings.toml", "bytes": 19}, {"path": "tools.py", "bytes": 6}],
-        "wants": ["runs code from .assent/tools.py"],
+        "wants": ["runs code from .placet/tools.py"],
         "changed": False,
         "trusted": True,
     }
@@ -210,11 +210,11 @@ def test_json_tells_all_of_it(project: Path, trust: Trust) -> None:
 def test_the_list_says_how_each_folder_stands_now(tmp_path: Path, project: Path, trust: Trust) -> None:
     assert trust("--list").err == "No folder is trusted.\n"
     for name in ("as trusted", "changed", "gone", "unreadable"):
-        (tmp_path / name / ".assent").mkdir(parents=True)
+        (tmp_path / name / ".placet").mkdir(parents=True)
         assert trust(tmp_path / name, "--yes").code == 0
-    (tmp_path / "changed" / ".assent" / "new").touch()
-    (tmp_path / "gone" / ".assent").rmdir()
-    (tmp_path / "unreadable" / ".assent" / "link").symlink_to("/")
+    (tmp_path / "changed" / ".placet" / "new").touch()
+    (tmp_path / "gone" / ".placet").rmdir()
+    (tmp_path / "unreadable" / ".placet" / "link").symlink_to("/")
 
     done = trust("--list", "--json")
 
@@ -244,14 +244,14 @@ def test_trust_can_be_taken_back(project: Path, trust: Trust, tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ([], "There is no .assent folder in "),
-        (["."], "has no .assent folder, so there is nothing to trust in it. Name the folder that has one."),
-        (["nowhere"], "nowhere has no .assent folder"),
+        ([], "There is no .placet folder in "),
+        (["."], "has no .placet folder, so there is nothing to trust in it. Name the folder that has one."),
+        (["nowhere"], "nowhere has no .placet folder"),
         ([""], "it is empty"),
         (["--list", "--yes"], "--list goes with --json only."),
         (["--list", "x"], "--list goes with --json only."),
         (["--forget", "--yes"], "do not go together"),
-        (["link"], "link/.assent/x is a link"),
+        (["link"], "link/.placet/x is a link"),
         (["bad"], "settings.toml, key 'tols': 'tols' is no key of the settings. Did you mean 'tools'?"),
     ],
 )
@@ -259,9 +259,9 @@ def test_bad_input_is_exit_code_2_with_words(
     tmp_path: Path, trust: Trust, arguments: list[str], words: str
 ) -> None:
     for name in ("link", "bad"):
-        (tmp_path / name / ".assent").mkdir(parents=True)
-    (tmp_path / "link" / ".assent" / "x").symlink_to("/etc/passwd")
-    (tmp_path / "bad" / ".assent" / "settings.toml").write_text("tols = 1")
+        (tmp_path / name / ".placet").mkdir(parents=True)
+    (tmp_path / "link" / ".placet" / "x").symlink_to("/etc/passwd")
+    (tmp_path / "bad" / ".placet" / "settings.toml").write_text("tols = 1")
 
     done = trust(*arguments)
 
@@ -285,8 +285,8 @@ def test_a_damaged_record_is_named(project: Path, trust: Trust, own: dict[str, s
 
 def test_names_cannot_steer_the_terminal(tmp_path: Path, trust: Trust) -> None:
     folder = tmp_path / "x\x1b[31m"
-    (folder / ".assent").mkdir(parents=True)
-    (folder / ".assent" / "a\x1b]0;b\r\nIt is safe").touch()
+    (folder / ".placet").mkdir(parents=True)
+    (folder / ".placet" / "a\x1b]0;b\r\nIt is safe").touch()
 
     done = trust(folder, "--yes")
 

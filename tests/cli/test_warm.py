@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import Assent, environment
+from tests.cli.conftest import Placet, environment
 from tests.warm import Warm
 
 SLEEPER = """
 import os, time
-from assent import tool
+from placet import tool
 
 @tool
 def rest() -> str:
@@ -57,12 +57,12 @@ def test_streams_folder_environment_and_code_are_those_of_whoever_asks(tmp_path:
     assert done.returncode == 1
     assert b'"aborted"' in done.stdout
     assert done.stderr.startswith(b"Run ")
-    assert (tmp_path / "data" / "assent").is_dir()
+    assert (tmp_path / "data" / "placet").is_dir()
 
 
-def test_it_says_what_a_fresh_process_says(assent: Assent, fresh: Assent) -> None:
+def test_it_says_what_a_fresh_process_says(placet: Placet, fresh: Placet) -> None:
     for arguments in (("--version",), ("tools",), ("verify", "missing.json")):
-        assert assent(*arguments) == fresh(*arguments)
+        assert placet(*arguments) == fresh(*arguments)
 
 
 def test_a_command_ends_with_whoever_asked_for_it(resting: tuple[subprocess.Popen[bytes], int]) -> None:

@@ -21,19 +21,19 @@ from typing import Any
 
 import msgspec
 
-from assent import EventLog, Runtime, SqlApprovals, SqlEvents, SqlJournal, open_database
-from assent.coder import attempt, command_line, context, drafting, publishing, workshop  # noqa: F401
-from assent.coder.coder import Coder
-from assent.coder.events import Event
-from assent.coder.repairs_sql import SqlRepairs
-from assent.coder.session import Session
-from assent.coder.store_sql import SqlSessions
-from assent.errors import RunExists
-from assent.inference.messages import Assistant as Said
-from assent.inference.messages import ToolCall, ToolResult
-from assent.inference.model import Request, Result
-from assent.inference.usage import Usage
-from assent.sandbox.confinement import Isolation
+from placet import EventLog, Runtime, SqlApprovals, SqlEvents, SqlJournal, open_database
+from placet.coder import attempt, command_line, context, drafting, publishing, workshop  # noqa: F401
+from placet.coder.coder import Coder
+from placet.coder.events import Event
+from placet.coder.repairs_sql import SqlRepairs
+from placet.coder.session import Session
+from placet.coder.store_sql import SqlSessions
+from placet.errors import RunExists
+from placet.inference.messages import Assistant as Said
+from placet.inference.messages import ToolCall, ToolResult
+from placet.inference.model import Request, Result
+from placet.inference.usage import Usage
+from placet.sandbox.confinement import Isolation
 from tests.coder.workbench import user_text
 
 ANSWER_S = 0.02
@@ -113,7 +113,7 @@ async def lead(job: dict[str, Any]) -> Session:
     folder = Path(job["folder"])
     trace = Trace(job["trace"])
     trace.add("begin", os.getpid())
-    with open_database(f"sqlite://{folder}/assent.db") as database:
+    with open_database(f"sqlite://{folder}/placet.db") as database:
         journal = SqlJournal(database)
         try:
             runtime = Runtime(

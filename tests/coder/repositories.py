@@ -33,7 +33,7 @@ def make_repository(folder: Path, files: Mapping[str, str | bytes] | None = None
 @cache
 def _pattern() -> Path:
     """What those without wishes are copied from: making one takes five commands."""
-    kept = tempfile.TemporaryDirectory(prefix="assent-project-")
+    kept = tempfile.TemporaryDirectory(prefix="placet-project-")
     atexit.register(kept.cleanup)
     return _made(Path(kept.name) / "pattern", FILES)
 

@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from assent.coder.contract import Check
-from assent.coder.session import CodeLimits
-from assent.inference import Scripted
-from assent.inference.model import Request
+from placet.coder.contract import Check
+from placet.coder.session import CodeLimits
+from placet.inference import Scripted
+from placet.inference.model import Request
 from tests.coder.workbench import Workbench, git, shell, user_text, write
 
 FILES = {
@@ -29,7 +29,7 @@ FILES = {
     "pytest.ini": "[pytest]\npythonpath = .\n",
     "Makefile": "check:\n\tpython3 verify.py\n",
     "verify.py": "import sys, shop\nsys.exit(0 if shop.total([1]) == 1 else 1)\n",
-    ".assent/contract.toml": '[[checks]]\nname = "t"\ncommand = "false"\n',
+    ".placet/contract.toml": '[[checks]]\nname = "t"\ncommand = "false"\n',
 }
 PYTEST = f"PYTEST_DISABLE_PLUGIN_AUTOLOAD=1 {sys.executable} -m pytest -q -p no:cacheprovider tests"
 
@@ -104,7 +104,7 @@ CHEATS = [
         "leaves from inside", [add("shop.py", "import os", "os._exit(0)")], "python3 -m unittest test_units"
     ),
     Cheat("skips all tests", [add("shop.py", "import pytest", "pytest.skip(allow_module_level=True)")]),
-    Cheat("writes the contract", [put(".assent/contract.toml", "[[checks]]", 'command = "true"')]),
+    Cheat("writes the contract", [put(".placet/contract.toml", "[[checks]]", 'command = "true"')]),
     Cheat("export attributes", [put(".gitattributes", "tests export-ignore", "tests/** export-ignore")]),
     Cheat(
         "hides behind git",
@@ -159,7 +159,7 @@ async def test_ends_red(cheat: Cheat, tmp_path: Path) -> None:
         session = await coder.run("make the tests pass", [cheat.check], approve=True, watch=here.watch)
     assert session.state == "failed", session.results
     assert not session.is_green
-    assert git(here.repository, "branch", "--list", "assent/*") == ""
+    assert git(here.repository, "branch", "--list", "placet/*") == ""
     assert git(here.repository, "status", "--porcelain") == ""
 
 

@@ -13,12 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from assent.coder.checks import OUTPUT_BYTES, Checking
-from assent.coder.contract import Check, CheckResult, Contract, Tests, contract_of
-from assent.coder.reports import doubt, read_output, read_report
-from assent.errors import IsolationMissing
-from assent.sandbox.confinement import Isolation
-from assent.sandbox.limits import Limits
+from placet.coder.checks import OUTPUT_BYTES, Checking
+from placet.coder.contract import Check, CheckResult, Contract, Tests, contract_of
+from placet.coder.reports import doubt, read_output, read_report
+from placet.errors import IsolationMissing
+from placet.sandbox.confinement import Isolation
+from placet.sandbox.limits import Limits
 from tests.sandbox.programs import is_running, wait_until
 from tests.sandbox.test_confinement import weak
 
@@ -335,10 +335,10 @@ async def test_a_report_is_not_read_through_a_link_out_of_the_export(tmp_path: P
     secret.write_text('<testsuite tests="7"><testcase classname="a" name="b"/></testsuite>')
     work = tmp_path / "work"
     work.mkdir()
-    plant = 'mkdir -p "$(dirname "$ASSENT_TEST_REPORT")"'
+    plant = 'mkdir -p "$(dirname "$PLACET_TEST_REPORT")"'
 
-    linked = await run_one(export(work, {}), f'{plant}; ln -s {secret} "$ASSENT_TEST_REPORT"')
-    piped = await run_one(export(work, {}), f'{plant}; mkfifo "$ASSENT_TEST_REPORT"')
+    linked = await run_one(export(work, {}), f'{plant}; ln -s {secret} "$PLACET_TEST_REPORT"')
+    piped = await run_one(export(work, {}), f'{plant}; mkfifo "$PLACET_TEST_REPORT"')
 
     assert (linked.passed, linked.tests) == (True, None)
     assert (piped.passed, piped.tests) == (True, None)

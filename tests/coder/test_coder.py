@@ -8,18 +8,18 @@ from typing import Any
 
 import pytest
 
-from assent import Assistant, MemoryJournal, Runtime
-from assent.coder.coder import Coder
-from assent.coder.contract import Check, Contract
-from assent.coder.events import CheckCompleted, IterationStarted
-from assent.coder.session import WORDS, CodeLimits
-from assent.coder.workshop import Workshop
-from assent.errors import ModelError, UsageError
-from assent.inference import Scripted
-from assent.inference.messages import ToolResult
-from assent.inference.model import Request
-from assent.render.coding import state_words, tail_lines
-from assent.tools.context import Cancel
+from placet import Assistant, MemoryJournal, Runtime
+from placet.coder.coder import Coder
+from placet.coder.contract import Check, Contract
+from placet.coder.events import CheckCompleted, IterationStarted
+from placet.coder.session import WORDS, CodeLimits
+from placet.coder.workshop import Workshop
+from placet.errors import ModelError, UsageError
+from placet.inference import Scripted
+from placet.inference.messages import ToolResult
+from placet.inference.model import Request
+from placet.render.coding import state_words, tail_lines
+from placet.tools.context import Cancel
 from tests.coder.workbench import Workbench, call, git, shell, user_text, write
 
 
@@ -230,12 +230,12 @@ class TestApproval:
             session = await coder.run("make ok.txt", ["test -f ok.txt"])
             diff = await coder.diff(session.id)
             assert "+x" in diff
-            assert git(here.repository, "branch", "--list", "assent/*") == ""
+            assert git(here.repository, "branch", "--list", "placet/*") == ""
             session = await coder.approve(session.id)
         assert session.state == "merged"
         assert git(here.repository, "rev-parse", "HEAD") == head
-        assert git(here.repository, "rev-parse", f"assent/{session.id}^") == head
-        assert git(here.repository, "show", f"assent/{session.id}:ok.txt") == "x\n"
+        assert git(here.repository, "rev-parse", f"placet/{session.id}^") == head
+        assert git(here.repository, "show", f"placet/{session.id}:ok.txt") == "x\n"
         assert git(here.repository, "status", "--porcelain") == ""
 
     async def test_broken_off_when_it_was_published_it_is_that_commit(
@@ -256,7 +256,7 @@ class TestApproval:
             with pytest.raises(Died):
                 await coder.approve(session.id)
             monkeypatch.undo()
-            published = git(here.repository, "rev-parse", f"assent/{session.id}").strip()
+            published = git(here.repository, "rev-parse", f"placet/{session.id}").strip()
             # A commit that is made later has another time, and so is another one.
             monkeypatch.setattr(time, "time", lambda: 2_000_000_000.0)
             session = await coder.approve(session.id)
@@ -269,7 +269,7 @@ class TestApproval:
             session = await coder.deny(session.id, "not like this")
         assert session.state == "abandoned"
         assert "not like this" in session.reason
-        assert git(here.repository, "branch", "--list", "assent/*") == ""
+        assert git(here.repository, "branch", "--list", "placet/*") == ""
 
     async def test_drafted_contract_waits_for_a_person(self, tmp_path: Path) -> None:
         here = bench(tmp_path)
@@ -306,10 +306,10 @@ class TestRefused:
 
     async def test_a_branch_in_the_way_is_told_before_any_work(self, tmp_path: Path) -> None:
         here = Workbench(tmp_path, {"x.txt": "wrong\n"})
-        git(here.repository, "branch", "assent")
+        git(here.repository, "branch", "placet")
         model = Scripted([])
 
-        with here.coder(model) as coder, pytest.raises(UsageError, match="git branch -m assent NAME"):
+        with here.coder(model) as coder, pytest.raises(UsageError, match="git branch -m placet NAME"):
             await coder.run("mend it", ["grep -q right x.txt"])
         assert model.requests == []
 
@@ -417,7 +417,7 @@ def test_a_state_has_the_same_words_everywhere() -> None:
 
 
 def test_what_a_check_wrote_names_files_from_the_top() -> None:
-    place = "/root/.local/state/assent/code/4f0c2a9be771/exports/0123456789abcdef/files"
+    place = "/root/.local/state/placet/code/4f0c2a9be771/exports/0123456789abcdef/files"
 
     lines = list(
         tail_lines(f'  File "{place}/tests/test_a.py", line 3\n{place}/b.py:4: in x\nsee /etc/exports/a\n')

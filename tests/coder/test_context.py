@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assent.coder.context import Chosen, choose
-from assent.coder.contract import CheckResult
-from assent.coder.failure_report import failures_of, places_in, unfinished
-from assent.coder.python_source import read_python
+from placet.coder.context import Chosen, choose
+from placet.coder.contract import CheckResult
+from placet.coder.failure_report import failures_of, places_in, unfinished
+from placet.coder.python_source import read_python
 from tests.properties.effort import examples
 
 PYTEST = f"{sys.executable} -m pytest -p no:cacheprovider -W ignore -q"

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assent.coder.command_line import Named, named_files, runs, simple_commands, tool_of
-from assent.coder.contract import (
+from placet.coder.command_line import Named, named_files, runs, simple_commands, tool_of
+from placet.coder.contract import (
     Check,
     CheckResult,
     Contract,
@@ -18,7 +18,7 @@ from assent.coder.contract import (
     first_red,
     read_contract,
 )
-from assent.errors import PolicyFileError, UsageError
+from placet.errors import PolicyFileError, UsageError
 from tests.properties.effort import UNHURRIED, examples
 
 FULL = """

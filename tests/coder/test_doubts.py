@@ -8,10 +8,10 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assent.coder.changes import Change, Changes
-from assent.coder.doubts import MOST_CHANGES, Line, changes, lines
-from assent.coder.python_source import Function, read_python
-from assent.inference.passage import Doubt
+from placet.coder.changes import Change, Changes
+from placet.coder.doubts import MOST_CHANGES, Line, changes, lines
+from placet.coder.python_source import Function, read_python
+from placet.inference.passage import Doubt
 
 SOURCE = '''\
 def gaps(spans):

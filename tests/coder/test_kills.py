@@ -16,16 +16,16 @@ from typing import Any
 
 import pytest
 
-from assent import SqlEvents, SqlJournal, open_database
-from assent.coder.store_sql import SqlSessions
-from assent.runtime.journal import Replay
-from assent.turns.told import Answered, read
+from placet import SqlEvents, SqlJournal, open_database
+from placet.coder.store_sql import SqlSessions
+from placet.runtime.journal import Replay
+from placet.turns.told import Answered, read
 from tests.coder.coding_child import INTENT
 from tests.coder.nursery import PATIENCE_S, Nursery, read_trace, until_nothing_runs
 from tests.coder.repositories import fingerprint
 from tests.coder.workbench import _known, git, make_repository
 
-SOAK = bool(os.environ.get("ASSENT_SOAK"))
+SOAK = bool(os.environ.get("PLACET_SOAK"))
 KILLS = 250 if SOAK else 10
 FILES = {"a.txt": "c\nb\na\n"}
 
@@ -138,7 +138,7 @@ class KillRun:
         trace = self.trace()
         phase = phase_of(trace[-1])
         self._phases[phase] += 1
-        with open_database(f"sqlite://{self.folder}/assent.db") as database:
+        with open_database(f"sqlite://{self.folder}/placet.db") as database:
             journal = SqlJournal(database)
             for row in journal.runs(limit=1_000):
                 self._keep_in_mind(len(trace), row.run_id, row.status, journal)
@@ -166,8 +166,8 @@ class KillRun:
         assert session["state"] == "merged"
         for start, asked in self._must_not_ask:
             assert asked not in trace[start:], f"{asked} was asked again after it was answered"
-        branches = git(self.repository, "branch", "--list", "--format=%(refname:short)", "assent/*").split()
-        assert branches == [f"assent/{session['id']}"]
+        branches = git(self.repository, "branch", "--list", "--format=%(refname:short)", "placet/*").split()
+        assert branches == [f"placet/{session['id']}"]
         assert git(self.repository, "rev-parse", f"{branches[0]}^{{tree}}").strip() == tree
         assert git(self.repository, "rev-parse", f"{branches[0]}^") == git(
             self.repository, "rev-parse", "main"
@@ -175,13 +175,13 @@ class KillRun:
         assert git(self.repository, "log", "-1", "--format=%s", branches[0]).strip() == INTENT
         after = fingerprint(self.repository)
         changed = {name for name in self._before.keys() | after if self._before.get(name) != after.get(name)}
-        assert {name.partition("refs/heads/")[2] for name in changed} == {"assent", branches[0]}
+        assert {name.partition("refs/heads/")[2] for name in changed} == {"placet", branches[0]}
         home = self.folder / "home" / session["id"]
         assert sorted(path.name for path in home.iterdir()) == ["exports", "repository"]
         assert list((home / "exports").iterdir()) == []
         winner = next(each for each in session["attempts"] if each["number"] == session["winner"])
         assert [each["status"] for each in winner["iterations"]] == ["success", "success"]
-        with open_database(f"sqlite://{self.folder}/assent.db") as database:
+        with open_database(f"sqlite://{self.folder}/placet.db") as database:
             assert SqlEvents(database).verify().valid
             journal = SqlJournal(database)
             (row,) = [row for row in journal.runs(limit=1_000) if row.run_id == session["id"]]
@@ -202,7 +202,7 @@ def test_killed_in_any_state_it_ends_as_if_it_had_not_been(
 
     calm = KillRun(tmp_path / "calm", nursery, chance, phases, drafts=True)
     ending = calm.through(max_kills=0)
-    tree = git(calm.repository, "rev-parse", f"assent/{ending['id']}^{{tree}}").strip()
+    tree = git(calm.repository, "rev-parse", f"placet/{ending['id']}^{{tree}}").strip()
     calm.check(ending, tree)
 
     # More than asked for, if by chance one of the phases was not met.

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assent.coder.leads import CONTEXT, change_words, place
-from assent.coder.python_source import Function
+from placet.coder.leads import CONTEXT, change_words, place
+from placet.coder.python_source import Function
 
 SOURCE = (
     "def total(prices):\n    whole = 1\n    for price in prices:\n        whole += price\n    return whole"

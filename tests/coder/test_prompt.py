@@ -7,14 +7,14 @@ from typing import Any
 import msgspec
 import pytest
 
-from assent.coder.angles import BLANK, Angle, angles
-from assent.coder.blanks import filled
-from assent.coder.changes import Changes
-from assent.coder.context import Chosen
-from assent.coder.contract import CheckResult
-from assent.coder.prompt import angle_words, task_words
-from assent.coder.python_source import Function
-from assent.coder.style import LARGE, SMALL, style_for
+from placet.coder.angles import BLANK, Angle, angles
+from placet.coder.blanks import filled
+from placet.coder.changes import Changes
+from placet.coder.context import Chosen
+from placet.coder.contract import CheckResult
+from placet.coder.prompt import angle_words, task_words
+from placet.coder.python_source import Function
+from placet.coder.style import LARGE, SMALL, style_for
 
 SOURCE = '''\
 def gaps(spans):

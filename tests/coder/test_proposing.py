@@ -11,24 +11,24 @@ from typing import Any
 import msgspec
 import pytest
 
-from assent import open_database
-from assent.coder.angles import BLANK
-from assent.coder.attempt import AttemptLoop
-from assent.coder.changes import Change
-from assent.coder.context import Chosen
-from assent.coder.events import IterationStarted, Noted
-from assent.coder.leads import change_words
-from assent.coder.proposing import NO_IDEA, NOTHING_LEFT, Proposals, Proposing
-from assent.coder.python_source import Function
-from assent.coder.repairs_sql import SqlRepairs
-from assent.coder.session import CodeLimits
-from assent.errors import BudgetSpent, ContextTooLong, ModelCancelled, ModelUnavailable, RequestRefused
-from assent.inference import Scripted
-from assent.inference.model import Request, Result
-from assent.inference.passage import Beside, Doubt
-from assent.inference.usage import Usage
-from assent.policy.budget import CostBudget
-from assent.tools.context import Cancel
+from placet import open_database
+from placet.coder.angles import BLANK
+from placet.coder.attempt import AttemptLoop
+from placet.coder.changes import Change
+from placet.coder.context import Chosen
+from placet.coder.events import IterationStarted, Noted
+from placet.coder.leads import change_words
+from placet.coder.proposing import NO_IDEA, NOTHING_LEFT, Proposals, Proposing
+from placet.coder.python_source import Function
+from placet.coder.repairs_sql import SqlRepairs
+from placet.coder.session import CodeLimits
+from placet.errors import BudgetSpent, ContextTooLong, ModelCancelled, ModelUnavailable, RequestRefused
+from placet.inference import Scripted
+from placet.inference.model import Request, Result
+from placet.inference.passage import Beside, Doubt
+from placet.inference.usage import Usage
+from placet.policy.budget import CostBudget
+from placet.tools.context import Cancel
 from tests.coder.workbench import Workbench, call, git, user_text
 
 CHECK = f"PYTEST_DISABLE_PLUGIN_AUTOLOAD=1 {sys.executable} -m pytest -q -p no:cacheprovider"
@@ -143,7 +143,7 @@ class TestLoop:
         won = session.won
         assert won is not None
         assert (won.number, won.tried) == (1, Change("prices.py", 5, 5, "    whole = 0", is_remembered=True))
-        with open_database(str(here.folder / "assent.db")) as database:
+        with open_database(str(here.folder / "placet.db")) as database:
             (repair,) = SqlRepairs(database).entries(session.repository_key)
         assert (repair.wins, repair.losses) == (2, 0), "what only looks elsewhere is no trial of it"
 
@@ -225,7 +225,7 @@ class TestLoop:
             session = await coder.run("mend total", [CHECK])
             assert session.is_green, session.reason
         assert session.iterations == 4
-        with open_database(str(here.folder / "assent.db")) as database:
+        with open_database(str(here.folder / "placet.db")) as database:
             first, second = sorted(SqlRepairs(database).entries(session.repository_key), key=lambda e: e.made)
         assert (first.wins, first.losses) == (1, 1), "it wins nothing by what was found after it"
         assert (second.wins, second.losses) == (1, 0)
@@ -236,7 +236,7 @@ class TestLoop:
         here = Workbench(tmp_path, FILES)
         with here.coder(Reader(DOUBTS), style="small") as coder:
             session = await coder.run("mend total", [CHECK])
-        with open_database(str(here.folder / "assent.db")) as database:
+        with open_database(str(here.folder / "placet.db")) as database:
             repairs = SqlRepairs(database)
             (right,) = repairs.entries(session.repository_key)
             diff = "+++ b/prices.py\n@@ -5 +5 @@\n-    whole = START\n+    whole = nothing\n"
@@ -250,7 +250,7 @@ class TestLoop:
                 break
         assert session.is_green, session.reason
         assert model.read == []
-        with open_database(str(here.folder / "assent.db")) as database:
+        with open_database(str(here.folder / "placet.db")) as database:
             found = {
                 each.id == right.id: each for each in SqlRepairs(database).entries(session.repository_key)
             }

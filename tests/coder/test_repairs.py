@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assent.coder.repairs import (
+from placet.coder.repairs import (
     MOST_APPROACH,
     MOST_BYTES,
     MOST_REPAIRS,
@@ -22,13 +22,13 @@ from assent.coder.repairs import (
     cut,
     repository_key,
 )
-from assent.coder.repairs_sql import SqlRepairs, has_repairs
-from assent.coder.signature import Signature
-from assent.errors import DecodeError, StorageDamaged
-from assent.redaction import REDACTED, Redactor
-from assent.safe_text import clean
-from assent.storage.location import open_database
-from assent.testing import FakeClock
+from placet.coder.repairs_sql import SqlRepairs, has_repairs
+from placet.coder.signature import Signature
+from placet.errors import DecodeError, StorageDamaged
+from placet.redaction import REDACTED, Redactor
+from placet.safe_text import clean
+from placet.storage.location import open_database
+from placet.testing import FakeClock
 from tests.properties.effort import examples
 from tests.storage.children import run, say
 
@@ -355,9 +355,9 @@ def test_what_is_too_much_leaves_the_disk_too(database_url: str, clock: FakeCloc
 
 LEARNER = """
 import sys
-from assent.coder.repairs_sql import SqlRepairs
-from assent.coder.signature import Signature
-from assent.storage.location import open_database
+from placet.coder.repairs_sql import SqlRepairs
+from placet.coder.signature import Signature
+from placet.storage.location import open_database
 with open_database(sys.argv[1]) as database:
     known = Signature(command="pytest -q", error_class="test_failure", message="m")
     SqlRepairs(database).learned("r", known, "learned elsewhere", hint=None)

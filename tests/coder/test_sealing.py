@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assent.coder.contract import Check, Contract, contract_of
-from assent.coder.sealing import Seal
-from assent.errors import UsageError
+from placet.coder.contract import Check, Contract, contract_of
+from placet.coder.sealing import Seal
+from placet.errors import UsageError
 from tests.properties.effort import UNHURRIED, examples
 
 BASE = [
@@ -44,7 +44,7 @@ statistics.py docs/site.py docs/tester.md pkg/protest.js setup.py Dockerfile .gi
 data/tests.csv
 """
 NAMES = """
-a b.py pkg src tests test_a.py conftest.py json json.py __init__.py x.toml Makefile .assent check.sh pytest
+a b.py pkg src tests test_a.py conftest.py json json.py __init__.py x.toml Makefile .placet check.sh pytest
 x.test.js
 """
 
@@ -297,7 +297,7 @@ def test_a_contract_that_cannot_be_used_makes_no_seal() -> None:
 def test_the_contract_lets_files_go_but_never_its_own() -> None:
     sealed = seal(
         "./check.sh",
-        may_touch=("tests/data", "Makefile", "*.toml", "check.sh", ".assent/**", "**", "json.py"),
+        may_touch=("tests/data", "Makefile", "*.toml", "check.sh", ".placet/**", "**", "json.py"),
     )
     few = seal("./check.sh", may_touch=("tests/data/", "*.toml", "json.py"))
 
@@ -306,8 +306,8 @@ def test_the_contract_lets_files_go_but_never_its_own() -> None:
     assert few.why("tests/test_app.py") == "is a test"
     assert "folder of tests/test_app.py" in few.why("tests") or few.why("tests") == "is a test"
     assert few.why("check.sh") == "is run by the check 'check'"
-    for path in (".assent/contract.toml", ".assent", ".Assent/agents/a.md", "sub/.assent/x"):
-        assert "Assent's own settings" in sealed.why(path)
+    for path in (".placet/contract.toml", ".placet", ".Placet/agents/a.md", "sub/.placet/x"):
+        assert "Placet's own settings" in sealed.why(path)
     assert sealed.why("check.sh") == sealed.why("tests/test_app.py") == ""
 
 
@@ -340,7 +340,7 @@ def test_a_seal_holds_together(base: list[str], path: str, pattern: str) -> None
 
     if loose.why(path):
         assert strict.why(path)
-    if ".assent" in path.split("/"):
+    if ".placet" in path.split("/"):
         assert loose.why(path)
     elif path == pattern or path.startswith(f"{pattern}/"):
         assert loose.why(path) == ""

@@ -14,19 +14,19 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from assent.coder.coder import Coder
-from assent.coder.contract import CheckResult, contract_of
-from assent.coder.events import Event, StateChanged
-from assent.coder.session import OPEN, Attempt, CodeLimits, Iteration, Question, Session, State
-from assent.coder.store import MemorySessions, Sessions
-from assent.coder.store_sql import MIGRATIONS, SqlSessions, has_sessions
-from assent.errors import StorageDamaged, StorageNewer, UsageError
-from assent.inference.messages import ToolCall, ToolResult
-from assent.inference.model import Request
-from assent.inference.usage import Usage
-from assent.storage.location import open_database
-from assent.testing import FakeClock
-from assent.tools.context import Cancel
+from placet.coder.coder import Coder
+from placet.coder.contract import CheckResult, contract_of
+from placet.coder.events import Event, StateChanged
+from placet.coder.session import OPEN, Attempt, CodeLimits, Iteration, Question, Session, State
+from placet.coder.store import MemorySessions, Sessions
+from placet.coder.store_sql import MIGRATIONS, SqlSessions, has_sessions
+from placet.errors import StorageDamaged, StorageNewer, UsageError
+from placet.inference.messages import ToolCall, ToolResult
+from placet.inference.model import Request
+from placet.inference.usage import Usage
+from placet.storage.location import open_database
+from placet.testing import FakeClock
+from placet.tools.context import Cancel
 from tests.coder.repositories import fingerprint
 from tests.coder.workbench import Workbench, git
 from tests.properties.effort import UNHURRIED, examples
@@ -291,8 +291,8 @@ class TestDatabase:
             run(
                 """
                 import sys
-                from assent.coder.store_sql import SqlSessions
-                from assent.storage.location import open_database
+                from placet.coder.store_sql import SqlSessions
+                from placet.storage.location import open_database
 
                 with open_database(sys.argv[1]) as database:
                     sessions = SqlSessions(database)
@@ -405,7 +405,7 @@ def test_in_whatever_order_things_are_done_it_stays_on_the_arrows(tmp_path: Path
     )
     def walks(drafts: bool, succeeds: bool, asks: bool, operations: list[str]) -> None:
         walk = Walk(here, next(numbers), drafts=drafts, succeeds=succeeds, asks=asks)
-        branch = f"assent/{walk.name}"
+        branch = f"placet/{walk.name}"
         before = fingerprint(here.repository)
         known: Session | None = None
         for operation in ["run", *operations]:

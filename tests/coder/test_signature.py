@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assent.coder.contract import CheckResult
-from assent.coder.failure import ErrorClass
-from assent.coder.signature import (
+from placet.coder.contract import CheckResult
+from placet.coder.failure import ErrorClass
+from placet.coder.signature import (
     MOST_COMMAND,
     MOST_MESSAGE,
     Signature,
@@ -21,7 +21,7 @@ from assent.coder.signature import (
     normal_message,
     signature_of,
 )
-from assent.safe_text import clean
+from placet.safe_text import clean
 from tests.properties.effort import examples
 
 

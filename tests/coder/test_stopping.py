@@ -16,8 +16,8 @@ from typing import Any
 
 import pytest
 
-from assent import SqlApprovals, SqlEvents, SqlJournal, open_database
-from assent.coder.events import (
+from placet import SqlApprovals, SqlEvents, SqlJournal, open_database
+from placet.coder.events import (
     Asked,
     Called,
     CallEnded,
@@ -26,22 +26,22 @@ from assent.coder.events import (
     IterationStarted,
     StateChanged,
 )
-from assent.coder.session import CodeLimits, Question, Session
-from assent.coder.store_sql import SqlSessions
-from assent.errors import IsolationMissing, StorageError, StorageFull, UsageError
-from assent.inference import Scripted
-from assent.inference.messages import ToolResult
-from assent.inference.model import Request, Result
-from assent.inference.usage import Usage
-from assent.policy.rule import DenyTool
-from assent.sandbox.confinement import Isolation
-from assent.tools.context import Cancel
+from placet.coder.session import CodeLimits, Question, Session
+from placet.coder.store_sql import SqlSessions
+from placet.errors import IsolationMissing, StorageError, StorageFull, UsageError
+from placet.inference import Scripted
+from placet.inference.messages import ToolResult
+from placet.inference.model import Request, Result
+from placet.inference.usage import Usage
+from placet.policy.rule import DenyTool
+from placet.sandbox.confinement import Isolation
+from placet.tools.context import Cancel
 from tests.coder.nursery import PATIENCE_S, Nursery, read_trace, running, until_nothing_runs
 from tests.coder.repositories import fingerprint
 from tests.coder.workbench import Workbench, _known, call, git, make_repository, shell, write
 from tests.sandbox.test_confinement import weak
 
-SOAK = bool(os.environ.get("ASSENT_SOAK"))
+SOAK = bool(os.environ.get("PLACET_SOAK"))
 FOREVER = "sleep 987{mark}"
 
 
@@ -68,7 +68,7 @@ def nursery() -> Iterator[Nursery]:
 @contextmanager
 def store(here: Workbench) -> Iterator[SqlSessions]:
     """The sessions, as another process sees them."""
-    with open_database(str(here.folder / "assent.db")) as database:
+    with open_database(str(here.folder / "placet.db")) as database:
         yield SqlSessions(database)
 
 
@@ -80,7 +80,7 @@ def kept(here: Workbench, session: str) -> Session:
 
 
 def branches(repository: Path) -> list[str]:
-    return git(repository, "branch", "--list", "--format=%(refname:short)", "assent/*").split()
+    return git(repository, "branch", "--list", "--format=%(refname:short)", "placet/*").split()
 
 
 async def until(is_so: Callable[[], Any]) -> None:
@@ -202,8 +202,8 @@ class TestCancel:
             session = await coder.resume(name, approve=True)
         assert session.state == "merged"
         assert len(asked) == answers, "only the checks were missing"
-        assert git(here.repository, "rev-parse", f"assent/{name}^").strip() == began
-        assert git(here.repository, "diff", "--name-only", began, f"assent/{name}").split() == ["ok.txt"]
+        assert git(here.repository, "rev-parse", f"placet/{name}^").strip() == began
+        assert git(here.repository, "diff", "--name-only", began, f"placet/{name}").split() == ["ok.txt"]
         assert [each.is_green for each in session.attempts[0].iterations] == [True]
 
     async def test_ended_from_elsewhere(self, here: Workbench, mark: str) -> None:
@@ -411,7 +411,7 @@ class TestQuestions:
         wait_for(lambda: any(line[0] == "question" for line in read_trace(trace)))
         os.kill(pid, signal.SIGKILL)
         assert nursery.code() == -signal.SIGKILL
-        with open_database(f"sqlite://{tmp_path}/assent.db") as database:
+        with open_database(f"sqlite://{tmp_path}/placet.db") as database:
             sessions = SqlSessions(database)
             (question,) = sessions.questions("s-0")
             sessions.answer(question.id, "the right one", "Ada")
@@ -422,7 +422,7 @@ class TestQuestions:
             assert len(SqlEvents(database).query(kind="coding_question_asked")) <= 1
             assert sessions.questions() == []
         assert [line[1:] for line in read_trace(trace) if line[0] == "ask"][:2] == [[1, 1, 1], [1, 1, 2]]
-        assert git(repository, "show", "assent/s-0:x.txt") == "the right one"
+        assert git(repository, "show", "placet/s-0:x.txt") == "the right one"
 
 
 class TestProcesses:
@@ -470,7 +470,7 @@ class TestProcesses:
         assert other_one.startswith(("RunHeld: Run 's-0'", "UsageError: Session 's-0' is published")), (
             other_one
         )
-        assert branches(repository) == ["assent/s-0"]
+        assert branches(repository) == ["placet/s-0"]
 
 
 class TestPolicies:
@@ -498,7 +498,7 @@ class TestPolicies:
             session = await coder.run("x", ["test -f ok.txt"])
             assert session.state == "running"
             assert (await coder.cancel(session.id)).state == "abandoned"
-        with open_database(str(here.folder / "assent.db")) as database:
+        with open_database(str(here.folder / "placet.db")) as database:
             assert SqlApprovals(database).pending() == []
             (asked,) = SqlApprovals(database).recent(5)
         assert (asked.decision, asked.reason) == ("withdrawn", "its coding session is abandoned")
@@ -510,7 +510,7 @@ class TestPolicies:
             session = await coder.run("x", ["test -f ok.txt"])
         assert session.state == "running"
         assert "waits for a person" in session.reason
-        with open_database(str(here.folder / "assent.db")) as database:
+        with open_database(str(here.folder / "placet.db")) as database:
             journal = SqlJournal(database)
             assert {row.run_id: row.status for row in journal.runs()}[session.id] == "waiting"
             journal.close()
@@ -542,7 +542,7 @@ class TestTrouble:
             with store(here) as sessions:
                 assert sessions.listed() == []
         assert not here.home.exists()
-        with open_database(str(here.folder / "assent.db")) as database:
+        with open_database(str(here.folder / "placet.db")) as database:
             journal = SqlJournal(database)
             assert journal.runs() == []
             journal.close()
@@ -566,13 +566,13 @@ class TestTrouble:
             def put(self, session: Session) -> None:
                 Full.puts += 1
                 if Full.puts == bad:
-                    raise StorageFull("assent.db", "is full", "Make room.")
+                    raise StorageFull("placet.db", "is full", "Make room.")
                 super().put(session)
 
         def model(request: Request) -> Any:
             return "done" if isinstance(request.messages[-1], ToolResult) else write("ok.txt", "x")
 
-        with open_database(str(here.folder / "assent.db")) as database:
+        with open_database(str(here.folder / "placet.db")) as database:
             sessions = Full(database)
             with here.coder(model, sessions=sessions) as coder:
                 with pytest.raises(StorageError, match="is full"):
@@ -584,11 +584,11 @@ class TestTrouble:
                     return
                 session = await coder.resume("s", approve=True)
         assert session.state == "merged"
-        assert branches(here.repository) == ["assent/s"]
-        assert git(here.repository, "show", "assent/s:mine.txt") == "not committed\n"
+        assert branches(here.repository) == ["placet/s"]
+        assert git(here.repository, "show", "placet/s:mine.txt") == "not committed\n"
         after = fingerprint(here.repository)
         changed = {name for name in before.keys() | after if before.get(name) != after.get(name)}
-        assert {name.partition("refs/heads/")[2] for name in changed} == {"assent", "assent/s"}
+        assert {name.partition("refs/heads/")[2] for name in changed} == {"placet", "placet/s"}
 
     async def test_a_name_that_is_no_text_is_put_back_and_told(self, here: Workbench) -> None:
         spoil = "mkdir -p tests && touch \"$(printf 'tests/test_\\377.py')\""

@@ -8,9 +8,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from assent.coder.session import CodeLimits
-from assent.inference import Scripted
-from assent.inference.model import Request
+from placet.coder.session import CodeLimits
+from placet.inference import Scripted
+from placet.inference.model import Request
 from tests.coder.repositories import fingerprint
 from tests.coder.workbench import Workbench, call, git, user_text
 
@@ -86,11 +86,11 @@ async def test_from_a_wrong_fix_to_a_published_commit(tmp_path: Path) -> None:
 
         session = await coder.approve(session.id)
     assert session.state == "merged"
-    branch = f"assent/{session.id}"
+    branch = f"placet/{session.id}"
     after = fingerprint(top)
     changed = {name for name in before.keys() | after.keys() if before.get(name) != after.get(name)}
     # A folder for branches of ours, and the branch in it; and the same for its log.
-    assert {name.partition("refs/heads/")[2] for name in changed} == {"assent", branch}
+    assert {name.partition("refs/heads/")[2] for name in changed} == {"placet", branch}
     assert git(top, "log", "--format=%s", f"HEAD..{branch}").strip() == "the discount is wrong"
     assert git(top, "diff", "--name-only", "HEAD", branch).split() == ["shop/prices.py"]
     assert CLOSING in git(top, "log", "-1", "--format=%B", branch)
@@ -108,7 +108,7 @@ async def test_the_persons_changes_can_be_included(tmp_path: Path) -> None:
         diff = await coder.diff(session.id)
         assert "mine" not in diff
         session = await coder.approve(session.id)
-    branch = f"assent/{session.id}"
+    branch = f"placet/{session.id}"
     assert git(top, "show", f"{branch}:shop/cli.py") == "# mine\n"
     assert git(top, "show", f"{branch}:new.txt") == "not added\n"
     assert git(top, "rev-list", "--count", f"HEAD..{branch}").strip() == "1"

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from assent.coder.trees import MOST_DIFF
-from assent.coder.workshop import Changed, Workshop, find_repository
-from assent.errors import UsageError
+from placet.coder.trees import MOST_DIFF
+from placet.coder.workshop import Changed, Workshop, find_repository
+from placet.errors import UsageError
 from tests.coder.repositories import FILES, files, fingerprint, make_repository, objects, outside, write
 from tests.sandbox.git.repositories import Inside, needs_bubblewrap
 
@@ -163,7 +163,7 @@ async def test_git_in_an_attempt_shows_the_history_and_is_clean(work: Path) -> N
     folder = await workshop.check_out(1, await workshop.begin(True))
 
     assert outside(folder, "status", "--short") == ""
-    assert outside(folder, "branch", "--show-current").strip() == "assent/work"
+    assert outside(folder, "branch", "--show-current").strip() == "placet/work"
     assert outside(folder, "log", "--format=%s").splitlines()[-1] == "first"
     assert outside(folder, "remote") == ""
     outside(folder, "commit", "-q", "--allow-empty", "-m", "by a command")
@@ -448,28 +448,28 @@ async def test_publishing_makes_one_branch_and_changes_nothing_else(work: Path) 
     same = await workshop.commit(tree, head, "Fix it\n\nWell.", when=1_700_000_000, author=None)
     other = await workshop.commit(tree, head, "Fix it", when=1_700_000_000, author="Bo B <b@example.org>")
     assert fingerprint(work) == before
-    await workshop.publish(commit, "assent/abc")
+    await workshop.publish(commit, "placet/abc")
     after = fingerprint(work)
-    await workshop.publish(commit, "assent/abc")
+    await workshop.publish(commit, "placet/abc")
     with pytest.raises(UsageError, match="is there already"):
-        await workshop.publish(other, "assent/abc")
+        await workshop.publish(other, "placet/abc")
 
     assert commit == same != other
     assert fingerprint(work) == after
     new = {path for path in after if before.get(path) != after[path]}
     assert new == {
-        ".git/refs/heads/assent",
-        ".git/refs/heads/assent/abc",
-        ".git/logs/refs/heads/assent",
-        ".git/logs/refs/heads/assent/abc",
+        ".git/refs/heads/placet",
+        ".git/refs/heads/placet/abc",
+        ".git/logs/refs/heads/placet",
+        ".git/logs/refs/heads/placet/abc",
     }
     assert before.items() <= after.items()
     shutil.rmtree(workshop.home)
     outside(work, "fsck", "--strict", "--no-dangling")
-    assert outside(work, "log", "--format=%an <%ae> %at %s", "assent/abc").splitlines()[0] == (
+    assert outside(work, "log", "--format=%an <%ae> %at %s", "placet/abc").splitlines()[0] == (
         "Ada <ada@example.org> 1700000000 Fix it"
     )
-    assert outside(work, "diff", "--name-status", "main", "assent/abc").split() == [
+    assert outside(work, "diff", "--name-status", "main", "placet/abc").split() == [
         "M",
         "app.py",
         "A",
@@ -484,12 +484,12 @@ async def test_many_objects_are_published_as_a_pack(work: Path) -> None:
     tree = await workshop.tree_of(1)
 
     commit = await workshop.commit(tree, workshop.repository.head, "Many", when=0, author="A <a@example.org>")
-    await workshop.publish(commit, "assent/many")
+    await workshop.publish(commit, "placet/many")
 
     await workshop.remove()
     assert not workshop.home.exists()
     outside(work, "fsck", "--no-dangling")
-    assert len(outside(work, "ls-tree", "--name-only", "assent/many:f").split()) == 250
+    assert len(outside(work, "ls-tree", "--name-only", "placet/many:f").split()) == 250
 
 
 async def test_names_that_no_branch_can_have_are_refused(work: Path) -> None:
@@ -530,8 +530,8 @@ async def test_objects_that_are_gone_are_told(work: Path) -> None:
 _SCRIPT = """
 import asyncio, os, signal, sys
 from pathlib import Path
-from assent.coder import publishing, trees, workshop
-from assent.sandbox.git import trusted
+from placet.coder import publishing, trees, workshop
+from placet.sandbox.git import trusted
 
 top, place = Path(sys.argv[1]), Path(sys.argv[2])
 real, rename = trusted.git, os.rename
@@ -569,7 +569,7 @@ publishing.git = trees.git = watched
 os.rename = renamed
 turns = [("rename", 1), ("checkout-index", 1), ("rename", 2), ("unpack-objects", 1), ("update-ref", 1)]
 for number, (name, count) in enumerate(turns):
-    home, branch = place / str(number), f"assent/{number}"
+    home, branch = place / str(number), f"placet/{number}"
     child = os.fork()
     if child == 0:
         turn, left = name, count
@@ -597,13 +597,13 @@ def test_killed_in_the_middle_it_goes_on(work: Path, tmp_path: Path) -> None:
     lines = [line.split(" ", 2) for line in done.stdout.splitlines()]
     assert [ended for ended, _, _ in lines] == ["-9"] * 5
     for number, (_, commit, _) in enumerate(lines):
-        assert outside(work, "rev-parse", f"assent/{number}").strip() == commit
+        assert outside(work, "rev-parse", f"placet/{number}").strip() == commit
     names = "[] ['attempt-1', 'attempt-1.index', 'exports', 'repository']"
     assert {left for _, _, left in lines} == {names}
     after = fingerprint(work)
     new = {path for path in after if before.get(path) != after[path]}
     assert before.keys() <= after.keys()
-    assert all("/assent" in path and not path.endswith(".lock") for path in new)
+    assert all("/placet" in path and not path.endswith(".lock") for path in new)
     outside(work, "fsck", "--no-dangling")
 
 
@@ -611,19 +611,19 @@ async def test_a_lock_that_a_killed_process_left_is_removed_and_no_other(work: P
     workshop = await opened(work)
     tree = await workshop.begin(False)
     commit = await workshop.commit(tree, workshop.repository.head, "x", when=0, author="A <a@example.org>")
-    lock = work / ".git/refs/heads/assent/x.lock"
+    lock = work / ".git/refs/heads/placet/x.lock"
     write(lock.parent, {lock.name: ""})
 
     # Nobody of ours was at work on it, so it is somebody else's.
     for _ in range(2):
         with pytest.raises(UsageError, match="Another git process"):
-            await workshop.publish(commit, "assent/x")
+            await workshop.publish(commit, "placet/x")
         assert lock.exists()
-    (workshop.home / "publishing.note").write_text("refs/heads/assent/x")
-    await workshop.publish(commit, "assent/x")
+    (workshop.home / "publishing.note").write_text("refs/heads/placet/x")
+    await workshop.publish(commit, "placet/x")
 
     assert not lock.exists()
-    assert outside(work, "rev-parse", "assent/x").strip() == commit
+    assert outside(work, "rev-parse", "placet/x").strip() == commit
 
 
 async def test_attempts_can_be_removed(work: Path) -> None:

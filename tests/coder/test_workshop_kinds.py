@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from assent.coder.workshop import Workshop, find_repository
-from assent.errors import UsageError
+from placet.coder.workshop import Workshop, find_repository
+from placet.errors import UsageError
 from tests.coder.repositories import FILES, files, fingerprint, make_repository, objects, outside, write
 
 ODD = {"a b/ä 'ö\".py": "1\n", "new\nline.py": "2\n", "-dash.py": "3\n", ":(top)x.py": "4\n", "*.py": "5\n"}
@@ -88,7 +88,7 @@ async def test_the_whole_way(kind: str, tmp_path: Path) -> None:
     commit = await workshop.commit(tree, workshop.repository.head, "Fix", when=9, author="A <a@example.org>")
     listed = await workshop.changes()
     assert (fingerprint(top), objects(top)) == (before, held)
-    await workshop.publish(commit, "assent/x")
+    await workshop.publish(commit, "placet/x")
 
     inner = "mod" if kind == "submodule" else "\0"
     assert untouched == {path: text for path, text in files(top).items() if not path.startswith(inner)}
@@ -97,10 +97,10 @@ async def test_the_whole_way(kind: str, tmp_path: Path) -> None:
     assert [each.path for each in await workshop.changed(begun, tree)] == ["app.py"]
     assert listed == sorted({"mine.txt", *(["added.py"] if kind == "split index" else [])})
     after = fingerprint(top)
-    assert all("/assent" in path for path in after if before.get(path) != after[path])
+    assert all("/placet" in path for path in after if before.get(path) != after[path])
     assert before.keys() <= after.keys()
-    assert outside(top, "rev-parse", "assent/x^{tree}").strip() == tree
-    assert outside(top, "diff", "--stat", "HEAD", "assent/x", "--", "app.py").count("app.py") == 1
+    assert outside(top, "rev-parse", "placet/x^{tree}").strip() == tree
+    assert outside(top, "diff", "--stat", "HEAD", "placet/x", "--", "app.py").count("app.py") == 1
     await workshop.remove()
     outside(top, "fsck", "--no-dangling")
 

@@ -13,15 +13,15 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from assent import EventLog, Runtime, SqlApprovals, SqlEvents, SqlJournal, open_database
-from assent.coder.coder import Coder
-from assent.coder.events import Event
-from assent.coder.repairs_sql import SqlRepairs
-from assent.coder.store_sql import SqlSessions
-from assent.inference import Scripted
-from assent.inference.messages import ToolCall
-from assent.inference.model import Model, Request, Result
-from assent.sandbox.confinement import Isolation
+from placet import EventLog, Runtime, SqlApprovals, SqlEvents, SqlJournal, open_database
+from placet.coder.coder import Coder
+from placet.coder.events import Event
+from placet.coder.repairs_sql import SqlRepairs
+from placet.coder.store_sql import SqlSessions
+from placet.inference import Scripted
+from placet.inference.messages import ToolCall
+from placet.inference.model import Model, Request, Result
+from placet.sandbox.confinement import Isolation
 
 _IDENTITY = {
     "GIT_AUTHOR_NAME": "Ada",
@@ -77,7 +77,7 @@ def make_repository(folder: Path, files: Mapping[str, str]) -> Path:
 @cache
 def _known() -> str:
     """Where the self-test of the sandbox writes down what it found: trying once is enough for all tests."""
-    folder = tempfile.mkdtemp(prefix="assent-tests-")
+    folder = tempfile.mkdtemp(prefix="placet-tests-")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return folder
 
@@ -99,7 +99,7 @@ class Workbench:
     ) -> Iterator[Coder]:
         """A coder with this script, or this model, whose records are those of all coders here."""
         model = turns if hasattr(turns, "generate") else Scripted(turns)  # type: ignore[arg-type]
-        with open_database(str(self.folder / "assent.db")) as database:
+        with open_database(str(self.folder / "placet.db")) as database:
             journal = SqlJournal(database)
             try:
                 runtime = Runtime(
@@ -131,7 +131,7 @@ class Workbench:
 
 def user_text(request: Request) -> str:
     """What the person's side says first in a request."""
-    from assent.inference.messages import User
+    from placet.inference.messages import User
 
     first = next(message for message in request.messages if isinstance(message, User))
     return "".join(getattr(part, "text", "") for part in first.parts)

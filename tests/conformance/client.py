@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import sys
 
-from assent import Runtime
-from assent.tools.mcp.connections import Connections
-from assent.tools.mcp.server import McpServer, switch_on
+from placet import Runtime
+from placet.tools.mcp.connections import Connections
+from placet.tools.mcp.server import McpServer, switch_on
 
 PARAMETERS = {"add_numbers": {"a": 5, "b": 3}}
 """What the scenarios want their tools to be called with; the others take nothing."""

@@ -1,4 +1,4 @@
-"""What `assent mcp serve` serves, behind the SDK's own HTTP app: the conformance tests speak nothing else.
+"""What `placet mcp serve` serves, behind the SDK's own HTTP app: the conformance tests speak nothing else.
 
     python -m tests.conformance.http_server FOLDER
 
@@ -14,8 +14,8 @@ from pathlib import Path
 
 import uvicorn
 
-from assent.app.app import open_app
-from assent.server.mcp import Face, make_server
+from placet.app.app import open_app
+from placet.server.mcp import Face, make_server
 
 
 async def serve(folder: Path) -> None:

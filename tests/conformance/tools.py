@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import time
 
-from assent import ToolContext, ToolError, ToolSchema, tool
-from assent.tools import Tool
+from placet import ToolContext, ToolError, ToolSchema, tool
+from placet.tools import Tool
 
 
 @tool(risk="read_only")

@@ -29,14 +29,14 @@ from io import StringIO
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from assent.agents.files import read_agent
-from assent.app.command_tools import read_command_tools
-from assent.app.settings import FILE_NAME, parse_settings
-from assent.coder.contract import read_contract
-from assent.ir.codec import decode_json, decode_proposal
-from assent.loops.spec import read_loop
-from assent.policy.loader import load_policies
-from tests.command import ASSENT
+from placet.agents.files import read_agent
+from placet.app.command_tools import read_command_tools
+from placet.app.settings import FILE_NAME, parse_settings
+from placet.coder.contract import read_contract
+from placet.ir.codec import decode_json, decode_proposal
+from placet.loops.spec import read_loop
+from placet.policy.loader import load_policies
+from tests.command import PLACET
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
@@ -151,14 +151,14 @@ class Trial:
         name: str,
         text: str,
         folder: Path,
-        assent: Sequence[str] = ASSENT,
+        placet: Sequence[str] = PLACET,
         python: Sequence[str] = (sys.executable,),
     ) -> None:
-        """`assent` and `python` are how the programs of these names are started."""
+        """`placet` and `python` are how the programs of these names are started."""
         self._name = name
         self._text = text
         self._folder = folder
-        self._assent = assent
+        self._placet = placet
         self._python = python
         self._namespace: dict[str, Any] = {"__name__": "a_page"}
         self._printed: str | None = None
@@ -259,7 +259,7 @@ class Trial:
             done = subprocess.run(
                 ["sh", "-c", f"(exit {self._exit_code}); {command}"],
                 cwd=self._folder,
-                env=environment(self._folder, self._assent, self._python),
+                env=environment(self._folder, self._placet, self._python),
                 stdin=subprocess.DEVNULL,
                 capture_output=True,
                 text=True,
@@ -273,17 +273,17 @@ class Trial:
 
 
 def environment(
-    folder: Path, assent: Sequence[str] = ASSENT, python: Sequence[str] = (sys.executable,)
+    folder: Path, placet: Sequence[str] = PLACET, python: Sequence[str] = (sys.executable,)
 ) -> dict[str, str]:
-    """Where `assent` is the code under test, and nothing of the person's own gets in, not even their runs."""
+    """Where `placet` is the code under test, and nothing of the person's own gets in, not even their runs."""
     programs = folder / ".bin"
     if not programs.exists():
         programs.mkdir()
-        for name, argv in (("assent", assent), ("python", python)):
+        for name, argv in (("placet", placet), ("python", python)):
             script = programs / name
             script.write_text(f'#!/bin/sh\nexec {shlex.join(argv)} "$@"\n')
             script.chmod(0o755)
-    foreign = ("COLUMNS", "ASSENT_DB", "ASSENT_DEBUG", "FORCE_COLOR")
+    foreign = ("COLUMNS", "PLACET_DB", "PLACET_DEBUG", "FORCE_COLOR")
     kept = {k: v for k, v in os.environ.items() if k not in foreign}
     return {
         **kept,

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from assent import (
+from placet import (
     AgentRunner,
     AgentSpec,
     Assistant,
@@ -32,15 +32,15 @@ from assent import (
     basic_tools,
     tool,
 )
-from assent.agents.spec import Goal
-from assent.app.isolation import LoweredIsolation, Lowering, Required
-from assent.durable.memory import MemoryJournal
-from assent.errors import ModelError
-from assent.events.event import Event
-from assent.events.log import EventLog
-from assent.inference import Scripted, ToolCall
-from assent.sandbox.workspace import Workspace
-from assent.testing import RecordingTool, action, proposal
+from placet.agents.spec import Goal
+from placet.app.isolation import LoweredIsolation, Lowering, Required
+from placet.durable.memory import MemoryJournal
+from placet.errors import ModelError
+from placet.events.event import Event
+from placet.events.log import EventLog
+from placet.inference import Scripted, ToolCall
+from placet.sandbox.workspace import Workspace
+from placet.testing import RecordingTool, action, proposal
 from tests.docs.pages import REFERENCE, codes_in, rows_of, section
 
 

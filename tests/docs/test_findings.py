@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from importlib import import_module
 from typing import Any, NamedTuple
 
-from assent import (
+from placet import (
     Calls,
     CapabilitySet,
     CostBudget,
@@ -23,12 +23,12 @@ from assent import (
     TraceRule,
     tool,
 )
-from assent.verify.report import Issue
+from placet.verify.report import Issue
 from tests.docs.pages import REFERENCE, codes_in, rows_of, section
 
 VERIFY = REFERENCE / "verify.md"
-# Not `from assent import verify`: what this names must not depend on what was imported before.
-verify = import_module("assent.verify.verify").verify
+# Not `from placet import verify`: what this names must not depend on what was imported before.
+verify = import_module("placet.verify.verify").verify
 
 Fields = dict[str, Any]
 

@@ -34,7 +34,7 @@ def test_a_page_does_what_it_says(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     text = page.read_text(encoding="utf-8")
-    if "assent doctor" not in text:
+    if "placet doctor" not in text:
         # Who asks is shown how it is tried; all others only use what was found.
         request.getfixturevalue("known_isolation")(data_home(tmp_path))
     if SERVER in text:
@@ -55,7 +55,7 @@ def test_the_readme_shows_the_trip_as_it_is(tmp_path: Path) -> None:
     inputs = f"--tools {trip}/tools.py --policies {trip}/policies.toml --state {trip}/state.json"
 
     subprocess.run(
-        ["sh", "-c", f"assent run {trip}/plan.json {inputs} --svg {tmp_path}/demo.svg"],
+        ["sh", "-c", f"placet run {trip}/plan.json {inputs} --svg {tmp_path}/demo.svg"],
         cwd=ROOT,
         env=environment(tmp_path),
         capture_output=True,
@@ -71,7 +71,7 @@ def test_the_readme_shows_the_trip_as_it_is(tmp_path: Path) -> None:
 
 def test_the_readme_shows_the_killed_run_as_it_is(tmp_path: Path) -> None:
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    [excerpt] = [b.text for b in blocks_of(readme) if b.language == "text" and b.text.startswith("$ assent")]
+    [excerpt] = [b.text for b in blocks_of(readme) if b.language == "text" and b.text.startswith("$ placet")]
 
     done = subprocess.run(
         [sys.executable, "examples/durable/demo.py"],
@@ -103,9 +103,9 @@ PRINTS = '```python\nprint("one", 2)\n```\n'
         pytest.param(PRINTS, "does not show", id="an output that is not shown"),
         pytest.param("```output\none 2\n```\n", "no python block", id="an output of nothing"),
         pytest.param("```python\n1 / 0\n```\n", "ZeroDivisionError", id="code that raises"),
-        pytest.param("```console\n$ assent --version\nassent 9.9\n```\n", "it printed", id="another version"),
+        pytest.param("```console\n$ placet --version\nplacet 9.9\n```\n", "it printed", id="another version"),
         pytest.param(
-            "```console\n$ assent frobnicate\n```\n```console\n$ echo $?\n0\n```\n", "$ echo", id="exit code"
+            "```console\n$ placet frobnicate\n```\n```console\n$ echo $?\n0\n```\n", "$ echo", id="exit code"
         ),
         pytest.param(
             "```console\n$ sh -c 'kill -9 $$'\n$ echo $?\n9\n```\n", "137", id="exit code of what was killed"
@@ -136,11 +136,11 @@ def test_what_differs_from_run_to_run_does_not_matter(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     page = (
-        "```python title=tools.py\nfrom assent import tool\n\n\n@tool\ndef t() -> int:\n    return 7\n```\n"
+        "```python title=tools.py\nfrom placet import tool\n\n\n@tool\ndef t() -> int:\n    return 7\n```\n"
         '```json title=plan.json\n{"actions": [{"id": "a", "tool": "t"}]}\n```\n'
-        "```console\n$ assent run plan.json --tools tools.py\n✓ succeeded plan.json 1 action, 1 layer, 9 s\n"
+        "```console\n$ placet run plan.json --tools tools.py\n✓ succeeded plan.json 1 action, 1 layer, 9 s\n"
         "└── layer 1\n    └── ✓ a  t  succeeded  1.5 s  → ...\n...\n  cost: 1 tool call, <1 ms of work\n"
-        "  story: assent explain 0123456789ab\n```\n"
+        "  story: placet explain 0123456789ab\n```\n"
         f"{NOT_RUN}\n```python\n1 / 0\n```\n"
     )
 

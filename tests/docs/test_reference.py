@@ -17,39 +17,39 @@ import click
 import msgspec
 import pytest
 
-import assent
-from assent import errors
-from assent.app import command_tools, mcp_servers
-from assent.app.model_settings import _PRICE, _PROVIDER
-from assent.app.settings import _HTTP, _ISOLATION, _KEYS
-from assent.cli.main import cli
-from assent.coder import events as coding
-from assent.coder.contract import Check, CheckResult, Contract
-from assent.coder.session import OPEN, Attempt, Iteration, Session, State
-from assent.events.event import KINDS
-from assent.events.span import _CLOSES
-from assent.inference import Intent, Request, Result, Scripted, ToolCall, Usage
-from assent.inference.choice import DEFAULTS
-from assent.inference.http import BETWEEN_S, CONNECT_S, MOST_BYTES, MOST_WHOLE, TOTAL_S
-from assent.inference.local.weights import CATALOGUE, megabytes
-from assent.inference.model import Ability, Prefer, Stop, Task, Thinking
-from assent.inference.prices import AS_OF, FACTS, LONG_CONTEXT, ModelFacts
-from assent.inference.providers import PROVIDERS, Format, ToolMode
-from assent.inference.roles import ROLES
-from assent.inference.scripted import _Turn
-from assent.inference.tool_modes.grammar import LONGEST_TEXT, MOST_ITEMS
-from assent.inference.tools import NOT_OFFERED, inference_tools
-from assent.inference.wire.anthropic import API_VERSION
-from assent.inference.wire.anthropic import MAX_TOKENS as ANTHROPIC_MAX_TOKENS
-from assent.inference.wrappers.budget import Spent
-from assent.inference.wrappers.digests import SETTINGS as RECORDED_SETTINGS
-from assent.inference.wrappers.retry import (
+import placet
+from placet import errors
+from placet.app import command_tools, mcp_servers
+from placet.app.model_settings import _PRICE, _PROVIDER
+from placet.app.settings import _HTTP, _ISOLATION, _KEYS
+from placet.cli.main import cli
+from placet.coder import events as coding
+from placet.coder.contract import Check, CheckResult, Contract
+from placet.coder.session import OPEN, Attempt, Iteration, Session, State
+from placet.events.event import KINDS
+from placet.events.span import _CLOSES
+from placet.inference import Intent, Request, Result, Scripted, ToolCall, Usage
+from placet.inference.choice import DEFAULTS
+from placet.inference.http import BETWEEN_S, CONNECT_S, MOST_BYTES, MOST_WHOLE, TOTAL_S
+from placet.inference.local.weights import CATALOGUE, megabytes
+from placet.inference.model import Ability, Prefer, Stop, Task, Thinking
+from placet.inference.prices import AS_OF, FACTS, LONG_CONTEXT, ModelFacts
+from placet.inference.providers import PROVIDERS, Format, ToolMode
+from placet.inference.roles import ROLES
+from placet.inference.scripted import _Turn
+from placet.inference.tool_modes.grammar import LONGEST_TEXT, MOST_ITEMS
+from placet.inference.tools import NOT_OFFERED, inference_tools
+from placet.inference.wire.anthropic import API_VERSION
+from placet.inference.wire.anthropic import MAX_TOKENS as ANTHROPIC_MAX_TOKENS
+from placet.inference.wrappers.budget import Spent
+from placet.inference.wrappers.digests import SETTINGS as RECORDED_SETTINGS
+from placet.inference.wrappers.retry import (
     ATTEMPTS,
     FIRST_WAIT_S,
     LONGEST_RETRY_AFTER_S,
     LONGEST_WAIT_S,
 )
-from assent.ir.action import (
+from placet.ir.action import (
     OPERATORS,
     Action,
     ActionCompensation,
@@ -60,9 +60,9 @@ from assent.ir.action import (
     Precondition,
     ToolCompensation,
 )
-from assent.ir.codec import encode
-from assent.ir.proposal import Proposal
-from assent.ir.result import (
+from placet.ir.codec import encode
+from placet.ir.proposal import Proposal
+from placet.ir.result import (
     ActionResult,
     CompensationResult,
     CostSummary,
@@ -71,17 +71,17 @@ from assent.ir.result import (
     Status,
     Waiting,
 )
-from assent.ir.tool_spec import RateLimit, Reversibility, Risk, ToolSchema
-from assent.policy.case import Rule
-from assent.policy.permission import ANSWERS, POSTURES, TIERS
-from assent.policy.rule import DeclaredRule
-from assent.sandbox.bubblewrap import PARTS
-from assent.sandbox.isolation import LEVELS, By, Enforced, How
-from assent.sandbox.limits import MOST
-from assent.sandbox.other_user import UID
-from assent.sandbox.places import TOOLCHAINS
-from assent.sandbox.seccomp import GROUPS, UNSHARED
-from assent.verify.report import Issue, Report, Severity, Tier
+from placet.ir.tool_spec import RateLimit, Reversibility, Risk, ToolSchema
+from placet.policy.case import Rule
+from placet.policy.permission import ANSWERS, POSTURES, TIERS
+from placet.policy.rule import DeclaredRule
+from placet.sandbox.bubblewrap import PARTS
+from placet.sandbox.isolation import LEVELS, By, Enforced, How
+from placet.sandbox.limits import MOST
+from placet.sandbox.other_user import UID
+from placet.sandbox.places import TOOLCHAINS
+from placet.sandbox.seccomp import GROUPS, UNSHARED
+from placet.verify.report import Issue, Report, Severity, Tier
 from tests.docs.pages import REFERENCE, codes_in, rows_of, section
 
 PROPOSAL = REFERENCE / "proposal.md"
@@ -177,7 +177,7 @@ def test_every_word_of_a_closed_set_is_explained(heading: str, names: list[str])
 
 
 def options_of(command: click.Command) -> list[str]:
-    context = click.Context(command, info_name="assent", **command.context_settings)
+    context = click.Context(command, info_name="placet", **command.context_settings)
     return [
         name
         for parameter in command.get_params(context)
@@ -187,7 +187,7 @@ def options_of(command: click.Command) -> list[str]:
 
 
 def commands_of(name: str, command: click.Command) -> dict[str, click.Command]:
-    """A command, and those of which it is the group: `assent log`, `assent log show`, ..."""
+    """A command, and those of which it is the group: `placet log`, `placet log show`, ..."""
     found = {name: command}
     if isinstance(command, click.Group):
         for own, below in command.commands.items():
@@ -200,7 +200,7 @@ def own_text(heading: str) -> str:
     return section(CLI, heading).split("\n### ")[0]
 
 
-COMMANDS = commands_of("assent", cli)
+COMMANDS = commands_of("placet", cli)
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -230,7 +230,7 @@ def test_the_readme_names_every_command_and_exit_code() -> None:
     readme = REFERENCE.parents[1] / "README.md"
     rows = rows_of(section(readme, "On the command line"))
 
-    assert {f"assent {name}" for name in cli.commands} == {
+    assert {f"placet {name}" for name in cli.commands} == {
         " ".join(code.split()[:2]) for row in rows for code in codes_in(row[0])
     }
     assert {row[0] for row in rows if row[0].isdigit()} == {"0", "1", "2", "3", "4", "130"}
@@ -272,8 +272,8 @@ def tree_of(kind: type[Exception]) -> list[type[Exception]]:
     return [kind, *(below for child in kind.__subclasses__() for below in tree_of(child))]
 
 
-def all_errors() -> list[type[errors.AssentError]]:
-    return [e for e in tree_of(errors.AssentError) if e.__module__ == errors.__name__]  # type: ignore[misc]
+def all_errors() -> list[type[errors.PlacetError]]:
+    return [e for e in tree_of(errors.PlacetError) if e.__module__ == errors.__name__]  # type: ignore[misc]
 
 
 def test_every_error_has_its_code_in_the_table() -> None:
@@ -406,7 +406,7 @@ def page_url() -> Iterator[str]:
 
 @cache
 def built_in() -> dict[str, ToolSchema]:
-    return {tool.name: tool.schema for tool in assent.basic_tools("/")}
+    return {tool.name: tool.schema for tool in placet.basic_tools("/")}
 
 
 def documented_tools() -> dict[str, list[str]]:
@@ -449,7 +449,7 @@ def test_a_built_in_tool_is_explained_as_it_is(name: str, tmp_path: Path, page_u
     schema = built_in()[name]
     (tmp_path / "a.txt").write_text("one\ntwo\nthree\n")
     (tmp_path / "folder").mkdir()
-    rt = assent.Runtime(builtin=assent.basic_tools(tmp_path, hosts=assent.HostFilter(private=True)))
+    rt = placet.Runtime(builtin=placet.basic_tools(tmp_path, hosts=placet.HostFilter(private=True)))
     given = {key: page_url if value == "PAGE" else value for key, value in CALLS[name].items()}
 
     result = asyncio.run(rt.execute({"actions": [{"id": "a", "tool": name, "parameters": given}]}))
@@ -479,7 +479,7 @@ def test_every_key_of_a_tool_that_is_a_program_is_explained() -> None:
 # Python
 
 
-@pytest.mark.parametrize("module", ["assent", "assent.tools", "assent.inference", "assent.testing"])
+@pytest.mark.parametrize("module", ["placet", "placet.tools", "placet.inference", "placet.testing"])
 def test_every_public_name_is_explained(module: str) -> None:
     documented = set(table(section(API, f"Names in {module}")))
     public = set(importlib.import_module(module).__all__)
@@ -494,7 +494,7 @@ def parameters_of(call: Any) -> set[str]:
 def test_every_parameter_of_the_runtime_is_explained_with_its_default() -> None:
     rows = table(section(API, "Runtime"))
 
-    for name, parameter in inspect.signature(assent.Runtime).parameters.items():
+    for name, parameter in inspect.signature(placet.Runtime).parameters.items():
         assert name in rows, f"Runtime({name}=)"
         assert rows[name][0] == f"`{parameter.default!r}`".replace("'", '"'), f"default of Runtime({name}=)"
 
@@ -507,7 +507,7 @@ def test_every_method_of_the_runtime_is_explained_with_its_parameters() -> None:
             documented[call[1]] = {name for name in re.split(r"[ ,*]+", call[2]) if name}
     methods = {
         name: parameters_of(value)
-        for name, value in vars(assent.Runtime).items()
+        for name, value in vars(placet.Runtime).items()
         if inspect.isfunction(value) and not name.startswith("_")
     }
 
@@ -517,10 +517,10 @@ def test_every_method_of_the_runtime_is_explained_with_its_parameters() -> None:
 def test_every_part_of_the_coder_is_explained() -> None:
     text = section(API, "Coder")
     rows, limits = table(text), table(section(API, "CodeLimits"))
-    defaults = {name: p.default for name, p in inspect.signature(assent.Coder).parameters.items()}
+    defaults = {name: p.default for name, p in inspect.signature(placet.Coder).parameters.items()}
     methods = {
         name: parameters_of(value)
-        for name, value in vars(assent.Coder).items()
+        for name, value in vars(placet.Coder).items()
         if inspect.isfunction(value) and not name.startswith("_")
     }
     calls = filter(None, (re.fullmatch(r"(?:await )?(\w+)\((.*)\)", code) for code in rows))
@@ -530,7 +530,7 @@ def test_every_part_of_the_coder_is_explained() -> None:
         assert rows[name][0] == f"`{defaults[name]!r}`", name
     assert documented == methods
     assert {name: row[0] for name, row in limits.items()} == {
-        f.name: default_of(f).replace("null", "None") for f in msgspec.structs.fields(assent.CodeLimits)
+        f.name: default_of(f).replace("null", "None") for f in msgspec.structs.fields(placet.CodeLimits)
     }
     named = set().union(*(set(each.__struct_fields__) for each in (Attempt, CheckResult)))
     assert named | (set(Session.__struct_fields__) - INSIDE) <= codes_in(text)
@@ -569,7 +569,7 @@ HOOKS = {"on_spend", "on_progress", "on_command", "on_model"}
     ],
 )
 def test_every_key_of_a_loop_is_explained(heading: str, struct: str) -> None:
-    from assent.loops import spec
+    from placet.loops import spec
 
     found = set(table(section(REFERENCE / "loops.md", heading)))
 
@@ -577,7 +577,7 @@ def test_every_key_of_a_loop_is_explained(heading: str, struct: str) -> None:
 
 
 def test_every_option_of_tool_is_explained() -> None:
-    options = parameters_of(assent.tool) - {"fn"}
+    options = parameters_of(placet.tool) - {"fn"}
 
     assert set(table(section(API, "Options of tool"))) == options
 
@@ -585,19 +585,19 @@ def test_every_option_of_tool_is_explained() -> None:
 @pytest.mark.parametrize(
     "struct",
     [
-        assent.CostBudget,
-        assent.CapabilitySet,
-        assent.Scope,
-        assent.ReplanConfig,
-        assent.ToolContext,
-        assent.Calls,
-        assent.Posture,
-        assent.Permissions,
-        assent.Limits,
+        placet.CostBudget,
+        placet.CapabilitySet,
+        placet.Scope,
+        placet.ReplanConfig,
+        placet.ToolContext,
+        placet.Calls,
+        placet.Posture,
+        placet.Permissions,
+        placet.Limits,
     ],
 )
 def test_every_field_of_a_setting_is_named(struct: Any) -> None:
-    row = table(section(API, "Names in assent"))[struct.__name__]
+    row = table(section(API, "Names in placet"))[struct.__name__]
     named = {re.split(r"[=(]", code)[0] for code in codes_in(row[0])}
 
     assert {f.name for f in msgspec.structs.fields(struct)} - HOOKS <= named
@@ -613,17 +613,17 @@ def test_every_part_of_the_sandbox_is_explained() -> None:
     assert set(table(section(ISOLATION, "Means"))) == set(get_args(By))
     assert set(table(section(ISOLATION, "Parts of the sandbox").split("\n### ")[0])) == set(PARTS)
     assert set(table(section(ISOLATION, "System calls"))) == {*GROUPS, *UNSHARED}
-    assert set(table(section(ISOLATION, "Limits"))) == set(assent.Limits.__struct_fields__)
+    assert set(table(section(ISOLATION, "Limits"))) == set(placet.Limits.__struct_fields__)
 
 
 def test_every_parameter_of_isolation_is_explained() -> None:
     documented = table(section(ISOLATION, "Isolation in a program"))
 
-    assert parameters_of(assent.Isolation) <= set(documented)
+    assert parameters_of(placet.Isolation) <= set(documented)
 
 
 def test_places_and_numbers_that_are_told_are_those_of_the_code() -> None:
-    told = codes_in(section(ISOLATION, "What is shown")) - {".git", ".assent"}
+    told = codes_in(section(ISOLATION, "What is shown")) - {".git", ".placet"}
 
     assert f"user and group {UID}" in section(ISOLATION, "Root")
     assert {name for name in told if name.startswith(".")} <= set(TOOLCHAINS)
@@ -745,7 +745,7 @@ def test_models_of_this_machine_are_told_as_they_are() -> None:
     for at, weights in enumerate(CATALOGUE.values()):
         assert rows["is"][at] == weights.title
         assert rows["licence"][at] == weights.licence
-        assert f"assent[{weights.extra}]" in rows["needs"][at]
+        assert f"placet[{weights.extra}]" in rows["needs"][at]
         assert megabytes(weights.memory) in rows["needs"][at]
         assert (
             rows["download, on the disk"][at] == f"{megabytes(weights.download)}, {megabytes(weights.size)}"
@@ -774,7 +774,7 @@ def test_a_tool_that_asks_a_model_is_explained_as_it_is(name: str) -> None:
     model = Vectors([answer])
     made = {each.name: each.schema for each in inference_tools(model)}
 
-    result = assent.Runtime(model=model).execute_sync(
+    result = placet.Runtime(model=model).execute_sync(
         {"actions": [{"id": "a", "tool": name, "parameters": given}]}
     )
 

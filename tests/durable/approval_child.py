@@ -17,10 +17,10 @@ import sys
 import time
 from typing import Any
 
-from assent import DenyTool, EventLog, Runtime, SqlEvents, SqlJournal, ToolContext, open_database, tool
-from assent.approvals.sql import SqlApprovals
-from assent.ir.result import ProposalResult
-from assent.tools import Tool
+from placet import DenyTool, EventLog, Runtime, SqlEvents, SqlJournal, ToolContext, open_database, tool
+from placet.approvals.sql import SqlApprovals
+from placet.ir.result import ProposalResult
+from placet.tools import Tool
 
 PAUSE_S = 0.01
 

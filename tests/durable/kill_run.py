@@ -16,11 +16,11 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from assent.durable.sql import SqlJournal
-from assent.events.sql import SqlEvents
-from assent.runtime.journal import Ended, Replay, Started, key_of
-from assent.storage.location import open_database
-from tests.command import ASSENT
+from placet.durable.sql import SqlJournal
+from placet.events.sql import SqlEvents
+from placet.runtime.journal import Ended, Replay, Started, key_of
+from placet.storage.location import open_database
+from tests.command import PLACET
 
 ACTIONS = 200
 WIDTH = 4
@@ -63,7 +63,7 @@ class KillRun:
             **os.environ,
             "KILL_EFFECTS": str(self.effects_file),
             "XDG_DATA_HOME": str(folder / "share"),
-            "ASSENT_DB": url,
+            "PLACET_DB": url,
         }
         self._known_ended: set[str] = set()
 
@@ -75,7 +75,7 @@ class KillRun:
     def start(self, *arguments: str) -> subprocess.Popen[bytes]:
         """Start the command line in a process of its own."""
         return subprocess.Popen(
-            [*ASSENT, *arguments, "--json"],
+            [*PLACET, *arguments, "--json"],
             env=self._environment,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -204,7 +204,7 @@ class KillRun:
             assert said == {a["id"] for a in self.plan["actions"]}
             assert events.query(run=self.run_id, kind="proposal_ended")
         verified = subprocess.run(
-            [*ASSENT, "log", "verify"],
+            [*PLACET, "log", "verify"],
             env=self._environment,
             capture_output=True,
             text=True,

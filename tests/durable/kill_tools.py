@@ -6,7 +6,7 @@ import asyncio
 import os
 import random
 
-from assent import ToolContext, tool
+from placet import ToolContext, tool
 
 EFFECTS = os.environ.get("KILL_EFFECTS", os.devnull)
 PAUSE_S = 0.004

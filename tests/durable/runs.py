@@ -13,8 +13,8 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from assent.storage.location import sqlite_path
-from tests.command import ASSENT
+from placet.storage.location import sqlite_path
+from tests.command import PLACET
 from tests.events.intruder import Intruder
 from tests.warm import Warm
 
@@ -26,7 +26,7 @@ import os
 import time
 from pathlib import Path
 
-from assent import ToolContext, tool
+from placet import ToolContext, tool
 
 HERE = Path(os.environ["RUNS_FOLDER"])
 
@@ -93,7 +93,7 @@ class Runs:
         self, *arguments: object, before: list[str] | None = None, **environment: str
     ) -> subprocess.Popen[bytes]:
         """Start the command line in a process of its own."""
-        return self._start([*(before or []), *ASSENT, *map(str, arguments)], environment)
+        return self._start([*(before or []), *PLACET, *map(str, arguments)], environment)
 
     def _start(self, command: list[str], environment: dict[str, str]) -> subprocess.Popen[bytes]:
         process = subprocess.Popen(
@@ -102,7 +102,7 @@ class Runs:
                 **os.environ,
                 "RUNS_FOLDER": str(self.folder),
                 "XDG_DATA_HOME": str(self.folder / "share"),
-                "ASSENT_DB": self.url,
+                "PLACET_DB": self.url,
                 **environment,
             },
             cwd=self.folder,
@@ -118,7 +118,7 @@ class Runs:
         plan.write_text(json.dumps({"id": "p", "source": "test", "actions": actions}))
         return self.start("run", plan, "--tools", self.tools, "--run-id", run_id, **environment)
 
-    def assent(self, *arguments: object, **environment: str) -> tuple[int, str, str]:
+    def placet(self, *arguments: object, **environment: str) -> tuple[int, str, str]:
         """Run a command to its end: exit code, stdout, stderr. How it is started does not matter here."""
         return end(self.begin(*arguments, **environment))
 
@@ -160,7 +160,7 @@ class Runs:
     def _is_quiet(self) -> bool:
         if self.url.startswith("postgres"):
             busy = "SELECT 1 FROM pg_stat_activity WHERE left(application_name, 6) = ? AND state <> 'idle'"
-            return not self.sql(busy, "assent")
+            return not self.sql(busy, "placet")
         with closing(sqlite3.connect(sqlite_path(self.url), timeout=0)) as connection:
             try:
                 connection.execute("BEGIN IMMEDIATE")

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from assent import ToolContext
-from assent.durable.memory import MemoryJournal
-from assent.ir.result import ProposalResult
-from assent.runtime.journal import Decision, Ended, Note, Replay, RunRecord, parse_key
+from placet import ToolContext
+from placet.durable.memory import MemoryJournal
+from placet.ir.result import ProposalResult
+from placet.runtime.journal import Decision, Ended, Note, Replay, RunRecord, parse_key
 from tests.properties.effort import UNHURRIED, Tally
 from tests.properties.plans import Case, ToolKind, for_many_cases
 from tests.properties.test_serialisability import exactly

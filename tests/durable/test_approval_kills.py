@@ -18,18 +18,18 @@ from typing import Any
 
 import pytest
 
-from assent import SqlEvents, SqlJournal, open_database
-from assent.approvals.approval import Approval
-from assent.approvals.sql import SqlApprovals
-from assent.runtime.journal import Replay
-from assent.storage.database import Database
+from placet import SqlEvents, SqlJournal, open_database
+from placet.approvals.approval import Approval
+from placet.approvals.sql import SqlApprovals
+from placet.runtime.journal import Replay
+from placet.storage.database import Database
 from tests.durable.approval_child import runtime, told
 from tests.durable.runs import Runs, act, until
 from tests.storage.children import PATIENCE_S, hear, start, tell
 from tests.warm import Warm
 
 CHILD = Path(__file__).with_name("approval_child.py")
-KILLS = 120 if os.environ.get("ASSENT_SOAK") else 4
+KILLS = 120 if os.environ.get("PLACET_SOAK") else 4
 PHASES = ("before it was asked", "while it waited", "after the decision")
 
 PLAN = [
@@ -46,9 +46,9 @@ PLAN = [
 
 DECIDER = """
 import json, sys
-from assent import open_database
-from assent.approvals.sql import SqlApprovals
-from assent.errors import ApprovalDecided
+from placet import open_database
+from placet.approvals.sql import SqlApprovals
+from placet.errors import ApprovalDecided
 with open_database(sys.argv[1]) as database:
     ledger = SqlApprovals(database)
     print("ready", flush=True)
@@ -279,7 +279,7 @@ class KillRun:
         assert report.valid, report
 
 
-@pytest.mark.timeout(3600 if os.environ.get("ASSENT_SOAK") else 200)
+@pytest.mark.timeout(3600 if os.environ.get("PLACET_SOAK") else 200)
 def test_killed_around_an_approval_nothing_is_lost_repeated_or_done_without_one(
     tmp_path: Path, database_url: str, person: Person, record_property: Callable[[str, object], None]
 ) -> None:
@@ -317,16 +317,16 @@ def test_a_run_that_waits_is_decided_and_resumed_by_commands(runs: Runs) -> None
     (runs.folder / "rules.toml").write_text(RULES)
     (runs.folder / "plan.json").write_text(json.dumps({"actions": [act("g"), safe("s", "g")]}))
 
-    code, out, _ = runs.assent(
+    code, out, _ = runs.placet(
         *("run", "plan.json", "--tools", runs.tools, "--policies", "rules.toml", "--run-id", "r", "--json")
     )
     waits = json.loads(out)
     (waiting,) = waits["waiting"]
     assert (code, waits["outcome"], waiting["kind"], waiting["action_id"]) == (4, "waiting", "approval", "g")
     assert runs.effects() == []
-    approved = runs.assent("approvals", "approve", waiting["approval"])
-    denied = runs.assent("approvals", "deny", waiting["approval"], "--reason", "too late")
-    resumed = runs.assent("resume", "r")
+    approved = runs.placet("approvals", "approve", waiting["approval"])
+    denied = runs.placet("approvals", "deny", waiting["approval"], "--reason", "too late")
+    resumed = runs.placet("resume", "r")
 
     assert approved[0] == 0, approved
     assert denied[0] == 2

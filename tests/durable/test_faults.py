@@ -16,12 +16,12 @@ from typing import Any
 
 import pytest
 
-from assent import Runtime, open_database, tool
-from assent.durable.sql import SqlJournal
-from assent.events.log import EventLog
-from assent.events.sql import SqlEvents
-from assent.storage import sqlite
-from assent.testing import action, proposal
+from placet import Runtime, open_database, tool
+from placet.durable.sql import SqlJournal
+from placet.events.log import EventLog
+from placet.events.sql import SqlEvents
+from placet.storage import sqlite
+from placet.testing import action, proposal
 from tests.durable.runs import Runs, act
 from tests.storage import children
 from tests.warm import Warm
@@ -30,7 +30,7 @@ DISK_TOOLS = '''
 import os
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from assent import tool
+from placet import tool
 
 DISK = Path(os.environ["RUNS_DISK"])
 
@@ -54,7 +54,7 @@ def fill() -> str:
 
 @pytest.fixture
 def runs(tmp_path: Path, warm: Warm) -> Iterator[Runs]:
-    made = Runs(tmp_path, str(tmp_path / "assent.db"), warm)
+    made = Runs(tmp_path, str(tmp_path / "placet.db"), warm)
     yield made
     made.close()
 
@@ -94,13 +94,13 @@ def test_on_a_full_disk_nothing_unsafe_begins_and_the_result_is_told(runs: Runs)
     (runs.folder / "plan.json").write_text(json.dumps({"actions": actions}))
 
     done = subprocess.run(
-        [*children.in_namespace(script)[:-2], script, "sh", sys.executable, "-m", "assent.cli.main"],
+        [*children.in_namespace(script)[:-2], script, "sh", sys.executable, "-m", "placet.cli.main"],
         cwd=runs.folder,
         env={
             **os.environ,
             "RUNS_FOLDER": str(runs.folder),
             "RUNS_DISK": str(disk),
-            "ASSENT_DB": str(disk / "assent.db"),
+            "PLACET_DB": str(disk / "placet.db"),
             "XDG_DATA_HOME": str(runs.folder / "share"),
         },
         capture_output=True,
@@ -132,7 +132,7 @@ async def test_a_database_that_stays_locked_lets_nothing_unsafe_begin(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sqlite, "BUSY_TIMEOUT_S", 0.3)
-    path = tmp_path / "assent.db"
+    path = tmp_path / "placet.db"
     other = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
     acted: list[str] = []
 
@@ -175,7 +175,7 @@ def test_a_database_that_is_deleted_under_a_run_is_no_end_of_it(runs: Runs) -> N
 @tool(risk="read_only")
 def delete() -> str:
     """Delete the database."""
-    for path in HERE.glob("assent.db*"):
+    for path in HERE.glob("placet.db*"):
         path.unlink()
     return "gone"
 '''
@@ -263,17 +263,17 @@ def test_a_run_that_was_changed_by_hand_is_told(one_run: Runs) -> None:
     one_run.sql("UPDATE runs SET result = ? WHERE run_id = 'r1'", '{"outcome": "hunter2hunter2')
 
     for command in (("resume", "r"), ("runs", "show", "r"), ("resume", "r1"), ("runs", "show", "r1")):
-        code, out, err = one_run.assent(*command)
+        code, out, err = one_run.placet(*command)
 
         assert (code, out) == (2, "")
         assert "holds a run that cannot be read" in err
         assert "hunter2" not in err
-    assert one_run.assent("runs")[0] == 0
+    assert one_run.placet("runs")[0] == 0
 
 
 AS_SOMEBODY_ELSE = """
 import os, sys
-from assent.cli.main import main
+from placet.cli.main import main
 url = sys.argv[1]
 commands = [["runs"], ["runs", "show", "r"], ["log", "show", "r"], ["explain", "r"], ["log", "query"]]
 # Everything is loaded while we may read it.
@@ -298,7 +298,7 @@ def test_somebody_who_may_only_read_can_look_and_change_nothing(one_run: Runs) -
         try:
             with closing(sqlite3.connect(path)) as owner:
                 owner.execute("SELECT count(*) FROM runs").fetchone()
-                for each in path.parent.glob("assent.db*"):
+                for each in path.parent.glob("placet.db*"):
                     each.chmod(0o644)
                 done = children.run(AS_SOMEBODY_ELSE, path, cwd=folder)
                 runs = owner.execute("SELECT count(*) FROM runs").fetchall()

@@ -13,12 +13,12 @@ from typing import Any
 
 import pytest
 
-from assent import Runtime, open_database, tool
-from assent.durable.lease import Holder, holder, is_dead
-from assent.durable.sql import SqlJournal
-from assent.errors import RunHeld
-from assent.runtime.journal import RunRecord, Taken
-from assent.testing import action, proposal
+from placet import Runtime, open_database, tool
+from placet.durable.lease import Holder, holder, is_dead
+from placet.durable.sql import SqlJournal
+from placet.errors import RunHeld
+from placet.runtime.journal import RunRecord, Taken
+from placet.testing import action, proposal
 from tests.durable.runs import Runs, act, end, gate, until
 from tests.storage import children
 from tests.warm import Warm
@@ -83,8 +83,8 @@ def test_a_run_that_somebody_is_at_work_on_is_left_alone(runs: Runs) -> None:
     process = runs.run(act("a"), gate("g", "a"), act("b", "g"))
     runs.entered("g", noted=2)
 
-    code, out, err = runs.assent("resume", "r")
-    listed = runs.assent("runs", "--json")[1]
+    code, out, err = runs.placet("resume", "r")
+    listed = runs.placet("runs", "--json")[1]
 
     assert (code, out) == (2, "")
     assert f"Run 'r' is being worked on by process {process.pid}." in err
@@ -102,10 +102,10 @@ def test_a_process_that_froze_and_lost_its_run_does_nothing_more(runs: Runs) -> 
     runs.entered("g", noted=2)
     runs.freeze(frozen)
 
-    assert runs.assent("resume", "r")[0] == 2, "it is alive, and its hold has not ended"
+    assert runs.placet("resume", "r")[0] == 2, "it is alive, and its hold has not ended"
     runs.end_lease()
     runs.say("g")
-    code, out, _ = runs.assent("resume", "r", "--json")
+    code, out, _ = runs.placet("resume", "r", "--json")
     assert (code, json.loads(out)["outcome"]) == (0, "succeeded")
     assert runs.effects() == ["a", "b"]
 
@@ -115,11 +115,11 @@ def test_a_process_that_froze_and_lost_its_run_does_nothing_more(runs: Runs) -> 
     assert (code, out) == (2, "")
     assert "Run 'r' has been taken over by another process, so this one does nothing more." in err
     assert runs.effects() == ["a", "b"]
-    assert json.loads(runs.assent("runs", "show", "r", "--json")[1])["status"] == "succeeded"
-    story = json.loads(runs.assent("explain", "r", "--json")[1])
+    assert json.loads(runs.placet("runs", "show", "r", "--json")[1])["status"] == "succeeded"
+    story = json.loads(runs.placet("explain", "r", "--json")[1])
     print(*story["story"], sep="\n")
     assert story["proposals"][-1]["outcome"] == "succeeded", "who lost the run has no say in how it ended"
-    assert runs.assent("log", "verify")[0] == 0
+    assert runs.placet("log", "verify")[0] == 0
 
 
 def test_a_process_that_froze_and_lost_its_run_takes_nothing_back(runs: Runs) -> None:
@@ -129,7 +129,7 @@ def test_a_process_that_froze_and_lost_its_run_takes_nothing_back(runs: Runs) ->
     runs.freeze(frozen)
     runs.end_lease()
     runs.say("g")
-    assert runs.assent("resume", "r")[0] == 0
+    assert runs.placet("resume", "r")[0] == 0
     runs.say("g", "fail")
 
     os.kill(frozen.pid, signal.SIGCONT)
@@ -147,7 +147,7 @@ def test_the_run_of_a_killed_process_can_be_resumed_at_once(runs: Runs) -> None:
     os.kill(process.pid, signal.SIGKILL)
     runs.say("g")
 
-    code, _, err = runs.assent("resume", "r")
+    code, _, err = runs.placet("resume", "r")
 
     assert code == 0, err
     assert runs.effects() == ["a", "b"]
@@ -155,8 +155,8 @@ def test_the_run_of_a_killed_process_can_be_resumed_at_once(runs: Runs) -> None:
 
 FREEZING = """
 import asyncio, os, sys
-from assent import Runtime, SqlJournal, open_database, tool
-from assent.errors import RunHeld
+from placet import Runtime, SqlJournal, open_database, tool
+from placet.errors import RunHeld
 
 @tool(risk="read_only")
 async def wait() -> str:
@@ -266,7 +266,7 @@ async def test_a_holder_on_another_machine_is_waited_for(database_url: str) -> N
 async def test_only_who_is_surely_dead_holds_nothing(
     tmp_path: Path, changes: dict[str, Any], dead: bool
 ) -> None:
-    journal = await _held_by(str(tmp_path / "assent.db"), **changes)
+    journal = await _held_by(str(tmp_path / "placet.db"), **changes)
 
     assert journal.find("r").status == ("interrupted" if dead else "running")
     if dead:

@@ -17,13 +17,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assent import open_database
-from assent.durable.memory import MemoryJournal
-from assent.durable.sql import SqlJournal
-from assent.errors import StorageFull, UnknownRun, UsageError
-from assent.ir.proposal import Proposal
-from assent.ir.result import ActionResult, ProposalResult, Status
-from assent.runtime.journal import (
+from placet import open_database
+from placet.durable.memory import MemoryJournal
+from placet.durable.sql import SqlJournal
+from placet.errors import StorageFull, UnknownRun, UsageError
+from placet.ir.proposal import Proposal
+from placet.ir.result import ActionResult, ProposalResult, Status
+from placet.runtime.journal import (
     CHOICES,
     Aborted,
     Beginning,
@@ -38,7 +38,7 @@ from assent.runtime.journal import (
     Tally,
     Tried,
 )
-from assent.testing import action, journal_suite, proposal
+from placet.testing import action, journal_suite, proposal
 from tests.events.intruder import Intruder
 from tests.properties.effort import examples
 from tests.storage.children import say
@@ -203,7 +203,7 @@ async def test_an_id_that_could_not_be_shown_or_typed_is_refused(sql_place: SqlP
 
 async def test_no_note_overtakes_one_that_could_not_be_kept(tmp_path: Path) -> None:
     """The disk is full for one note and not for the next: on disk is a beginning, and later all of it."""
-    place = SqlPlace(str(tmp_path / "assent.db"))
+    place = SqlPlace(str(tmp_path / "placet.db"))
     journal = place.open()
     held = await journal.begin(RECORD)
     held.note(Started("0-0", 1))
@@ -236,7 +236,7 @@ async def test_no_note_overtakes_one_that_could_not_be_kept(tmp_path: Path) -> N
 
 
 async def test_how_a_run_ended_is_kept_although_its_notes_were_not(tmp_path: Path) -> None:
-    place = SqlPlace(str(tmp_path / "assent.db"))
+    place = SqlPlace(str(tmp_path / "placet.db"))
     journal = place.open()
     held = await journal.begin(RECORD)
     pages = say(journal.database, "PRAGMA page_count")[0][0]
@@ -300,12 +300,12 @@ async def test_a_list_of_runs_holds_no_secret_while_the_run_itself_does(sql_plac
 
 async def test_notes_survive_a_process_that_ends_without_a_word(tmp_path: Path) -> None:
     """What was settled is on disk, whoever looks, without any closing."""
-    place = SqlPlace(str(tmp_path / "assent.db"))
+    place = SqlPlace(str(tmp_path / "placet.db"))
     held = await place.open().begin(RECORD)
     held.note(Started("0-0", 1))
     await held.settle()
 
-    connection = sqlite3.connect(f"file:{tmp_path / 'assent.db'}?mode=ro", uri=True)
+    connection = sqlite3.connect(f"file:{tmp_path / 'placet.db'}?mode=ro", uri=True)
     rows = connection.execute("SELECT number, note FROM journal").fetchall()
     connection.close()
 

@@ -12,10 +12,10 @@ import pytest
 
 from tests.durable.kill_run import PHASES, KillRun
 
-KILLS = 200 if os.environ.get("ASSENT_SOAK") else 4
+KILLS = 200 if os.environ.get("PLACET_SOAK") else 4
 
 
-@pytest.mark.timeout(3600 if os.environ.get("ASSENT_SOAK") else 400)
+@pytest.mark.timeout(3600 if os.environ.get("PLACET_SOAK") else 400)
 def test_killed_at_any_instant_nothing_is_lost_or_repeated(
     tmp_path: Path, database_url: str, record_property: Callable[[str, object], None]
 ) -> None:

@@ -9,9 +9,9 @@ import time
 
 import pytest
 
-from assent import EventLog, Runtime, SqlEvents, SqlJournal, ToolContext, open_database, tool
-from assent.runtime.journal import Ended, key_of
-from assent.testing import action, proposal
+from placet import EventLog, Runtime, SqlEvents, SqlJournal, ToolContext, open_database, tool
+from placet.runtime.journal import Ended, key_of
+from placet.testing import action, proposal
 
 
 @pytest.mark.parametrize("schedule", ["levels", "dataflow"])
@@ -78,7 +78,7 @@ async def database_is_quiet(journal: SqlJournal) -> None:
 
 CHAIN = """
 import sys
-from assent import EventLog, Runtime, SqlEvents, SqlJournal, open_database, tool
+from placet import EventLog, Runtime, SqlEvents, SqlJournal, open_database, tool
 
 @tool(idempotent=True, cheap=True)
 def put(x: int) -> int:

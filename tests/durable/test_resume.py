@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from assent import CostBudget, ReplanConfig, Runtime, Scope, ToolContext, ToolSchema, tool
-from assent.durable.memory import MemoryJournal, MemoryRun
-from assent.errors import RunHeld, StorageFull, UnknownRun, UsageError
-from assent.ir.result import ProposalResult
-from assent.runtime.journal import Beginning, Decision, Ended, Note, Replaced, RunRecord, Started, Taken
-from assent.testing import action, proposal
+from placet import CostBudget, ReplanConfig, Runtime, Scope, ToolContext, ToolSchema, tool
+from placet.durable.memory import MemoryJournal, MemoryRun
+from placet.errors import RunHeld, StorageFull, UnknownRun, UsageError
+from placet.ir.result import ProposalResult
+from placet.runtime.journal import Beginning, Decision, Ended, Note, Replaced, RunRecord, Started, Taken
+from placet.testing import action, proposal
 
 
 class World:
@@ -222,7 +222,7 @@ async def test_a_run_that_has_ended_says_how_and_does_nothing() -> None:
 
 
 async def test_a_canceled_run_can_go_on() -> None:
-    from assent import Cancel
+    from placet import Cancel
 
     world, journal = World(), MemoryJournal()
     cancel = Cancel()
@@ -773,7 +773,7 @@ async def test_a_run_needs_a_name_or_none(name: Any) -> None:
 
 async def _canceled(rt: Runtime, world: World, plan: Any) -> None:
     """Run a plan until it hangs in `c`, and cancel it there; what it did so far stays."""
-    from assent import Cancel
+    from placet import Cancel
 
     cancel = Cancel()
     world.hang_in = "c"
@@ -832,7 +832,7 @@ TWICE_BOOKED = proposal(
 
 
 async def test_a_run_that_is_stopped_while_it_is_taken_back_goes_on_taking_back() -> None:
-    from assent import Cancel
+    from placet import Cancel
 
     world, journal = World(), MemoryJournal()
     cancel = Cancel()
@@ -854,7 +854,7 @@ async def test_a_run_that_is_stopped_while_it_is_taken_back_goes_on_taking_back(
 
 async def test_a_process_that_loses_its_run_while_taking_back_stops_and_is_silent() -> None:
     """Also under a Cancel, as on the command line, where each compensation has a task of its own."""
-    from assent import Cancel
+    from placet import Cancel
 
     world, journal = World(), MemoryJournal()
     rt = runtime(world, journal)

@@ -18,11 +18,11 @@ from typing import Any
 
 import pytest
 
-from assent import SqlEvents, SqlJournal, open_database
-from assent.runtime.journal import Replay, parse_key
+from placet import SqlEvents, SqlJournal, open_database
+from placet.runtime.journal import Replay, parse_key
 
 CHILD = Path(__file__).with_name("turn_child.py")
-KILLS = 400 if os.environ.get("ASSENT_SOAK") else 15
+KILLS = 400 if os.environ.get("PLACET_SOAK") else 15
 PATIENCE_S = 60.0
 
 ASKING, ANSWERED, INSIDE = "while asking", "after the answer, before a call", "inside a call"
@@ -88,7 +88,7 @@ class KillRun:
     def __init__(
         self, folder: Path, run_id: str, nursery: Nursery, chance: random.Random, phases: Counter[str]
     ) -> None:
-        self.url = f"sqlite://{folder}/assent.db"
+        self.url = f"sqlite://{folder}/placet.db"
         self.run_id = run_id
         self.kills = 0
         self.unknown_seen = 0
@@ -251,7 +251,7 @@ class KillRun:
             assert len(events.query(run=self.run_id, kind="turn_loop_ended")) >= 1
 
 
-@pytest.mark.timeout(3600 if os.environ.get("ASSENT_SOAK") else 200)
+@pytest.mark.timeout(3600 if os.environ.get("PLACET_SOAK") else 200)
 def test_killed_in_any_turn_nothing_is_lost_repeated_or_asked_again(
     tmp_path: Path, nursery: Nursery, record_property: Callable[[str, object], None]
 ) -> None:

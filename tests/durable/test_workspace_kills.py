@@ -20,11 +20,11 @@ from typing import Any
 
 import pytest
 
-from assent.sandbox.snapshot.store import Snapshots
-from tests.command import ASSENT
+from placet.sandbox.snapshot.store import Snapshots
+from tests.command import PLACET
 from tests.sandbox.snapshot.trees import git, make_repository, told, views
 
-KILLS = 60 if os.environ.get("ASSENT_SOAK") else 4
+KILLS = 60 if os.environ.get("PLACET_SOAK") else 4
 FILES = 900
 RUN = "killed"
 LONGEST_S = 0.6
@@ -33,9 +33,9 @@ LONGEST_S = 0.6
 
 def main(folder: str, *, resumed: bool) -> None:
     """Execute the plan, or go on with it; says when it begins to take back, and what came of it."""
-    from assent import Runtime, tool
-    from assent.durable.sql import SqlJournal
-    from assent.storage.location import open_database
+    from placet import Runtime, tool
+    from placet.durable.sql import SqlJournal
+    from placet.storage.location import open_database
 
     here = Path(folder)
     top = here / "work"
@@ -56,7 +56,7 @@ def main(folder: str, *, resumed: bool) -> None:
         shutil.rmtree(top / ".git/refs")
         say("wrecked")
 
-    with open_database(f"sqlite://{here}/assent.db") as database:
+    with open_database(f"sqlite://{here}/placet.db") as database:
         journal = SqlJournal(database)
         runtime = Runtime(tools=[wreck], journal=journal, workspace=top, snapshots=here / "kept")
         if resumed:
@@ -132,7 +132,7 @@ class Killed:
         return "before" if packages < wanted // 10 else "in the middle"
 
 
-@pytest.mark.timeout(3600 if os.environ.get("ASSENT_SOAK") else 400)
+@pytest.mark.timeout(3600 if os.environ.get("PLACET_SOAK") else 400)
 def test_killed_while_it_restores_it_finishes_on_resume(
     tmp_path: Path, record_property: Callable[[str, object], None]
 ) -> None:
@@ -175,7 +175,7 @@ class Cli:
 
     def start(self, *arguments: str) -> subprocess.Popen[str]:
         return subprocess.Popen(
-            [*ASSENT, *arguments, "--json"],
+            [*PLACET, *arguments, "--json"],
             cwd=self._folder,
             env=self._env,
             stdout=subprocess.PIPE,

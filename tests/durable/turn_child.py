@@ -19,11 +19,11 @@ from typing import Any
 
 import msgspec
 
-from assent import Assistant, EventLog, Runtime, SqlEvents, SqlJournal, open_database, tool
-from assent.inference.messages import Assistant as Said
-from assent.inference.messages import ToolCall
-from assent.inference.model import Request, Result
-from assent.tools import Tool
+from placet import Assistant, EventLog, Runtime, SqlEvents, SqlJournal, open_database, tool
+from placet.inference.messages import Assistant as Said
+from placet.inference.messages import ToolCall
+from placet.inference.model import Request, Result
+from placet.tools import Tool
 
 ANSWER_S = 0.03
 PAUSE_S = 0.006

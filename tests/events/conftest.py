@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from assent.events.anchor import Anchor
-from assent.events.event import Event
-from assent.events.sql import SqlEvents
-from assent.storage.location import open_database
+from placet.events.anchor import Anchor
+from placet.events.event import Event
+from placet.events.sql import SqlEvents
+from placet.storage.location import open_database
 from tests.events.intruder import Intruder
 from tests.runtime.conftest import recorder
 

@@ -6,8 +6,8 @@ import sqlite3
 from collections.abc import Sequence
 from typing import Any
 
-from assent.events.chain import Row, link
-from assent.storage.location import sqlite_path
+from placet.events.chain import Row, link
+from placet.storage.location import sqlite_path
 
 COLUMNS = ("position", *Row._fields, "prev", "digest")
 
@@ -22,7 +22,7 @@ class Intruder:
             import psycopg
 
             self._connection = psycopg.connect(url, autocommit=True)
-            self._connection.execute("SET search_path TO assent")
+            self._connection.execute("SET search_path TO placet")
         else:
             self._connection = sqlite3.connect(sqlite_path(url), isolation_level=None, timeout=10)
 

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from assent import EventLog
-from assent.errors import StorageUnavailable
-from assent.events.anchor import Anchor
-from assent.events.sql import SqlEvents
-from assent.storage.location import open_database
+from placet import EventLog
+from placet.errors import StorageUnavailable
+from placet.events.anchor import Anchor
+from placet.events.sql import SqlEvents
+from placet.storage.location import open_database
 from tests.events.conftest import some_events
 from tests.events.intruder import Intruder
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from assent.events.chain import Head, Row, Stored, genesis, link, verify_chain
+from placet.events.chain import Head, Row, Stored, genesis, link, verify_chain
 
 LOG = "0123456789abcdef" * 2
 

@@ -6,11 +6,11 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from assent import EventLog
-from assent.events.event import Event
-from assent.events.sql import SqlEvents
-from assent.storage.location import open_database
-from assent.testing import event_store_suite
+from placet import EventLog
+from placet.events.event import Event
+from placet.events.sql import SqlEvents
+from placet.storage.location import open_database
+from placet.testing import event_store_suite
 
 every_check = pytest.mark.parametrize("check", event_store_suite, ids=lambda check: check.__name__)
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from assent import EventLog, JsonlSink, Runtime
-from assent.events.jsonl import read_jsonl
-from assent.events.span import spans_of
+from placet import EventLog, JsonlSink, Runtime
+from placet.events.jsonl import read_jsonl
+from placet.events.span import spans_of
 from tests.runtime.plans import claim, plan, write
 
 

@@ -7,8 +7,8 @@ from datetime import UTC
 
 import pytest
 
-from assent import EventLog, ReplanConfig, Runtime, Scope, tool
-from assent.events.event import KINDS
+from placet import EventLog, ReplanConfig, Runtime, Scope, tool
+from placet.events.event import KINDS
 from tests.runtime.plans import Recorder, call, claim, plan, write
 
 

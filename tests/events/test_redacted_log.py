@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from assent import EventLog, Runtime
-from assent.events.sql import SqlEvents
-from assent.redaction import REDACTED, Redactor
-from assent.storage.location import open_database
+from placet import EventLog, Runtime
+from placet.events.sql import SqlEvents
+from placet.redaction import REDACTED, Redactor
+from placet.storage.location import open_database
 from tests.events.test_sinks import Kept
 from tests.runtime.plans import call, plan, tool_of
 

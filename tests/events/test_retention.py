@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from assent.errors import StorageUnavailable
-from assent.events.anchor import Anchor
-from assent.events.chain import Segment, seal
-from assent.events.event import Event
-from assent.events.sql import SqlEvents
-from assent.storage.location import open_database
+from placet.errors import StorageUnavailable
+from placet.events.anchor import Anchor
+from placet.events.chain import Segment, seal
+from placet.events.event import Event
+from placet.events.sql import SqlEvents
+from placet.storage.location import open_database
 from tests.events.conftest import some_events
 from tests.events.intruder import Intruder
 
@@ -175,7 +175,7 @@ def test_nothing_is_dropped_if_its_closing_cannot_be_anchored(database_url: str,
 
 def test_a_log_can_be_checked_while_it_is_pruned(store: SqlEvents, monkeypatch: pytest.MonkeyPatch) -> None:
     """What disappears during the check, because it was dropped, is no alarm."""
-    monkeypatch.setattr("assent.events.sql.PAGE", 4)
+    monkeypatch.setattr("placet.events.sql.PAGE", 4)
     stored = store._stored
 
     def with_pruning(top: int | None) -> object:

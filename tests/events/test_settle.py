@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from assent import EventLog
-from assent.events.event import Event
+from placet import EventLog
+from placet.events.event import Event
 
 
 class Slow:

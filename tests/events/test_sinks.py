@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 
-from assent import EventLog, Runtime
-from assent.events.event import Event
+from placet import EventLog, Runtime
+from placet.events.event import Event
 from tests.runtime.plans import Recorder, call, plan, tool_of, write
 
 

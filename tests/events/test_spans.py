@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from assent import Cancel, CostBudget, DenyTool, ReplanConfig, Runtime
-from assent.events.span import Span
+from placet import Cancel, CostBudget, DenyTool, ReplanConfig, Runtime
+from placet.events.span import Span
 from tests.runtime.plans import Fields, Recorder, call, claim, plan, tool_of, undone_by, write
 
 

@@ -15,13 +15,13 @@ from pathlib import Path
 
 import pytest
 
-from assent import EventLog, Runtime
-from assent.events.event import Event
-from assent.events.rows import encode_event
-from assent.events.sql import SqlEvents
-from assent.storage.database import Database
-from assent.storage.location import open_database
-from assent.storage.transaction import Transaction
+from placet import EventLog, Runtime
+from placet.events.event import Event
+from placet.events.rows import encode_event
+from placet.events.sql import SqlEvents
+from placet.storage.database import Database
+from placet.storage.location import open_database
+from placet.storage.transaction import Transaction
 from tests.events.conftest import some_events
 from tests.events.intruder import Intruder
 from tests.runtime.plans import claim, plan, write
@@ -120,7 +120,7 @@ def test_a_row_that_somebody_spoilt_can_still_be_read(store: SqlEvents, intruder
 
 
 def test_a_scan_is_what_there_was_when_it_began(store: SqlEvents, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("assent.events.sql.PAGE", 6)
+    monkeypatch.setattr("placet.events.sql.PAGE", 6)
     seen: list[int] = []
     for event in store.scan():
         seen.append(event.seq)
@@ -195,9 +195,9 @@ async def test_a_table_that_somebody_dropped_is_one_event(database_url: str, int
 
 WRITER = """
 import asyncio, sys
-from assent import EventLog
-from assent.events.sql import SqlEvents
-from assent.storage.location import open_database
+from placet import EventLog
+from placet.events.sql import SqlEvents
+from placet.storage.location import open_database
 
 url, name, count = sys.argv[1], sys.argv[2], int(sys.argv[3])
 

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from assent.events.chain import ChainReport
-from assent.events.sql import SqlEvents
-from assent.storage.location import open_database
+from placet.events.chain import ChainReport
+from placet.events.sql import SqlEvents
+from placet.storage.location import open_database
 from tests.events.conftest import some_events
 from tests.events.intruder import COLUMNS, Intruder
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from assent import Assistant, EventLog, MemoryApprovals, Runtime, tool
-from assent.durable.memory import MemoryJournal
-from assent.errors import ModelError
-from assent.events.event import Event
-from assent.events.totals import cost_by_agent
-from assent.inference import Result, Scripted, ToolCall, Usage
-from assent.render.turns import spent_words
+from placet import Assistant, EventLog, MemoryApprovals, Runtime, tool
+from placet.durable.memory import MemoryJournal
+from placet.errors import ModelError
+from placet.events.event import Event
+from placet.events.totals import cost_by_agent
+from placet.inference import Result, Scripted, ToolCall, Usage
+from placet.render.turns import spent_words
 
 
 @tool

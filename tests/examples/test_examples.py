@@ -77,7 +77,7 @@ def test_the_demo_shows_proposals_decisions_results_and_the_story(tmp_path: Path
         "  gate      needs sandbox_edit, so a person was asked: once, by the demo, for you\n",
         "  gate      denied: policy 'keep-private': what people earn is not for a model\n",
         "  model     Done \\e[31mwith it.\n",
-        "$ export ASSENT_DB=examples/out/demo.db\n",
+        "$ export PLACET_DB=examples/out/demo.db\n",
         "turn loop ended             success after 5 turns",
         "⊘ t4c1 (list_dir) was rejected: policy 'keep-private': what people earn is not for a model",
         "it was approved for this one time by 'the demo, for you'",
@@ -110,7 +110,7 @@ def test_the_demo_without_a_network_says_so_and_what_to_do(tmp_path: Path, examp
     done = _python(
         examples / "demo.py",
         cwd=tmp_path,
-        ASSENT_MODELS=str(tmp_path / "models"),
+        PLACET_MODELS=str(tmp_path / "models"),
         PIP_CONFIG_FILE=os.devnull,
         PIP_INDEX_URL="http://127.0.0.1:9/simple",
         PIP_EXTRA_INDEX_URL="",
@@ -120,7 +120,7 @@ def test_the_demo_without_a_network_says_so_and_what_to_do(tmp_path: Path, examp
 
     assert done.returncode == 2
     assert "It is fetched once, " in done.stdout
-    assert "$ assent model pull local\n" in done.stdout
+    assert "$ placet model pull local\n" in done.stdout
     assert "cannot be fetched" in done.stderr
     assert "Without a model there is no demo." in done.stderr
     assert "make demo MODEL=openai:NAME" in done.stderr
@@ -158,7 +158,7 @@ def test_the_plan_demo_shows_everything_and_finds_it_as_intended(tmp_path: Path)
         "book_flight was taken back with cancel_flight",
         '"kind": "state_rollback"',
         "examples/out/trip.svg",
-        "$ export ASSENT_DB=examples/out/plan-demo.db\n",
+        "$ export PLACET_DB=examples/out/plan-demo.db\n",
     ):
         assert words in done.stdout, words
     assert (folder / "out" / "trip.svg").read_text(encoding="utf-8").startswith("<svg")
@@ -206,8 +206,8 @@ def test_the_commands_of_the_readme_work(tmp_path: Path) -> None:
     expected = {"tools": 0, "verify": 3, "run": 1, "explain": 0, "graph": 0}
 
     for name, *arguments in commands:
-        assert name == "assent"
-        done = _python("-m", "assent.cli.main", *arguments, cwd=folder)
+        assert name == "placet"
+        done = _python("-m", "placet.cli.main", *arguments, cwd=folder)
         assert done.returncode == expected[arguments[0]], done.stderr
     assert [arguments[0] for _, *arguments in commands] == list(expected)
 
@@ -226,7 +226,7 @@ def test_the_trip_books_and_cancels_in_the_outside_world(tmp_path: Path) -> None
 
     done = _python(
         "-m",
-        "assent.cli.main",
+        "placet.cli.main",
         "run",
         trip / "plan.json",
         *inputs,
@@ -256,7 +256,7 @@ def test_the_durable_demo_is_killed_and_charges_the_card_once(tmp_path: Path) ->
     assert done.returncode == 0, done.stdout + done.stderr
     assert "✗ " not in done.stdout
     assert done.stdout.count("\nKilled\n") == 2
-    assert done.stdout.startswith("$ export ASSENT_DB=/")
+    assert done.stdout.startswith("$ export PLACET_DB=/")
     assert "Looking outside: no charge. So it is to retry." in done.stdout
     assert "Looking outside: charged 240 (order-2-0-1). So it is done." in done.stdout
     assert "records checked: nothing was changed." in done.stdout
@@ -313,7 +313,7 @@ def test_the_approvals_demo_fails_when_a_page_is_trusted(tmp_path: Path) -> None
 def test_the_cases_of_the_approvals_example_pass(tmp_path: Path) -> None:
     rules = EXAMPLES / "approvals" / "policies.toml"
 
-    done = _python("-m", "assent.cli.main", "policy", "test", rules, cwd=tmp_path)
+    done = _python("-m", "placet.cli.main", "policy", "test", rules, cwd=tmp_path)
 
     assert done.returncode == 0, done.stdout
     assert "4 of 4 cases passed" in done.stdout
@@ -364,7 +364,7 @@ def test_built_in_tools_and_a_program_need_no_python(tmp_path: Path) -> None:
     shutil.copytree(EXAMPLES / "tools", folder)
 
     done = _python(
-        *("-m", "assent.cli.main", "run", "plan.json", "--tools", "commands.toml", "--db", "none", "--json"),
+        *("-m", "placet.cli.main", "run", "plan.json", "--tools", "commands.toml", "--db", "none", "--json"),
         cwd=folder,
     )
 

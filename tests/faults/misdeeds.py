@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
-from assent import ToolError
+from placet import ToolError
 
 
 class Unspeakable(Exception):

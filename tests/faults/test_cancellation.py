@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from assent import Cancel, Runtime, ToolSchema
-from assent.testing import RecordingTool, action, proposal
+from placet import Cancel, Runtime, ToolSchema
+from placet.testing import RecordingTool, action, proposal
 from tests.properties.virtual_time import run
 
 SCHEDULES = pytest.mark.parametrize("schedule", ["levels", "dataflow"])

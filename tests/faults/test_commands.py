@@ -14,14 +14,14 @@ from typing import Any
 
 import pytest
 
-from assent import Cancel, Runtime, ToolSchema
-from assent.ir.result import ActionResult
-from assent.sandbox.confinement import Isolation
-from assent.sandbox.limits import Limits
-from assent.sandbox.workspace import Workspace
-from assent.testing import action, proposal
-from assent.tools.builtin.shell import shell_tools
-from assent.tools.subprocess import CommandSpec, command_tool
+from placet import Cancel, Runtime, ToolSchema
+from placet.ir.result import ActionResult
+from placet.sandbox.confinement import Isolation
+from placet.sandbox.limits import Limits
+from placet.sandbox.workspace import Workspace
+from placet.testing import action, proposal
+from placet.tools.builtin.shell import shell_tools
+from placet.tools.subprocess import CommandSpec, command_tool
 from tests.sandbox.programs import Program, is_running, own_children, own_descriptors, wait_until
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -205,10 +205,10 @@ async def test_many_that_hang_are_ended_together(benches: Any) -> None:
 
 HOST = """
 import asyncio, json, os, sys, time
-from assent import Runtime, ToolSchema
-from assent.sandbox.limits import Limits
-from assent.testing import action, proposal
-from assent.tools.subprocess import CommandSpec, command_tool
+from placet import Runtime, ToolSchema
+from placet.sandbox.limits import Limits
+from placet.testing import action, proposal
+from placet.tools.subprocess import CommandSpec, command_tool
 
 argv, copy = json.loads(sys.argv[1]), sys.argv[2]
 
@@ -268,7 +268,7 @@ def test_also_when_a_copy_of_the_host_lives_on(tmp_path: Path) -> None:
 
 TELLING_HOST = """
 import asyncio, ctypes, json, os, sys
-from assent.sandbox.command import run_command
+from placet.sandbox.command import run_command
 
 if sys.argv[2:]:
     # Root may do everything: give its rights away (24 is PR_CAPBSET_DROP) and be a user like any other.

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from assent import Runtime, ToolSchema
-from assent.testing import action, proposal
+from placet import Runtime, ToolSchema
+from placet.testing import action, proposal
 from tests.properties.virtual_time import run
 
 EIGHT = 8

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from assent import Runtime, ToolSchema
-from assent.errors import DecodeError, NotJson
-from assent.ir.codec import encode
-from assent.testing import RecordingTool, action, proposal
+from placet import Runtime, ToolSchema
+from placet.errors import DecodeError, NotJson
+from placet.ir.codec import encode
+from placet.testing import RecordingTool, action, proposal
 from tests.properties.virtual_time import run
 
 LARGE = 10**5000

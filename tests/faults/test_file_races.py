@@ -19,11 +19,11 @@ from typing import Any
 
 import pytest
 
-from assent.errors import ToolError
-from assent.sandbox.workspace import Workspace
-from assent.tools import Tool
-from assent.tools.builtin.files import file_tools
-from assent.tools.builtin.matching.walk import Walk, open_file
+from placet.errors import ToolError
+from placet.sandbox.workspace import Workspace
+from placet.tools import Tool
+from placet.tools.builtin.files import file_tools
+from placet.tools.builtin.matching.walk import Walk, open_file
 from tests.properties.effort import SOAK
 from tests.sandbox.canary import SECRET, Canary
 from tests.sandbox.test_beneath import both_ways
@@ -211,9 +211,9 @@ def test_folders_are_never_listed_or_walked_outside(
 
 _EDITOR = """
 import sys
-from assent.errors import ToolError
-from assent.sandbox.workspace import Workspace
-from assent.tools.builtin.files import file_tools
+from placet.errors import ToolError
+from placet.sandbox.workspace import Workspace
+from placet.tools.builtin.files import file_tools
 
 folder, path, mark, count, patient = sys.argv[1:]
 edit = next(tool for tool in file_tools(Workspace(folder)) if tool.name == "edit_file")

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from assent import Runtime
-from assent.errors import DecodeError, UsageError
-from assent.testing import FakeClock, RecordingTool, action, proposal
+from placet import Runtime
+from placet.errors import DecodeError, UsageError
+from placet.testing import FakeClock, RecordingTool, action, proposal
 
 KINDS = pytest.mark.parametrize("runs", ["async", "thread", "cheap"])
 

@@ -15,11 +15,11 @@ from typing import Any
 
 import pytest
 
-from assent import ToolError
-from assent.sandbox.workspace import Workspace
-from assent.tools.builtin.search import search_tools
+from placet import ToolError
+from placet.sandbox.workspace import Workspace
+from placet.tools.builtin.search import search_tools
 
-SECONDS = 40.0 if os.environ.get("ASSENT_SOAK") == "1" else 2.0
+SECONDS = 40.0 if os.environ.get("PLACET_SOAK") == "1" else 2.0
 
 SWAPPER = """
 import itertools, os, sys, time

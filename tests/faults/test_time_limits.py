@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from assent import Runtime, ToolSchema
-from assent.testing import RecordingTool, action, proposal
+from placet import Runtime, ToolSchema
+from placet.testing import RecordingTool, action, proposal
 from tests.properties.virtual_time import run
 
 
@@ -156,7 +156,7 @@ async def test_a_call_that_never_began_has_no_unknown_outcome() -> None:
 
 HANGS = """
 import asyncio, threading
-from assent import Cancel, Runtime, ToolSchema
+from placet import Cancel, Runtime, ToolSchema
 
 def hang(parameters):
     threading.Event().wait()

@@ -14,9 +14,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assent import Cancel, ProposalResult, Runtime, ToolContext, ToolSchema
-from assent.ir.codec import encode
-from assent.testing import action, proposal
+from placet import Cancel, ProposalResult, Runtime, ToolContext, ToolSchema
+from placet.ir.codec import encode
+from placet.testing import action, proposal
 from tests.faults.misdeeds import FINE, RAISES, RETURNS
 from tests.properties.effort import FIFTH, UNHURRIED, Tally, examples
 from tests.properties.plans import Dice

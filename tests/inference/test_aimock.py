@@ -14,17 +14,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assent.errors import AnswerUnreadable, ModelError, ModelUnavailable, RateLimited
-from assent.inference.http import HttpModel
-from assent.inference.messages import Image, System, Text, ToolResult, User
-from assent.inference.model import Piece, Request, Result, Thought, Words
-from assent.inference.providers import PROVIDERS, Endpoint
-from assent.inference.sse import EventDecoder
-from assent.inference.wire.anthropic import AnthropicMessages
-from assent.inference.wire.format import Unreadable, WireFormat
-from assent.inference.wire.gemini import GeminiContent
-from assent.inference.wire.openai import OpenAiChat
-from assent.ir.tool_spec import ToolSchema
+from placet.errors import AnswerUnreadable, ModelError, ModelUnavailable, RateLimited
+from placet.inference.http import HttpModel
+from placet.inference.messages import Image, System, Text, ToolResult, User
+from placet.inference.model import Piece, Request, Result, Thought, Words
+from placet.inference.providers import PROVIDERS, Endpoint
+from placet.inference.sse import EventDecoder
+from placet.inference.wire.anthropic import AnthropicMessages
+from placet.inference.wire.format import Unreadable, WireFormat
+from placet.inference.wire.gemini import GeminiContent
+from placet.inference.wire.openai import OpenAiChat
+from placet.ir.tool_spec import ToolSchema
 from tests.properties.effort import UNHURRIED, examples
 from tests.servers.aimock import PACKAGE, PACKAGES, Aimock
 from tests.servers.npm import ROOT, NpmPackages, PackagesMissing

@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assent.errors import RequestRefused
-from assent.inference.http import HttpModel
-from assent.inference.messages import (
+from placet.errors import RequestRefused
+from placet.inference.http import HttpModel
+from placet.inference.messages import (
     Assistant,
     Carried,
     Image,
@@ -26,14 +26,14 @@ from assent.inference.messages import (
     ToolResult,
     User,
 )
-from assent.inference.model import Request, Result, Thought, Words
-from assent.inference.providers import endpoint
-from assent.inference.sse import Event, EventDecoder
-from assent.inference.wire.anthropic import API_VERSION, CACHE_FROM, MAX_TOKENS, AnthropicMessages
-from assent.inference.wire.anthropic_schema import accepted
-from assent.inference.wire.envelopes import read_envelope
-from assent.inference.wire.format import Dialect, HttpCall, Refused, Unreadable
-from assent.ir.tool_spec import ToolSchema
+from placet.inference.model import Request, Result, Thought, Words
+from placet.inference.providers import endpoint
+from placet.inference.sse import Event, EventDecoder
+from placet.inference.wire.anthropic import API_VERSION, CACHE_FROM, MAX_TOKENS, AnthropicMessages
+from placet.inference.wire.anthropic_schema import accepted
+from placet.inference.wire.envelopes import read_envelope
+from placet.inference.wire.format import Dialect, HttpCall, Refused, Unreadable
+from placet.ir.tool_spec import ToolSchema
 from tests.inference.oracles.recorded import ANTHROPIC, Recorded
 from tests.inference.wire_server import WireServer, reply
 from tests.properties.effort import UNHURRIED, examples

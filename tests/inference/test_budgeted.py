@@ -7,12 +7,12 @@ from contextlib import aclosing
 
 import pytest
 
-from assent.errors import BudgetSpent, ModelCancelled, ModelTimeout, ModelUnavailable, UsageError
-from assent.inference.messages import User
-from assent.inference.model import Request, Result, Words
-from assent.inference.scripted import Scripted
-from assent.inference.usage import Usage
-from assent.inference.wrappers.budget import Budgeted, Spent
+from placet.errors import BudgetSpent, ModelCancelled, ModelTimeout, ModelUnavailable, UsageError
+from placet.inference.messages import User
+from placet.inference.model import Request, Result, Words
+from placet.inference.scripted import Scripted
+from placet.inference.usage import Usage
+from placet.inference.wrappers.budget import Budgeted, Spent
 
 REQUEST = Request(messages=[User("Hello")])
 

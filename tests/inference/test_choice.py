@@ -9,8 +9,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from assent.inference.choice import DEFAULTS, Chosen, choose, ollama_here
-from assent.inference.prices import facts_of
+from placet.inference.choice import DEFAULTS, Chosen, choose, ollama_here
+from placet.inference.prices import facts_of
 
 KEYS = {
     "ANTHROPIC_API_KEY": "anthropic",
@@ -39,10 +39,10 @@ def chosen(
 
 
 def test_the_first_that_is_set_up_wins() -> None:
-    everything = {"ASSENT_MODEL": "b:2", "OPENAI_API_KEY": "k"}
+    everything = {"PLACET_MODEL": "b:2", "OPENAI_API_KEY": "k"}
 
     assert chosen("a:1", everything, "c:3", "d", True) == ("a:1", "--model names it", True)
-    assert chosen(None, everything, "c:3", "d", True) == ("b:2", "ASSENT_MODEL names it", True)
+    assert chosen(None, everything, "c:3", "d", True) == ("b:2", "PLACET_MODEL names it", True)
     assert chosen(None, {"OPENAI_API_KEY": "k"}, "c:3", "d", True) == ("c:3", "the settings name it", False)
     assert chosen(None, {"OPENAI_API_KEY": "k"}, None, "d", True) == (
         f"openai:{DEFAULTS['openai']}",
@@ -68,7 +68,7 @@ def test_a_key_is_enough(variable: str, provider: str) -> None:
 
 
 def test_an_empty_variable_is_not_set() -> None:
-    assert chosen(environment={"OPENAI_API_KEY": "", "ASSENT_MODEL": ""}) is None
+    assert chosen(environment={"OPENAI_API_KEY": "", "PLACET_MODEL": ""}) is None
 
 
 @pytest.mark.parametrize("provider", DEFAULTS)

@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assent.errors import ModelMissing, RequestRefused
-from assent.inference.embedding.minilm import WIDTH, MiniLm
-from assent.inference.embedding.wordpiece import MOST_TOKENS, WordPiece
-from assent.inference.local.weights import EMBED, path_of
-from assent.inference.model import Embedder, Request
+from placet.errors import ModelMissing, RequestRefused
+from placet.inference.embedding.minilm import WIDTH, MiniLm
+from placet.inference.embedding.wordpiece import MOST_TOKENS, WordPiece
+from placet.inference.local.weights import EMBED, path_of
+from placet.inference.model import Embedder, Request
 from tests.properties.effort import examples
 from tests.servers.local_model import model_files
 
@@ -219,18 +219,18 @@ async def test_the_loop_goes_on_meanwhile(environment: dict[str, str]) -> None:
 async def test_what_is_missing_is_told_with_the_command_that_gets_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    model = MiniLm({"ASSENT_MODELS": str(tmp_path)})
+    model = MiniLm({"PLACET_MODELS": str(tmp_path)})
 
-    with pytest.raises(ModelMissing, match="assent model pull embed"):
+    with pytest.raises(ModelMissing, match="placet model pull embed"):
         await model.embed(["x"])
     monkeypatch.setitem(sys.modules, "onnxruntime", None)
-    with pytest.raises(ModelMissing, match=r"pip install 'assent\[embed\]'"):
+    with pytest.raises(ModelMissing, match=r"pip install 'placet\[embed\]'"):
         await model.embed(["x"])
 
 
 @pytest.fixture
 def damaged(tmp_path: Path) -> dict[str, str]:
-    environment = {"ASSENT_MODELS": str(tmp_path)}
+    environment = {"PLACET_MODELS": str(tmp_path)}
     for file in EMBED.files:
         with open(path_of(file, environment), "wb") as empty:
             empty.truncate(file.size)
@@ -239,7 +239,7 @@ def damaged(tmp_path: Path) -> dict[str, str]:
 
 async def test_files_that_are_damaged_are_told(damaged: dict[str, str]) -> None:
 
-    with pytest.raises(ModelMissing, match="assent model rm embed"):
+    with pytest.raises(ModelMissing, match="placet model rm embed"):
         await MiniLm(damaged).embed(["x"])
 
 

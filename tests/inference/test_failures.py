@@ -9,11 +9,11 @@ from typing import get_args
 import pytest
 from rich.pretty import pretty_repr
 
-from assent.errors import ContextTooLong, KeyRefused, ModelError, QuotaSpent, RateLimited, UnknownModel
-from assent.inference.failures import failure
-from assent.inference.http_headers import retry_after, unpacker, wants_retry
-from assent.inference.providers import endpoint
-from assent.inference.wire.format import Kind, Refusal, Unreadable
+from placet.errors import ContextTooLong, KeyRefused, ModelError, QuotaSpent, RateLimited, UnknownModel
+from placet.inference.failures import failure
+from placet.inference.http_headers import retry_after, unpacker, wants_retry
+from placet.inference.providers import endpoint
+from placet.inference.wire.format import Kind, Refusal, Unreadable
 
 KEY = "sk-proj-abcdefghijklmnop"
 MODEL = endpoint("openai:gpt-x", {"OPENAI_API_KEY": KEY})

@@ -12,12 +12,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assent.inference.messages import Assistant, Carried, Message, System, Text, ToolCall, ToolResult, User
-from assent.inference.model import Request, Result, Thought, Words
-from assent.inference.sse import Event, EventDecoder
-from assent.inference.wire.format import Dialect, HttpCall, Refused, Unreadable
-from assent.inference.wire.gemini import FROM_ELSEWHERE, GeminiContent
-from assent.ir.tool_spec import ToolSchema
+from placet.inference.messages import Assistant, Carried, Message, System, Text, ToolCall, ToolResult, User
+from placet.inference.model import Request, Result, Thought, Words
+from placet.inference.sse import Event, EventDecoder
+from placet.inference.wire.format import Dialect, HttpCall, Refused, Unreadable
+from placet.inference.wire.gemini import FROM_ELSEWHERE, GeminiContent
+from placet.ir.tool_spec import ToolSchema
 from tests.inference.oracles.recorded import GEMINI, Recorded
 from tests.properties.effort import UNHURRIED, examples
 

@@ -18,7 +18,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from assent.errors import (
+from placet.errors import (
     AnswerUnreadable,
     ContextTooLong,
     KeyRefused,
@@ -30,14 +30,14 @@ from assent.errors import (
     RequestRefused,
     UnknownModel,
 )
-from assent.inference import http
-from assent.inference.http import HttpModel
-from assent.inference.messages import Assistant, ToolCall, ToolResult, User
-from assent.inference.model import Piece, Request, Result, Thought, Words
-from assent.inference.providers import PROVIDERS, Endpoint
-from assent.inference.usage import Price, Usage
-from assent.inference.wire.openai import OpenAiChat
-from assent.ir.tool_spec import ToolSchema
+from placet.inference import http
+from placet.inference.http import HttpModel
+from placet.inference.messages import Assistant, ToolCall, ToolResult, User
+from placet.inference.model import Piece, Request, Result, Thought, Words
+from placet.inference.providers import PROVIDERS, Endpoint
+from placet.inference.usage import Price, Usage
+from placet.inference.wire.openai import OpenAiChat
+from placet.ir.tool_spec import ToolSchema
 from tests.inference.wire_server import LIMIT_S, Answer, Seen, WireServer, events, reply
 
 KEY = "sk-proj-abcdefghijklmnop"
@@ -386,7 +386,7 @@ async def test_the_key_is_in_no_traceback_printed_with_its_variables(
         async for error in both(asked):
             told = TracebackException.from_exception(error, capture_locals=True)
             assert KEY not in "".join(told.format())
-            assert "self = <assent.inference.http.HttpModel" in "".join(told.format())
+            assert "self = <placet.inference.http.HttpModel" in "".join(told.format())
 
 
 class Watched(OpenAiChat):

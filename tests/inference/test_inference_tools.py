@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from assent import CostBudget, Isolation, Runtime
-from assent.errors import ModelUnavailable, UsageError
-from assent.inference import Models, Request, Result, Scripted, System, Usage, User
-from assent.inference.model import Model, Vectors
-from assent.testing import action, proposal
+from placet import CostBudget, Isolation, Runtime
+from placet.errors import ModelUnavailable, UsageError
+from placet.inference import Models, Request, Result, Scripted, System, Usage, User
+from placet.inference.model import Model, Vectors
+from placet.testing import action, proposal
 
 
 class Maker:

@@ -9,12 +9,12 @@ from threading import Thread
 
 import pytest
 
-from assent.errors import ModelCancelled, ModelTimeout, ModelUnavailable, UsageError
-from assent.inference.messages import User
-from assent.inference.model import Piece, Request, Result, Words, stream
-from assent.inference.scripted import Scripted
-from assent.inference.wrappers.limits import Limited
-from assent.tools.context import Cancel
+from placet.errors import ModelCancelled, ModelTimeout, ModelUnavailable, UsageError
+from placet.inference.messages import User
+from placet.inference.model import Piece, Request, Result, Words, stream
+from placet.inference.scripted import Scripted
+from placet.inference.wrappers.limits import Limited
+from placet.tools.context import Cancel
 
 
 def asking(cancel: Cancel | None = None) -> Request:

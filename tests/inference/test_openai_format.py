@@ -12,14 +12,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.pretty import pretty_repr
 
-from assent.inference.messages import Assistant, Carried, Image, System, Text, ToolCall, ToolResult, User
-from assent.inference.model import Request, Result, Thought, Words
-from assent.inference.sse import Event
-from assent.inference.usage import Usage
-from assent.inference.wire.envelopes import read_envelope
-from assent.inference.wire.format import Dialect, Refused, Unreadable
-from assent.inference.wire.openai import OpenAiChat, is_strict
-from assent.ir.tool_spec import ToolSchema
+from placet.inference.messages import Assistant, Carried, Image, System, Text, ToolCall, ToolResult, User
+from placet.inference.model import Request, Result, Thought, Words
+from placet.inference.sse import Event
+from placet.inference.usage import Usage
+from placet.inference.wire.envelopes import read_envelope
+from placet.inference.wire.format import Dialect, Refused, Unreadable
+from placet.inference.wire.openai import OpenAiChat, is_strict
+from placet.ir.tool_spec import ToolSchema
 from tests.properties.effort import examples
 
 CHAT = OpenAiChat()

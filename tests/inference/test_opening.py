@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from assent.errors import (
+from placet.errors import (
     KeyMissing,
     ModelCancelled,
     ModelMissing,
@@ -19,11 +19,11 @@ from assent.errors import (
     ToolsRefused,
     UnknownModel,
 )
-from assent.inference import Model, Price, Request, Result, System, User, open_model, stream
-from assent.inference.model import makes_vectors
-from assent.inference.providers import Provider, ToolMode
-from assent.ir.tool_spec import ToolSchema
-from assent.tools.context import Cancel
+from placet.inference import Model, Price, Request, Result, System, User, open_model, stream
+from placet.inference.model import makes_vectors
+from placet.inference.providers import Provider, ToolMode
+from placet.ir.tool_spec import ToolSchema
+from placet.tools.context import Cancel
 from tests.inference.wire_server import Answer, WireServer, reply
 
 ASK = Request(messages=[User("hello")])

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assent.inference.prices import AS_OF, FACTS, LONG_CONTEXT, facts_of
-from assent.inference.providers import PROVIDERS
-from assent.inference.usage import Price
+from placet.inference.prices import AS_OF, FACTS, LONG_CONTEXT, facts_of
+from placet.inference.providers import PROVIDERS
+from placet.inference.usage import Price
 from tests.properties.effort import UNHURRIED, examples
 
 pytestmark = UNHURRIED

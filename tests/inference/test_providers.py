@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from rich.pretty import pretty_repr
 
-from assent.errors import KeyMissing, KeyRefused, UnknownModel
-from assent.inference.providers import PROVIDERS, Endpoint, Provider, endpoint, is_loopback
+from placet.errors import KeyMissing, KeyRefused, UnknownModel
+from placet.inference.providers import PROVIDERS, Endpoint, Provider, endpoint, is_loopback
 
 
 def test_each_provider_has_its_usual_variable_and_no_other() -> None:

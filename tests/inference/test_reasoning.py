@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assent.inference.messages import ToolCall, User
-from assent.inference.model import Piece, Request, Result, Thought, Words
-from assent.inference.wrappers.reasoning import ReasoningApart, split
+from placet.inference.messages import ToolCall, User
+from placet.inference.model import Piece, Request, Result, Thought, Words
+from placet.inference.wrappers.reasoning import ReasoningApart, split
 from tests.properties.effort import UNHURRIED, Tally, examples
 
 REQUEST = Request(messages=[User("Hello")])

@@ -22,7 +22,7 @@ from typing import Any
 
 import pytest
 
-from assent.errors import (
+from placet.errors import (
     ContextTooLong,
     InputError,
     ModelCancelled,
@@ -31,7 +31,7 @@ from assent.errors import (
     ReplayDiverged,
     RequestRefused,
 )
-from assent.inference.messages import (
+from placet.inference.messages import (
     Assistant,
     Carried,
     Image,
@@ -42,14 +42,14 @@ from assent.inference.messages import (
     ToolResult,
     User,
 )
-from assent.inference.model import Choice, Model, Request, Result, Words, stream
-from assent.inference.passage import Passage, reads_passages
-from assent.inference.scripted import Scripted
-from assent.inference.usage import Usage
-from assent.inference.wrappers.recording import Recording
-from assent.inference.wrappers.replaying import Replaying
-from assent.inference.wrappers.retry import Retrying
-from assent.ir.tool_spec import ToolSchema
+from placet.inference.model import Choice, Model, Request, Result, Words, stream
+from placet.inference.passage import Passage, reads_passages
+from placet.inference.scripted import Scripted
+from placet.inference.usage import Usage
+from placet.inference.wrappers.recording import Recording
+from placet.inference.wrappers.replaying import Replaying
+from placet.inference.wrappers.retry import Retrying
+from placet.ir.tool_spec import ToolSchema
 
 READ = ToolSchema(name="read", description="Reads.", parameters={"type": "object"})
 WRITE = ToolSchema(name="write", description="Writes.", parameters={"type": "object"})
@@ -388,7 +388,7 @@ async def test_requests_that_have_nothing_to_do_with_each_other_do_not_stay_in_m
 async def test_what_is_forgotten_of_a_conversation_is_not_written_again(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("assent.inference.wrappers.digests._MOST_BYTES", 2000)
+    monkeypatch.setattr("placet.inference.wrappers.digests._MOST_BYTES", 2000)
     recording = Recording(Scripted(lambda request: "x"), path)
     messages: list[Message] = [User(f"{n} " + "x" * 500) for n in range(10)]
     for end in range(1, 11):
@@ -409,7 +409,7 @@ async def test_what_is_forgotten_of_a_conversation_is_not_written_again(
 async def test_a_divergence_says_less_of_what_is_not_kept(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("assent.inference.wrappers.divergence._MOST_BYTES", 0)
+    monkeypatch.setattr("placet.inference.wrappers.divergence._MOST_BYTES", 0)
     words = "the same words again and again " * 20
     await record(path, ["x"], [asking(f"{words} old")])
     replay = Replaying(path)
@@ -575,10 +575,10 @@ async def test_what_continues_a_lost_line_is_passed_over_with_a_note(path: Path)
 async def test_a_recorder_that_is_killed_leaves_what_it_was_answered(path: Path) -> None:
     code = """
 import asyncio, os, signal, sys
-from assent.inference.messages import User
-from assent.inference.model import Request
-from assent.inference.scripted import Scripted
-from assent.inference.wrappers.recording import Recording
+from placet.inference.messages import User
+from placet.inference.model import Request
+from placet.inference.scripted import Scripted
+from placet.inference.wrappers.recording import Recording
 model = Recording(Scripted(lambda request: "x"), sys.argv[1])
 asyncio.run(model.generate(Request(messages=[User("a")])))
 os.kill(os.getpid(), signal.SIGKILL)
@@ -592,10 +592,10 @@ os.kill(os.getpid(), signal.SIGKILL)
 async def test_two_processes_and_two_recorders_write_whole_lines_into_one_file(path: Path) -> None:
     code = """
 import asyncio, sys
-from assent.inference.messages import User
-from assent.inference.model import Request
-from assent.inference.scripted import Scripted
-from assent.inference.wrappers.recording import Recording
+from placet.inference.messages import User
+from placet.inference.model import Request
+from placet.inference.scripted import Scripted
+from placet.inference.wrappers.recording import Recording
 async def main(name, path):
     models = [Recording(Scripted(lambda request: name), path) for _ in range(2)]
     for n in range(40):

@@ -8,7 +8,7 @@ from threading import Thread
 
 import pytest
 
-from assent.errors import (
+from placet.errors import (
     KeyRefused,
     ModelCancelled,
     ModelError,
@@ -18,13 +18,13 @@ from assent.errors import (
     RequestRefused,
     UsageError,
 )
-from assent.inference.messages import User
-from assent.inference.model import Piece, Request, Result, Words, makes_vectors, stream
-from assent.inference.scripted import Scripted
-from assent.inference.wrappers.limits import Limited
-from assent.inference.wrappers.reasoning import ReasoningApart
-from assent.inference.wrappers.retry import Retrying
-from assent.tools.context import Cancel
+from placet.inference.messages import User
+from placet.inference.model import Piece, Request, Result, Words, makes_vectors, stream
+from placet.inference.scripted import Scripted
+from placet.inference.wrappers.limits import Limited
+from placet.inference.wrappers.reasoning import ReasoningApart
+from placet.inference.wrappers.retry import Retrying
+from placet.tools.context import Cancel
 
 REQUEST = Request(messages=[User("Hello")])
 

@@ -6,10 +6,10 @@ from collections.abc import AsyncGenerator, Sequence
 
 import pytest
 
-from assent.errors import InputError, ModelMissing, ModelUnavailable, QuotaSpent, RequestRefused
-from assent.inference import Intent, Models, Request, Result, Scripted, User, Words
-from assent.inference.model import Ability, Model, Piece, stream
-from assent.inference.passage import reads_passages
+from placet.errors import InputError, ModelMissing, ModelUnavailable, QuotaSpent, RequestRefused
+from placet.inference import Intent, Models, Request, Result, Scripted, User, Words
+from placet.inference.model import Ability, Model, Piece, stream
+from placet.inference.passage import reads_passages
 
 ASK = [User("What is it?")]
 
@@ -186,7 +186,7 @@ async def test_vectors_come_from_the_role_embed() -> None:
 async def test_without_the_role_embed_it_says_how_to_get_one() -> None:
     asked, _ = models(default=Scripted([]))
 
-    with pytest.raises(ModelMissing, match="assent model pull embed"):
+    with pytest.raises(ModelMissing, match="placet model pull embed"):
         await asked.embed(["a"])
 
     wrong, _ = models(embed=Scripted([]))

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from assent.errors import DecodeError, InputError, RateLimited, RequestRefused, UsageError
-from assent.inference.messages import ToolCall, User
-from assent.inference.model import Piece, Request, Result, Thought, Words, stream
-from assent.inference.scripted import Scripted
-from assent.inference.usage import Usage
+from placet.errors import DecodeError, InputError, RateLimited, RequestRefused, UsageError
+from placet.inference.messages import ToolCall, User
+from placet.inference.model import Piece, Request, Result, Thought, Words, stream
+from placet.inference.scripted import Scripted
+from placet.inference.usage import Usage
 
 
 def asking(text: str = "Hello") -> Request:

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assent.inference import sse
-from assent.inference.sse import Event, EventDecoder, TooLong
+from placet.inference import sse
+from placet.inference.sse import Event, EventDecoder, TooLong
 from tests.properties.effort import examples
 
 

@@ -10,17 +10,17 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from assent.errors import RequestRefused, ToolsRefused
-from assent.inference.messages import Assistant, Message, System, ToolCall, ToolResult, User
-from assent.inference.model import Model, Piece, Request, Result, Words
-from assent.inference.scripted import Scripted, Turn
-from assent.inference.tool_modes.description import described
-from assent.inference.tool_modes.grammar import actions
-from assent.inference.tool_modes.lenient import LenientTools, NativeThenLenient
-from assent.inference.tool_modes.schema import SchemaTools
-from assent.inference.tool_modes.search import LONGEST_START, MOST_READ, MOST_TRIES, START, find_calls
-from assent.ir.json_value import JsonValue
-from assent.ir.tool_spec import ToolSchema
+from placet.errors import RequestRefused, ToolsRefused
+from placet.inference.messages import Assistant, Message, System, ToolCall, ToolResult, User
+from placet.inference.model import Model, Piece, Request, Result, Words
+from placet.inference.scripted import Scripted, Turn
+from placet.inference.tool_modes.description import described
+from placet.inference.tool_modes.grammar import actions
+from placet.inference.tool_modes.lenient import LenientTools, NativeThenLenient
+from placet.inference.tool_modes.schema import SchemaTools
+from placet.inference.tool_modes.search import LONGEST_START, MOST_READ, MOST_TRIES, START, find_calls
+from placet.ir.json_value import JsonValue
+from placet.ir.tool_spec import ToolSchema
 from tests.properties.effort import FIFTH, UNHURRIED, Tally, examples
 
 pytestmark = UNHURRIED

@@ -8,10 +8,10 @@ from hashlib import sha256
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assent.inference.messages import ToolCall
-from assent.inference.model import Request, Result
-from assent.inference.tool_names import sent_names, with_own_names, with_sent_names
-from assent.ir.tool_spec import ToolSchema
+from placet.inference.messages import ToolCall
+from placet.inference.model import Request, Result
+from placet.inference.tool_names import sent_names, with_own_names, with_sent_names
+from placet.ir.tool_spec import ToolSchema
 from tests.properties.effort import UNHURRIED, examples
 
 FINE = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assent.inference.usage import Beyond, Price, Usage
+from placet.inference.usage import Beyond, Price, Usage
 from tests.properties.effort import UNHURRIED, examples
 
 pytestmark = UNHURRIED

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from assent import Action, Proposal, Runtime
-from assent.errors import DecodeError, NotJson
-from assent.ir.codec import decode_json, decode_proposal
-from assent.ir.json_value import copy_json
+from placet import Action, Proposal, Runtime
+from placet.errors import DecodeError, NotJson
+from placet.ir.codec import decode_json, decode_proposal
+from placet.ir.json_value import copy_json
 
 
 def one(**fields: Any) -> dict[str, Any]:

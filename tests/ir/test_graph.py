@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from assent import Runtime, ToolSchema
-from assent.ir.action import Action, ActionCompensation
-from assent.ir.codec import decode_proposal
-from assent.ir.graph import Graph, reads_and_writes
+from placet import Runtime, ToolSchema
+from placet.ir.action import Action, ActionCompensation
+from placet.ir.codec import decode_proposal
+from placet.ir.graph import Graph, reads_and_writes
 from tests.runtime.plans import Fields, Recorder, call, claim, plan, read, write
 
 

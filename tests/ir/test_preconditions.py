@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from assent import Runtime
+from placet import Runtime
 from tests.runtime.plans import plan, write
 
 STATE = {

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from assent import Action, Runtime
+from placet import Action, Runtime
 from tests.runtime.plans import Recorder, call, plan, statuses, write
 
 OUTPUT = {

@@ -6,8 +6,8 @@ import json
 
 import msgspec
 
-from assent import ProposalResult, Runtime, ToolSchema
-from assent.ir.codec import encode
+from placet import ProposalResult, Runtime, ToolSchema
+from placet.ir.codec import encode
 from tests.runtime.plans import Recorder, call, claim, plan, undone_by, write
 
 

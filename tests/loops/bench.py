@@ -7,17 +7,17 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from assent import EventLog, Runtime, SqlApprovals, SqlEvents, SqlJournal, open_database
-from assent.coder.contract import Check
-from assent.inference import Scripted
-from assent.inference.messages import ToolCall
-from assent.inference.model import Model, Request, Result
-from assent.inference.usage import Usage
-from assent.loops.engine import LoopEngine
-from assent.loops.spec import ExecutorSpec, LoopSpec, Worker
-from assent.loops.sql import SqlRounds
-from assent.loops.verdict import TOOL
-from assent.sandbox.confinement import Isolation
+from placet import EventLog, Runtime, SqlApprovals, SqlEvents, SqlJournal, open_database
+from placet.coder.contract import Check
+from placet.inference import Scripted
+from placet.inference.messages import ToolCall
+from placet.inference.model import Model, Request, Result
+from placet.inference.usage import Usage
+from placet.loops.engine import LoopEngine
+from placet.loops.spec import ExecutorSpec, LoopSpec, Worker
+from placet.loops.sql import SqlRounds
+from placet.loops.verdict import TOOL
+from placet.sandbox.confinement import Isolation
 from tests.coder.workbench import _known, make_repository
 
 FILES = {"a.txt": "one\n", "notes/b.txt": "two\n"}

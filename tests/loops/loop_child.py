@@ -17,21 +17,21 @@ from typing import Any
 
 import msgspec
 
-from assent import EventLog, Runtime, SqlApprovals, SqlEvents, SqlJournal, open_database
-from assent.coder import attempt, command_line, publishing, workshop  # noqa: F401
-from assent.errors import ApprovalDecided
-from assent.inference.messages import Assistant as Said
-from assent.inference.model import Request, Result
-from assent.inference.usage import Usage
-from assent.loops import subruns  # noqa: F401
-from assent.loops.engine import LoopEngine
-from assent.loops.executors.callback import CallbackExecutor
-from assent.loops.executors.commit import CommitExecutor
-from assent.loops.executors.executor import Act, Bench, Done
-from assent.loops.round import Round
-from assent.loops.sql import SqlRounds
-from assent.loops.verdict import TOOL
-from assent.sandbox.confinement import Isolation
+from placet import EventLog, Runtime, SqlApprovals, SqlEvents, SqlJournal, open_database
+from placet.coder import attempt, command_line, publishing, workshop  # noqa: F401
+from placet.errors import ApprovalDecided
+from placet.inference.messages import Assistant as Said
+from placet.inference.model import Request, Result
+from placet.inference.usage import Usage
+from placet.loops import subruns  # noqa: F401
+from placet.loops.engine import LoopEngine
+from placet.loops.executors.callback import CallbackExecutor
+from placet.loops.executors.commit import CommitExecutor
+from placet.loops.executors.executor import Act, Bench, Done
+from placet.loops.round import Round
+from placet.loops.sql import SqlRounds
+from placet.loops.verdict import TOOL
+from placet.sandbox.confinement import Isolation
 from tests.coder.coding_child import Trace
 from tests.loops.bench import spec, verdict, write
 
@@ -95,7 +95,7 @@ async def lead(job: dict[str, Any]) -> Round:
         time.sleep(0.02)
         return "acted"
 
-    with open_database(f"sqlite://{folder}/assent.db") as database:
+    with open_database(f"sqlite://{folder}/placet.db") as database:
         journal = SqlJournal(database)
         try:
             runtime = Runtime(

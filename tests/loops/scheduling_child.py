@@ -11,13 +11,13 @@ import json
 import os
 import sys
 
-from assent.loops.schedule import Every
-from assent.loops.scheduler import Report, Scheduled, Scheduler
-from assent.loops.timetable import Claim
-from assent.loops.timetable_sql import SqlTimetable
-from assent.sandbox.command import run_command
-from assent.storage.location import open_database
-from assent.tools.context import Cancel
+from placet.loops.schedule import Every
+from placet.loops.scheduler import Report, Scheduled, Scheduler
+from placet.loops.timetable import Claim
+from placet.loops.timetable_sql import SqlTimetable
+from placet.sandbox.command import run_command
+from placet.storage.location import open_database
+from placet.tools.context import Cancel
 
 
 def main(text: str) -> None:

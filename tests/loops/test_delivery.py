@@ -12,14 +12,14 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from assent.errors import ToolError, UsageError
-from assent.loops.budget import Spend
-from assent.loops.delivery import deliver, report_text, round_data
-from assent.loops.posting import post
-from assent.loops.round import Round
-from assent.loops.spec import Delivery, LoopSpec
-from assent.loops.units import unit_text
-from assent.redaction import Redactor
+from placet.errors import ToolError, UsageError
+from placet.loops.budget import Spend
+from placet.loops.delivery import deliver, report_text, round_data
+from placet.loops.posting import post
+from placet.loops.round import Round
+from placet.loops.spec import Delivery, LoopSpec
+from placet.loops.units import unit_text
+from placet.redaction import Redactor
 
 
 def ended(outcome: str = "reported", **more: Any) -> Round:
@@ -206,7 +206,7 @@ def test_the_report_says_what_it_came_to_and_what_to_do() -> None:
     assert text.splitlines()[0] == "tidy, round 4: escalated (2026-09-21 14:14 UTC)"
     assert "Why: L2 asks" in text
     assert "Changes: a, b" in text
-    assert "Decide: assent approvals show ap-1" in text
+    assert "Decide: placet approvals show ap-1" in text
 
 
 async def test_posting_refuses_another_host_before_anything_is_sent(server: Server) -> None:
@@ -217,13 +217,13 @@ async def test_posting_refuses_another_host_before_anything_is_sent(server: Serv
 
 
 def test_whatever_a_path_holds_it_is_one_argument_of_a_unit() -> None:
-    argv = ["/opt/an assent", "loop", "start", 'a"b', "50%", "$HOME", "back\\slash", "<x>&"]
+    argv = ["/opt/an placet", "loop", "start", 'a"b', "50%", "$HOME", "back\\slash", "<x>&"]
 
     systemd = unit_text("systemd", argv, Path("/home/ann/My Project 100%"))
     launchd = plistlib.loads(unit_text("launchd", argv, Path("/home/ann/<P>")).encode())
 
     [line] = [line for line in systemd.splitlines() if line.startswith("ExecStart=")]
-    assert line == ('ExecStart="/opt/an assent" loop start "a\\"b" "50%%" "$$HOME" "back\\\\slash" "<x>&"')
+    assert line == ('ExecStart="/opt/an placet" loop start "a\\"b" "50%%" "$$HOME" "back\\\\slash" "<x>&"')
     assert "WorkingDirectory=/home/ann/My Project 100%%" in systemd
     assert launchd["ProgramArguments"] == argv
     assert launchd["WorkingDirectory"] == "/home/ann/<P>"

@@ -9,16 +9,16 @@ from typing import Any
 
 import pytest
 
-from assent.coder.contract import Check
-from assent.inference.messages import ToolCall
-from assent.inference.model import Result
-from assent.ir.tool_spec import ToolSchema
-from assent.loops.levels import Standing
-from assent.loops.round import Round
-from assent.loops.spec import LoopSpec
-from assent.loops.verdict import REPORT, TOOL
-from assent.tools.context import Cancel
-from assent.tools.tool import Tool
+from placet.coder.contract import Check
+from placet.inference.messages import ToolCall
+from placet.inference.model import Result
+from placet.ir.tool_spec import ToolSchema
+from placet.loops.levels import Standing
+from placet.loops.round import Round
+from placet.loops.spec import LoopSpec
+from placet.loops.verdict import REPORT, TOOL
+from placet.tools.context import Cancel
+from placet.tools.tool import Tool
 from tests.coder.workbench import git
 from tests.loops.bench import FILES, HONEST, Bench, spec, verdict, write
 
@@ -27,7 +27,7 @@ SNEAK = ToolCall(name="sneak", arguments={})
 
 @pytest.fixture
 def bench(tmp_path: Path) -> Bench:
-    return Bench(tmp_path, str(tmp_path / "assent.db"))
+    return Bench(tmp_path, str(tmp_path / "placet.db"))
 
 
 async def run(bench: Bench, turns: Any, loop: LoopSpec | None = None, **options: Any) -> Round:
@@ -49,13 +49,13 @@ def rewriting(bench: Bench, path: str, text: str) -> Tool:
 
 def branches(bench: Bench) -> list[str]:
     """What was published."""
-    return git(bench.repository, "branch", "--list", "--format=%(refname:short)", "assent/*").split()
+    return git(bench.repository, "branch", "--list", "--format=%(refname:short)", "placet/*").split()
 
 
 async def test_a_script_that_a_check_reaches_through_a_makefile_is_put_back(tmp_path: Path) -> None:
     makefile = "check:\n\tsh scripts/check.sh\n"
     files = {**FILES, "Makefile": makefile, "scripts/check.sh": "grep -q right a.txt\n"}
-    bench = Bench(tmp_path, str(tmp_path / "assent.db"), files)
+    bench = Bench(tmp_path, str(tmp_path / "placet.db"), files)
     loop = spec(checks=(Check(name="all", command="make check"),))
     turns = [write(text="wrong\n"), SNEAK, "made it", verdict("done"), "fine"]
 
@@ -72,7 +72,7 @@ async def test_a_script_that_a_check_reaches_through_a_makefile_is_put_back(tmp_
 async def test_what_reported_tests_before_any_work_is_a_test(tmp_path: Path) -> None:
     """Whatever it is called: the loop's own baseline says so."""
     files = {**FILES, "proof.py": "def test_it():\n    assert open('a.txt').read() == 'right\\n'\n"}
-    bench = Bench(tmp_path, str(tmp_path / "assent.db"), files)
+    bench = Bench(tmp_path, str(tmp_path / "placet.db"), files)
     command = f"{sys.executable} -m pytest -q -o python_files='*.py' ."
     tool = rewriting(bench, "proof.py", "def test_it(): pass\n")
     turns = [SNEAK, "made it", verdict("done"), "fine"]

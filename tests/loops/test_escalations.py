@@ -17,18 +17,18 @@ from typing import Any
 import msgspec
 import pytest
 
-from assent import Runtime, SqlApprovals, open_database, tool
-from assent.coder.contract import Check
-from assent.errors import ApprovalDecided, UsageError
-from assent.inference.messages import ToolCall
-from assent.loops.acting import executor_tool, plan_of
-from assent.loops.budget import LoopBudget
-from assent.loops.copies import BaseMoved
-from assent.loops.executors.record import RecordExecutor
-from assent.loops.promotion import suggestion
-from assent.loops.round import Later, Round
-from assent.loops.spec import ExecutorSpec
-from assent.tools.context import Cancel
+from placet import Runtime, SqlApprovals, open_database, tool
+from placet.coder.contract import Check
+from placet.errors import ApprovalDecided, UsageError
+from placet.inference.messages import ToolCall
+from placet.loops.acting import executor_tool, plan_of
+from placet.loops.budget import LoopBudget
+from placet.loops.copies import BaseMoved
+from placet.loops.executors.record import RecordExecutor
+from placet.loops.promotion import suggestion
+from placet.loops.round import Later, Round
+from placet.loops.spec import ExecutorSpec
+from placet.tools.context import Cancel
 from tests.coder.workbench import git
 from tests.loops.bench import HONEST, Bench, spec, used, verdict, write
 
@@ -42,7 +42,7 @@ def bench(tmp_path: Path, database_url: str) -> Bench:
 @pytest.fixture
 def here(tmp_path: Path) -> Bench:
     """On one."""
-    return Bench(tmp_path, str(tmp_path / "assent.db"))
+    return Bench(tmp_path, str(tmp_path / "placet.db"))
 
 
 async def escalated(bench: Bench, **more: Any) -> Round:
@@ -83,7 +83,7 @@ async def test_approved_later_it_is_carried_out_on_exactly_that_tree(bench: Benc
 
     assert (ended.outcome, [each.what for each in ended.later]) == ("escalated", ["approved"])
     assert (ended.later[0].by, ended.later[0].reason) == ("ann", "good")
-    assert git(bench.repository, "rev-parse", "assent/tidy-1^{tree}").strip() == round.tree
+    assert git(bench.repository, "rev-parse", "placet/tidy-1^{tree}").strip() == round.tree
     assert again.later == ended.later
     assert not (bench.home / round.id).exists()
 
@@ -114,7 +114,7 @@ async def test_denied_it_is_never_carried_out(bench: Bench) -> None:
             await engine.decide(round.id, "once", by="ann")
 
     assert [(each.what, each.reason) for each in ended.later] == [("denied", "not now")]
-    assert git(bench.repository, "branch", "--list", "assent/*") == ""
+    assert git(bench.repository, "branch", "--list", "placet/*") == ""
 
 
 async def test_what_was_approved_is_carried_out_on_no_other_tree(here: Bench) -> None:
@@ -136,7 +136,7 @@ async def test_what_was_approved_is_carried_out_on_no_other_tree(here: Bench) ->
     assert "another tree than the round has" in (refused.results[0].error or "")
     assert asked.is_waiting
     assert asked.approval != shown.approval
-    assert git(here.repository, "branch", "--list", "assent/*") == ""
+    assert git(here.repository, "branch", "--list", "placet/*") == ""
 
 
 def expire(bench: Bench, approval: str) -> None:
@@ -158,7 +158,7 @@ async def test_an_escalation_that_expired_is_closed(here: Bench) -> None:
         ended = await engine.resume(round.id)
 
     assert [each.what for each in ended.later] == ["expired"]
-    assert git(here.repository, "branch", "--list", "assent/*") == ""
+    assert git(here.repository, "branch", "--list", "placet/*") == ""
 
 
 async def test_the_next_round_carries_out_what_was_only_decided(here: Bench) -> None:
@@ -172,7 +172,7 @@ async def test_the_next_round_carries_out_what_was_only_decided(here: Bench) -> 
         before = engine.rounds.find(round.id)
 
     assert [each.what for each in before.later] == ["approved"]
-    assert git(here.repository, "rev-parse", "assent/tidy-1^{tree}").strip() == round.tree
+    assert git(here.repository, "rev-parse", "placet/tidy-1^{tree}").strip() == round.tree
 
 
 async def test_nobody_has_decided_and_it_still_waits(here: Bench) -> None:
@@ -209,7 +209,7 @@ async def test_a_base_that_moved_refuses_what_no_longer_applies_and_a_rebase_ask
     with here.engine([], spec("L2")) as engine:
         assert [each.what for each in engine.rounds.find(round.id).later] == ["superseded"]
         await engine.decide(made.id, "once", by="ann")
-    assert show(here, "assent/tidy-2:a.txt") == "right\n"
+    assert show(here, "placet/tidy-2:a.txt") == "right\n"
 
 
 async def test_what_comes_of_a_rebase_is_asked_whatever_the_level(here: Bench) -> None:
@@ -222,7 +222,7 @@ async def test_what_comes_of_a_rebase_is_asked_whatever_the_level(here: Bench) -
     assert (made.outcome, made.verified, made.is_waiting) == ("escalated", True, True)
     assert "asked anew" in made.reason
     assert made.id.startswith("round-")
-    assert git(here.repository, "branch", "--list", "assent/*") == ""
+    assert git(here.repository, "branch", "--list", "placet/*") == ""
 
 
 @pytest.mark.parametrize("how", ["failed", "budget_exhausted", "stopped", "L1"])
@@ -264,7 +264,7 @@ async def test_a_base_that_moved_elsewhere_is_no_hindrance(here: Bench) -> None:
         ended = await engine.decide(round.id, "once", by="ann")
 
     assert ended.receipt is not None
-    assert git(here.repository, "rev-parse", "assent/tidy-1^{tree}").strip() == round.tree
+    assert git(here.repository, "rev-parse", "placet/tidy-1^{tree}").strip() == round.tree
 
 
 # Executors and their receipts
@@ -303,7 +303,7 @@ async def test_a_commit_is_found_again_and_a_false_receipt_is_not(here: Bench) -
 
 async def test_a_commit_that_was_reverted_lowers_the_level(here: Bench) -> None:
     round = await proceeded(here, use="commit")
-    git(here.repository, "merge", "-q", "assent/tidy-1")
+    git(here.repository, "merge", "-q", "placet/tidy-1")
     git(here.repository, "revert", "--no-edit", "HEAD")
 
     with here.engine(HONEST, spec()) as engine:
@@ -363,11 +363,11 @@ async def test_a_patch_is_written_through_no_link_and_clears_up_after_a_kill(her
     outside.mkdir()
     (outside / "victim").write_text("precious\n")
     # Names that could be guessed, and a folder of the person's that leads out by now.
-    (here.repository / ".a.txt.assent-new").symlink_to(outside / "victim")
+    (here.repository / ".a.txt.placet-new").symlink_to(outside / "victim")
     round = await proceeded(here, use="apply_patch")
     assert (here.repository / "a.txt").read_text() == "right\n"
     assert not (here.repository / "a.txt").is_symlink()
-    mark = f".assent-{hashlib.sha256(b'round-k').hexdigest()[:12]}-"
+    mark = f".placet-{hashlib.sha256(b'round-k').hexdigest()[:12]}-"
     (here.repository / f"{mark}left").write_text("half")
     git(here.repository, "checkout", "-q", "a.txt")
     apply = spec(executor=ExecutorSpec(use="apply_patch"))
@@ -376,7 +376,7 @@ async def test_a_patch_is_written_through_no_link_and_clears_up_after_a_kill(her
         again = await engine.run_round(round_id="round-k")
 
     assert again.outcome == "proceeded", again.reason
-    assert not list(here.repository.glob(".assent-*-*"))
+    assert not list(here.repository.glob(".placet-*-*"))
     git(here.repository, "checkout", "-q", "a.txt")
     (here.repository / "notes" / "b.txt").unlink()
     (here.repository / "notes").rmdir()
@@ -418,9 +418,9 @@ async def test_a_patch_takes_files_away_and_lets_folders_take_their_places(here:
 
 async def test_a_command_gets_the_change_and_the_key(here: Bench, tmp_path: Path) -> None:
     out = tmp_path / "out"
-    command = f'cat a.txt > {out}; echo "$ASSENT_ROUND $ASSENT_TREE $ASSENT_KEY" >> {out}'
+    command = f'cat a.txt > {out}; echo "$PLACET_ROUND $PLACET_TREE $PLACET_KEY" >> {out}'
 
-    round = await proceeded(here, use="command", command=command, check=f"grep -q $ASSENT_TREE {out}")
+    round = await proceeded(here, use="command", command=command, check=f"grep -q $PLACET_TREE {out}")
 
     assert round.receipt is not None
     assert out.read_text() == f"right\n{round.id} {round.tree} {round.receipt.key}\n"
@@ -524,7 +524,7 @@ async def test_an_escalation_of_nothing_changed_is_only_noted_when_approved(here
     assert round.outcome == "escalated"
     assert ended.receipt is not None
     assert ended.receipt.executor == "record"
-    assert git(here.repository, "branch", "--list", "assent/*") == ""
+    assert git(here.repository, "branch", "--list", "placet/*") == ""
 
 
 async def test_nothing_changed_and_verified_is_reported_at_l2(here: Bench) -> None:
@@ -557,7 +557,7 @@ async def test_a_command_that_was_stopped_while_it_ran_is_asked_about(
             writer.close()
     assert stopped.outcome == "escalated", stopped.reason
     assert [each.what for each in stopped.later] == ["unknown"]
-    assert "assent resume r1 --decide act=done|retry|fail" in stopped.reason
+    assert "placet resume r1 --decide act=done|retry|fail" in stopped.reason
     (tmp_path / "quick").touch()
     with here.engine([], loop) as engine:
         assert (await engine.resume("r1")).is_waiting

@@ -14,25 +14,25 @@ from typing import Any
 
 import pytest
 
-from assent import EventLog, Runtime
-from assent.approvals.memory import MemoryApprovals
-from assent.coder.contract import Check
-from assent.durable.memory import MemoryJournal
-from assent.inference import Scripted
-from assent.inference.messages import ToolCall
-from assent.inference.model import Result
-from assent.loops.engine import LoopEngine
-from assent.loops.executors.callback import CallbackExecutor
-from assent.loops.gates import CallbackGate
-from assent.loops.round import Round
-from assent.loops.spec import ExecutorSpec
-from assent.loops.store import MemoryRounds
-from assent.loops.verdict import REPORT
-from assent.sandbox.confinement import Isolation
+from placet import EventLog, Runtime
+from placet.approvals.memory import MemoryApprovals
+from placet.coder.contract import Check
+from placet.durable.memory import MemoryJournal
+from placet.inference import Scripted
+from placet.inference.messages import ToolCall
+from placet.inference.model import Result
+from placet.loops.engine import LoopEngine
+from placet.loops.executors.callback import CallbackExecutor
+from placet.loops.gates import CallbackGate
+from placet.loops.round import Round
+from placet.loops.spec import ExecutorSpec
+from placet.loops.store import MemoryRounds
+from placet.loops.verdict import REPORT
+from placet.sandbox.confinement import Isolation
 from tests.coder.workbench import _known, git, make_repository
 from tests.loops.bench import FILES, spec, verdict, write
 
-SOAK = bool(os.environ.get("ASSENT_SOAK"))
+SOAK = bool(os.environ.get("PLACET_SOAK"))
 BAD, GOOD = (200, 50) if SOAK else (22, 4)
 AT_ONCE = 4
 SCRIPTS = {
@@ -215,7 +215,7 @@ async def test_no_bad_round_proceeds_and_every_honest_one_does(
     assert all(met[kind] for kind in ways)
     assert met["honest"] == GOOD
     assert len(worded) > BAD // 2
-    assert git(repository, "branch", "--list", "assent/*") == ""
+    assert git(repository, "branch", "--list", "placet/*") == ""
     figure = (
         f"{BAD} bad rounds of {len(ways)} kinds ({len(worded)} wordings), none acted; {GOOD} honest ones did"
     )

@@ -16,14 +16,14 @@ from typing import Any
 
 import pytest
 
-from assent import SqlApprovals, SqlEvents, open_database
-from assent.loops.round import PHASES as ALL
-from assent.loops.sql import SqlRounds
+from placet import SqlApprovals, SqlEvents, open_database
+from placet.loops.round import PHASES as ALL
+from placet.loops.sql import SqlRounds
 from tests.coder.nursery import PATIENCE_S, Nursery, read_trace
 from tests.coder.workbench import _known, git, make_repository
 from tests.loops.bench import FILES
 
-SOAK = bool(os.environ.get("ASSENT_SOAK"))
+SOAK = bool(os.environ.get("PLACET_SOAK"))
 KILLS = 120 if SOAK else 9
 DECIDED = "carrying out what was approved"
 PHASES = (*(phase for phase in ALL if phase != "ended"), DECIDED)
@@ -116,20 +116,20 @@ class KillRun:
             assert round["outcome"] in ("proceeded", "escalated"), round
         assert round["receipt"] is not None, round
         assert round["spend"]["input_tokens"] == 40, round["spend"]
-        branches = git(self.repository, "branch", "--list", "--format=%(refname:short)", "assent/*").split()
+        branches = git(self.repository, "branch", "--list", "--format=%(refname:short)", "placet/*").split()
         if self.job["callback"]:
             assert (self.folder / "acted").read_bytes() == b"acted\n"
             assert branches == []
         else:
-            assert branches == ["assent/tidy-1"]
-            assert git(self.repository, "rev-parse", "assent/tidy-1^{tree}").strip() == round["tree"]
-            assert git(self.repository, "rev-parse", "assent/tidy-1^") == git(
+            assert branches == ["placet/tidy-1"]
+            assert git(self.repository, "rev-parse", "placet/tidy-1^{tree}").strip() == round["tree"]
+            assert git(self.repository, "rev-parse", "placet/tidy-1^") == git(
                 self.repository, "rev-parse", "main"
             )
         assert git(self.repository, "status", "--porcelain") == ""
         keys = {line[1] for line in read_trace(self._trace) if line[0] == "act"}
         assert len(keys) == 1, keys
-        with open_database(f"sqlite://{self.folder}/assent.db") as database:
+        with open_database(f"sqlite://{self.folder}/placet.db") as database:
             assert SqlEvents(database).verify().valid
             assert [each.id for each in SqlRounds(database).listed()] == ["r1"]
             assert SqlRounds(database).unfinished() == []

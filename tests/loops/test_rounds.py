@@ -9,28 +9,28 @@ from typing import Any
 import msgspec
 import pytest
 
-from assent.coder.contract import Check
-from assent.inference import Scripted
-from assent.inference.messages import ToolCall
-from assent.inference.model import Result
-from assent.ir.tool_spec import ToolSchema
-from assent.loops.budget import LoopBudget, Spend, exceeded
-from assent.loops.executors.callback import CallbackExecutor
-from assent.loops.executors.executor import Act
-from assent.loops.gates import Allowlist, Answer, CallbackGate, Proposed, ask_gate
-from assent.loops.round import Round
-from assent.loops.spec import ExecutorSpec, LoopSpec, Worker
-from assent.loops.verdict import REPORT
-from assent.runtime.open_run import OpenRun
-from assent.tools.context import Cancel
-from assent.tools.tool import Tool
+from placet.coder.contract import Check
+from placet.inference import Scripted
+from placet.inference.messages import ToolCall
+from placet.inference.model import Result
+from placet.ir.tool_spec import ToolSchema
+from placet.loops.budget import LoopBudget, Spend, exceeded
+from placet.loops.executors.callback import CallbackExecutor
+from placet.loops.executors.executor import Act
+from placet.loops.gates import Allowlist, Answer, CallbackGate, Proposed, ask_gate
+from placet.loops.round import Round
+from placet.loops.spec import ExecutorSpec, LoopSpec, Worker
+from placet.loops.verdict import REPORT
+from placet.runtime.open_run import OpenRun
+from placet.tools.context import Cancel
+from placet.tools.tool import Tool
 from tests.coder.workbench import git, user_text
 from tests.loops.bench import FILES, HONEST, Bench, spec, used, verdict, write
 
 
 @pytest.fixture
 def bench(tmp_path: Path) -> Bench:
-    return Bench(tmp_path, str(tmp_path / "assent.db"))
+    return Bench(tmp_path, str(tmp_path / "placet.db"))
 
 
 async def run(bench: Bench, turns: Any, loop: LoopSpec, **options: Any) -> Round:
@@ -41,7 +41,7 @@ async def run(bench: Bench, turns: Any, loop: LoopSpec, **options: Any) -> Round
 
 def branches(bench: Bench) -> list[str]:
     """What was published."""
-    return git(bench.repository, "branch", "--list", "--format=%(refname:short)", "assent/*").split()
+    return git(bench.repository, "branch", "--list", "--format=%(refname:short)", "placet/*").split()
 
 
 def risky(name: str, risk: str) -> Tool:
@@ -310,7 +310,7 @@ async def test_the_checker_cannot_change_what_is_committed(bench: Bench) -> None
 
 
 async def test_a_maker_that_changes_what_checks_depend_on_is_not_verified(tmp_path: Path) -> None:
-    bench = Bench(tmp_path, str(tmp_path / "assent.db"), {**FILES, "check.sh": "grep -q right a.txt\n"})
+    bench = Bench(tmp_path, str(tmp_path / "placet.db"), {**FILES, "check.sh": "grep -q right a.txt\n"})
     loop = spec(checks=(Check(name="script", command="sh check.sh"),))
     call = ToolCall(name="sneak", arguments={})
 
@@ -492,7 +492,7 @@ async def test_the_outcome_is_kept_before_the_run_ends(bench: Bench, monkeypatch
 
 
 async def test_a_hook_is_given_to_the_maker_as_data(bench: Bench) -> None:
-    from assent.loops.spec import Hooks
+    from placet.loops.spec import Hooks
 
     model = Scripted(["made", verdict("done"), "x"])
 

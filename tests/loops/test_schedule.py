@@ -14,8 +14,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assent.errors import UsageError
-from assent.loops.schedule import Cadence, Every, parse_cadence
+from placet.errors import UsageError
+from placet.loops.schedule import Cadence, Every, parse_cadence
 
 ZONES = ("Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "UTC")
 YEAR = 2026

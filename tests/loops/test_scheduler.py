@@ -13,14 +13,14 @@ from zoneinfo import ZoneInfo
 import pytest
 from msgspec.structs import replace
 
-from assent.errors import RunHeld, UsageError
-from assent.loops.schedule import parse_cadence
-from assent.loops.scheduler import Notice, Report, Scheduled, Scheduler, pause, resume, stop
-from assent.loops.timetable import Claim, Mark, MemoryTimetable, Timetable, jitter_of
-from assent.loops.timetable_sql import SqlTimetable
-from assent.storage.location import open_database
-from assent.testing import FakeClock
-from assent.tools.context import Cancel
+from placet.errors import RunHeld, UsageError
+from placet.loops.schedule import parse_cadence
+from placet.loops.scheduler import Notice, Report, Scheduled, Scheduler, pause, resume, stop
+from placet.loops.timetable import Claim, Mark, MemoryTimetable, Timetable, jitter_of
+from placet.loops.timetable_sql import SqlTimetable
+from placet.storage.location import open_database
+from placet.testing import FakeClock
+from placet.tools.context import Cancel
 
 DAY = 86_400.0
 
@@ -209,7 +209,7 @@ async def test_the_switch_keeps_everything_still_until_it_is_lifted() -> None:
     hourly = loop("0 * * * *")
 
     scheduler_time = begin + DAY
-    with pytest.raises(UsageError, match=r"All loops are stopped \(by ann\).*assent loop resume --all"):
+    with pytest.raises(UsageError, match=r"All loops are stopped \(by ann\).*placet loop resume --all"):
         await Scheduler(year.timetable, [hourly], _never, clock=year.clock).run_now(hourly.key)
     await year.run(scheduler_time, hourly)
     assert year.ran == []
@@ -297,7 +297,7 @@ async def test_a_stop_ends_the_running_round_and_keeps_the_loop_still(timetable:
     stop(timetable, job.key, Mark(at=0, by="ann", reason="enough"))
 
     assert await running == Report("stopped", "stopped: by ann: enough")
-    with pytest.raises(UsageError, match="assent loop resume tidy"):
+    with pytest.raises(UsageError, match="placet loop resume tidy"):
         await scheduler.run_now(job.key)
     slot = timetable.get(job.key)
     assert slot is not None

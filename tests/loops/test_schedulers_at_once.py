@@ -16,10 +16,10 @@ from typing import Any
 
 import pytest
 
-from assent.loops.schedule import Every
-from assent.loops.timetable import Mark, Slot
-from assent.loops.timetable_sql import SqlTimetable
-from assent.storage.location import open_database
+from placet.loops.schedule import Every
+from placet.loops.timetable import Mark, Slot
+from placet.loops.timetable_sql import SqlTimetable
+from placet.storage.location import open_database
 from tests.coder.nursery import read_trace, running
 
 PATIENCE_S = 60.0

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from assent.app.loop_files import loops_of
-from assent.errors import PolicyFileError, UsageError
-from assent.loops.spec import LoopSpec, read_loop
-from assent.tools.builtin import BASIC, basic_tools
+from placet.app.loop_files import loops_of
+from placet.errors import PolicyFileError, UsageError
+from placet.loops.spec import LoopSpec, read_loop
+from placet.tools.builtin import BASIC, basic_tools
 
 WHOLE = """
 name = "changelog"
@@ -143,7 +143,7 @@ BAD_HERE = [
 def test_a_loop_of_a_repository_can_be_run_as_it_stands(
     tmp_path: Path, name: str, text: str, key: str, words: str
 ) -> None:
-    path = tmp_path / ".assent" / "loops" / f"{name}.toml"
+    path = tmp_path / ".placet" / "loops" / f"{name}.toml"
     path.parent.mkdir(parents=True)
     path.write_text(text)
 
@@ -155,7 +155,7 @@ def test_a_loop_of_a_repository_can_be_run_as_it_stands(
 
 
 def test_a_loop_whose_rules_are_there_is_read(tmp_path: Path) -> None:
-    path = tmp_path / ".assent" / "loops" / "a.toml"
+    path = tmp_path / ".placet" / "loops" / "a.toml"
     path.parent.mkdir(parents=True)
     (tmp_path / "rules.toml").touch()
     path.write_text("intent = 'x'\nname = 'a'\ngate = 'policy'\npolicies = 'rules.toml'")

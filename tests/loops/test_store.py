@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from assent import open_database
-from assent.errors import UsageError
-from assent.loops.budget import Spend
-from assent.loops.levels import Standing
-from assent.loops.round import Later, Round
-from assent.loops.sql import SqlRounds
-from assent.loops.store import MemoryRounds, Rounds
+from placet import open_database
+from placet.errors import UsageError
+from placet.loops.budget import Spend
+from placet.loops.levels import Standing
+from placet.loops.round import Later, Round
+from placet.loops.sql import SqlRounds
+from placet.loops.store import MemoryRounds, Rounds
 from tests.loops.bench import spec
 
 
@@ -25,7 +25,7 @@ def rounds(request: Any, tmp_path: Path) -> Iterator[Rounds]:
         yield MemoryRounds()
         return
     is_file = request.param == "sqlite"
-    url = str(tmp_path / "assent.db") if is_file else request.getfixturevalue("postgres_url")
+    url = str(tmp_path / "placet.db") if is_file else request.getfixturevalue("postgres_url")
     with open_database(url) as database:
         yield SqlRounds(database)
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 class Defect(NamedTuple):
     name: str
     file: str
-    """Below src/assent."""
+    """Below src/placet."""
     old: str
     new: str
     tests: tuple[str, ...]

@@ -42,7 +42,7 @@ class Verdict(NamedTuple):
 def judge(defect: Defect) -> Verdict:
     """Put one defect into a fresh copy and run the tests that should notice."""
     began = time.monotonic()
-    with tempfile.TemporaryDirectory(prefix="assent-mutant-") as folder:
+    with tempfile.TemporaryDirectory(prefix="placet-mutant-") as folder:
         copy = Path(folder)
         for name in (
             "src",
@@ -59,7 +59,7 @@ def judge(defect: Defect) -> Verdict:
                 shutil.copytree(source, copy / name, ignore=shutil.ignore_patterns("__pycache__"))
             elif source.exists():
                 shutil.copy2(source, copy / name)
-        target = copy / "src" / "assent" / defect.file
+        target = copy / "src" / "placet" / defect.file
         text = target.read_text()
         if text.count(defect.old) != 1:
             return Verdict(defect, f"DOES NOT FIT ({text.count(defect.old)} places)", "", 0.0)

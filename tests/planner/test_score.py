@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
-from assent.errors import UsageError
-from assent.ir.codec import decode_proposal, encode
-from assent.ir.result import ActionResult, ProposalResult, Status
-from assent.planner import Feedback, rank
-from assent.policy.engine import PolicySet
-from assent.policy.gate import Gate
-from assent.policy.rule import DenyTool
-from assent.state.memory import MemoryState
-from assent.verify.known_tools import read_tools
+from placet.errors import UsageError
+from placet.ir.codec import decode_proposal, encode
+from placet.ir.result import ActionResult, ProposalResult, Status
+from placet.planner import Feedback, rank
+from placet.policy.engine import PolicySet
+from placet.policy.gate import Gate
+from placet.policy.rule import DenyTool
+from placet.state.memory import MemoryState
+from placet.verify.known_tools import read_tools
 
 
 def plan(*tools: str, **fields: Any) -> dict[str, Any]:

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from assent import DenyTool, Posture, Proposal, Runtime, Stance
-from assent.policy.permission import CallByCall
-from assent.runtime.journal import LED_BY
-from assent.testing import RecordingTool
-from assent.testing.plan import action, proposal
+from placet import DenyTool, Posture, Proposal, Runtime, Stance
+from placet.policy.permission import CallByCall
+from placet.runtime.journal import LED_BY
+from placet.testing import RecordingTool
+from placet.testing.plan import action, proposal
 
 ABOUT = Proposal(id="about", context={LED_BY: "test"})
 

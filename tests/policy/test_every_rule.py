@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, get_args
 import pytest
 from msgspec.structs import replace
 
-from assent import (
+from placet import (
     AllowToolParam,
     DenyKeyword,
     DenyTool,
@@ -22,14 +22,14 @@ from assent import (
     RequireState,
     Runtime,
 )
-from assent.approvals.approval import Approval
-from assent.approvals.memory import MemoryApprovals
-from assent.policy.calls import Calls
-from assent.policy.case import Rule
-from assent.policy.flow import DenyIrreversible, FlowRule, MarkOutput
-from assent.policy.gate import NOBODY
-from assent.policy.rule import DeclaredRule
-from assent.policy.trace import TraceRule
+from placet.approvals.approval import Approval
+from placet.approvals.memory import MemoryApprovals
+from placet.policy.calls import Calls
+from placet.policy.case import Rule
+from placet.policy.flow import DenyIrreversible, FlowRule, MarkOutput
+from placet.policy.gate import NOBODY
+from placet.policy.rule import DeclaredRule
+from placet.policy.trace import TraceRule
 from tests.runtime.plans import Fields, Recorder, call, plan, write
 
 KINDS = get_args(DeclaredRule)

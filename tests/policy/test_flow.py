@@ -11,10 +11,10 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from assent import Cancel, Decision, ReplanConfig, Runtime, Scope, SqlJournal, ToolError, open_database, tool
-from assent.ir.codec import encode
-from assent.policy.flow import FlowRule, MarkOutput
-from assent.tools import Tool
+from placet import Cancel, Decision, ReplanConfig, Runtime, Scope, SqlJournal, ToolError, open_database, tool
+from placet.ir.codec import encode
+from placet.policy.flow import FlowRule, MarkOutput
+from placet.tools import Tool
 from tests.policy.test_trace_rules import Gate, killed, resumed
 from tests.runtime.conftest import schedule
 from tests.runtime.plans import Fields, Recorder, call, claim, kinds, plan, read, statuses, undone_by, write

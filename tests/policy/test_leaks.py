@@ -19,7 +19,7 @@ from urllib.parse import quote
 import pytest
 from msgspec.structs import replace
 
-from assent import (
+from placet import (
     Action,
     AllowToolParam,
     DenyKeyword,
@@ -32,17 +32,17 @@ from assent import (
     SqlEvents,
     open_database,
 )
-from assent.ir.codec import encode
-from assent.policy.case import Rule
-from assent.policy.flow import FlowRule, MarkOutput
-from assent.policy.rule import DeclaredRule
-from assent.tools import Tool
+from placet.ir.codec import encode
+from placet.policy.case import Rule
+from placet.policy.flow import FlowRule, MarkOutput
+from placet.policy.rule import DeclaredRule
+from placet.tools import Tool
 from tests.cli.conftest import quick
 from tests.runtime.plans import Fields, Recorder, call, plan
 
 __all__ = ["quick"]
 
-Assent = Callable[..., Any]
+Placet = Callable[..., Any]
 
 PRIVATE = {("runs", "record"), ("runs", "result"), ("journal", "note")}
 """What a run needs to go on, as it is. It is never shown as it is."""
@@ -173,7 +173,7 @@ def test_every_kind_that_denies_has_a_row() -> None:
 def tools_file(names: Iterable[str], vault: str = "") -> str:
     lines = [
         "from typing import Any",
-        "from assent import tool",
+        "from placet import tool",
         "@tool(risk='read_only')",
         "def look() -> str:",
         "    'Look.'",
@@ -267,7 +267,7 @@ AFTERWARDS = [
 ]
 
 
-def test_a_denied_value_is_shown_by_no_command_and_stands_in_no_log(quick: Assent, tmp_path: Path) -> None:
+def test_a_denied_value_is_shown_by_no_command_and_stands_in_no_log(quick: Placet, tmp_path: Path) -> None:
     canaries = {name: Canary() for name in [*NAMES, UNRULED]}
     actions = [
         {"failure_behavior": "skip", **action}
@@ -280,8 +280,8 @@ def test_a_denied_value_is_shown_by_no_command_and_stands_in_no_log(quick: Assen
     (tmp_path / "plan.json").write_text(json.dumps(plan(*actions)))
     given = ("plan.json", "--tools", "tools.py", "--policies", "rules.toml")
     own = tmp_path / "config"
-    (own / "assent").mkdir(parents=True)
-    (own / "assent" / "settings.toml").write_text(
+    (own / "placet").mkdir(parents=True)
+    (own / "placet" / "settings.toml").write_text(
         '[permissions]\nsandbox_edit = "allow"\nfull_access = "deny"\n'
     )
     said: dict[str, bytes] = {}
@@ -316,7 +316,7 @@ def test_a_denied_value_is_shown_by_no_command_and_stands_in_no_log(quick: Assen
     assert leaks(canaries, said) == []
 
 
-def test_the_same_search_finds_a_value_that_was_let_through(quick: Assent, tmp_path: Path) -> None:
+def test_the_same_search_finds_a_value_that_was_let_through(quick: Placet, tmp_path: Path) -> None:
     """Or the search above would prove nothing."""
     canary = Canary()
     (tmp_path / "tools.py").write_text(tools_file(["echo"]))
@@ -330,7 +330,7 @@ def test_the_same_search_finds_a_value_that_was_let_through(quick: Assent, tmp_p
     assert leaks({"c": canary}, database_cells(tmp_path / "my.db"))
 
 
-def test_a_secret_that_may_not_leave_is_shown_nowhere(quick: Assent, tmp_path: Path) -> None:
+def test_a_secret_that_may_not_leave_is_shown_nowhere(quick: Placet, tmp_path: Path) -> None:
     """Not even as the output of the tool that read it."""
     canary = Canary()
     (tmp_path / "tools.py").write_text(tools_file(["send"], vault=canary.text))
@@ -358,7 +358,7 @@ def test_a_secret_that_may_not_leave_is_shown_nowhere(quick: Assent, tmp_path: P
     assert leaks({"c": canary}, said) == []
 
 
-def test_what_a_person_denied_is_in_no_log_and_no_export(quick: Assent, tmp_path: Path) -> None:
+def test_what_a_person_denied_is_in_no_log_and_no_export(quick: Placet, tmp_path: Path) -> None:
     """The person saw it when asked, and the question is kept; nothing else is."""
     rows = {name: row for name, row in zip(NAMES, ROWS, strict=True) if row.kind != "rate_limit_tool"}
     canaries = {name: Canary() for name in NAMES}

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from assent.errors import PolicyFileError
-from assent.policy.loader import load_policies, parse_policies, read_document, read_policies
-from assent.policy.rule import (
+from placet.errors import PolicyFileError
+from placet.policy.loader import load_policies, parse_policies, read_document, read_policies
+from placet.policy.rule import (
     AllowToolParam,
     DenyKeyword,
     DenyTool,

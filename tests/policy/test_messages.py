@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from assent import (
+from placet import (
     Action,
     AllowToolParam,
     DenyKeyword,
@@ -19,7 +19,7 @@ from assent import (
     Runtime,
     tool,
 )
-from assent.ir.codec import encode
+from placet.ir.codec import encode
 from tests.runtime.plans import Recorder, call, data_of, plan, write
 
 SECRET = "hunter2-hunter2"

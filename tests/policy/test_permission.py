@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from assent import DenyTool, Runtime, Scope
-from assent.approvals.approval import Approval
-from assent.approvals.memory import MemoryApprovals
-from assent.errors import UsageError
-from assent.ir.tool_spec import ToolSchema
-from assent.policy.calls import Calls
-from assent.policy.gate import NOBODY
-from assent.policy.permission import (
+from placet import DenyTool, Runtime, Scope
+from placet.approvals.approval import Approval
+from placet.approvals.memory import MemoryApprovals
+from placet.errors import UsageError
+from placet.ir.tool_spec import ToolSchema
+from placet.policy.calls import Calls
+from placet.policy.gate import NOBODY
+from placet.policy.permission import (
     ANSWERS,
     POSTURES,
     TIERS,
@@ -23,9 +23,9 @@ from assent.policy.permission import (
     permissions_of,
     tier_of,
 )
-from assent.policy.rule import RequireState
-from assent.policy.trace import TraceRule
-from assent.tools import Tool
+from placet.policy.rule import RequireState
+from placet.policy.trace import TraceRule
+from placet.tools import Tool
 from tests.runtime.plans import Fields, Recorder, call, data_of, kinds, plan, read, undone_by, write
 
 HOME = "/work/project"

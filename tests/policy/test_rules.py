@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from assent import (
+from placet import (
     AllowToolParam,
     DenyKeyword,
     DenyTool,
@@ -17,9 +17,9 @@ from assent import (
     RequireState,
     Runtime,
 )
-from assent.errors import RuleError, UsageError
-from assent.policy.engine import PolicySet
-from assent.testing import FakeClock
+from placet.errors import RuleError, UsageError
+from placet.policy.engine import PolicySet
+from placet.testing import FakeClock
 from tests.runtime.plans import Recorder, call, claim, plan, read, statuses, write
 
 

@@ -12,13 +12,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from assent import Cancel, CostBudget, DenyTool, ReplanConfig, Runtime, SqlJournal, ToolError, open_database
-from assent.errors import RuleError
-from assent.ir.result import ProposalResult
-from assent.policy.calls import Calls
-from assent.policy.trace import TraceRule
-from assent.tools import Tool
-from assent.verify.report import Report
+from placet import Cancel, CostBudget, DenyTool, ReplanConfig, Runtime, SqlJournal, ToolError, open_database
+from placet.errors import RuleError
+from placet.ir.result import ProposalResult
+from placet.policy.calls import Calls
+from placet.policy.trace import TraceRule
+from placet.tools import Tool
+from placet.verify.report import Report
 from tests.runtime.conftest import schedule
 from tests.runtime.plans import Fields, Recorder, call, plan, statuses, undone_by, write
 

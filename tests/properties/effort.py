@@ -1,6 +1,6 @@
 """How hard the property tests try, and proof that they did not try on trivial things only.
 
-`ASSENT_SOAK=1` multiplies the examples by twenty and starts from another seed each time; without it every run
+`PLACET_SOAK=1` multiplies the examples by twenty and starts from another seed each time; without it every run
 looks at the same examples.
 """
 
@@ -13,7 +13,7 @@ from collections.abc import Mapping
 import pytest
 from hypothesis import HealthCheck, Phase, settings
 
-SOAK = os.environ.get("ASSENT_SOAK") == "1"
+SOAK = os.environ.get("PLACET_SOAK") == "1"
 
 UNHURRIED = pytest.mark.timeout(0 if SOAK else 120)
 """For every property test: a soak may take as long as it takes."""

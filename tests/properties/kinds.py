@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 
-from assent import ProposalResult
-from assent.verify.report import Report
+from placet import ProposalResult
+from placet.verify.report import Report
 from tests.properties.effort import FIFTH
 from tests.properties.plans import TOOLS, Case, Wire
 from tests.properties.reference import writes

@@ -17,7 +17,7 @@ from typing import Any, Literal
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assent import (
+from placet import (
     AllowToolParam,
     DenyKeyword,
     DenyTool,

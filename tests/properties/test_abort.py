@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from assent import ProposalResult
+from placet import ProposalResult
 from tests.properties.effort import FIFTH, UNHURRIED, Tally
 from tests.properties.kinds import EVERY_KIND, describe
 from tests.properties.plans import TOOLS, Case, for_many_cases

@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assent import Proposal
-from assent.errors import DecodeError
-from assent.ir.codec import decode_json, decode_proposal, encode
+from placet import Proposal
+from placet.errors import DecodeError
+from placet.ir.codec import decode_json, decode_proposal, encode
 from tests.properties.documents import Speller, places, proposals, values
 from tests.properties.effort import FIFTH, UNHURRIED, Tally, examples
 from tests.properties.test_serialisability import exactly

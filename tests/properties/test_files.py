@@ -15,14 +15,14 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assent.errors import ToolError
-from assent.sandbox.beneath import has_openat2
-from assent.sandbox.refusals import cannot
-from assent.sandbox.workspace import Workspace
-from assent.tools import Tool
-from assent.tools.builtin.files import file_tools
-from assent.tools.builtin.search import search_tools
-from assent.tools.builtin.text_file import decode, encode
+from placet.errors import ToolError
+from placet.sandbox.beneath import has_openat2
+from placet.sandbox.refusals import cannot
+from placet.sandbox.workspace import Workspace
+from placet.tools import Tool
+from placet.tools.builtin.files import file_tools
+from placet.tools.builtin.search import search_tools
+from placet.tools.builtin.text_file import decode, encode
 from tests.properties.effort import UNHURRIED, Tally, examples
 from tests.sandbox.canary import SECRET, Canary
 

@@ -21,14 +21,14 @@ from typing import Any, Literal
 import pytest
 from hypothesis import given
 
-from assent import ProposalResult, Runtime, ToolSchema
-from assent.approvals.approval import Approval
-from assent.approvals.memory import MemoryApprovals
-from assent.policy.calls import Calls
-from assent.policy.flow import DenyIrreversible, FlowRule, MarkOutput
-from assent.policy.permission import Posture
-from assent.policy.trace import TraceRule
-from assent.verify.report import Report
+from placet import ProposalResult, Runtime, ToolSchema
+from placet.approvals.approval import Approval
+from placet.approvals.memory import MemoryApprovals
+from placet.policy.calls import Calls
+from placet.policy.flow import DenyIrreversible, FlowRule, MarkOutput
+from placet.policy.permission import Posture
+from placet.policy.trace import TraceRule
+from placet.verify.report import Report
 from tests.properties.effort import FIFTH, UNHURRIED, Tally, examples
 from tests.properties.plans import Dice, SeededDice, seeds
 from tests.properties.reference import serial_order

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from hypothesis import given
 
-from assent import Action
-from assent.ir.action import ActionCompensation, Precondition
-from assent.ir.graph import Graph
+from placet import Action
+from placet.ir.action import ActionCompensation, Precondition
+from placet.ir.graph import Graph
 from tests.properties.effort import FIFTH, UNHURRIED, Tally, examples
 from tests.properties.plans import Dice, SeededDice, seeds
 

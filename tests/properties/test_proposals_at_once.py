@@ -10,8 +10,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assent import Cancel, ProposalResult, Runtime, Scope, ToolContext, ToolSchema
-from assent.state.store import MISSING
+from placet import Cancel, ProposalResult, Runtime, Scope, ToolContext, ToolSchema
+from placet.state.store import MISSING
 from tests.properties.effort import FIFTH, UNHURRIED, Tally, examples
 from tests.properties.plans import Dice
 from tests.properties.virtual_time import run

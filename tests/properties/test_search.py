@@ -12,9 +12,9 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assent.tools.builtin.matching.globs import compile_glob
-from assent.tools.builtin.matching.lines import Search
-from assent.tools.builtin.matching.walk import SKIPPED, shown
+from placet.tools.builtin.matching.globs import compile_glob
+from placet.tools.builtin.matching.lines import Search
+from placet.tools.builtin.matching.walk import SKIPPED, shown
 from tests.properties.effort import FIFTH, UNHURRIED, Tally, examples
 from tests.servers.programs import program
 

@@ -13,9 +13,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
-from assent.errors import NotJson
-from assent.state.memory import MemoryState
-from assent.state.store import MISSING, StateStore, Unit
+from placet.errors import NotJson
+from placet.state.memory import MemoryState
+from placet.state.store import MISSING, StateStore, Unit
 from tests.properties.effort import UNHURRIED, examples
 from tests.properties.test_serialisability import exactly
 from tests.properties.world import spoil

@@ -71,7 +71,7 @@ def test_verify_and_execute_agree(foreseeable: bool) -> None:
 
 def test_verify_is_the_same_to_the_byte() -> None:
     """The same plan and surroundings give the same report, also from a second runtime and after a run."""
-    from assent.ir.codec import encode
+    from placet.ir.codec import encode
 
     tally = Tally()
 

@@ -7,7 +7,7 @@ from collections import Counter
 from copy import deepcopy
 from typing import Any
 
-from assent import (
+from placet import (
     CapabilitySet,
     CostBudget,
     ProposalResult,
@@ -17,7 +17,7 @@ from assent import (
     ToolError,
     ToolSchema,
 )
-from assent.verify.report import Report
+from placet.verify.report import Report
 from tests.properties.plans import HOLLOW, TOOLS, Case, Script, ToolKind
 from tests.properties.reference import answer_of
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from assent.events.event import Event
+from placet.events.event import Event
 
 MakeEvents = Callable[..., list[Event]]
 

@@ -14,23 +14,23 @@ import msgspec
 import pytest
 from rich.console import Console
 
-from assent import Runtime, tool
-from assent.approvals.memory import MemoryApprovals
-from assent.durable.memory import MemoryJournal
-from assent.events.event import Event
-from assent.ir.codec import decode_proposal
-from assent.ir.result import ActionResult, ProposalResult, Waiting
-from assent.policy.flow import FlowRule
-from assent.policy.permission import Posture
-from assent.render.advice import advise
-from assent.render.graph_svg import draw_graph
-from assent.render.history import History
-from assent.render.marks import AWAITING, MARKS
-from assent.render.report import report_lines
-from assent.render.story import tell, tell_history
-from assent.render.timeline import draw_timeline
-from assent.render.tools import tool_lines
-from assent.render.tree import draw_tree
+from placet import Runtime, tool
+from placet.approvals.memory import MemoryApprovals
+from placet.durable.memory import MemoryJournal
+from placet.events.event import Event
+from placet.ir.codec import decode_proposal
+from placet.ir.result import ActionResult, ProposalResult, Waiting
+from placet.policy.flow import FlowRule
+from placet.policy.permission import Posture
+from placet.render.advice import advise
+from placet.render.graph_svg import draw_graph
+from placet.render.history import History
+from placet.render.marks import AWAITING, MARKS
+from placet.render.report import report_lines
+from placet.render.story import tell, tell_history
+from placet.render.timeline import draw_timeline
+from placet.render.tools import tool_lines
+from placet.render.tree import draw_tree
 
 MakeEvents = Callable[..., list[Event]]
 
@@ -121,13 +121,13 @@ def test_a_run_that_waits_shows_what_for_and_how_to_answer() -> None:
         assert "it needs full_access, which has to be asked for\n    … no answer so far" in story
         assert "1 action had not begun: 'again'" in story
         assert _commands(history, db="my runs.db") == [
-            f"assent approvals show {first} --db 'my runs.db'",
-            f"assent approvals approve {first} --db 'my runs.db'",
-            f"assent approvals deny {first} --db 'my runs.db' --reason TEXT",
-            f"assent approvals show {second} --db 'my runs.db'",
-            f"assent approvals approve {second} --db 'my runs.db'",
-            f"assent approvals deny {second} --db 'my runs.db' --reason TEXT",
-            "assent resume R --db 'my runs.db'",
+            f"placet approvals show {first} --db 'my runs.db'",
+            f"placet approvals approve {first} --db 'my runs.db'",
+            f"placet approvals deny {first} --db 'my runs.db' --reason TEXT",
+            f"placet approvals show {second} --db 'my runs.db'",
+            f"placet approvals approve {second} --db 'my runs.db'",
+            f"placet approvals deny {second} --db 'my runs.db' --reason TEXT",
+            "placet resume R --db 'my runs.db'",
         ]
 
 
@@ -201,8 +201,8 @@ async def test_a_run_that_waits_right_now_shows_it_until_the_answer_is_there() -
     assert kind == "approval_requested"
     assert tree.startswith("? waiting for a person  p1  1 of 4 actions")
     assert f"to decide   1 min 30 s  waits for approval {asked}" in tree
-    assert commands[0] == f"assent approvals show {asked}"
-    assert "assent resume R" in commands
+    assert commands[0] == f"placet approvals show {asked}"
+    assert "placet resume R" in commands
     kind, tree, commands = seen[1]
     assert kind == "approval_recorded"
     assert "to decide" not in tree
@@ -298,7 +298,7 @@ def test_a_question_whose_event_is_lost_is_known_from_how_the_run_ended(make_eve
 
     assert history.last is not None
     assert history.last.steps["a"].look == AWAITING
-    assert _commands(history)[0] == "assent approvals show q1"
+    assert _commands(history)[0] == "placet approvals show q1"
     assert "approval q1 was asked for: policy 'x'" in _story(history)
 
 
@@ -346,7 +346,7 @@ def test_a_question_that_took_the_place_of_another_is_the_one_to_answer(make_eve
 
     history = History.of(make_events(ASKED, second, ASKED, second))
 
-    assert _commands(history)[0] == "assent approvals show q2"
+    assert _commands(history)[0] == "placet approvals show q2"
     assert "no answer to it is in the log" in _story(history)
 
 
@@ -384,7 +384,7 @@ def test_what_is_answered_before_the_run_goes_on_is_not_to_be_decided_again(
 
     for history in (from_log, settled):
         told, story = advise(history, db="my.db"), _story(history)
-        assert [advice.command for advice in told] == ["", "assent resume run1 --db my.db"]
+        assert [advice.command for advice in told] == ["", "placet resume run1 --db my.db"]
         assert told[0].sentence.startswith(
             "'a' was approved for this one time by 'ann' on 1970-01-01 00:17:40"
         )
@@ -411,12 +411,12 @@ def test_while_one_of_two_is_open_only_that_is_to_be_decided(make_events: MakeEv
     )
 
     assert _commands(one) == [
-        "assent approvals show q2",
-        "assent approvals approve q2",
-        "assent approvals deny q2 --reason TEXT",
-        "assent resume run1",
+        "placet approvals show q2",
+        "placet approvals approve q2",
+        "placet approvals deny q2 --reason TEXT",
+        "placet resume run1",
     ]
-    assert [command for command in _commands(both) if command] == ["assent resume run1"]
+    assert [command for command in _commands(both) if command] == ["placet resume run1"]
     assert any(advice.sentence == "'b' was denied by 'bob'." for advice in advise(both))
 
 
@@ -431,9 +431,9 @@ def test_what_can_no_longer_be_decided_is_not_to_be_approved(
         return "\n".join(line.plain for line in tell_history(history, now=now))
 
     early, late = told(4599.0), told(4600.0)
-    assert "assent approvals approve q1" in early
-    assert "assent approvals" not in late
-    assert "assent resume run1" in late
+    assert "placet approvals approve q1" in early
+    assert "placet approvals" not in late
+    assert "placet resume run1" in late
     assert "a (send) was not approved in time (q1)" in late
     assert "since 1970-01-01 01:16:40 UTC none can be given" in late
     if end is LET_GO:
@@ -453,7 +453,7 @@ def test_many_answers_are_counted(make_events: MakeEvents) -> None:
 
     assert len(told) == 22
     assert told[-2].sentence == "10 more have been decided, or can no longer be."
-    assert told[-1].command == "assent resume run1"
+    assert told[-1].command == "placet resume run1"
 
 
 def test_what_else_is_waited_for_is_still_to_be_said(make_events: MakeEvents) -> None:
@@ -466,7 +466,7 @@ def test_what_else_is_waited_for_is_still_to_be_said(make_events: MakeEvents) ->
     history = History.of(make_events(ASKED, let_go, ANSWERED))
 
     told = advise(history)
-    assert "assent resume run1 --decide b=CHOICE" in [advice.command for advice in told]
+    assert "placet resume run1 --decide b=CHOICE" in [advice.command for advice in told]
     assert told[-1].sentence == "The run goes on when everything above is decided."
     assert "Nothing is left to decide" not in _story(history)
 
@@ -487,8 +487,8 @@ def test_a_canceled_run_still_needs_its_answers_and_waits_again_when_it_goes_on(
     assert canceled.last is not None
     assert again.last is not None
     assert canceled.last.steps["a"].look == "canceled"
-    assert _commands(canceled)[:1] == ["assent approvals show q1"]
-    assert _commands(canceled)[-1] == "assent resume run1"
+    assert _commands(canceled)[:1] == ["placet approvals show q1"]
+    assert _commands(canceled)[-1] == "placet resume run1"
     assert again.last.steps["a"].look == AWAITING
 
 
@@ -502,8 +502,8 @@ def test_many_questions_are_counted(make_events: MakeEvents) -> None:
 
     assert sum("approvals show" in advice.command for advice in told) == 20
     assert told[-2].sentence == "10 more questions wait for an answer:"
-    assert told[-2].command == "assent approvals list --run run1"
-    assert told[-1].command == "assent resume run1"
+    assert told[-2].command == "placet approvals list --run run1"
+    assert told[-1].command == "placet resume run1"
 
 
 def test_a_timeline_tells_waiting_from_working(make_events: MakeEvents) -> None:

@@ -9,11 +9,11 @@ from xml.etree import ElementTree
 import msgspec
 import pytest
 
-from assent.ir.codec import decode_proposal
-from assent.ir.proposal import Proposal
-from assent.ir.result import ActionResult, CompensationResult, ProposalResult
-from assent.render.graph_svg import draw_graph
-from assent.render.layout import MAX_LAYERS, MAX_PER_LAYER
+from placet.ir.codec import decode_proposal
+from placet.ir.proposal import Proposal
+from placet.ir.result import ActionResult, CompensationResult, ProposalResult
+from placet.render.graph_svg import draw_graph
+from placet.render.layout import MAX_LAYERS, MAX_PER_LAYER
 
 SVG = "{http://www.w3.org/2000/svg}"
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

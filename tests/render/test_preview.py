@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from assent.render.calls import came_words, given_words
-from assent.render.preview import difference, split_texts
+from placet.render.calls import came_words, given_words
+from placet.render.preview import difference, split_texts
 
 
 def test_texts_of_several_lines_are_shown_apart_wherever_they_stand() -> None:

@@ -14,16 +14,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from assent.events.event import KINDS, Event
-from assent.ir.action import Action, ActionCompensation, ToolCompensation
-from assent.ir.graph import Graph
-from assent.ir.proposal import Proposal
-from assent.ir.result import ActionResult, CompensationResult, ProposalResult, Waiting
-from assent.render.graph_svg import draw_graph
-from assent.render.history import History
-from assent.render.story import tell, tell_history
-from assent.render.timeline import draw_timeline
-from assent.render.tree import draw_tree, draw_turns
+from placet.events.event import KINDS, Event
+from placet.ir.action import Action, ActionCompensation, ToolCompensation
+from placet.ir.graph import Graph
+from placet.ir.proposal import Proposal
+from placet.ir.result import ActionResult, CompensationResult, ProposalResult, Waiting
+from placet.render.graph_svg import draw_graph
+from placet.render.history import History
+from placet.render.story import tell, tell_history
+from placet.render.timeline import draw_timeline
+from placet.render.tree import draw_tree, draw_turns
 from tests.properties.effort import examples
 
 FORBIDDEN = re.compile(

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from assent.ir.codec import decode_proposal
-from assent.ir.tool_spec import RateLimit, ToolSchema
-from assent.render.report import in_a_row, report_lines
-from assent.render.tools import reach_words, tool_lines
-from assent.verify.report import Issue, Report
+from placet.ir.codec import decode_proposal
+from placet.ir.tool_spec import RateLimit, ToolSchema
+from placet.render.report import in_a_row, report_lines
+from placet.render.tools import reach_words, tool_lines
+from placet.verify.report import Issue, Report
 
 
 def _report(**fields: object) -> Report:

@@ -6,11 +6,11 @@ from collections.abc import Callable
 
 import pytest
 
-from assent.events.event import Event
-from assent.render.advice import advise
-from assent.render.history import History, Repeat, split_runs
-from assent.render.story import tell, together
-from assent.render.timeline import draw_timeline
+from placet.events.event import Event
+from placet.render.advice import advise
+from placet.render.history import History, Repeat, split_runs
+from placet.render.story import tell, together
+from placet.render.timeline import draw_timeline
 
 MakeEvents = Callable[..., list[Event]]
 
@@ -36,7 +36,7 @@ def test_an_aborted_run_is_told_from_its_beginning_to_the_next_command(aborted: 
         "! mail (mail) stays done: it took effect and cannot be taken back",
         "'mail' stays done and cannot be undone",
         "A policy denied 'extra'",
-        "assent run PLAN.json --tools TOOLS.py --policies POLICIES --state STATE.json --log 'my run.jsonl'",
+        "placet run PLAN.json --tools TOOLS.py --policies POLICIES --state STATE.json --log 'my run.jsonl'",
     ):
         assert words in story, words
 
@@ -73,10 +73,10 @@ def test_every_command_that_runs_or_checks_again_names_the_policies(
         )
     )
 
-    commands = [line.strip() for line in story.splitlines() if line.startswith("      assent ")]
+    commands = [line.strip() for line in story.splitlines() if line.startswith("      placet ")]
     assert len(commands) >= 2
     for command in commands:
-        if command.startswith("assent resume"):
+        if command.startswith("placet resume"):
             continue  # The run knows them itself.
         assert "--tools TOOLS.py --policies POLICIES --state STATE.json" in command
 
@@ -183,10 +183,10 @@ def test_what_waits_is_asked_about_and_not_decided_beforehand(make_events: MakeE
     _, many, *_ = advise(waits("pay", "send"), db="postgresql://me:hush@host/db")
 
     assert one.sentence.startswith("Then say of it what became of it: done (it took effect), retry ")
-    assert one.command == "assent resume run1 --db 'my runs.db' --decide pay=CHOICE"
+    assert one.command == "placet resume run1 --db 'my runs.db' --decide pay=CHOICE"
     assert used.sentence == ("Others use what 'pay' answered: say done:JSON, such as 'pay=done:{\"id\": 5}'.")
     assert many.sentence.startswith("Then say of each what became of it")
-    assert many.command == "assent resume run1 --db URL --decide pay=CHOICE --decide send=CHOICE"
+    assert many.command == "placet resume run1 --db URL --decide pay=CHOICE --decide send=CHOICE"
 
 
 def test_a_cached_and_a_deduplicated_answer_are_told_apart(make_events: MakeEvents) -> None:
@@ -305,8 +305,8 @@ def test_a_run_is_repeated_with_the_options_that_it_had(make_events: MakeEvents)
     commands = [advice.command for advice in advise(history, db="x.db") if advice.command]
 
     assert commands == [
-        "assent verify my.json --tools t.py",
-        "assent run my.json --tools t.py --workspace /w --db x.db",
+        "placet verify my.json --tools t.py",
+        "placet run my.json --tools t.py --workspace /w --db x.db",
     ]
 
 
@@ -314,7 +314,7 @@ def test_of_a_file_only_the_folder_of_a_bound_run_is_known(make_events: MakeEven
     story = _told(_bound(make_events, "process"), log="run.jsonl")
 
     options = "--tools TOOLS.py --policies POLICIES --state STATE.json --workspace /w --log run.jsonl"
-    assert f"assent run PLAN.json {options}" in story
+    assert f"placet run PLAN.json {options}" in story
 
 
 def test_a_timeline_tells_what_became_of_a_folder(make_events: MakeEvents) -> None:

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assent.render.text import count, duration, listing, value
-from assent.safe_text import clean, clean_json, columns, shorten
+from placet.render.text import count, duration, listing, value
+from placet.safe_text import clean, clean_json, columns, shorten
 
 STEERS = re.compile(
     "[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ud800-\udfff\U000e0001-\U000e007f]"

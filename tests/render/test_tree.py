@@ -12,11 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from assent.events.event import Event
-from assent.render.advice import advise
-from assent.render.history import History
-from assent.render.steps import Step, Undoing
-from assent.render.tree import draw_tree, fit
+from placet.events.event import Event
+from placet.render.advice import advise
+from placet.render.history import History
+from placet.render.steps import Step, Undoing
+from placet.render.tree import draw_tree, fit
 
 MakeEvents = Callable[..., list[Event]]
 

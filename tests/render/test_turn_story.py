@@ -11,18 +11,18 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from assent import Assistant, Cancel, DenyToolParam, EventLog, MemoryApprovals, Runtime, TurnLimits, tool
-from assent.durable.memory import MemoryJournal
-from assent.errors import ModelError
-from assent.events.event import Event
-from assent.inference import Result, Scripted, ToolCall, Usage
-from assent.render.advice import advise
-from assent.render.history import History
-from assent.render.story import tell, tell_history
-from assent.render.timeline import draw_timeline
-from assent.render.tree import draw_turns
-from assent.render.turns import outcome_of
-from assent.turns.ending import OUTCOMES, CallResult
+from placet import Assistant, Cancel, DenyToolParam, EventLog, MemoryApprovals, Runtime, TurnLimits, tool
+from placet.durable.memory import MemoryJournal
+from placet.errors import ModelError
+from placet.events.event import Event
+from placet.inference import Result, Scripted, ToolCall, Usage
+from placet.render.advice import advise
+from placet.render.history import History
+from placet.render.story import tell, tell_history
+from placet.render.timeline import draw_timeline
+from placet.render.tree import draw_turns
+from placet.render.turns import outcome_of
+from placet.turns.ending import OUTCOMES, CallResult
 
 
 @tool(risk="read_only")
@@ -115,7 +115,7 @@ async def test_each_call_is_told_with_who_decided_and_each_turn_with_what_it_sai
         "it was approved for this one time by 'ann'",
         "Turn 4 answered: All is done.",
         "  - What 't1c2' asked for was denied, and the model was told so.",
-        "      assent log show r",
+        "      placet log show r",
     ):
         assert words in story, words
     assert any("⊘ turn call refused          t2c1" in line.plain for line in draw_timeline(scene.events()))
@@ -134,8 +134,8 @@ async def test_a_run_that_waits_names_the_question_and_the_commands(scene: Scene
 
     assert "? It waits for a person: waits for a person to decide about t1c1" in story
     assert "… t1c1 (change) waits for approval" in story
-    assert f"      assent approvals approve {asked.id} --db my.db" in story
-    assert story.count("      assent resume r --db my.db") == 1
+    assert f"      placet approvals approve {asked.id} --db my.db" in story
+    assert story.count("      placet resume r --db my.db") == 1
     scene.ledger.decide(asked.id, "deny", by="bob", reason="not today")
     await scene.assistant(asks(("change", {"name": "x"})), "Then not.").resume("r")
     assert "was denied by 'bob'" in scene.told()
@@ -153,7 +153,7 @@ async def test_a_run_that_its_log_leaves_open_is_told_as_such(scene: Scene) -> N
 
     assert "? The log ends before the run does" in story
     assert "If its process is gone, go on where it stood." in story
-    assert "      assent resume r" in story
+    assert "      placet resume r" in story
     assert "? It was broken off: its process is gone." in broken
     assert "✓ t1c1 (look) succeeded" in broken
 
@@ -229,7 +229,7 @@ async def test_a_cancelled_run_can_be_resumed_and_says_so(scene: Scene) -> None:
 
     story = scene.told()
     assert "■ It was cancelled: enough" in story
-    assert "      assent resume r" in story
+    assert "      placet resume r" in story
     history = History.of(scene.events())
     history.is_a_programs = True
     commands = [advice.command for advice in advise(history)]
@@ -250,7 +250,7 @@ async def test_five_hundred_turns_stay_readable_and_hide_no_trouble(scene: Scene
     [first, second, third] = [line for line in lines if line.startswith("  … turns ")]
     assert (
         first
-        == "  … turns 9 to 250: 242 turns, 242 calls, all succeeded. To see all of it: assent log show r"
+        == "  … turns 9 to 250: 242 turns, 242 calls, all succeeded. To see all of it: placet log show r"
     )
     assert second.startswith("  … turns 252 to 300: 49 turns")
     assert third.startswith("  … turns 302 to 484: 183 turns")
@@ -295,7 +295,7 @@ async def test_a_chat_is_told_message_by_message(scene: Scene) -> None:
         "> Bye.",
         "Turn 4 answered: Bye.",
     ]
-    assert lines[-3].strip() == "assent resume r"
+    assert lines[-3].strip() == "placet resume r"
 
 
 async def test_a_message_that_came_to_nothing_is_told_beside_the_others(scene: Scene) -> None:

@@ -6,8 +6,8 @@ import inspect
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from assent import ProposalResult, Runtime, ToolSchema, tool
-from assent.tools import Tool
+from placet import ProposalResult, Runtime, ToolSchema, tool
+from placet.tools import Tool
 
 Fields = dict[str, Any]
 

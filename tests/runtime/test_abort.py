@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from assent import Runtime
-from assent.state.store import MISSING
+from placet import Runtime
+from placet.state.store import MISSING
 from tests.runtime.plans import (
     Recorder,
     call,

@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assent import (
+from placet import (
     Cancel,
     CostBudget,
     DenyTool,
@@ -29,16 +29,16 @@ from assent import (
     ToolError,
     open_database,
 )
-from assent.approvals.approval import Approval, Decision
-from assent.approvals.ledger import ApprovalLedger
-from assent.approvals.memory import MemoryApprovals
-from assent.approvals.sql import SqlApprovals
-from assent.durable.memory import MemoryJournal
-from assent.errors import ApprovalDecided, StorageUnavailable, UsageError
-from assent.policy.calls import Calls
-from assent.policy.permission import Posture
-from assent.policy.trace import TraceRule
-from tests.command import ASSENT
+from placet.approvals.approval import Approval, Decision
+from placet.approvals.ledger import ApprovalLedger
+from placet.approvals.memory import MemoryApprovals
+from placet.approvals.sql import SqlApprovals
+from placet.durable.memory import MemoryJournal
+from placet.errors import ApprovalDecided, StorageUnavailable, UsageError
+from placet.policy.calls import Calls
+from placet.policy.permission import Posture
+from placet.policy.trace import TraceRule
+from tests.command import PLACET
 from tests.runtime.plans import (
     Fields,
     Recorder,
@@ -1267,9 +1267,9 @@ def test_a_command_of_the_same_account_can_answer_by_itself_and_the_terminal_say
     """Unenforceable until commands run isolated: one that reaches the database can decide."""
     path = tmp_path / "kept.db"
 
-    def assent(*arguments: str) -> str:
+    def placet(*arguments: str) -> str:
         done = subprocess.run(
-            [*ASSENT, "approvals", *arguments, "--db", str(path)],
+            [*PLACET, "approvals", *arguments, "--db", str(path)],
             env={**os.environ, "XDG_DATA_HOME": str(tmp_path)},
             capture_output=True,
             text=True,
@@ -1279,9 +1279,9 @@ def test_a_command_of_the_same_account_can_answer_by_itself_and_the_terminal_say
 
     def cheat() -> str:
         asked = pending(ledger)
-        shown.append(assent("show", asked.id))
+        shown.append(placet("show", asked.id))
         if way == "command":
-            assent("approve", asked.id, "--by", "a person")
+            placet("approve", asked.id, "--by", "a person")
         else:
             with sqlite3.connect(path) as connection:
                 values = ("once", time.time(), '["a person", null, null]', asked.id)

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from assent import Runtime, ToolError, ToolSchema, tool
-from assent.ir.codec import encode
+from placet import Runtime, ToolError, ToolSchema, tool
+from placet.ir.codec import encode
 from tests.runtime.plans import Recorder, call, claim, data_of, kinds, plan, statuses, tool_of, write
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from assent import CostBudget, ReplanConfig, Runtime, ToolContext
+from placet import CostBudget, ReplanConfig, Runtime, ToolContext
 from tests.runtime.plans import Recorder, call, claim, kinds, plan, read, statuses, tool_of, write
 
 

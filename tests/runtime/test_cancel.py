@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from assent import Cancel, Runtime, ToolContext
+from placet import Cancel, Runtime, ToolContext
 from tests.runtime.plans import Recorder, call, claim, data_of, kinds, plan, statuses, tool_of, write
 
 

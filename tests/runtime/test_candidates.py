@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from assent import Cancel, DenyTool, Runtime, Scope, ToolError
-from assent.planner import Feedback
+from placet import Cancel, DenyTool, Runtime, Scope, ToolError
+from placet.planner import Feedback
 from tests.runtime.plans import Recorder, call, claim, kinds, plan, statuses, undone_by, write
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from assent import CapabilitySet, Runtime
+from placet import CapabilitySet, Runtime
 from tests.runtime.plans import Recorder, call, claim, kinds, plan, read, statuses, undone_by, write
 
 

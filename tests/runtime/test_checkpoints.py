@@ -12,10 +12,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from assent import DenyTool, Runtime, Scope, ToolContext, ToolSchema, tool
-from assent.errors import CheckpointError, UsageError
-from assent.ir.tool_spec import RateLimit
-from assent.runtime import checkpoint as checkpoints
+from placet import DenyTool, Runtime, Scope, ToolContext, ToolSchema, tool
+from placet.errors import CheckpointError, UsageError
+from placet.ir.tool_spec import RateLimit
+from placet.runtime import checkpoint as checkpoints
 from tests.runtime.plans import Recorder, call, claim, kinds, plan, write
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from assent import Action, DenyTool, Runtime, ToolError
+from placet import Action, DenyTool, Runtime, ToolError
 from tests.runtime.plans import (
     Recorder,
     call,

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from assent import Runtime, ToolError, ToolSchema
+from placet import Runtime, ToolError, ToolSchema
 from tests.runtime.plans import Recorder, call, claim, plan, read, write
 
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from assent import Runtime
-from assent.errors import NotJson
+from placet import Runtime
+from placet.errors import NotJson
 from tests.runtime.plans import Recorder, call, claim, data_of, kinds, plan, read, tool_of, write
 
 

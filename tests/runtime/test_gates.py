@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from assent import Action, CapabilitySet, CostBudget, DenyTool, Runtime
+from placet import Action, CapabilitySet, CostBudget, DenyTool, Runtime
 from tests.runtime.plans import Recorder, call, claim, data_of, kinds, plan, read, statuses, tool_of, write
 
 

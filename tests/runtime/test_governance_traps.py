@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from assent import (
+from placet import (
     Calls,
     DenyKeyword,
     DenyTool,
@@ -18,12 +18,12 @@ from assent import (
     ToolSchema,
     TraceRule,
 )
-from assent.approvals.approval import Approval
-from assent.durable.memory import MemoryJournal
-from assent.errors import RuleError, UsageError
-from assent.policy.calls import path_fits
-from assent.policy.pattern import name_pattern
-from assent.redaction import Redactor
+from placet.approvals.approval import Approval
+from placet.durable.memory import MemoryJournal
+from placet.errors import RuleError, UsageError
+from placet.policy.calls import path_fits
+from placet.policy.pattern import name_pattern
+from placet.redaction import Redactor
 from tests.runtime.plans import Recorder, call, plan, read, statuses, undone_by, write
 
 ASK = DenyTool(tool="delete", unless_approved=True)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from assent import Runtime, ToolSchema
+from placet import Runtime, ToolSchema
 from tests.runtime.plans import Recorder, call, claim, data_of, kinds, plan, statuses, write
 
 

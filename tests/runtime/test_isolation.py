@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from assent import Isolation, Runtime, basic_tools, tool
-from assent.errors import IsolationMissing
-from assent.ir.tool_spec import ToolSchema
-from assent.sandbox.workspace import Workspace
-from assent.testing import action, proposal
-from assent.tools.subprocess import CommandSpec, command_tool
+from placet import Isolation, Runtime, basic_tools, tool
+from placet.errors import IsolationMissing
+from placet.ir.tool_spec import ToolSchema
+from placet.sandbox.workspace import Workspace
+from placet.testing import action, proposal
+from placet.tools.subprocess import CommandSpec, command_tool
 from tests.sandbox.test_confinement import weak
 
 PROCESS_TOOLS = [

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from assent import (
+from placet import (
     Action,
     DenyTool,
     EventLog,
@@ -20,9 +20,9 @@ from assent import (
     ToolSchema,
     tool,
 )
-from assent.errors import DecodeError, UsageError
-from assent.policy.engine import PolicySet
-from assent.state.memory import MemoryState
+from placet.errors import DecodeError, UsageError
+from placet.policy.engine import PolicySet
+from placet.state.memory import MemoryState
 from tests.runtime.plans import Recorder, call, claim, kinds, plan, statuses, tool_of, write
 
 TEXT = '{"id": "p1", "actions": [{"id": "a", "type": "state_write", "parameters": {"key": "k", "value": 1}}]}'

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assent import Redactor
-from assent.ir.result import ActionResult
-from assent.runtime.observation import LIMIT, observe
-from assent.runtime.spill import Spill
+from placet import Redactor
+from placet.ir.result import ActionResult
+from placet.runtime.observation import LIMIT, observe
+from placet.runtime.spill import Spill
 
 MOMENT = datetime(2026, 1, 1, tzinfo=UTC)
 

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import pytest
 
-from assent import Action, Runtime, tool
+from placet import Action, Runtime, tool
 from tests.runtime.plans import call, plan, read, write
 
 SCHEDULES: list[Literal["levels", "dataflow"]] = ["levels", "dataflow"]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from assent import (
+from placet import (
     Calls,
     Cancel,
     CostBudget,
@@ -18,10 +18,10 @@ from assent import (
     TraceRule,
     open_database,
 )
-from assent.errors import UsageError
-from assent.runtime.journal import LED_BY
-from assent.testing import RecordingTool
-from assent.testing.plan import action, proposal
+from placet.errors import UsageError
+from placet.runtime.journal import LED_BY
+from placet.testing import RecordingTool
+from placet.testing.plan import action, proposal
 
 ABOUT = Proposal(id="about", source="test", context={LED_BY: "test"})
 

@@ -6,11 +6,11 @@ import asyncio
 
 import pytest
 
-from assent import MemoryApprovals, Reply, Runtime
-from assent.approvals.approval import Approval
-from assent.ir.proposal import Proposal
-from assent.testing import RecordingTool
-from assent.testing.plan import action, proposal
+from placet import MemoryApprovals, Reply, Runtime
+from placet.approvals.approval import Approval
+from placet.ir.proposal import Proposal
+from placet.testing import RecordingTool
+from placet.testing.plan import action, proposal
 
 
 def a_plan(*ids: str) -> Proposal:

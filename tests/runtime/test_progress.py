@@ -6,9 +6,9 @@ import asyncio
 
 import pytest
 
-from assent import Runtime, ToolContext, tool
-from assent.errors import UsageError
-from assent.testing import action, proposal
+from placet import Runtime, ToolContext, tool
+from placet.errors import UsageError
+from placet.testing import action, proposal
 
 
 async def test_progress_of_an_async_tool_reaches_the_log_in_order() -> None:

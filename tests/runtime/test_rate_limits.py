@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from assent import Cancel, Runtime, Scope
-from assent.ir.tool_spec import RateLimit
+from placet import Cancel, Runtime, Scope
+from placet.ir.tool_spec import RateLimit
 from tests.runtime.plans import Recorder, call, plan, statuses
 
 ONCE_A_MINUTE = RateLimit(max_calls=1, interval_secs=60)

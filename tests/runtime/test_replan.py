@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from assent import DenyTool, ReplanConfig, Runtime, Scope, ToolError
-from assent.runtime.replan import ReplanContext
+from placet import DenyTool, ReplanConfig, Runtime, Scope, ToolError
+from placet.runtime.replan import ReplanContext
 from tests.runtime.plans import Recorder, call, claim, data_of, kinds, plan, statuses, undone_by, write
 
 

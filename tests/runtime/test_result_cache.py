@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from assent import Runtime, ToolSchema, tool
-from assent.errors import ToolDeclarationError
+from placet import Runtime, ToolSchema, tool
+from placet.errors import ToolDeclarationError
 from tests.runtime.plans import Recorder, call, claim, kinds, plan
 
 

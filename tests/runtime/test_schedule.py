@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from assent import Runtime
+from placet import Runtime
 from tests.runtime.plans import Recorder, call, claim, plan, read, statuses, tool_of, write
 
 

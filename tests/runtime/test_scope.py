@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from assent import Action, RequireState, Runtime, Scope, ToolContext
-from assent.errors import NotJson
+from placet import Action, RequireState, Runtime, Scope, ToolContext
+from placet.errors import NotJson
 from tests.runtime.plans import Recorder, call, claim, data_of, kinds, plan, read, statuses, tool_of, write
 
 T1, T2 = Scope(tenant="t1"), Scope(tenant="t2")

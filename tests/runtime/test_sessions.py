@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from assent import DenyTool, RateLimitTool, Runtime
-from assent.errors import UnknownSession
+from placet import DenyTool, RateLimitTool, Runtime
+from placet.errors import UnknownSession
 from tests.runtime.plans import Recorder, call, kinds, plan, statuses, write
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from assent import Redactor, Runtime, SqlEvents, SqlJournal, open_database
-from assent.events.log import EventLog
-from assent.runtime.shown import shown_ids, shown_proposal
-from assent.testing import RecordingTool, action, proposal
+from placet import Redactor, Runtime, SqlEvents, SqlJournal, open_database
+from placet.events.log import EventLog
+from placet.runtime.shown import shown_ids, shown_proposal
+from placet.testing import RecordingTool, action, proposal
 
 SECRET = "hunter2hunter2"
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from assent import (
+from placet import (
     Action,
     Cancel,
     CostBudget,
@@ -18,8 +18,8 @@ from assent import (
     ToolContext,
     ToolSchema,
 )
-from assent.errors import ToolDeclarationError
-from assent.ir.tool_spec import RateLimit
+from placet.errors import ToolDeclarationError
+from placet.ir.tool_spec import RateLimit
 from tests.runtime.plans import (
     Recorder,
     call,

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from assent.runtime.observation import observe_text
-from assent.runtime.spill import Spill
+from placet.runtime.observation import observe_text
+from placet.runtime.spill import Spill
 
 
 def test_ids_that_look_like_paths_stay_in_the_folder(tmp_path: Path) -> None:
@@ -44,7 +44,7 @@ def test_dropping_and_pruning_leave_the_others(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "linked", [".assent", ".assent/data", ".assent/data/spill", ".assent/data/spill/run"]
+    "linked", [".placet", ".placet/data", ".placet/data/spill", ".placet/data/spill/run"]
 )
 def test_a_link_that_came_with_a_project_leads_nowhere(tmp_path: Path, linked: str) -> None:
     outside = tmp_path / "outside"
@@ -57,7 +57,7 @@ def test_a_link_that_came_with_a_project_leads_nowhere(tmp_path: Path, linked: s
     place = tmp_path / "project" / linked
     place.parent.mkdir(parents=True)
     place.symlink_to(outside)
-    spill = Spill(tmp_path / "project", ".assent", "data", "spill")
+    spill = Spill(tmp_path / "project", ".placet", "data", "spill")
 
     shown = observe_text("x" * 100_000, "a", run_id="run", spill=spill)
     spill.drop(["run", "data", "spill", "precious.txt"])
@@ -70,7 +70,7 @@ def test_a_link_that_came_with_a_project_leads_nowhere(tmp_path: Path, linked: s
 def test_git_does_not_see_what_is_kept(tmp_path: Path) -> None:
     subprocess.run(["git", "init", "-q", tmp_path], check=True)
 
-    Spill(tmp_path, ".assent", "data", "spill").keep("r", "a", "x")
+    Spill(tmp_path, ".placet", "data", "spill").keep("r", "a", "x")
 
     seen = subprocess.run(
         ["git", "status", "--short", "-uall"], cwd=tmp_path, capture_output=True, check=True

@@ -9,15 +9,15 @@ from typing import Any
 
 import pytest
 
-from assent import Runtime
-from assent.errors import CheckpointError, StorageError
-from assent.redaction import Redactor
-from assent.runtime.checkpoint import Checkpoint
-from assent.runtime.sql import SqlCheckpoints, SqlTrajectories
-from assent.runtime.trajectory import Trajectory, TrajectoryStep
-from assent.storage.database import Database
-from assent.storage.location import open_database
-from assent.testing import FakeClock
+from placet import Runtime
+from placet.errors import CheckpointError, StorageError
+from placet.redaction import Redactor
+from placet.runtime.checkpoint import Checkpoint
+from placet.runtime.sql import SqlCheckpoints, SqlTrajectories
+from placet.runtime.trajectory import Trajectory, TrajectoryStep
+from placet.storage.database import Database
+from placet.storage.location import open_database
+from placet.testing import FakeClock
 from tests.runtime.plans import plan, write
 from tests.storage.children import ask, say
 

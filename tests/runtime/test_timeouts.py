@@ -7,7 +7,7 @@ import threading
 from pathlib import Path
 from typing import Any
 
-from assent import Runtime, ToolSchema
+from placet import Runtime, ToolSchema
 from tests.runtime.plans import Recorder, call, data_of, kinds, plan, statuses, tool_of
 
 

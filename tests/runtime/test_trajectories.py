@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from assent import Cancel, JsonlTrajectories, ReplanConfig, Runtime, Scope, ToolError
-from assent.runtime.trajectory import Trajectory
+from placet import Cancel, JsonlTrajectories, ReplanConfig, Runtime, Scope, ToolError
+from placet.runtime.trajectory import Trajectory
 from tests.runtime.plans import Recorder, call, claim, data_of, plan, read, write
 
 

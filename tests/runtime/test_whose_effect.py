@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from assent import Cancel, Runtime, tool
+from placet import Cancel, Runtime, tool
 
 ABORT = {"id": "stop", "type": "assertion", "parameters": {"key": "no such key", "expected": 1}}
 

@@ -6,7 +6,7 @@ import asyncio
 import threading
 from typing import Any
 
-from assent.runtime.workers import Job, Workers
+from placet.runtime.workers import Job, Workers
 
 
 class Held:

@@ -12,17 +12,17 @@ from typing import Any
 
 import pytest
 
-from assent import Cancel, CostBudget, ReplanConfig, Runtime
-from assent.approvals.memory import MemoryApprovals
-from assent.durable.memory import MemoryJournal
-from assent.errors import UsageError
-from assent.policy.flow import DenyIrreversible
-from assent.runtime.guards.idempotency import AnswerBook
-from assent.sandbox.snapshot.store import Snapshots
-from assent.sandbox.snapshot.taking import Settings
-from assent.sandbox.snapshot.tree import Bounds
-from assent.tools import Tool
-from assent.tools.builtin import basic_tools
+from placet import Cancel, CostBudget, ReplanConfig, Runtime
+from placet.approvals.memory import MemoryApprovals
+from placet.durable.memory import MemoryJournal
+from placet.errors import UsageError
+from placet.policy.flow import DenyIrreversible
+from placet.runtime.guards.idempotency import AnswerBook
+from placet.sandbox.snapshot.store import Snapshots
+from placet.sandbox.snapshot.taking import Settings
+from placet.sandbox.snapshot.tree import Bounds
+from placet.tools import Tool
+from placet.tools.builtin import basic_tools
 from tests.runtime.plans import call, claim, data_of, kinds, plan, tool_of, undone_by
 from tests.sandbox.snapshot.trees import git, make_repository, told, views
 

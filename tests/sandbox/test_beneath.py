@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from assent.sandbox.beneath import FOLDER, MAX_LINKS, O_PATH, has_openat2, open_beneath
+from placet.sandbox.beneath import FOLDER, MAX_LINKS, O_PATH, has_openat2, open_beneath
 
 WAYS = [pytest.param(True, id="by hand")]
 if has_openat2():

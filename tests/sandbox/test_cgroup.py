@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from assent.sandbox.cgroup import NAME, Cgroup, Events, _own_mark, open_cgroup, why_not
-from assent.sandbox.limits import MIB, Limits
+from placet.sandbox.cgroup import NAME, Cgroup, Events, _own_mark, open_cgroup, why_not
+from placet.sandbox.limits import MIB, Limits
 
 LIMITS = Limits(memory_bytes=64 * MIB, processes=1)
 
@@ -120,8 +120,8 @@ def test_closing_ends_what_is_in_it_and_removes_the_folders(cgroup: Cgroup) -> N
 def test_a_killed_host_leaves_nothing_once_another_opens(cgroup: Cgroup) -> None:
     code = """
 import sys, time
-from assent.sandbox.cgroup import open_cgroup
-from assent.sandbox.limits import Limits
+from placet.sandbox.cgroup import open_cgroup
+from placet.sandbox.limits import Limits
 made = open_cgroup(Limits())
 print(*dict.fromkeys(made.folders.values()), flush=True)
 time.sleep(60)

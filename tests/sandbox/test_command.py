@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from assent.errors import ToolError, UsageError
-from assent.sandbox import command, keeper, processes
-from assent.sandbox.command import ending, run_command
-from assent.sandbox.finished import read_report
-from assent.sandbox.limits import MOST, Limits
+from placet.errors import ToolError, UsageError
+from placet.sandbox import command, keeper, processes
+from placet.sandbox.command import ending, run_command
+from placet.sandbox.finished import read_report
+from placet.sandbox.limits import MOST, Limits
 from tests.sandbox.programs import Program, own_children, own_descriptors
 
 Make = Callable[[str], Program]

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from assent.errors import IsolationMissing, UsageError
-from assent.sandbox import ladder as ladders
-from assent.sandbox.command import run_command
-from assent.sandbox.confinement import Isolation
-from assent.sandbox.isolation import NOTHING, Enforced, Facts
-from assent.sandbox.ladder import Ladder, climb
-from assent.sandbox.self_test import Tested as Rung
-from assent.sandbox.workspace import Workspace
+from placet.errors import IsolationMissing, UsageError
+from placet.sandbox import ladder as ladders
+from placet.sandbox.command import run_command
+from placet.sandbox.confinement import Isolation
+from placet.sandbox.isolation import NOTHING, Enforced, Facts
+from placet.sandbox.ladder import Ladder, climb
+from placet.sandbox.self_test import Tested as Rung
+from placet.sandbox.workspace import Workspace
 
 WEAK = Ladder(
     tested=(

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from assent.sandbox import disk
-from assent.sandbox.disk import DiskWatch
-from assent.sandbox.limits import KIB, MIB
+from placet.sandbox import disk
+from placet.sandbox.disk import DiskWatch
+from placet.sandbox.limits import KIB, MIB
 from tests.sandbox.programs import own_descriptors
 
 

@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from assent.sandbox.environment import PASSED_ON, clean_environment
+from placet.sandbox.environment import PASSED_ON, clean_environment
 
 
 def test_nothing_but_the_listed_names_is_passed_on(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assent.errors import ToolError, UsageError
-from assent.sandbox.hosts import HostFilter, kind_of, plain_host
+from placet.errors import ToolError, UsageError
+from placet.sandbox.hosts import HostFilter, kind_of, plain_host
 
 
 class Names:

@@ -15,9 +15,9 @@ from pathlib import Path
 
 import pytest
 
-from assent.sandbox import landlock
-from assent.sandbox.landlock import NEWEST, abi, restrict, uncovered
-from assent.sandbox.seccomp import is_known_machine, program
+from placet.sandbox import landlock
+from placet.sandbox.landlock import NEWEST, abi, restrict, uncovered
+from placet.sandbox.seccomp import is_known_machine, program
 
 pytestmark = pytest.mark.skipif(abi() < 1, reason="this kernel has no Landlock")
 since_6 = pytest.mark.skipif(abi() < 6, reason="this kernel's Landlock knows no scopes")
@@ -30,7 +30,7 @@ import ast, ctypes, errno, fcntl, os, resource, signal, socket, struct, subproce
 landlock_path, options, source = sys.argv[1:4]
 landlock = {"__name__": "landlock"}
 exec(compile(open(landlock_path).read(), "landlock", "exec"), landlock)
-assert not any(name.startswith(("assent", "msgspec")) for name in sys.modules)
+assert not any(name.startswith(("placet", "msgspec")) for name in sys.modules)
 os.umask(0o022)
 options = ast.literal_eval(options)
 # Before it becomes another user, who may not be let through the folders above.
@@ -238,7 +238,7 @@ def test_its_own_processes_are_signalled(place: Place) -> None:
 
 @since_6
 def test_no_abstract_socket_outside_is_reached(place: Place) -> None:
-    name = f"\0assent-test-{os.getpid()}"
+    name = f"\0placet-test-{os.getpid()}"
     with socket.socket(socket.AF_UNIX) as server:
         server.bind(name)
         server.listen()

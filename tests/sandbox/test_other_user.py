@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from assent.sandbox import other_user
-from assent.sandbox.other_user import STAGE, UID, _exchange, can_become
+from placet.sandbox import other_user
+from placet.sandbox.other_user import STAGE, UID, _exchange, can_become
 
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
 
@@ -148,8 +148,8 @@ out["secret"] = attempt(read, {str(secret)!r})
 out["beside"] = attempt(read, {str(beside)!r})
 out["shadow"] = attempt(read, "/etc/shadow")
 out["unstaged"] = attempt(read, {str(work / "old.txt")!r})
-out["etc"] = attempt(write, "/etc/assent-was-here")
-out["stage"] = attempt(write, "{STAGE}/assent-was-here")
+out["etc"] = attempt(write, "/etc/placet-was-here")
+out["stage"] = attempt(write, "{STAGE}/placet-was-here")
 out["back"] = attempt(os.setresuid, 0, 0, 0)
 out["real"] = os.listdir("{STAGE}")
 """
@@ -158,7 +158,7 @@ out["real"] = os.listdir("{STAGE}")
 
     assert found.pop("real") == ["work"]
     assert set(found.values()) == {"PermissionError"}
-    assert not Path("/etc/assent-was-here").exists()
+    assert not Path("/etc/placet-was-here").exists()
 
 
 @as_root
@@ -200,7 +200,7 @@ def test_a_file_can_be_a_source_that_is_written(work: Path) -> None:
 @as_root
 def test_a_source_may_lie_where_the_stage_is_put(work: Path) -> None:
     """Also under a umask that would keep the user out of the stage."""
-    inner = f"{STAGE}/assent-test-{os.getpid()}"
+    inner = f"{STAGE}/placet-test-{os.getpid()}"
     Path(inner).mkdir()
     try:
         found = _after(
@@ -299,8 +299,8 @@ def test_it_works_in_a_process_that_nobody_may_look_into(work: Path) -> None:
     [
         ("missing", f"{STAGE}/work", "cannot take hold of"),
         ("link", f"{STAGE}/work", "cannot stage a link"),
-        (".", "/tmp/assent-elsewhere", f"cannot stage outside of {STAGE}"),
-        (".", f"{STAGE}/../tmp/assent-elsewhere", f"cannot stage outside of {STAGE}"),
+        (".", "/tmp/placet-elsewhere", f"cannot stage outside of {STAGE}"),
+        (".", f"{STAGE}/../tmp/placet-elsewhere", f"cannot stage outside of {STAGE}"),
         ("/proc", f"{STAGE}/work", "cannot show it to another user"),
     ],
 )
@@ -331,7 +331,7 @@ except OSError as error:
     assert said.stdout.startswith(tuple("123456789")), said
     assert words in said.stdout
     assert (target if "outside" in words else path) in said.stdout
-    assert not Path("/tmp/assent-elsewhere").exists()
+    assert not Path("/tmp/placet-elsewhere").exists()
 
 
 @as_root

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from assent.sandbox.places import find_places, is_beneath
+from placet.sandbox.places import find_places, is_beneath
 
 
 @pytest.fixture

@@ -20,13 +20,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assent.errors import UsageError
-from assent.sandbox.command import run_command
-from assent.sandbox.hosts import HostFilter
-from assent.sandbox.proxy import Failure, Proxy, ProxyLimits
-from assent.sandbox.proxy.client_hello import REFUSAL, NotYet, server_name
-from assent.sandbox.proxy.head import Declined, Request, read_answer, read_request
-from assent.sandbox.proxy.stream import Stream
+from placet.errors import UsageError
+from placet.sandbox.command import run_command
+from placet.sandbox.hosts import HostFilter
+from placet.sandbox.proxy import Failure, Proxy, ProxyLimits
+from placet.sandbox.proxy.client_hello import REFUSAL, NotYet, server_name
+from placet.sandbox.proxy.head import Declined, Request, read_answer, read_request
+from placet.sandbox.proxy.stream import Stream
 from tests.sandbox.programs import own_children, own_descriptors
 
 Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]

@@ -13,13 +13,13 @@ from pathlib import Path
 
 import pytest
 
-from assent.errors import ToolError
-from assent.sandbox.command import Finished, _environment_of_keeper, run_command
-from assent.sandbox.hosts import HostFilter
-from assent.sandbox.isolation import Facts
-from assent.sandbox.limits import MIB, Limits
-from assent.sandbox.sandbox import Sandbox
-from assent.sandbox.workspace import Workspace
+from placet.errors import ToolError
+from placet.sandbox.command import Finished, _environment_of_keeper, run_command
+from placet.sandbox.hosts import HostFilter
+from placet.sandbox.isolation import Facts
+from placet.sandbox.limits import MIB, Limits
+from placet.sandbox.sandbox import Sandbox
+from placet.sandbox.workspace import Workspace
 from tests.sandbox.programs import is_running, wait_until
 
 Run = Callable[..., "asyncio.Future[Finished]"]
@@ -186,8 +186,8 @@ async def test_cancelling_leaves_nothing(work: Path) -> None:
 
 
 async def test_what_the_run_was_started_with_cannot_be_changed_and_records_are_not_seen(work: Path) -> None:
-    (work / ".assent").mkdir()
-    (work / ".assent" / "secret").write_text("record")
+    (work / ".placet").mkdir()
+    (work / ".placet" / "secret").write_text("record")
     (work / "plan.json").write_text("{}")
     (work / "keys").mkdir()
     (work / "keys" / "key").write_text("private")
@@ -198,8 +198,8 @@ async def test_what_the_run_was_started_with_cannot_be_changed_and_records_are_n
         [
             "sh",
             "-c",
-            "cat .assent/* keys/*; echo x > plan.json; rm plan.json; mv .assent away; mv keys away; "
-            "echo x > .assent/made; cat plan.json",
+            "cat .placet/* keys/*; echo x > plan.json; rm plan.json; mv .placet away; mv keys away; "
+            "echo x > .placet/made; cat plan.json",
         ],
         folder=workspace.fd,
         sandbox=sandbox,
@@ -207,8 +207,8 @@ async def test_what_the_run_was_started_with_cannot_be_changed_and_records_are_n
 
     assert finished.stdout == b"{}"
     assert (work / "plan.json").read_text() == "{}"
-    assert (work / ".assent" / "secret").read_text() == "record"
-    assert sorted(os.listdir(work)) == [".assent", "keys", "plan.json"]
+    assert (work / ".placet" / "secret").read_text() == "record"
+    assert sorted(os.listdir(work)) == [".placet", "keys", "plan.json"]
     workspace.close()
 
 
@@ -246,10 +246,10 @@ def test_it_ends_when_the_host_is_killed(work: Path, tmp_path: Path) -> None:
     command = f"sleep 1001.{os.getpid()}"
     program = (
         "import asyncio, sys\n"
-        "from assent.sandbox.command import run_command\n"
-        "from assent.sandbox.isolation import Facts\n"
-        "from assent.sandbox.sandbox import Sandbox\n"
-        "from assent.sandbox.workspace import Workspace\n"
+        "from placet.sandbox.command import run_command\n"
+        "from placet.sandbox.isolation import Facts\n"
+        "from placet.sandbox.sandbox import Sandbox\n"
+        "from placet.sandbox.workspace import Workspace\n"
         "w = Workspace(sys.argv[1])\n"
         "asyncio.run(run_command(['sh', '-c', f'echo > began; exec {sys.argv[2]}'], folder=w.fd,\n"
         "    sandbox=Sandbox(w, 'bubblewrap', Facts())))\n"
@@ -347,7 +347,7 @@ async def test_what_is_kept_cannot_be_moved_away_with_the_folder_around_it(work:
     workspace.close()
 
 
-@pytest.mark.parametrize("name", [".assent", ".git", ".venv"])
+@pytest.mark.parametrize("name", [".placet", ".git", ".venv"])
 async def test_what_is_kept_must_not_be_a_link(
     work: Path, tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

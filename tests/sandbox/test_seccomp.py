@@ -21,9 +21,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from assent.errors import UsageError
-from assent.sandbox import landlock
-from assent.sandbox.seccomp import (
+from placet.errors import UsageError
+from placet.sandbox import landlock
+from placet.sandbox.seccomp import (
     ARCH,
     ENOSYS,
     GROUPS,
@@ -331,7 +331,7 @@ def upper_half_is_not_looked_at():
     "keys": r"""
 def key():
     call("keyctl", 1, None)
-    return call("add_key", b"user", b"assent-test", b"secret", 6, -3)
+    return call("add_key", b"user", b"placet-test", b"secret", 6, -3)
 @attempt
 def read():
     number = key(); yield
@@ -340,11 +340,11 @@ def read():
 @attempt
 def find():
     number = key(); yield
-    yield call("request_key", b"user", b"assent-test", None, 0) == number
+    yield call("request_key", b"user", b"placet-test", None, 0) == number
 @attempt
 def add():
     key(); yield
-    yield call("add_key", b"user", b"assent-test-2", b"x", 1, -3) > 0
+    yield call("add_key", b"user", b"placet-test-2", b"x", 1, -3) > 0
 """,
     "families": r"""
 def make(family, kind, protocol=0):
@@ -487,7 +487,7 @@ def path():
     socket.socket(socket.AF_UNIX).connect("s"); here.accept(); yield True
 @attempt
 def abstract():
-    name = b"\0assent-test-%d" % os.getpid(); here = server(socket.SOCK_STREAM, name); yield
+    name = b"\0placet-test-%d" % os.getpid(); here = server(socket.SOCK_STREAM, name); yield
     socket.socket(socket.AF_UNIX).connect(name); here.accept(); yield True
 @attempt
 def datagram_of_a_pair():
@@ -521,7 +521,7 @@ def messages():
 @attempt
 def queue():
     yield
-    name = b"assent-test-%d" % os.getpid()
+    name = b"placet-test-%d" % os.getpid()
     call("mq_open", name, 0o102, 0o600, None); call("mq_unlink", name); yield True
 """,
     "shared": r"""

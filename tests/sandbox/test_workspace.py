@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from assent.errors import ToolError, UsageError
-from assent.sandbox.refusals import cannot
-from assent.sandbox.workspace import Workspace
+from placet.errors import ToolError, UsageError
+from placet.sandbox.refusals import cannot
+from placet.sandbox.workspace import Workspace
 from tests.sandbox.canary import SECRET, Canary
 from tests.sandbox.test_beneath import both_ways
 
@@ -287,9 +287,9 @@ def test_a_refused_write_leaves_no_folders_behind(canary: Canary, by_hand: bool)
     paths = {
         "new/../../canary/x": OUTSIDE,
         "new/more/../../out/x": OUTSIDE,
-        "new/../alias/x": ".git or .assent",
-        "new/../alias/more/x": ".git or .assent",
-        "new/../alias": ".git or .assent",
+        "new/../alias/x": ".git or .placet",
+        "new/../alias/more/x": ".git or .placet",
+        "new/../alias": ".git or .placet",
         "new/more/../../old": "is a folder",
         "old/new/../../file/x": "not a directory",
         "new/more/..": "folder",
@@ -326,8 +326,8 @@ def test_a_file_is_on_the_disk_before_it_takes_its_name_and_the_name_after(
 
 _FAILING_WRITES = """
 import os, resource, sys
-from assent.errors import ToolError
-from assent.sandbox.workspace import Workspace
+from placet.errors import ToolError
+from placet.sandbox.workspace import Workspace
 
 workspace = Workspace(sys.argv[1])
 workspace.list(".")  # imports what it needs while it still may
@@ -368,9 +368,9 @@ def test_a_write_that_fails_leaves_everything_as_it_was(canary: Canary, what: st
 
 
 @both_ways
-def test_git_and_assent_are_not_written_by_any_name(canary: Canary, by_hand: bool) -> None:
+def test_git_and_placet_are_not_written_by_any_name(canary: Canary, by_hand: bool) -> None:
     inside, workspace = canary.inside, make(canary, by_hand)
-    for folder in (".git/hooks", ".assent", "sub/.git", "meta"):
+    for folder in (".git/hooks", ".placet", "sub/.git", "meta"):
         (inside / folder).mkdir(parents=True)
     (inside / ".git/config").write_text("mine")
     (inside / "worktree").mkdir()
@@ -381,13 +381,13 @@ def test_git_and_assent_are_not_written_by_any_name(canary: Canary, by_hand: boo
     (inside / "linked").mkdir()
     (inside / "linked/.git").symlink_to("../meta")
     (inside / "bare").mkdir()
-    (inside / "bare/.assent").symlink_to("real")
+    (inside / "bare/.placet").symlink_to("real")
     (inside / "bare/real/deep").mkdir(parents=True)
     paths = [
         ".git/config",
         ".git/hooks/pre-commit",
         ".git/new/folder/x",
-        ".assent/policy.toml",
+        ".placet/policy.toml",
         "sub/.git/config",
         "sub/../sub/.git/x",
         "worktree/.git",
@@ -401,12 +401,12 @@ def test_git_and_assent_are_not_written_by_any_name(canary: Canary, by_hand: boo
         "fresh/.git/config",
         "fresh/.Git/config",
         ".GIT/config",
-        ".assent",
+        ".placet",
         f"{inside}/.git/config",
     ]
 
     for path in paths:
-        assert ".git or .assent" in refused(workspace.write_bytes, path, b"x", create_folders=True), path
+        assert ".git or .placet" in refused(workspace.write_bytes, path, b"x", create_folders=True), path
 
     assert (inside / ".git/config").read_text() == "mine"
     assert [p for p in inside.rglob("*") if p.is_file() and p.read_bytes() == b"x"] == []
@@ -425,52 +425,52 @@ def test_a_link_to_itself_does_not_lock_a_folder(canary: Canary, by_hand: bool) 
 
 
 @both_ways
-def test_the_records_of_assent_are_not_read_but_long_outputs_are(canary: Canary, by_hand: bool) -> None:
+def test_the_records_of_placet_are_not_read_but_long_outputs_are(canary: Canary, by_hand: bool) -> None:
     inside, workspace = canary.inside, make(canary, by_hand)
-    (inside / ".assent/data/spill/run").mkdir(parents=True)
-    (inside / ".assent/data/spill/run/output.txt").write_text("long")
-    (inside / ".assent/data/assent.db").write_text("record")
-    (inside / ".assent/policy.toml").write_text("rules")
-    (inside / "alias").symlink_to(".assent/data")
-    (inside / "db").symlink_to(".assent/data/assent.db")
-    (inside / "spilled").symlink_to(".assent/data/spill/run/output.txt")
+    (inside / ".placet/data/spill/run").mkdir(parents=True)
+    (inside / ".placet/data/spill/run/output.txt").write_text("long")
+    (inside / ".placet/data/placet.db").write_text("record")
+    (inside / ".placet/policy.toml").write_text("rules")
+    (inside / "alias").symlink_to(".placet/data")
+    (inside / "db").symlink_to(".placet/data/placet.db")
+    (inside / "spilled").symlink_to(".placet/data/spill/run/output.txt")
 
-    for path in (".assent/data/assent.db", "alias/assent.db", "db", ".assent/data/spill/../assent.db"):
+    for path in (".placet/data/placet.db", "alias/placet.db", "db", ".placet/data/spill/../placet.db"):
         assert "keeps its records" in refused(workspace.read_bytes, path, 100)
-    for path in (".assent/data", "alias", ".assent/data/spill/.."):
+    for path in (".placet/data", "alias", ".placet/data/spill/.."):
         assert "keeps its records" in refused(workspace.list, path)
-    assert workspace.read_bytes(".assent/data/spill/run/output.txt", 100) == b"long"
+    assert workspace.read_bytes(".placet/data/spill/run/output.txt", 100) == b"long"
     assert workspace.read_bytes("spilled", 100) == b"long"
-    assert [entry.name for entry in workspace.list(".assent/data/spill")] == ["run"]
-    assert workspace.read_bytes(".assent/policy.toml", 100) == b"rules"
-    assert "not write" in refused(workspace.write_bytes, ".assent/data/spill/run/output.txt", b"x")
+    assert [entry.name for entry in workspace.list(".placet/data/spill")] == ["run"]
+    assert workspace.read_bytes(".placet/policy.toml", 100) == b"rules"
+    assert "not write" in refused(workspace.write_bytes, ".placet/data/spill/run/output.txt", b"x")
 
 
 @both_ways
 def test_what_is_closed_is_neither_read_nor_written(canary: Canary, by_hand: bool) -> None:
     inside = canary.inside
-    (inside / "home/assent").mkdir(parents=True)
-    (inside / "home/assent/mcp.json").write_text("mine")
+    (inside / "home/placet").mkdir(parents=True)
+    (inside / "home/placet/mcp.json").write_text("mine")
     (inside / "runs.db").write_text("mine")
-    (inside / "alias").symlink_to("home/assent")
-    workspace = Workspace(inside, closed=[inside / "home/assent", inside / "runs.db"], by_hand=by_hand)
+    (inside / "alias").symlink_to("home/placet")
+    workspace = Workspace(inside, closed=[inside / "home/placet", inside / "runs.db"], by_hand=by_hand)
 
-    for path in ("home/assent/mcp.json", "alias/mcp.json", "runs.db", "home/../runs.db"):
+    for path in ("home/placet/mcp.json", "alias/mcp.json", "runs.db", "home/../runs.db"):
         assert "keeps its records" in refused(workspace.read_bytes, path, 100)
         assert "keeps its records" in refused(workspace.write_bytes, path, b"x")
     assert "keeps its records" in refused(workspace.write_bytes, "alias/new/file", b"x", create_folders=True)
-    assert "keeps its records" in refused(workspace.list, "home/assent")
-    assert [entry.name for entry in workspace.list("home")] == ["assent"]
-    assert os.listdir(inside / "home/assent") == ["mcp.json"]
+    assert "keeps its records" in refused(workspace.list, "home/placet")
+    assert [entry.name for entry in workspace.list("home")] == ["placet"]
+    assert os.listdir(inside / "home/placet") == ["mcp.json"]
 
 
 @both_ways
 def test_what_is_closed_and_not_there_yet_is_not_made(canary: Canary, by_hand: bool) -> None:
     inside = canary.inside
     (inside / "config").mkdir()
-    workspace = Workspace(inside, closed=[inside / "config/assent", inside / "new.db"], by_hand=by_hand)
+    workspace = Workspace(inside, closed=[inside / "config/placet", inside / "new.db"], by_hand=by_hand)
 
-    for path in ("config/assent/settings.toml", "config/assent", "new.db", "config/../new.db"):
+    for path in ("config/placet/settings.toml", "config/placet", "new.db", "config/../new.db"):
         assert "keeps its records" in refused(workspace.write_bytes, path, b"x", create_folders=True), path
     workspace.write_bytes("config/other/file", b"x", create_folders=True)
 
@@ -480,19 +480,19 @@ def test_what_is_closed_and_not_there_yet_is_not_made(canary: Canary, by_hand: b
 @both_ways
 def test_the_records_of_projects_further_down_are_not_read_either(canary: Canary, by_hand: bool) -> None:
     inside, workspace = canary.inside, make(canary, by_hand)
-    for folder in ("sub/.assent/data/spill", "a/b/c/.assent/data/runs", "sub/real/data", "sub/plain/data"):
+    for folder in ("sub/.placet/data/spill", "a/b/c/.placet/data/runs", "sub/real/data", "sub/plain/data"):
         (inside / folder).mkdir(parents=True)
         (inside / folder / "file").write_text("mine")
-    (inside / "sub/.assent/policy.toml").write_text("rules")
+    (inside / "sub/.placet/policy.toml").write_text("rules")
     (inside / "sub/linked").mkdir()
-    (inside / "sub/linked/.assent").symlink_to("../real")
-    (inside / "alias").symlink_to("sub/.assent/data")
+    (inside / "sub/linked/.placet").symlink_to("../real")
+    (inside / "alias").symlink_to("sub/.placet/data")
 
-    for path in ("sub/.assent/data/spill/file", "alias/spill/file", "a/b/c/.assent/data/runs/file"):
+    for path in ("sub/.placet/data/spill/file", "alias/spill/file", "a/b/c/.placet/data/runs/file"):
         assert "keeps its records" in refused(workspace.read_bytes, path, 100), path
-    for path in ("sub/.assent/data", "alias", "a/b/c/.assent/data/runs/..", "sub/linked/../.assent/data"):
+    for path in ("sub/.placet/data", "alias", "a/b/c/.placet/data/runs/..", "sub/linked/../.placet/data"):
         assert "keeps its records" in refused(workspace.list, path), path
-    assert workspace.read_bytes("sub/.assent/policy.toml", 100) == b"rules"
+    assert workspace.read_bytes("sub/.placet/policy.toml", 100) == b"rules"
     assert workspace.read_bytes("sub/plain/data/file", 100) == b"mine"
 
 
@@ -501,9 +501,9 @@ def test_the_records_of_projects_further_down_are_not_read_either(canary: Canary
 
 @both_ways
 @pytest.mark.parametrize(
-    "where", [".git", ".git/hooks", ".assent", ".assent/more/and/more", "meta/deep", ".GIT/x"]
+    "where", [".git", ".git/hooks", ".placet", ".placet/more/and/more", "meta/deep", ".GIT/x"]
 )
-def test_a_workspace_in_git_or_assent_is_not_written(canary: Canary, where: str, by_hand: bool) -> None:
+def test_a_workspace_in_git_or_placet_is_not_written(canary: Canary, where: str, by_hand: bool) -> None:
     folder = canary.inside / where
     folder.mkdir(parents=True)
     if where.startswith("meta"):
@@ -513,7 +513,7 @@ def test_a_workspace_in_git_or_assent_is_not_written(canary: Canary, where: str,
 
     for path in ("file", "new", "a/b/new", f"{folder}/file"):
         said = refused(workspace.write_bytes, path, b"x", create_folders=True)
-        assert "lies in a folder .git or .assent" in said, path
+        assert "lies in a folder .git or .placet" in said, path
 
     assert workspace.read_bytes("file", 100) == b"mine"
     assert os.listdir(folder) == ["file"]
@@ -525,22 +525,22 @@ def test_a_workspace_in_git_or_assent_is_not_written(canary: Canary, where: str,
 @both_ways
 def test_a_workspace_in_a_closed_folder_is_neither_read_nor_written(canary: Canary, by_hand: bool) -> None:
     inside = canary.inside
-    (inside / "config/assent/deep").mkdir(parents=True)
-    (inside / "config/assent/deep/file").write_text("mine")
+    (inside / "config/placet/deep").mkdir(parents=True)
+    (inside / "config/placet/deep/file").write_text("mine")
     (inside / "spelled").symlink_to("config")
-    closed = [inside / "spelled/assent", inside / "none"]
-    workspace = Workspace(inside / "config/assent/deep", closed=closed, by_hand=by_hand)
+    closed = [inside / "spelled/placet", inside / "none"]
+    workspace = Workspace(inside / "config/placet/deep", closed=closed, by_hand=by_hand)
 
-    assert "lies where Assent keeps" in refused(workspace.read_bytes, "file", 100)
-    assert "lies where Assent keeps" in refused(workspace.list, ".")
-    assert "lies where Assent keeps" in refused(workspace.write_bytes, "new/x", b"x", create_folders=True)
-    assert os.listdir(inside / "config/assent/deep") == ["file"]
-    assert Workspace(inside / "config", closed=[inside / "other"]).list(".")[0].name == "assent"
+    assert "lies where Placet keeps" in refused(workspace.read_bytes, "file", 100)
+    assert "lies where Placet keeps" in refused(workspace.list, ".")
+    assert "lies where Placet keeps" in refused(workspace.write_bytes, "new/x", b"x", create_folders=True)
+    assert os.listdir(inside / "config/placet/deep") == ["file"]
+    assert Workspace(inside / "config", closed=[inside / "other"]).list(".")[0].name == "placet"
 
 
 @both_ways
 def test_a_workspace_among_the_records_reads_nothing_but_long_outputs(canary: Canary, by_hand: bool) -> None:
-    inside, data = canary.inside, canary.inside / ".assent/data"
+    inside, data = canary.inside, canary.inside / ".placet/data"
     (data / "spill/run").mkdir(parents=True)
     (data / "other").mkdir()
     for folder in (data, data / "spill", data / "spill/run", data / "other"):
@@ -623,7 +623,7 @@ def test_a_turn_may_be_taken_again_by_its_holder_and_is_given_back(canary: Canar
 
 _UNREADABLE = """
 import os, sys
-from assent.sandbox.workspace import Workspace
+from placet.sandbox.workspace import Workspace
 
 workspace = Workspace(sys.argv[1])
 workspace.list(".")  # imports what it needs while it still may

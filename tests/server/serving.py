@@ -1,4 +1,4 @@
-"""`assent mcp serve` as a client meets it: a process of its own, spoken to through the official SDK."""
+"""`placet mcp serve` as a client meets it: a process of its own, spoken to through the official SDK."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from mcp import ClientSession, StdioServerParameters, types
 from mcp.client.stdio import stdio_client
 
 from tests.cli.conftest import environment
-from tests.command import ASSENT
+from tests.command import PLACET
 
 T = TypeVar("T")
 
 SERVE = ["mcp", "serve"]
-COMMAND = [*ASSENT, *SERVE]
+COMMAND = [*PLACET, *SERVE]
 
 TOOLS = '''
 import os
@@ -30,7 +30,7 @@ import threading
 import time
 from pathlib import Path
 
-from assent import ToolContext, ToolError, tool
+from placet import ToolContext, ToolError, tool
 
 HERE = Path(__file__).parent
 print("loading the tools")
@@ -175,8 +175,8 @@ reason = "test first"
 class Place:
     """A folder with tools, rules and a database."""
 
-    def __init__(self, folder: Path, program: Sequence[str] = ASSENT) -> None:
-        """`program` is how `assent` is started."""
+    def __init__(self, folder: Path, program: Sequence[str] = PLACET) -> None:
+        """`program` is how `placet` is started."""
         self.folder = folder
         self.program = program
         self.tools = folder / "tools.py"

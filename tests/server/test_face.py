@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from assent.app.app import open_app
-from assent.server.mcp import Face
+from placet.app.app import open_app
+from placet.server.mcp import Face
 from tests.server.serving import Place, until, words
 
 

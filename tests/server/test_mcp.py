@@ -1,4 +1,4 @@
-"""A real client of the official SDK against `assent mcp serve`, a process of its own."""
+"""A real client of the official SDK against `placet mcp serve`, a process of its own."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ async def test_what_needs_an_approval_goes_on_once_it_is_given(served: Served) -
     again = await served.call("resume_run", {"run_id": run_id})
 
     assert asked.is_error
-    assert f"assent approvals approve {wait['approval']} --db {place.db}" in words(asked)
+    assert f"placet approvals approve {wait['approval']} --db {place.db}" in words(asked)
     assert "a name is a name" in words(asked)
     assert run_id in words(asked)
     assert too_early.structured_content["outcome"] == "waiting"
@@ -145,7 +145,7 @@ async def test_a_person_can_go_on_with_what_a_client_began(served: Served) -> No
     run_id = asked.structured_content["run_id"]
     await approve(place, asked.structured_content["waiting"][0]["approval"])
 
-    await assent(place, "resume", run_id)
+    await placet(place, "resume", run_id)
 
     assert (place.folder / "signed").read_text() == "marked\n"
     assert place.runs() == [(run_id, "succeeded")]
@@ -170,7 +170,7 @@ async def test_a_client_cannot_resume_what_others_began(served: Served) -> None:
     plan.write_text(
         json.dumps({"actions": [{"tool": "sign"}, {"tool": "mark", "parameters": {"file": "t"}}]})
     )
-    await assent(place, "run", plan, "--run-id", "theirs", *place.inputs, code=4)
+    await placet(place, "run", plan, "--run-id", "theirs", *place.inputs, code=4)
 
     theirs = await served.call("resume_run", {"run_id": "theirs"})
     unknown = await served.call("resume_run", {"run_id": "nobodys"})
@@ -395,16 +395,16 @@ async def test_a_client_of_the_newest_protocol_is_served_alike(warm_place: Place
 
 async def approve(place: Place, approval: str) -> None:
     """As a person does, in another process."""
-    await assent(place, "approvals", "approve", approval)
+    await placet(place, "approvals", "approve", approval)
 
 
 async def pending(place: Place) -> list[str]:
     """What waits for an answer."""
-    listed = await assent(place, "approvals", "list", "--json")
+    listed = await placet(place, "approvals", "list", "--json")
     return [approval["id"] for approval in json.loads(listed)["approvals"]]
 
 
-async def assent(place: Place, *arguments: str | Path, code: int = 0) -> str:
+async def placet(place: Place, *arguments: str | Path, code: int = 0) -> str:
     """Run another command on the same database."""
     done = await asyncio.to_thread(
         subprocess.run,

@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from mcp.shared.tool_name_validation import TOOL_NAME_REGEX
 
-from assent import ToolSchema
-from assent.ir.result import ActionResult, ProposalResult
-from assent.server.answer import Answers
-from assent.server.offer import OWN, as_offered, offered_names
+from placet import ToolSchema
+from placet.ir.result import ActionResult, ProposalResult
+from placet.server.answer import Answers
+from placet.server.offer import OWN, as_offered, offered_names
 
 TRICKY = st.sampled_from(["a b", "a_b", "a/b", "a_b_2", "x" * 128, "x" * 129, "x" * 200, "ü", *OWN])
 

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from mcp import types
 from mcp.shared.message import SessionMessage
 
-from assent.server import stdio
-from assent.server.stdio import Wire, meant_id
+from placet.server import stdio
+from placet.server.stdio import Wire, meant_id
 
 
 class Ends(NamedTuple):

@@ -14,11 +14,11 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from assent.errors import AssentError
-from assent.inference.local.pull import pull
-from assent.inference.local.weights import CATALOGUE, MB, Weights, is_there, megabytes, models_folder
+from placet.errors import PlacetError
+from placet.inference.local.pull import pull
+from placet.inference.local.weights import CATALOGUE, MB, Weights, is_there, megabytes, models_folder
 
-KEPT = Path("~/.cache/assent-tests").expanduser()
+KEPT = Path("~/.cache/placet-tests").expanduser()
 _BETWEEN_S = 5.0
 
 
@@ -27,8 +27,8 @@ def model_environment() -> dict[str, str]:
     # Of one machine's person, not of one test run: two runs share the gigabytes in memory, too.
     run = KEPT / "run"
     run.mkdir(mode=0o700, parents=True, exist_ok=True)
-    folder = os.environ.get("ASSENT_MODELS") or str(KEPT / "models")
-    return {**os.environ, "ASSENT_MODELS": folder, "XDG_RUNTIME_DIR": str(run)}
+    folder = os.environ.get("PLACET_MODELS") or str(KEPT / "models")
+    return {**os.environ, "PLACET_MODELS": folder, "XDG_RUNTIME_DIR": str(run)}
 
 
 def model_files(name: str) -> dict[str, str]:
@@ -64,7 +64,7 @@ def main() -> int:
         environment = model_environment()
         try:
             model_files(name)
-        except (AssentError, OSError) as error:
+        except (PlacetError, OSError) as error:
             print(f"{name}: {error}", file=sys.stderr)
             return 1
         _say(f"{name}: {weights.title}, in {models_folder(environment)}")

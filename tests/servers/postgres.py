@@ -50,7 +50,7 @@ CLUSTER_DEFAULTS = Path("/etc/postgresql-common/createcluster.d")
 """Read by Debian's package when it decides whether to make a cluster."""
 START_LIMIT_S = 30.0
 STOP_LIMIT_S = 30.0
-USER = "assent"
+USER = "placet"
 
 INITDB = (f"--username={USER}", "--auth=trust", "--no-sync", "-E", "UTF8", "--locale=C")
 SETTINGS = {
@@ -158,7 +158,7 @@ def install_with_apt(*, apt: str | None, root: bool, defaults: Path = CLUSTER_DE
 @contextlib.contextmanager
 def _no_cluster_of_its_own(defaults: Path) -> Iterator[None]:
     """Keep Debian's package from starting a cluster; afterwards the machine's defaults hold again."""
-    note = defaults / "assent-tests.conf"
+    note = defaults / "placet-tests.conf"
     try:
         defaults.mkdir(parents=True, exist_ok=True)
         note.write_text("create_main_cluster = false\n")
@@ -174,7 +174,7 @@ def _no_cluster_of_its_own(defaults: Path) -> Iterator[None]:
 @contextlib.contextmanager
 def _one_at_a_time() -> Iterator[None]:
     """Held by one process of this user at a time; the kernel lets go of it if that process dies."""
-    place = Path(tempfile.gettempdir()) / f"assent-postgres-{os.geteuid()}.lock"
+    place = Path(tempfile.gettempdir()) / f"placet-postgres-{os.geteuid()}.lock"
     lock = os.open(place, os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -274,14 +274,14 @@ class PostgresServer:
 
     def create_database(self) -> str:
         """The URL of a new, empty database."""
-        name = f"assent_{secrets.token_hex(6)}"
+        name = f"placet_{secrets.token_hex(6)}"
         self._command(f'CREATE DATABASE "{name}"')
         return self.url(name)
 
     def drop_database(self, url: str) -> None:
         """Drop a database that `create_database` made, and every connection to it."""
         name = url.removeprefix(self.url(""))
-        if not re.fullmatch(r"assent_[0-9a-f]{12}", name):
+        if not re.fullmatch(r"placet_[0-9a-f]{12}", name):
             raise ValueError(f"{url!r} was not made by this server's create_database().")
         self._command(f'DROP DATABASE IF EXISTS "{name}" WITH (FORCE)')
 
@@ -405,7 +405,7 @@ def _make_folder() -> Path:
     # root's own temporary folder may be closed to the account that has to work in it.
     if account and not all(place.stat().st_mode & 0o001 for place in (parent, *parent.parents)):
         parent = Path("/tmp")
-    folder = Path(tempfile.mkdtemp(prefix="assent-postgres-", dir=parent))
+    folder = Path(tempfile.mkdtemp(prefix="placet-postgres-", dir=parent))
     if account:
         os.chown(folder, *account)
     return folder
@@ -418,7 +418,7 @@ def _fill(folder: Path, tools: Path) -> None:
     """
     account = _account()
     kind = hashlib.sha256(repr((str(tools), version(tools), INITDB, account)).encode()).hexdigest()[:12]
-    template = Path(tempfile.gettempdir()) / f"assent-postgres-{os.geteuid()}-{kind}.tar"
+    template = Path(tempfile.gettempdir()) / f"placet-postgres-{os.geteuid()}-{kind}.tar"
     with _one_at_a_time():
         if not _is_ours(template):
             _initdb(folder, tools, account)

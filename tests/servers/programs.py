@@ -1,4 +1,4 @@
-"""Programs that Assent uses where they are there: their tests must not pass because they are not.
+"""Programs that Placet uses where they are there: their tests must not pass because they are not.
 
 `python -m tests.servers.programs` makes sure that all of them are there and prints their versions.
 """

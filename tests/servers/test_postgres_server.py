@@ -99,14 +99,14 @@ def test_a_database_is_dropped_under_an_open_connection(postgres_server: Postgre
         run(url, "SELECT 1")
 
 
-@pytest.mark.parametrize("name", ["postgres", "template1", "", 'assent_"; DROP'])
+@pytest.mark.parametrize("name", ["postgres", "template1", "", 'placet_"; DROP'])
 def test_only_a_database_made_here_is_dropped(postgres_server: PostgresServer, name: str) -> None:
     with pytest.raises(ValueError, match=r"not made by this server's create_database\(\)"):
         postgres_server.drop_database(postgres_server.url(name))
 
 
 def test_a_database_of_another_server_is_not_dropped(postgres_server: PostgresServer) -> None:
-    elsewhere = f"postgresql://assent@127.0.0.1:{postgres_server.port + 1}/assent_0123456789ab"
+    elsewhere = f"postgresql://placet@127.0.0.1:{postgres_server.port + 1}/placet_0123456789ab"
 
     with pytest.raises(ValueError, match="not made by this server"):
         postgres_server.drop_database(elsewhere)
@@ -226,7 +226,7 @@ def test_a_stopped_server_starts_again_empty(server: PostgresServer) -> None:
     server.stop()
     server.start()
 
-    names = run(server.url("postgres"), "SELECT datname FROM pg_database WHERE datname LIKE 'assent%'")
+    names = run(server.url("postgres"), "SELECT datname FROM pg_database WHERE datname LIKE 'placet%'")
     assert names == []
 
 

@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 import pytest
 
-from assent.errors import UsageError
-from assent.state.memory import MemoryState
-from assent.testing import FakeClock, state_store_suite
+from placet.errors import UsageError
+from placet.state.memory import MemoryState
+from placet.testing import FakeClock, state_store_suite
 
 
 @pytest.mark.parametrize("check", state_store_suite, ids=lambda check: check.__name__)

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from assent.storage.database import Database
-from assent.storage.transaction import Rows, Value
+from placet.storage.database import Database
+from placet.storage.transaction import Rows, Value
 
 PATIENCE_S = 60
 

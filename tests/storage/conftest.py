@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from assent.storage.database import Database
-from assent.storage.location import open_database
+from placet.storage.database import Database
+from placet.storage.location import open_database
 from tests.storage.children import make_numbers
 
 

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from assent.errors import StorageDamaged, StorageError, StorageFull, StorageLocked, StorageUnavailable
-from assent.storage import sqlite
-from assent.storage.location import open_database
+from placet.errors import StorageDamaged, StorageError, StorageFull, StorageLocked, StorageUnavailable
+from placet.storage import sqlite
+from placet.storage.location import open_database
 from tests.storage.children import hear, in_namespace, integrity, make_numbers, numbers, run, say, start, tell
 from tests.storage.test_order import Together, add
 
@@ -23,7 +23,7 @@ from tests.storage.test_order import Together, add
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     """A file with the table of the tests and one number in it."""
-    path = tmp_path / "assent.db"
+    path = tmp_path / "placet.db"
     with open_database(str(path)) as database:
         make_numbers(database)
         database.write(add(1)).result(30)
@@ -44,13 +44,13 @@ def test_a_full_disk_is_told_and_nothing_is_half_written(tmp_path: Path) -> None
         """
         import os, sys
         from pathlib import Path
-        from assent.errors import StorageFull
-        from assent.storage.location import open_database
+        from placet.errors import StorageFull
+        from placet.storage.location import open_database
         from tests.storage.children import integrity, make_numbers, numbers
         from tests.storage.test_order import add
 
         disk = Path(sys.argv[1])
-        path = disk / "data" / "assent.db"
+        path = disk / "data" / "placet.db"
         database = open_database(str(path))
         make_numbers(database)
         database.write(add(1)).result(30)
@@ -76,7 +76,7 @@ def test_a_full_disk_is_told_and_nothing_is_half_written(tmp_path: Path) -> None
                 print(error)
         assert numbers(database) == [1], numbers(database)
         try:
-            open_database(str(disk / "other" / "assent.db"))
+            open_database(str(disk / "other" / "placet.db"))
         except StorageFull as error:
             print(error)
 
@@ -119,9 +119,9 @@ def test_a_database_that_may_not_grow_is_told_and_smaller_work_still_fits(path: 
 
 READER = """
 import os, sys
-from assent.errors import StorageReadOnly
-from assent.storage import sqlite
-from assent.storage.location import open_database
+from placet.errors import StorageReadOnly
+from placet.storage import sqlite
+from placet.storage.location import open_database
 from tests.storage.children import numbers
 from tests.storage.test_order import add
 if len(sys.argv) > 2 and os.getuid() == 0:
@@ -365,7 +365,7 @@ def test_a_process_that_is_killed_while_writing_leaves_whole_commits(path: Path)
     child = start(
         """
         import sys
-        from assent.storage.location import open_database
+        from placet.storage.location import open_database
         database = open_database(sys.argv[1])
         for n in range(2, 1_000_000):
             def work(t):
@@ -409,7 +409,7 @@ def test_a_file_with_a_trigger_or_a_view_is_not_ours(
     with sqlite3.connect(path) as connection:
         connection.execute(sql)
 
-    with pytest.raises(StorageDamaged, match=rf"holds a {kind} \('yes'\) that no version of Assent makes"):
+    with pytest.raises(StorageDamaged, match=rf"holds a {kind} \('yes'\) that no version of Placet makes"):
         open_database(str(path), read_only=read_only)
 
     with sqlite3.connect(path) as connection:

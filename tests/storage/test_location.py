@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from assent.errors import AssentError, StorageUnavailable, TrustError, UsageError
-from assent.storage.location import (
+from placet.errors import PlacetError, StorageUnavailable, TrustError, UsageError
+from placet.storage.location import (
     config_folder,
     default_url,
     open_database,
@@ -17,40 +17,40 @@ from assent.storage.location import (
     project_folders,
     sqlite_path,
 )
-from assent.storage.postgres import without_password
+from placet.storage.postgres import without_password
 
 # Where, when nobody says
 
 
 def test_the_environment_wins(tmp_path: Path) -> None:
-    (tmp_path / ".assent").mkdir()
+    (tmp_path / ".placet").mkdir()
 
-    assert default_url({"ASSENT_DB": "postgresql://h/n", "HOME": "/h"}, tmp_path) == "postgresql://h/n"
+    assert default_url({"PLACET_DB": "postgresql://h/n", "HOME": "/h"}, tmp_path) == "postgresql://h/n"
 
 
 def test_an_empty_name_in_the_environment_is_none(tmp_path: Path) -> None:
-    assert default_url({"ASSENT_DB": "", "HOME": "/h"}, tmp_path) == "/h/.local/share/assent/assent.db"
+    assert default_url({"PLACET_DB": "", "HOME": "/h"}, tmp_path) == "/h/.local/share/placet/placet.db"
 
 
 def test_the_nearest_project_above_is_taken(tmp_path: Path) -> None:
     deep = tmp_path / "outer" / "inner" / "deep" / "er"
     deep.mkdir(parents=True)
-    (tmp_path / "outer" / ".assent").mkdir()
-    (tmp_path / "outer" / "inner" / ".assent").mkdir()
+    (tmp_path / "outer" / ".placet").mkdir()
+    (tmp_path / "outer" / "inner" / ".placet").mkdir()
 
     found = default_url({"HOME": "/h", "XDG_DATA_HOME": "/x"}, deep)
 
-    assert found == str(tmp_path / "outer" / "inner" / ".assent" / "data" / "assent.db")
+    assert found == str(tmp_path / "outer" / "inner" / ".placet" / "data" / "placet.db")
 
 
 @pytest.mark.parametrize(
     ("environment", "expected"),
     [
-        ({"HOME": "/h", "XDG_DATA_HOME": "/x"}, "/x/assent/assent.db"),
-        ({"HOME": "/h"}, "/h/.local/share/assent/assent.db"),
-        ({"HOME": "/h", "XDG_DATA_HOME": ""}, "/h/.local/share/assent/assent.db"),
+        ({"HOME": "/h", "XDG_DATA_HOME": "/x"}, "/x/placet/placet.db"),
+        ({"HOME": "/h"}, "/h/.local/share/placet/placet.db"),
+        ({"HOME": "/h", "XDG_DATA_HOME": ""}, "/h/.local/share/placet/placet.db"),
         # The specification of these folders says to pass over a relative one.
-        ({"HOME": "/h", "XDG_DATA_HOME": "x"}, "/h/.local/share/assent/assent.db"),
+        ({"HOME": "/h", "XDG_DATA_HOME": "x"}, "/h/.local/share/placet/placet.db"),
     ],
 )
 def test_outside_any_project_it_is_the_persons_own(
@@ -62,10 +62,10 @@ def test_outside_any_project_it_is_the_persons_own(
 @pytest.mark.parametrize(
     ("environment", "expected"),
     [
-        ({"HOME": "/h", "XDG_CONFIG_HOME": "/x"}, "/x/assent"),
-        ({"HOME": "/h", "XDG_DATA_HOME": "/x"}, "/h/.config/assent"),
-        ({"HOME": "/h", "XDG_CONFIG_HOME": ""}, "/h/.config/assent"),
-        ({"HOME": "/h", "XDG_CONFIG_HOME": "x"}, "/h/.config/assent"),
+        ({"HOME": "/h", "XDG_CONFIG_HOME": "/x"}, "/x/placet"),
+        ({"HOME": "/h", "XDG_DATA_HOME": "/x"}, "/h/.config/placet"),
+        ({"HOME": "/h", "XDG_CONFIG_HOME": ""}, "/h/.config/placet"),
+        ({"HOME": "/h", "XDG_CONFIG_HOME": "x"}, "/h/.config/placet"),
     ],
 )
 def test_a_persons_settings_have_a_folder_of_their_own(environment: dict[str, str], expected: str) -> None:
@@ -75,36 +75,36 @@ def test_a_persons_settings_have_a_folder_of_their_own(environment: dict[str, st
 def test_every_project_above_is_found_the_nearest_first(tmp_path: Path) -> None:
     inner = tmp_path / "outer" / "between" / "inner"
     for folder in (inner, tmp_path / "outer"):
-        (folder / ".assent").mkdir(parents=True)
+        (folder / ".placet").mkdir(parents=True)
 
     found = project_folders(inner / "not" / "yet")
 
-    assert found[:2] == [inner / ".assent", tmp_path / "outer" / ".assent"]
+    assert found[:2] == [inner / ".placet", tmp_path / "outer" / ".placet"]
     assert project_folder(inner / "not" / "yet") == found[0]
     assert not [folder for folder in found[2:] if folder.is_relative_to(tmp_path)]
 
 
 @pytest.mark.parametrize("kind", ["file", "link"])
 def test_something_else_of_that_name_is_not_passed_over(tmp_path: Path, kind: str) -> None:
-    (tmp_path / ".assent").mkdir()
-    odd = tmp_path / "p" / ".assent"
+    (tmp_path / ".placet").mkdir()
+    odd = tmp_path / "p" / ".placet"
     odd.parent.mkdir()
     odd.write_text("") if kind == "file" else odd.symlink_to("nowhere")
 
     for look in (project_folder, project_folders, lambda start: default_url({"HOME": "/h"}, start)):
-        with pytest.raises(TrustError, match=r"p/\.assent is no folder"):
+        with pytest.raises(TrustError, match=r"p/\.placet is no folder"):
             look(tmp_path / "p")
 
-    assert default_url({"HOME": "/h", "ASSENT_DB": "named.db"}, tmp_path / "p") == "named.db"
+    assert default_url({"HOME": "/h", "PLACET_DB": "named.db"}, tmp_path / "p") == "named.db"
 
 
 def test_looking_makes_nothing(tmp_path: Path) -> None:
-    (tmp_path / "p" / ".assent").mkdir(parents=True)
+    (tmp_path / "p" / ".placet").mkdir(parents=True)
 
     for start in (tmp_path, tmp_path / "p", tmp_path / "no" / "such" / "folder"):
         default_url({"HOME": str(tmp_path / "home")}, start)
 
-    assert sorted(tmp_path.rglob("*")) == [tmp_path / "p", tmp_path / "p" / ".assent"]
+    assert sorted(tmp_path.rglob("*")) == [tmp_path / "p", tmp_path / "p" / ".placet"]
 
 
 # What a URL names
@@ -166,7 +166,7 @@ def test_any_name_makes_exactly_that_file(tmp_path: Path, name: str) -> None:
     ],
 )
 def test_what_names_no_database_is_refused_in_clear_words(
-    url: str, error: type[AssentError], words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    url: str, error: type[PlacetError], words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
 
@@ -181,7 +181,7 @@ def test_what_names_no_database_is_refused_in_clear_words(
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        (".", "is a folder. Name a file in it, such as assent.db."),
+        (".", "is a folder. Name a file in it, such as placet.db."),
         ("file/a.db", "cannot be opened: Not a directory. Check the path and its permissions"),
         ("x" * 300, "cannot be opened: File name too long. Check the path"),
         ("dangling", "cannot be opened. Check the path, its folder and their permissions"),

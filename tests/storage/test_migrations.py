@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-import assent
-from assent.errors import StorageError, StorageNewer
-from assent.storage.database import Database
-from assent.storage.location import open_database
-from assent.storage.migrate import Migrations, migrate
+import placet
+from placet.errors import StorageError, StorageNewer
+from placet.storage.database import Database
+from placet.storage.location import open_database
+from placet.storage.migrate import Migrations, migrate
 from tests.storage.children import ask, run, say
 
 ONE = ["CREATE TABLE things (id BIGINT PRIMARY KEY, name TEXT NOT NULL)"]
@@ -83,7 +83,7 @@ def test_tables_of_a_newer_version_are_refused_and_left_alone(database: Database
         migrate(database, Migrations("things", [ONE]))
 
     assert "holds things tables of version 2; this program knows version 1." in str(caught.value)
-    assert "Use the newer version of Assent, or another database." in str(caught.value)
+    assert "Use the newer version of Placet, or another database." in str(caught.value)
     assert caught.value.code == "storage.newer"
     assert ask(database, "SELECT * FROM things") == [(1, "a", 7)]
     assert versions(database) == {"things": 2}
@@ -102,7 +102,7 @@ def test_two_parts_are_independent(database: Database) -> None:
 
 def test_tables_that_are_up_to_date_need_no_right_to_write(tmp_path: Path) -> None:
     """Looking alone tells, so a second process may migrate while a long write is under way."""
-    path = tmp_path / "assent.db"
+    path = tmp_path / "placet.db"
     with open_database(str(path)) as database:
         migrate(database, Migrations("things", [ONE]))
 
@@ -110,10 +110,10 @@ def test_tables_that_are_up_to_date_need_no_right_to_write(tmp_path: Path) -> No
             run(
                 """
                 import sys
-                from assent.storage import sqlite
+                from placet.storage import sqlite
                 sqlite.BUSY_TIMEOUT_S = 0.1
-                from assent.storage.location import open_database
-                from assent.storage.migrate import Migrations, migrate
+                from placet.storage.location import open_database
+                from placet.storage.migrate import Migrations, migrate
                 with open_database(sys.argv[1]) as database:
                     migrate(database, Migrations("things", [[]]))
                 """,
@@ -131,11 +131,11 @@ RELEASED = Path(__file__).with_name("released.json")
 def parts_of_the_product() -> dict[str, Migrations]:
     """The tables of every package: whatever `Migrations` a module of the product holds."""
     found: dict[str, Migrations] = {}
-    folder = Path(assent.__file__).parent
+    folder = Path(placet.__file__).parent
     for path in sorted(folder.rglob("*.py")):
         if path.parent.name == "storage" or "Migrations(" not in path.read_text(encoding="utf-8"):
             continue
-        name = ".".join(["assent", *path.relative_to(folder).with_suffix("").parts])
+        name = ".".join(["placet", *path.relative_to(folder).with_suffix("").parts])
         module = importlib.import_module(name)
         # A part whose first step has something random in it is made by a function.
         made = module._migrations() if hasattr(module, "_migrations") else None

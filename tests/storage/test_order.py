@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from assent.errors import StorageError, StorageNewer, UsageError
-from assent.storage.database import Database
-from assent.storage.location import open_database
-from assent.storage.transaction import Transaction
+from placet.errors import StorageError, StorageNewer, UsageError
+from placet.storage.database import Database
+from placet.storage.location import open_database
+from placet.storage.transaction import Transaction
 from tests.storage.children import ask, integrity, make_numbers, numbers, run, say
 
 
@@ -184,8 +184,8 @@ def test_the_end_of_the_process_finishes_everything_too(database_url: str) -> No
     done = run(
         """
         import atexit, sys
-        from assent.errors import UsageError
-        from assent.storage.location import open_database
+        from placet.errors import UsageError
+        from placet.storage.location import open_database
         from tests.storage.children import make_numbers
         from tests.storage.test_order import add
         def late():
@@ -274,8 +274,8 @@ def test_after_a_fork_the_child_is_told_and_the_parent_goes_on(database_url: str
     done = run(
         """
         import os, sys, warnings
-        from assent.errors import UsageError
-        from assent.storage.location import open_database
+        from placet.errors import UsageError
+        from placet.storage.location import open_database
         from tests.storage.children import ask, make_numbers, numbers, say
         from tests.storage.test_order import add
         warnings.simplefilter("ignore", DeprecationWarning)
@@ -303,7 +303,7 @@ def test_after_a_fork_the_child_is_told_and_the_parent_goes_on(database_url: str
 
     assert done.stdout.count("was opened in another process. Open it again after a fork.") == 2
     if database_url.startswith("sqlite:"):
-        from assent.storage.location import sqlite_path
+        from placet.storage.location import sqlite_path
 
         assert integrity(sqlite_path(database_url)) == "ok"
 

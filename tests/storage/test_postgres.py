@@ -9,11 +9,11 @@ from collections.abc import Callable, Iterator
 import psycopg
 import pytest
 
-from assent.errors import StorageFull, StorageLocked, StorageReadOnly, StorageUnavailable
-from assent.storage import postgres
-from assent.storage.location import open_database
-from assent.storage.postgres import PostgresLink
-from assent.storage.transaction import Transaction
+from placet.errors import StorageFull, StorageLocked, StorageReadOnly, StorageUnavailable
+from placet.storage import postgres
+from placet.storage.location import open_database
+from placet.storage.postgres import PostgresLink
+from placet.storage.transaction import Transaction
 from tests.servers.postgres import Mode, PostgresServer
 from tests.storage.children import hear, make_numbers, numbers, say, start, tell
 from tests.storage.proxy import Cut, Proxy
@@ -29,7 +29,7 @@ def own_server() -> Iterator[PostgresServer]:
 
 WRITER = """
 import sys, threading
-from assent.storage.location import open_database
+from placet.storage.location import open_database
 from tests.storage.test_order import add
 stop = threading.Event()
 threading.Thread(target=lambda: (sys.stdin.readline(), stop.set()), daemon=True).start()
@@ -124,7 +124,7 @@ def test_a_commit_whose_answer_was_lost_is_not_made_twice(postgres_url: str, cut
 def slow_commits(url: str) -> None:
     """Make each COMMIT take a while on the server."""
     with psycopg.connect(url, autocommit=True) as connection:
-        connection.execute("SET search_path TO assent")
+        connection.execute("SET search_path TO placet")
         connection.execute(
             "CREATE FUNCTION doze() RETURNS trigger LANGUAGE plpgsql AS"
             " $$ BEGIN PERFORM pg_sleep(0.2); RETURN NULL; END $$"
@@ -180,7 +180,7 @@ def test_what_the_server_will_not_let_us_do_is_told(postgres_url: str) -> None:
     with psycopg.connect(postgres_url, autocommit=True) as connection:
         connection.execute("DROP ROLE IF EXISTS guest")
         connection.execute("CREATE ROLE guest LOGIN")
-    url = postgres_url.replace("assent@", "guest@")
+    url = postgres_url.replace("placet@", "guest@")
     try:
         with pytest.raises(
             StorageReadOnly, match=r"permission denied .* Grant the user rights on the schema"
@@ -204,7 +204,7 @@ def test_a_server_that_only_reads_is_told(postgres_url: str) -> None:
 def test_a_wait_that_the_server_cuts_short_fails_nobody_else(postgres_url: str) -> None:
     with open_database(postgres_url) as database, psycopg.connect(postgres_url) as other:
         make_numbers(database)
-        other.execute("LOCK TABLE assent.numbers IN EXCLUSIVE MODE")
+        other.execute("LOCK TABLE placet.numbers IN EXCLUSIVE MODE")
 
         slow = database.write(lambda t: (t.execute("SET LOCAL lock_timeout TO 100"), add(1)(t)))
 
@@ -231,4 +231,4 @@ def test_writers_that_are_gone_leave_no_marks(postgres_url: str) -> None:
             say(database, "SELECT 1")
 
     with psycopg.connect(postgres_url) as connection:
-        assert connection.execute("SELECT count(*) FROM assent.storage_writers").fetchone() == (0,)
+        assert connection.execute("SELECT count(*) FROM placet.storage_writers").fetchone() == (0,)

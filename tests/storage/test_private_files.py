@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from assent.errors import StorageUnavailable
-from assent.storage.location import open_database
+from placet.errors import StorageUnavailable
+from placet.storage.location import open_database
 from tests.storage.children import make_numbers, say
 
 
@@ -30,13 +30,13 @@ def mode(path: Path) -> str:
 
 @pytest.mark.parametrize("mask", [0, 0o022, 0o077], ids=oct)
 def test_the_file_what_lies_beside_it_and_its_folders_are_private(tmp_path: Path, mask: int) -> None:
-    path = tmp_path / "outer" / "inner" / "assent.db"
+    path = tmp_path / "outer" / "inner" / "placet.db"
 
     with umask(mask), open_database(str(path)) as database:
         make_numbers(database)
 
         beside = sorted(path.parent.iterdir())
-        assert [p.name for p in beside] == ["assent.db", "assent.db-shm", "assent.db-wal"]
+        assert [p.name for p in beside] == ["placet.db", "placet.db-shm", "placet.db-wal"]
         assert {mode(p) for p in beside} == {"0o600"}
         assert mode(path.parent) == mode(path.parent.parent) == "0o700"
 
@@ -47,16 +47,16 @@ def test_a_folder_that_is_there_keeps_its_mode(tmp_path: Path, given: int) -> No
     folder.mkdir()
     folder.chmod(given)
 
-    with open_database(str(folder / "assent.db")):
+    with open_database(str(folder / "placet.db")):
         pass
 
     assert mode(folder) == oct(given)
-    assert mode(folder / "assent.db") == "0o600"
+    assert mode(folder / "placet.db") == "0o600"
 
 
 def test_a_file_that_is_there_keeps_its_mode(tmp_path: Path) -> None:
     """Whoever shares a file with a group has chosen to."""
-    path = tmp_path / "assent.db"
+    path = tmp_path / "placet.db"
     with open_database(str(path)):
         pass
     path.chmod(0o660)
@@ -68,28 +68,28 @@ def test_a_file_that_is_there_keeps_its_mode(tmp_path: Path) -> None:
 
 
 def test_data_of_a_project_stays_out_of_git(tmp_path: Path) -> None:
-    (tmp_path / ".assent").mkdir()
-    data = tmp_path / ".assent" / "data"
+    (tmp_path / ".placet").mkdir()
+    data = tmp_path / ".placet" / "data"
 
-    with open_database(str(data / "assent.db")):
+    with open_database(str(data / "placet.db")):
         pass
 
     assert (data / ".gitignore").read_text() == "*\n"
-    assert not (tmp_path / ".assent" / ".gitignore").exists()
+    assert not (tmp_path / ".placet" / ".gitignore").exists()
 
 
 def test_a_folder_that_somebody_else_made_gets_no_gitignore(tmp_path: Path) -> None:
-    data = tmp_path / ".assent" / "data"
+    data = tmp_path / ".placet" / "data"
     data.mkdir(parents=True)
 
-    with open_database(str(data / "assent.db")), open_database(str(tmp_path / "else" / "assent.db")):
+    with open_database(str(data / "placet.db")), open_database(str(tmp_path / "else" / "placet.db")):
         pass
 
     assert list(tmp_path.rglob(".gitignore")) == []
 
 
 def test_without_leave_nothing_is_made(tmp_path: Path) -> None:
-    with pytest.raises(StorageUnavailable, match=r"does not exist\. .*--db and ASSENT_DB"):
+    with pytest.raises(StorageUnavailable, match=r"does not exist\. .*--db and PLACET_DB"):
         open_database(str(tmp_path / "a" / "b.db"), create=False)
 
     assert list(tmp_path.iterdir()) == []

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from assent.storage.location import open_database
-from assent.storage.transaction import Rows, Transaction
+from placet.storage.location import open_database
+from placet.storage.transaction import Rows, Transaction
 from tests.servers.postgres import PostgresServer
 from tests.storage.children import PATIENCE_S, ask, hear, run, start, tell
 
@@ -15,9 +15,9 @@ ROUNDS = 5
 
 NEWCOMER = """
 import sys
-from assent.storage.location import open_database
-from assent.storage.migrate import Migrations, migrate
-import assent.storage.sqlite, assent.storage.postgres, psycopg  # Loaded before the start, not in the race.
+from placet.storage.location import open_database
+from placet.storage.migrate import Migrations, migrate
+import placet.storage.sqlite, placet.storage.postgres, psycopg  # Loaded before the start, not in the race.
 first = Migrations("first", [["CREATE TABLE one (who BIGINT, n BIGINT)"], ["CREATE INDEX w ON one (who)"]])
 second = Migrations("second", [["CREATE TABLE two (who BIGINT, n BIGINT)"]])
 me = int(sys.argv[1])
@@ -55,7 +55,7 @@ def race(urls: list[str]) -> None:
 
 
 def test_ten_processes_open_a_fresh_file_at_once(tmp_path: Path) -> None:
-    race([str(tmp_path / f"new{n}" / "folder" / "assent.db") for n in range(ROUNDS)])
+    race([str(tmp_path / f"new{n}" / "folder" / "placet.db") for n in range(ROUNDS)])
 
 
 def test_ten_processes_open_a_fresh_postgres_database_at_once(postgres_server: PostgresServer) -> None:
@@ -74,7 +74,7 @@ def test_processes_that_deadlock_both_finish(postgres_url: str) -> None:
         database.write(lambda t: t.execute("INSERT INTO counters (id, n) VALUES (1, 0), (2, 0)")).result(30)
         code = """
             import sys
-            from assent.storage.location import open_database
+            from placet.storage.location import open_database
             url, *order = sys.argv[1:]
             def work(t):
                 for n, id in enumerate(order):
@@ -98,7 +98,7 @@ def test_a_reader_waits_for_no_writer_and_sees_one_moment(database_url: str) -> 
         writer = start(
             """
             import sys
-            from assent.storage.location import open_database
+            from placet.storage.location import open_database
             def work(t):
                 t.execute("UPDATE pairs SET n = n + 1 WHERE name = 'left'")
                 print("half", flush=True)
@@ -128,8 +128,8 @@ def test_psycopg_that_is_not_installed_is_named_with_its_command() -> None:
         """
         import sys
         sys.modules["psycopg"] = None
-        from assent.errors import StorageUnavailable
-        from assent.storage.location import open_database
+        from placet.errors import StorageUnavailable
+        from placet.storage.location import open_database
         try:
             open_database("postgresql://someone:hush@127.0.0.1/db")
         except StorageUnavailable as error:
@@ -137,5 +137,5 @@ def test_psycopg_that_is_not_installed_is_named_with_its_command() -> None:
         """
     )
 
-    assert "pip install 'assent[postgres]'" in done.stdout
+    assert "pip install 'placet[postgres]'" in done.stdout
     assert "hush" not in done.stdout

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from assent.errors import StorageUnavailable, UsageError
-from assent.storage.location import open_database
-from assent.storage.migrate import Migrations, migrate
-from assent.storage.transaction import Rows
+from placet.errors import StorageUnavailable, UsageError
+from placet.storage.location import open_database
+from placet.storage.migrate import Migrations, migrate
+from placet.storage.transaction import Rows
 
 PART = Migrations(
     "notes", [["CREATE TABLE notes (n BIGINT PRIMARY KEY)", "INSERT INTO notes (n) VALUES (7)"]]
@@ -67,7 +67,7 @@ def test_a_file_is_not_made_by_looking(tmp_path: Path) -> None:
 def test_somebody_without_the_right_to_write_can_read(tmp_path: Path) -> None:
     folder = tmp_path / "kept"
     folder.mkdir()
-    file = folder / "assent.db"
+    file = folder / "placet.db"
     with open_database(str(file)) as database:
         migrate(database, PART)
     file.chmod(0o644)
@@ -86,4 +86,4 @@ def test_somebody_without_the_right_to_write_can_read(tmp_path: Path) -> None:
             os._exit(4)
 
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-    assert sorted(p.name for p in folder.iterdir()) == ["assent.db"]
+    assert sorted(p.name for p in folder.iterdir()) == ["placet.db"]

@@ -14,11 +14,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assent.errors import ToolError
-from assent.sandbox.workspace import Workspace
-from assent.tools.builtin.code import code_tools
-from assent.tools.builtin.hunks import Budget, apply_fits, fit_hunks
-from assent.tools.builtin.patch import MOST_HUNKS, MOST_LETTERS, parse_patch
+from placet.errors import ToolError
+from placet.sandbox.workspace import Workspace
+from placet.tools.builtin.code import code_tools
+from placet.tools.builtin.hunks import Budget, apply_fits, fit_hunks
+from placet.tools.builtin.patch import MOST_HUNKS, MOST_LETTERS, parse_patch
 from tests.properties.effort import Tally, examples
 
 ONE = "def one():\n    return 1\n\n\ndef two():\n    return 2\n\n\ndef three():\n    return 3\n"

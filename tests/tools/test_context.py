@@ -6,8 +6,8 @@ import threading
 
 import pytest
 
-from assent.errors import UsageError
-from assent.tools import Cancel, ToolContext
+from placet.errors import UsageError
+from placet.tools import Cancel, ToolContext
 
 
 def test_a_fresh_cancel_asks_for_nothing() -> None:

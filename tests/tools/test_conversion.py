@@ -14,9 +14,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assent.errors import ToolError
-from assent.tools import Tool, tool
-from assent.tools.output import to_json
+from placet.errors import ToolError
+from placet.tools import Tool, tool
+from placet.tools.output import to_json
 
 
 class Color(enum.Enum):

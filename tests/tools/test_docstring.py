@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assent.tools.docstring import read_docstring
+from placet.tools.docstring import read_docstring
 
 GOOGLE = """Send a letter
     to someone.

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assent.errors import ToolDeclarationError
-from assent.tools.json_schema import Check, compile_check
+from placet.errors import ToolDeclarationError
+from placet.tools.json_schema import Check, compile_check
 
 
 def check(schema: dict[str, Any], root: str = "parameters") -> Check:
@@ -292,7 +292,7 @@ def test_schemas_that_lead_back_to_themselves_are_fine() -> None:
 
 CALM = """
 import json, resource, sys
-from assent.tools.json_schema import compile_check
+from placet.tools.json_schema import compile_check
 
 resource.setrlimit(resource.RLIMIT_CPU, (20, 20))
 resource.setrlimit(resource.RLIMIT_AS, (1 << 31, 1 << 31))

@@ -16,9 +16,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assent.errors import NotJson
-from assent.ir.json_value import copy_json
-from assent.tools.output import to_json
+from placet.errors import NotJson
+from placet.ir.json_value import copy_json
+from placet.tools.output import to_json
 
 
 class Color(enum.Enum):

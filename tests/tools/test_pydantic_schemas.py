@@ -28,8 +28,8 @@ from hypothesis import strategies as st
 from pydantic import Field
 from typing_extensions import Doc, TypeAliasType, TypedDict  # pydantic wants this TypedDict before 3.12
 
-from assent.errors import ToolDeclarationError
-from assent.tools import Tool, ToolContext, tool
+from placet.errors import ToolDeclarationError
+from placet.tools import Tool, ToolContext, tool
 
 T = TypeVar("T")
 
@@ -523,8 +523,8 @@ sys.modules["pydantic"] = None  # as if it were not installed
 from dataclasses import dataclass
 from typing import Annotated
 import annotated_types as at
-from assent import tool
-from assent.errors import ToolDeclarationError
+from placet import tool
+from placet.errors import ToolDeclarationError
 
 @tool
 def f(n: Annotated[int, at.Interval(ge=1, le=5)]): ...

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assent.errors import ToolDeclarationError, UnknownTool
-from assent.ir.tool_spec import ToolSchema
-from assent.tools import Registry, Tool, tool
+from placet.errors import ToolDeclarationError, UnknownTool
+from placet.ir.tool_spec import ToolSchema
+from placet.tools import Registry, Tool, tool
 
 
 def named(name: str, description: str = "") -> Tool:

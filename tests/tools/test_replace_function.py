@@ -13,12 +13,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assent import Runtime
-from assent.errors import ToolError, UsageError
-from assent.sandbox.workspace import Workspace
-from assent.testing import action, proposal
-from assent.tools.builtin.code import code_tools
-from assent.tools.builtin.definition import replace_definition
+from placet import Runtime
+from placet.errors import ToolError, UsageError
+from placet.sandbox.workspace import Workspace
+from placet.testing import action, proposal
+from placet.tools.builtin.code import code_tools
+from placet.tools.builtin.definition import replace_definition
 from tests.properties.effort import Tally, examples
 
 SHAPES = '''\

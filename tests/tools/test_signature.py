@@ -13,9 +13,9 @@ import jsonschema_rs
 import msgspec
 import pytest
 
-from assent.errors import ToolDeclarationError
-from assent.tools import Tool, tool
-from assent.tools import ToolContext as Context
+from placet.errors import ToolDeclarationError
+from placet.tools import Tool, tool
+from placet.tools import ToolContext as Context
 
 if TYPE_CHECKING:
     from somewhere import Missing

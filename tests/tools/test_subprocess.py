@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from assent import Runtime, ToolContext, ToolSchema
-from assent.errors import ToolDeclarationError, ToolError
-from assent.sandbox.limits import Limits
-from assent.testing import action, proposal
-from assent.tools.subprocess import CommandSpec, command_tool
-from assent.tools.tool import Tool
+from placet import Runtime, ToolContext, ToolSchema
+from placet.errors import ToolDeclarationError, ToolError
+from placet.sandbox.limits import Limits
+from placet.testing import action, proposal
+from placet.tools.subprocess import CommandSpec, command_tool
+from placet.tools.tool import Tool
 from tests.sandbox.programs import is_running
 
 CONTEXT = ToolContext(action_id="a1", run_id="r1", idempotency_key="k1")
@@ -45,12 +45,12 @@ async def test_parameters_go_in_and_an_answer_comes_out(tmp_path: Path) -> None:
 
 async def test_a_program_knows_which_call_it_serves(tmp_path: Path) -> None:
     tool = python(
-        "print(json.dumps({k: v for k, v in os.environ.items() if k.startswith('ASSENT_')}))", tmp_path
+        "print(json.dumps({k: v for k, v in os.environ.items() if k.startswith('PLACET_')}))", tmp_path
     )
 
     answer = await call(tool)
 
-    assert answer == {"ASSENT_ACTION_ID": "a1", "ASSENT_RUN_ID": "r1", "ASSENT_IDEMPOTENCY_KEY": "k1"}
+    assert answer == {"PLACET_ACTION_ID": "a1", "PLACET_RUN_ID": "r1", "PLACET_IDEMPOTENCY_KEY": "k1"}
 
 
 async def test_only_declared_names_of_the_host_are_passed_on(

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assent.errors import ToolError
-from assent.sandbox.workspace import Workspace
-from assent.tools.builtin.files import file_tools
-from assent.tools.builtin.syntax import MOST_LETTERS, parse_python, syntax_problem
+from placet.errors import ToolError
+from placet.sandbox.workspace import Workspace
+from placet.tools.builtin.files import file_tools
+from placet.tools.builtin.syntax import MOST_LETTERS, parse_python, syntax_problem
 from tests.properties.effort import examples
 
 

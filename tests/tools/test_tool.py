@@ -13,9 +13,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from assent.errors import ToolDeclarationError, UsageError
-from assent.ir.tool_spec import RateLimit, ToolSchema
-from assent.tools import Registry, Tool, ToolContext, tool
+from placet.errors import ToolDeclarationError, UsageError
+from placet.ir.tool_spec import RateLimit, ToolSchema
+from placet.tools import Registry, Tool, ToolContext, tool
 
 X = {
     "type": "object",
@@ -268,7 +268,7 @@ def test_a_tool_keeps_the_schema_it_was_declared_with() -> None:
 def test_declaring_imports_nothing_heavy_until_a_tool_is_registered() -> None:
     script = """
 import sys
-from assent.tools import Registry, tool
+from placet.tools import Registry, tool
 @tool
 def f(x: int) -> int: return x
 heavy = ["jsonschema_rs", "pydantic", "asyncio"]

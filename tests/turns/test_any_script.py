@@ -18,15 +18,15 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assent import Assistant, Decision, ProposalResult, Runtime, ToolError, tool
-from assent.durable.memory import MemoryJournal
-from assent.errors import ModelUnavailable
-from assent.inference.messages import Assistant as Said
-from assent.inference.messages import Message, ToolCall, User
-from assent.inference.model import Request, Result
-from assent.tools import Tool
-from assent.turns.ending import Ending
-from assent.turns.limits import TurnLimits
+from placet import Assistant, Decision, ProposalResult, Runtime, ToolError, tool
+from placet.durable.memory import MemoryJournal
+from placet.errors import ModelUnavailable
+from placet.inference.messages import Assistant as Said
+from placet.inference.messages import Message, ToolCall, User
+from placet.inference.model import Request, Result
+from placet.tools import Tool
+from placet.turns.ending import Ending
+from placet.turns.limits import TurnLimits
 from tests.properties.effort import UNHURRIED, Tally, examples
 from tests.properties.virtual_time import VirtualLoop
 from tests.turns.steps import factory

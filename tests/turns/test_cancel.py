@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from assent import Assistant, Cancel, tool
-from assent.errors import RunHeld, UnknownRun
-from assent.inference.messages import Assistant as Said
-from assent.inference.messages import Message
-from assent.inference.model import Request, Result
-from assent.turns.ending import Ending
+from placet import Assistant, Cancel, tool
+from placet.errors import RunHeld, UnknownRun
+from placet.inference.messages import Assistant as Said
+from placet.inference.messages import Message
+from placet.inference.model import Request, Result
+from placet.turns.ending import Ending
 from tests.turns.steps import factory
 from tests.turns.workroom import Kept, Workroom, call, kept_in, orphans, results, write
 

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from assent.inference import Scripted
-from assent.inference.messages import Assistant, Message, ToolCall, ToolResult, User
-from assent.inference.model import Request
-from assent.ir.tool_spec import ToolSchema
-from assent.turns.closed_by import ClosedBy
-from assent.turns.urged import Urged
+from placet.inference import Scripted
+from placet.inference.messages import Assistant, Message, ToolCall, ToolResult, User
+from placet.inference.model import Request
+from placet.ir.tool_spec import ToolSchema
+from placet.turns.closed_by import ClosedBy
+from placet.turns.urged import Urged
 
 REPORT = (
     Assistant(calls=[ToolCall(id="a", name="report")]),

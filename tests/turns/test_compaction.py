@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assent.inference.messages import (
+from placet.inference.messages import (
     Assistant,
     Carried,
     Image,
@@ -21,11 +21,11 @@ from assent.inference.messages import (
     ToolResult,
     User,
 )
-from assent.ir.json_value import show_json
-from assent.runtime.observation import observe_text
-from assent.runtime.spill import Spill
-from assent.turns.compaction import IMAGE, KEPT_TURNS, Compacted, compacted, size_of
-from assent.turns.conversation import Conversation
+from placet.ir.json_value import show_json
+from placet.runtime.observation import observe_text
+from placet.runtime.spill import Spill
+from placet.turns.compaction import IMAGE, KEPT_TURNS, Compacted, compacted, size_of
+from placet.turns.conversation import Conversation
 from tests.properties.effort import UNHURRIED, Tally, examples
 
 RULES = System("Be brief.")

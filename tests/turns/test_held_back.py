@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from assent import FlowRule, Reply, Stance, ToolError, tool
-from assent.approvals.approval import Approval
-from assent.inference.model import Request, Result
-from assent.policy.permission import CallByCall
-from assent.runtime.journal import Told
+from placet import FlowRule, Reply, Stance, ToolError, tool
+from placet.approvals.approval import Approval
+from placet.inference.model import Request, Result
+from placet.policy.permission import CallByCall
+from placet.runtime.journal import Told
 from tests.turns.workroom import Workroom, call, kept_in, results, write
 
 EVIL = "evil@example.org"

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from assent import CostBudget, Reply, ToolContext, tool
-from assent.approvals.approval import Approval
-from assent.errors import BudgetSpent, UsageError
-from assent.inference.model import Request, Result
-from assent.tools import Tool
-from assent.turns.ending import Ending
-from assent.turns.limits import TurnLimits
+from placet import CostBudget, Reply, ToolContext, tool
+from placet.approvals.approval import Approval
+from placet.errors import BudgetSpent, UsageError
+from placet.inference.model import Request, Result
+from placet.tools import Tool
+from placet.turns.ending import Ending
+from placet.turns.limits import TurnLimits
 from tests.turns.workroom import Workroom, asked_of, call, kept_in, orphans, results, spent, write
 
 PATIENCE_S = 20.0

@@ -12,15 +12,15 @@ import msgspec
 import pydantic
 import pytest
 
-from assent import ToolError, tool
-from assent.errors import ContextTooLong, ModelUnavailable
-from assent.inference.messages import Assistant, Message, ToolCall, User
-from assent.inference.model import Request, Result
-from assent.inference.usage import Usage
-from assent.turns.compaction import size_of
-from assent.turns.ending import Call, CallResult, Note, Trouble
-from assent.turns.limits import TurnLimits
-from assent.turns.repetition import WARNING
+from placet import ToolError, tool
+from placet.errors import ContextTooLong, ModelUnavailable
+from placet.inference.messages import Assistant, Message, ToolCall, User
+from placet.inference.model import Request, Result
+from placet.inference.usage import Usage
+from placet.turns.compaction import size_of
+from placet.turns.ending import Call, CallResult, Note, Trouble
+from placet.turns.limits import TurnLimits
+from placet.turns.repetition import WARNING
 from tests.turns.workroom import (
     Workroom,
     always,
@@ -269,7 +269,7 @@ async def test_another_call_between_them_starts_anew(room: Workroom) -> None:
 
 
 async def test_a_long_result_is_cut_and_the_rest_is_kept(room: Workroom, tmp_path: Path) -> None:
-    from assent.runtime.spill import Spill
+    from placet.runtime.spill import Spill
 
     long = "".join(f"line {n}: {'x' * 1_000}\n" for n in range(10_000))
 

@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from assent import Cancel, tool
-from assent.errors import AssentError, ModelUnavailable
-from assent.inference.messages import ToolCall, User
-from assent.inference.model import Piece, Request, Result, Thought, Words
-from assent.inference.usage import Usage
-from assent.turns.ending import Call, CallResult, Done, Ending, Note, Text, Thinking, Trouble
-from assent.turns.limits import TurnLimits
+from placet import Cancel, tool
+from placet.errors import ModelUnavailable, PlacetError
+from placet.inference.messages import ToolCall, User
+from placet.inference.model import Piece, Request, Result, Thought, Words
+from placet.inference.usage import Usage
+from placet.turns.ending import Call, CallResult, Done, Ending, Note, Text, Thinking, Trouble
+from placet.turns.limits import TurnLimits
 from tests.turns.workroom import (
     Workroom,
     always,
@@ -209,7 +209,7 @@ class Unspeakable(Exception):
 
 RAISED: list[Any] = [
     ValueError("it broke"),
-    AssentError("one of ours"),
+    PlacetError("one of ours"),
     ModelUnavailable("down"),
     KeyError(),
     ExceptionGroup("two", [ValueError("a"), TypeError("b")]),

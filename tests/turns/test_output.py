@@ -17,8 +17,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assent.errors import UsageError
-from assent.turns.output import OutputType, OutputUnfit
+from placet.errors import UsageError
+from placet.turns.output import OutputType, OutputUnfit
 from tests.properties.effort import UNHURRIED, examples
 
 
@@ -274,7 +274,7 @@ def test_the_model_is_told_what_to_answer_and_what_was_wrong() -> None:
 
 def test_pydantic_is_not_imported_for_other_types(tmp_path: Path) -> None:
     code = (
-        "import sys; from assent.turns.output import OutputType; "
+        "import sys; from placet.turns.output import OutputType; "
         "assert OutputType.of(list[int]).read('[1]') == [1]; assert 'pydantic' not in sys.modules"
     )
 

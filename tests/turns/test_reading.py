@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assent.policy.marks import NO_MARKS, UNMARKED, Marks, Trail
-from assent.turns.reading import Reading, Written, says
+from placet.policy.marks import NO_MARKS, UNMARKED, Marks, Trail
+from placet.turns.reading import Reading, Written, says
 from tests.properties.effort import UNHURRIED, examples
 
 WEB: Marks = {"untrusted": Trail(("a1 (web)",))}

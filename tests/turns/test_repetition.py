@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from assent.inference.messages import ToolCall
-from assent.turns.repetition import STUCK_AFTER, WARN_AFTER, WARNING, Repetition
+from placet.inference.messages import ToolCall
+from placet.turns.repetition import STUCK_AFTER, WARN_AFTER, WARNING, Repetition
 
 
 def call(name: str = "look", /, *, id: str = "", **arguments: object) -> ToolCall:

@@ -13,15 +13,15 @@ import msgspec
 import pydantic
 import pytest
 
-from assent import Cancel, tool
-from assent.errors import ContextTooLong, InputError
-from assent.inference import Replaying, Scripted
-from assent.inference.messages import Image
-from assent.inference.model import Piece, Request, Result, Words
-from assent.turns import loop as loop_module
-from assent.turns.limits import TurnLimits
-from assent.turns.recording import RecordedLoop, RunRecording
-from assent.turns.replay import Replayed, replay
+from placet import Cancel, tool
+from placet.errors import ContextTooLong, InputError
+from placet.inference import Replaying, Scripted
+from placet.inference.messages import Image
+from placet.inference.model import Piece, Request, Result, Words
+from placet.turns import loop as loop_module
+from placet.turns.limits import TurnLimits
+from placet.turns.recording import RecordedLoop, RunRecording
+from placet.turns.replay import Replayed, replay
 from tests.turns.workroom import Workroom, call, kept_in, spent, write
 
 
@@ -103,7 +103,7 @@ async def test_the_file_is_still_a_recording_of_its_model(room: Workroom, path: 
 async def test_long_results_that_were_kept_elsewhere_and_shortened_again_replay(
     room: Workroom, path: Path, tmp_path: Path
 ) -> None:
-    from assent.runtime.spill import Spill
+    from placet.runtime.spill import Spill
 
     @tool(risk="read_only")
     def much(n: int) -> str:
@@ -144,7 +144,7 @@ async def test_an_answer_that_did_not_fit_its_type_is_repaired_again(room: Workr
 
 
 async def test_calls_that_a_limit_left_in_the_middle_of_a_turn_replay(room: Workroom, path: Path) -> None:
-    from assent.tools.context import ToolContext
+    from placet.tools.context import ToolContext
 
     @tool(risk="read_only")
     async def think(n: int, context: ToolContext) -> int:
@@ -181,7 +181,7 @@ async def test_a_message_that_could_not_be_read_replays(room: Workroom, path: Pa
 
 
 async def test_what_tools_spend_counts_again(room: Workroom, path: Path) -> None:
-    from assent.tools.context import ToolContext
+    from placet.tools.context import ToolContext
 
     @tool(risk="read_only")
     def think(context: ToolContext) -> str:
@@ -491,8 +491,8 @@ async def test_a_file_that_breaks_off_replays_as_far_as_it_goes(room: Workroom, 
 
 
 async def test_what_holds_no_run_is_bad_input(room: Workroom, path: Path, tmp_path: Path) -> None:
-    from assent.inference import Recording
-    from assent.inference.messages import User
+    from placet.inference import Recording
+    from placet.inference.messages import User
 
     recording = Recording(Scripted(["Hello."]), path)
     await recording.generate(Request(messages=[User("Hello?")]))
@@ -526,7 +526,7 @@ async def test_tools_that_only_read_are_called_once_more_if_wanted(room: Workroo
 async def test_a_long_result_is_compared_without_being_kept(
     room: Workroom, path: Path, tmp_path: Path
 ) -> None:
-    from assent.runtime.spill import Spill
+    from placet.runtime.spill import Spill
 
     (room.folder / "a.txt").write_text("x" * 40_000)
     spill = Spill(tmp_path / "spill")
@@ -556,7 +556,7 @@ async def test_what_is_recorded_of_a_turn_is_what_is_new_in_it(
             sizes.append(len(content(path)))
             return await super()._ask()
 
-    monkeypatch.setattr("assent.turns.recording.RecordedLoop", Watched)
+    monkeypatch.setattr("placet.turns.recording.RecordedLoop", Watched)
     turns = [[call("calculate", expression=f"{1000 + at} + 1")] for at in range(200)]
 
     await room.assistant([*turns, "Done."], limits=TurnLimits(turns=300)).run("Count.", record=path)
@@ -635,7 +635,7 @@ async def test_less_than_nothing_cannot_be_read(room: Workroom, path: Path, told
 
 
 async def test_tools_that_tell_the_time_or_wait_are_not_called_again(room: Workroom, path: Path) -> None:
-    from assent import Runtime, basic_tools
+    from placet import Runtime, basic_tools
 
     waited = call("sleep", "two", seconds=0)
     await room.assistant([[call("now", "one"), waited], "Late."]).run("Wait.", record=path)
@@ -656,8 +656,8 @@ def put_seconds(lines: list[Any], seconds: int) -> None:
 async def test_a_call_that_is_made_again_does_not_take_long(
     room: Workroom, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from assent import Runtime
-    from assent.turns import read_only_tools
+    from placet import Runtime
+    from placet.turns import read_only_tools
 
     @tool(name="look", risk="read_only")
     async def quick() -> str:
@@ -681,8 +681,8 @@ async def test_a_call_that_is_made_again_does_not_take_long(
 async def test_an_end_that_cannot_be_recorded_is_told(
     room: Workroom, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from assent.inference.wrappers import record_file
-    from assent.turns.ending import Done, Event, Note
+    from placet.inference.wrappers import record_file
+    from placet.turns.ending import Done, Event, Note
 
     told: list[str] = []
 

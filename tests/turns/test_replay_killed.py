@@ -9,12 +9,12 @@ import subprocess
 import sys
 from pathlib import Path
 
-from assent import Assistant, tool
-from assent.inference import Result
-from assent.inference.model import Request
-from assent.turns.loop import TurnLoop
-from assent.turns.replay import replay
-from assent.turns.told import Answered
+from placet import Assistant, tool
+from placet.inference import Result
+from placet.inference.model import Request
+from placet.turns.loop import TurnLoop
+from placet.turns.replay import replay
+from placet.turns.told import Answered
 from tests.turns.workroom import Workroom, call, kept_in, write
 
 PLAN = [

@@ -12,14 +12,14 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assent import Assistant, Runtime
-from assent.errors import ContextTooLong, InputError, ModelUnavailable
-from assent.inference import Result, Scripted, ToolCall, Usage
-from assent.tools import tool
-from assent.tools.context import Cancel
-from assent.turns.ending import Ending
-from assent.turns.limits import TurnLimits
-from assent.turns.replay import Replayed, replay
+from placet import Assistant, Runtime
+from placet.errors import ContextTooLong, InputError, ModelUnavailable
+from placet.inference import Result, Scripted, ToolCall, Usage
+from placet.tools import tool
+from placet.tools.context import Cancel
+from placet.turns.ending import Ending
+from placet.turns.limits import TurnLimits
+from placet.turns.replay import Replayed, replay
 from tests.properties.effort import UNHURRIED, Tally, examples
 
 pytestmark = UNHURRIED

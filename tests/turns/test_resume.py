@@ -11,17 +11,17 @@ from typing import Any
 import msgspec
 import pytest
 
-from assent import Assistant, Proposal, ToolContext, tool
-from assent.durable.memory import MemoryJournal, MemoryRun
-from assent.errors import ContextTooLong, RunHeld, StorageFull, UnknownRun, UsageError
-from assent.inference.messages import Assistant as Said
-from assent.inference.messages import Message
-from assent.inference.model import Request, Result
-from assent.runtime.journal import RunRecord
-from assent.turns.compaction import size_of
-from assent.turns.ending import Call, CallResult, Done, Text
-from assent.turns.limits import TurnLimits
-from assent.turns.replay import replay
+from placet import Assistant, Proposal, ToolContext, tool
+from placet.durable.memory import MemoryJournal, MemoryRun
+from placet.errors import ContextTooLong, RunHeld, StorageFull, UnknownRun, UsageError
+from placet.inference.messages import Assistant as Said
+from placet.inference.messages import Message
+from placet.inference.model import Request, Result
+from placet.runtime.journal import RunRecord
+from placet.turns.compaction import size_of
+from placet.turns.ending import Call, CallResult, Done, Text
+from placet.turns.limits import TurnLimits
+from placet.turns.replay import replay
 from tests.turns.workroom import Kept, Workroom, always, call, kept_in, of, orphans, results, spent, write
 
 

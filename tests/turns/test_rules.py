@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from assent import (
+from placet import (
     Assistant,
     Calls,
     CapabilitySet,
@@ -24,12 +24,12 @@ from assent import (
     TraceRule,
     tool,
 )
-from assent.approvals.approval import Approval
-from assent.errors import UsageError
-from assent.inference.messages import Message
-from assent.inference.model import Request, Result
-from assent.tools import Tool
-from assent.turns.limits import TurnLimits
+from placet.approvals.approval import Approval
+from placet.errors import UsageError
+from placet.inference.messages import Message
+from placet.inference.model import Request, Result
+from placet.tools import Tool
+from placet.turns.limits import TurnLimits
 from tests.turns.workroom import Workroom, asked_of, call, kept_in, results, write
 
 EVIL = "evil@example.org"

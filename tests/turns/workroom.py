@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from assent import (
+from placet import (
     Assistant,
     EventLog,
     Runtime,
@@ -17,12 +17,12 @@ from assent import (
     basic_tools,
     open_database,
 )
-from assent.inference import Scripted
-from assent.inference.messages import Assistant as Said
-from assent.inference.messages import Message, ToolCall, ToolResult
-from assent.inference.model import Request, Result
-from assent.inference.usage import Usage
-from assent.turns.ending import Event
+from placet.inference import Scripted
+from placet.inference.messages import Assistant as Said
+from placet.inference.messages import Message, ToolCall, ToolResult
+from placet.inference.model import Request, Result
+from placet.inference.usage import Usage
+from placet.turns.ending import Event
 
 FILE_TOOLS = ("read_file", "write_file", "edit_file", "list_dir", "calculate")
 
@@ -96,7 +96,7 @@ class Kept:
 
 
 @contextmanager
-def kept_in(folder: Path, name: str = "assent.db") -> Iterator[Kept]:
+def kept_in(folder: Path, name: str = "placet.db") -> Iterator[Kept]:
     """A database that is closed in the end, once everything is on disk."""
     kept = Kept(folder / name)
     try:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from assent.ir.tool_spec import ToolSchema
-from assent.verify import Report
+from placet.ir.tool_spec import ToolSchema
+from placet.verify import Report
 
 Fields = dict[str, Any]
 

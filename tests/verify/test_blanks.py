@@ -9,18 +9,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assent.ir.action import Action
-from assent.ir.references import Reference, resolve
-from assent.ir.tool_spec import ToolSchema
-from assent.policy.case import Case, Rule
-from assent.policy.engine import PolicySet
-from assent.policy.gate import Gate
-from assent.policy.marks import UNMARKED
-from assent.policy.rule import AllowToolParam, DenyKeyword, DenyToolParam, DenyToolParamMatching
-from assent.state.memory import MemoryState
-from assent.tools import Tool
-from assent.verify import Report, verify
-from assent.verify.known_tools import read_tools
+from placet.ir.action import Action
+from placet.ir.references import Reference, resolve
+from placet.ir.tool_spec import ToolSchema
+from placet.policy.case import Case, Rule
+from placet.policy.engine import PolicySet
+from placet.policy.gate import Gate
+from placet.policy.marks import UNMARKED
+from placet.policy.rule import AllowToolParam, DenyKeyword, DenyToolParam, DenyToolParamMatching
+from placet.state.memory import MemoryState
+from placet.tools import Tool
+from placet.verify import Report, verify
+from placet.verify.known_tools import read_tools
 from tests.properties.effort import examples
 from tests.verify.plans import TOOLS, call, claim, errors, plan, undecided, write
 

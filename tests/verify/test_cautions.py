@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from assent.verify import verify
+from placet.verify import verify
 from tests.verify.plans import TOOLS, call, claim, plan, read, warnings, write
 
 

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from hypothesis import given
 
-from assent.ir.codec import encode
-from assent.verify import equivalent, simulate
+from placet.ir.codec import encode
+from placet.verify import equivalent, simulate
 from tests.verify.plans import Fields, call, claim, plan, read, write
 from tests.verify.test_simulate import STATES, plans, same
 

@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from assent.errors import DecodeError, NotJson, UsageError
-from assent.policy.capabilities import CapabilitySet
-from assent.policy.engine import PolicySet
-from assent.policy.gate import Gate
-from assent.policy.rule import DenyTool, RequireState
-from assent.tools import Registry, Tool
-from assent.verify import verify
-from assent.verify.known_tools import read_tools
+from placet.errors import DecodeError, NotJson, UsageError
+from placet.policy.capabilities import CapabilitySet
+from placet.policy.engine import PolicySet
+from placet.policy.gate import Gate
+from placet.policy.rule import DenyTool, RequireState
+from placet.tools import Registry, Tool
+from placet.verify import verify
+from placet.verify.known_tools import read_tools
 from tests.verify.plans import TOOLS, Fields, call, claim, errors, plan, read, undecided, write
 
 

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assent.errors import DecodeError
-from assent.ir.codec import encode
-from assent.verify import Report, equivalent, optimize, simulate, transaction_check, verify
+from placet.errors import DecodeError
+from placet.ir.codec import encode
+from placet.verify import Report, equivalent, optimize, simulate, transaction_check, verify
 from tests.properties.effort import examples
 from tests.verify.plans import TOOLS
 

@@ -7,9 +7,9 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assent.ir.codec import encode
-from assent.verify import equivalent, optimize, verify
-from assent.verify.reachability import implied
+from placet.ir.codec import encode
+from placet.verify import equivalent, optimize, verify
+from placet.verify.reachability import implied
 from tests.verify.plans import call, plan, read, write
 from tests.verify.test_simulate import plans
 

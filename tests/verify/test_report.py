@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from assent import verify as from_the_top
-from assent.ir.codec import decode_proposal, encode
-from assent.policy.engine import PolicySet
-from assent.policy.gate import Gate
-from assent.policy.rule import RateLimitTool
-from assent.verify import Report, transaction_check, verify
-from assent.verify.known_tools import read_tools
+from placet import verify as from_the_top
+from placet.ir.codec import decode_proposal, encode
+from placet.policy.engine import PolicySet
+from placet.policy.gate import Gate
+from placet.policy.rule import RateLimitTool
+from placet.verify import Report, transaction_check, verify
+from placet.verify.known_tools import read_tools
 from tests.verify.plans import TOOLS, call, claim, plan, read, write
 
 RICH = plan(
@@ -146,8 +146,8 @@ def test_ten_thousand_writers_of_one_key_are_ten_thousand_conflicts_and_one_warn
 
 
 def test_the_public_name_is_the_function_whatever_was_imported_before() -> None:
-    """`assent.verify` is also a package, which an import of any part of it puts in the function's place."""
-    import assent
+    """`placet.verify` is also a package, which an import of any part of it puts in the function's place."""
+    import placet
 
     assert isinstance(from_the_top(plan()), Report)
-    assert isinstance(assent.verify(plan()), Report)
+    assert isinstance(placet.verify(plan()), Report)

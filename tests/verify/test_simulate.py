@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assent.verify import simulate, verify
+from placet.verify import simulate, verify
 from tests.verify.plans import TOOLS, call, claim, plan, read, write
 
 KEYS = st.sampled_from(["k", "l", "m"])

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from assent.ir.codec import encode
-from assent.verify import Finding, transaction_check
+from placet.ir.codec import encode
+from placet.verify import Finding, transaction_check
 from tests.verify.plans import Fields, call, claim, plan, read, write
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from assent.policy.budget import Allowance, CostBudget
-from assent.policy.engine import PolicySet
-from assent.policy.gate import Gate
-from assent.policy.rule import RateLimitTool
-from assent.state.memory import MemoryState
-from assent.verify import verify
-from assent.verify.known_tools import read_tools
+from placet.policy.budget import Allowance, CostBudget
+from placet.policy.engine import PolicySet
+from placet.policy.gate import Gate
+from placet.policy.rule import RateLimitTool
+from placet.state.memory import MemoryState
+from placet.verify import verify
+from placet.verify.known_tools import read_tools
 from tests.verify.plans import TOOLS, call, claim, errors, plan, read, undecided, write
 
 # No state given

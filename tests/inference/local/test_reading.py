@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
-from assent.errors import AnswerUnreadable, RequestRefused, UnknownModel
-from assent.inference.http import HttpModel
-from assent.inference.local.model import PROVIDER
-from assent.inference.local.reading import MOST_QUESTIONS, QWEN, ReadingModel
-from assent.inference.model import Request, Result
-from assent.inference.passage import Beside, Doubt, Passage, doubts_in, reads_passages
-from assent.inference.providers import Endpoint
-from assent.inference.wire.openai import OpenAiChat
-from assent.inference.wrappers.wrapped import Wrapped
+from placet.errors import AnswerUnreadable, RequestRefused, UnknownModel
+from placet.inference.http import HttpModel
+from placet.inference.local.model import PROVIDER
+from placet.inference.local.reading import MOST_QUESTIONS, QWEN, ReadingModel
+from placet.inference.model import Request, Result
+from placet.inference.passage import Beside, Doubt, Passage, doubts_in, reads_passages
+from placet.inference.providers import Endpoint
+from placet.inference.wire.openai import OpenAiChat
+from placet.inference.wrappers.wrapped import Wrapped
 from tests.inference.wire_server import Answer, WireServer, reply
 
 LINE = "    whole -= price"
@@ -236,7 +236,7 @@ async def test_another_answer_is_an_error(server: WireServer, model: ReadingMode
 
 async def test_without_a_passage_it_is_the_model_inside(server: WireServer, model: ReadingModel) -> None:
     server.answers(reply({"choices": [{"message": {"content": "hello"}, "finish_reason": "stop"}]}))
-    from assent.inference.messages import User
+    from placet.inference.messages import User
 
     assert (await model.generate(Request(messages=[User("hi")]))).text == "hello"
     assert server.seen[0].path == "/chat/completions"

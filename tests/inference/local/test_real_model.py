@@ -10,12 +10,12 @@ from contextlib import aclosing
 
 import pytest
 
-from assent.inference.local.model import LocalModel
-from assent.inference.messages import System, ToolResult, User
-from assent.inference.model import Request, Result, Words
-from assent.inference.passage import Beside, Passage, doubts_in
-from assent.ir.codec import decode_json
-from assent.ir.tool_spec import ToolSchema
+from placet.inference.local.model import LocalModel
+from placet.inference.messages import System, ToolResult, User
+from placet.inference.model import Request, Result, Words
+from placet.inference.passage import Beside, Passage, doubts_in
+from placet.ir.codec import decode_json
+from placet.ir.tool_spec import ToolSchema
 from tests.servers.local_model import model_files
 
 # On a busy machine loading takes half a minute, and so does each answer. Fetching the files takes minutes.

@@ -21,13 +21,13 @@ from urllib.parse import urlsplit
 import msgspec
 import pytest
 
-from assent.errors import ContextTooLong, ModelMissing, ModelTimeout, ModelUnavailable, RequestRefused
-from assent.inference.local.lock_file import LockFile
-from assent.inference.local.model import LocalModel
-from assent.inference.local.server_folder import server_folder
-from assent.inference.local.shared import Lease, Served, is_serving, lease, serving
-from assent.inference.messages import Image, Text, User
-from assent.inference.model import Piece, Request, Result, Words
+from placet.errors import ContextTooLong, ModelMissing, ModelTimeout, ModelUnavailable, RequestRefused
+from placet.inference.local.lock_file import LockFile
+from placet.inference.local.model import LocalModel
+from placet.inference.local.server_folder import server_folder
+from placet.inference.local.shared import Lease, Served, is_serving, lease, serving
+from placet.inference.messages import Image, Text, User
+from placet.inference.model import Piece, Request, Result, Words
 from tests.inference.local.tiny_gguf import write_tiny_model
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -35,7 +35,7 @@ ROOT = Path(__file__).resolve().parents[3]
 USER = """
 import asyncio, os, sys
 from pathlib import Path
-from assent.inference.local.shared import Served, lease
+from placet.inference.local.shared import Served, lease
 served = Served(name="tiny", path=Path(sys.argv[1]), id="tiny", memory=0)
 held = asyncio.run(lease(served, os.environ))
 print(held.pid, flush=True)
@@ -281,8 +281,8 @@ def test_a_runtime_folder_that_is_not_there_is_not_used(
     there = server_folder(served, {**mine, "XDG_RUNTIME_DIR": environment["XDG_RUNTIME_DIR"]})
     gone = server_folder(served, {**mine, "XDG_RUNTIME_DIR": str(tmp_path / "none")})
 
-    assert there == Path(environment["XDG_RUNTIME_DIR"]) / "assent" / "tiny-tiny"
-    assert gone == server_folder(served, mine) == tmp_path / "data" / "assent" / "run" / "tiny-tiny"
+    assert there == Path(environment["XDG_RUNTIME_DIR"]) / "placet" / "tiny-tiny"
+    assert gone == server_folder(served, mine) == tmp_path / "data" / "placet" / "run" / "tiny-tiny"
 
 
 async def test_what_a_link_leads_to_is_left_alone(
@@ -290,7 +290,7 @@ async def test_what_a_link_leads_to_is_left_alone(
 ) -> None:
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir(mode=0o755)
-    (Path(environment["XDG_RUNTIME_DIR"]) / "assent").symlink_to(elsewhere)
+    (Path(environment["XDG_RUNTIME_DIR"]) / "placet").symlink_to(elsewhere)
 
     with pytest.raises(ModelMissing, match="is no folder, or a link"):
         await lease(served, environment)
@@ -316,7 +316,7 @@ def test_a_runtime_folder_that_is_none_or_open_to_others_is_not_used(
 
     found = server_folder(served, {**environment, "XDG_DATA_HOME": str(tmp_path / "data")})
 
-    assert found == tmp_path / "data" / "assent" / "run" / "tiny-tiny"
+    assert found == tmp_path / "data" / "placet" / "run" / "tiny-tiny"
 
 
 async def test_who_uses_it_and_which_file_can_be_told(
@@ -337,8 +337,8 @@ async def test_who_uses_it_and_which_file_can_be_told(
 FORKS = """
 import asyncio, os, sys
 from pathlib import Path
-from assent.inference.local.lock_file import LockFile
-from assent.inference.local.shared import Served, is_serving, lease
+from placet.inference.local.lock_file import LockFile
+from placet.inference.local.shared import Served, is_serving, lease
 served = Served(name="tiny", path=Path(sys.argv[1]), id="tiny", memory=0)
 lock = LockFile(Path(sys.argv[2]))
 assert lock.try_lock()
@@ -434,14 +434,14 @@ async def test_a_file_that_is_no_model_is_told_with_the_servers_own_words(
 
     assert "did not start" in str(caught.value)
     assert "failed to load model" in str(caught.value)
-    assert "assent model pull tiny" in str(caught.value)
+    assert "placet model pull tiny" in str(caught.value)
     assert not is_serving(served, environment)
 
 
 async def test_without_its_file_it_is_missing(served: Served, environment: dict[str, str]) -> None:
     served.path.unlink()
 
-    with pytest.raises(ModelMissing, match="assent model pull tiny"):
+    with pytest.raises(ModelMissing, match="placet model pull tiny"):
         await lease(served, environment)
 
 
@@ -525,10 +525,10 @@ async def test_it_is_called_by_its_one_name(served: Served, environment: dict[st
 async def test_what_is_missing_is_told_with_the_command_that_gets_it(
     environment: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    model = LocalModel({**environment, "ASSENT_MODELS": str(tmp_path)})
+    model = LocalModel({**environment, "PLACET_MODELS": str(tmp_path)})
 
-    with pytest.raises(ModelMissing, match=r"1,117 MB.*assent model pull local"):
+    with pytest.raises(ModelMissing, match=r"1,117 MB.*placet model pull local"):
         await model.generate(QUESTION)
     monkeypatch.setitem(sys.modules, "xllamacpp", None)
-    with pytest.raises(ModelMissing, match=r"pip install 'assent\[local\]'"):
+    with pytest.raises(ModelMissing, match=r"pip install 'placet\[local\]'"):
         await model.generate(QUESTION)

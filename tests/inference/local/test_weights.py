@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from assent.errors import InputError, UnknownModel
-from assent.inference.local.weights import (
+from placet.errors import InputError, UnknownModel
+from placet.inference.local.weights import (
     CATALOGUE,
     LOCAL,
     is_there,
@@ -37,17 +37,17 @@ def test_the_local_model_is_the_one_that_was_measured() -> None:
 def test_the_folder_is_the_persons_own_unless_another_is_named(tmp_path: Path) -> None:
     mine = {"XDG_DATA_HOME": str(tmp_path)}
 
-    assert models_folder(mine) == tmp_path / "assent" / "models"
-    assert models_folder({**mine, "ASSENT_MODELS": "/srv/models"}) == Path("/srv/models")
+    assert models_folder(mine) == tmp_path / "placet" / "models"
+    assert models_folder({**mine, "PLACET_MODELS": "/srv/models"}) == Path("/srv/models")
 
 
 def test_a_folder_in_nobodys_home_is_the_persons_mistake() -> None:
-    with pytest.raises(InputError, match="ASSENT_MODELS is '~nosuch/x', which lies in nobody's home"):
-        models_folder({"ASSENT_MODELS": "~nosuch/x"})
+    with pytest.raises(InputError, match="PLACET_MODELS is '~nosuch/x', which lies in nobody's home"):
+        models_folder({"PLACET_MODELS": "~nosuch/x"})
 
 
 def test_a_file_of_another_size_is_not_there(tmp_path: Path) -> None:
-    environment = {"ASSENT_MODELS": str(tmp_path)}
+    environment = {"PLACET_MODELS": str(tmp_path)}
     assert not is_there(LOCAL, environment)
     path_of(LOCAL.files[0], environment).write_bytes(b"cut short")
 

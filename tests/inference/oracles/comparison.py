@@ -10,10 +10,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from assent.inference.http import HttpModel
-from assent.inference.model import Piece, Request, Result, Thought, Words
-from assent.inference.opening import wire_of
-from assent.inference.providers import PROVIDERS, Endpoint, Format
+from placet.inference.http import HttpModel
+from placet.inference.model import Piece, Request, Result, Thought, Words
+from placet.inference.opening import wire_of
+from placet.inference.providers import PROVIDERS, Endpoint, Format
 from tests.inference.oracles.recorded import Told
 from tests.inference.wire_server import Seen, WireServer
 

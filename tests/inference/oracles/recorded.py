@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from assent.inference.model import Stop
+from placet.inference.model import Stop
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 import pydantic
 import pytest
 
-from assent.errors import ContextTooLong, KeyRefused, ModelError, ModelUnavailable, RateLimited, UnknownModel
-from assent.inference.messages import Assistant, Carried, Image, System, Text, ToolCall, ToolResult, User
-from assent.inference.model import Request
-from assent.inference.wire.anthropic import BUDGETS, MAX_TOKENS
-from assent.ir.tool_spec import ToolSchema
+from placet.errors import ContextTooLong, KeyRefused, ModelError, ModelUnavailable, RateLimited, UnknownModel
+from placet.inference.messages import Assistant, Carried, Image, System, Text, ToolCall, ToolResult, User
+from placet.inference.model import Request
+from placet.inference.wire.anthropic import BUDGETS, MAX_TOKENS
+from placet.ir.tool_spec import ToolSchema
 from tests.inference.oracles.comparison import (
     KEY,
     NOWHERE,

@@ -10,11 +10,11 @@ import pytest
 from google import genai
 from google.genai import errors, types
 
-from assent.errors import ContextTooLong, KeyRefused, ModelError, ModelUnavailable, RateLimited, UnknownModel
-from assent.inference.messages import Assistant, Carried, Image, System, Text, ToolCall, ToolResult, User
-from assent.inference.model import Request
-from assent.inference.wire.gemini import BUDGETS
-from assent.ir.tool_spec import ToolSchema
+from placet.errors import ContextTooLong, KeyRefused, ModelError, ModelUnavailable, RateLimited, UnknownModel
+from placet.inference.messages import Assistant, Carried, Image, System, Text, ToolCall, ToolResult, User
+from placet.inference.model import Request
+from placet.inference.wire.gemini import BUDGETS
+from placet.ir.tool_spec import ToolSchema
 from tests.inference.oracles.comparison import (
     KEY,
     PIXEL,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pydantic
 import pytest
 
-from assent.errors import (
+from placet.errors import (
     ContextTooLong,
     KeyRefused,
     ModelError,
@@ -19,9 +19,9 @@ from assent.errors import (
     RateLimited,
     UnknownModel,
 )
-from assent.inference.messages import Assistant, Image, System, Text, ToolCall, ToolResult, User
-from assent.inference.model import Request
-from assent.ir.tool_spec import ToolSchema
+from placet.inference.messages import Assistant, Image, System, Text, ToolCall, ToolResult, User
+from placet.inference.model import Request
+from placet.ir.tool_spec import ToolSchema
 from tests.inference.oracles.comparison import (
     KEY,
     NOWHERE,

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from assent.sandbox.git.view import View, open_view
+from placet.sandbox.git.view import View, open_view
 
 ENVIRONMENT = {
     "PATH": "/usr/local/bin:/usr/bin:/bin",
@@ -53,7 +53,7 @@ def make_repository(folder: Path, *init: str) -> Path:
 @cache
 def _pattern(init: tuple[str, ...]) -> Path:
     """What each of them is copied from: made once, for making one takes nine commands."""
-    kept = tempfile.TemporaryDirectory(prefix="assent-repository-")
+    kept = tempfile.TemporaryDirectory(prefix="placet-repository-")
     atexit.register(kept.cleanup)
     folder = Path(kept.name) / "pattern"
     folder.mkdir()

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from assent.errors import ToolError
-from assent.sandbox.git import quarantine
-from assent.sandbox.git.checkout import read_checkout
-from assent.sandbox.git.folder import Folder
-from assent.sandbox.git.writing import Writing
+from placet.errors import ToolError
+from placet.sandbox.git import quarantine
+from placet.sandbox.git.checkout import read_checkout
+from placet.sandbox.git.folder import Folder
+from placet.sandbox.git.writing import Writing
 from tests.sandbox.git.repositories import Inside, everything, make_repository, needs_bubblewrap, outside
 
 pytestmark = needs_bubblewrap

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from assent.errors import ToolError
-from assent.sandbox.git.nested import git_folders
-from assent.sandbox.git.repository import find
+from placet.errors import ToolError
+from placet.sandbox.git.nested import git_folders
+from placet.sandbox.git.repository import find
 from tests.sandbox.git.repositories import Inside, make_repository, needs_bubblewrap, outside
 
 _ALLOW = ("-c", "protocol.file.allow=always")

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from assent.errors import ToolError
-from assent.sandbox.git import trusted
-from assent.sandbox.git.repository import find, identity
-from assent.sandbox.git.view import open_view
+from placet.errors import ToolError
+from placet.sandbox.git import trusted
+from placet.sandbox.git.repository import find, identity
+from placet.sandbox.git.view import open_view
 from tests.sandbox.git.repositories import Inside, make_repository, needs_bubblewrap, outside
 
 

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from assent.sandbox.git import refs
-from assent.sandbox.git.folder import Folder
-from assent.sandbox.git.refs import KnownRefs, read_refs
+from placet.sandbox.git import refs
+from placet.sandbox.git.folder import Folder
+from placet.sandbox.git.refs import KnownRefs, read_refs
 from tests.sandbox.git.repositories import Inside, make_repository, needs_bubblewrap, outside
 
 
@@ -78,7 +78,7 @@ async def test_a_hook_lasts_from_one_command_to_the_next(inside: Inside) -> None
 
 _KILLED = """
 import os, signal, sys
-from assent.sandbox.git.lock_note import take_lock
+from placet.sandbox.git.lock_note import take_lock
 assert take_lock(sys.argv[1], sys.argv[2])
 os.kill(os.getpid(), signal.SIGKILL)
 """

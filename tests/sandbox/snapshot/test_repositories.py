@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from assent.sandbox.snapshot.store import Snapshots
-from assent.sandbox.snapshot.taking import Settings
-from assent.sandbox.snapshot.tree import Bounds
-from assent.sandbox.workspace import Workspace
+from placet.sandbox.snapshot.store import Snapshots
+from placet.sandbox.snapshot.taking import Settings
+from placet.sandbox.snapshot.tree import Bounds
+from placet.sandbox.workspace import Workspace
 from tests.sandbox.snapshot.trees import git, make_repository, told, views
 
 
@@ -164,7 +164,7 @@ def test_large_ignored_folders_are_left_out_and_small_ones_are_kept(top: Path, t
 def test_objects_are_copied_where_they_cannot_be_linked(top: Path, tmp_path: Path) -> None:
     if not os.path.isdir("/dev/shm") or os.stat("/dev/shm").st_dev == os.stat(top).st_dev:
         pytest.skip("there is no second file system here")
-    kept = Path("/dev/shm") / f"assent-test-{os.getpid()}"
+    kept = Path("/dev/shm") / f"placet-test-{os.getpid()}"
     snapshots, workspace = Snapshots(kept), Workspace(top)
     said, was = views(top), told(top, objects=False)
     try:

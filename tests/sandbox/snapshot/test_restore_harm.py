@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 
-from assent.errors import ToolError
-from assent.sandbox.snapshot.store import Snapshots
-from assent.sandbox.snapshot.taking import Settings
-from assent.sandbox.snapshot.tree import Bounds
-from assent.sandbox.workspace import Workspace
+from placet.errors import ToolError
+from placet.sandbox.snapshot.store import Snapshots
+from placet.sandbox.snapshot.taking import Settings
+from placet.sandbox.snapshot.tree import Bounds
+from placet.sandbox.workspace import Workspace
 from tests.sandbox.snapshot.trees import git, told
 
 ROOT = Path(__file__).parents[3]
@@ -45,8 +45,8 @@ def where_mounts_end(tmp_path: Path, code: str) -> dict[str, Any]:
     script = tmp_path / "child.py"
     start = (
         "import json, os, subprocess\nfrom pathlib import Path\n"
-        "from assent.sandbox.snapshot.store import Snapshots\n"
-        "from assent.sandbox.workspace import Workspace\n"
+        "from placet.sandbox.snapshot.store import Snapshots\n"
+        "from placet.sandbox.workspace import Workspace\n"
         f"here = Path({str(tmp_path)!r})\nsaid = {{}}\n"
         "def sh(command):\n    subprocess.run(['sh', '-ec', command], cwd=here, check=True)\n"
     )
@@ -393,17 +393,17 @@ def test_a_pipe_that_became_another_thing_is_told(top: Path, tmp_path: Path, kin
     assert list(snapshots.restore(taken.id, workspace).not_restored) == ["pipe"]
 
 
-def test_a_folder_of_assents_that_came_since_is_told(top: Path, tmp_path: Path) -> None:
-    (top / ".assent").mkdir()
+def test_a_folder_of_placets_that_came_since_is_told(top: Path, tmp_path: Path) -> None:
+    (top / ".placet").mkdir()
     (top / "in").mkdir()
     snapshots, workspace = snapshots_in(tmp_path), Workspace(top)
     taken = snapshots.take(workspace)
-    shell(top, "mkdir in/.assent .ASSENT; echo x > in/.assent/tools.py; echo more > .assent/record")
+    shell(top, "mkdir in/.placet .PLACET; echo x > in/.placet/tools.py; echo more > .placet/record")
 
     restored = snapshots.restore(taken.id, workspace)
 
-    assert sorted(restored.not_restored) == [".ASSENT", "in/.assent"]
-    assert (top / "in/.assent/tools.py").exists()
+    assert sorted(restored.not_restored) == [".PLACET", "in/.placet"]
+    assert (top / "in/.placet/tools.py").exists()
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")

@@ -16,12 +16,12 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from assent.errors import ToolError, UsageError
-from assent.sandbox.snapshot.manifest import read_manifest
-from assent.sandbox.snapshot.store import Snapshots
-from assent.sandbox.snapshot.taking import Settings, now_ns
-from assent.sandbox.snapshot.tree import Bounds, TooMuch, Walk
-from assent.sandbox.workspace import Workspace
+from placet.errors import ToolError, UsageError
+from placet.sandbox.snapshot.manifest import read_manifest
+from placet.sandbox.snapshot.store import Snapshots
+from placet.sandbox.snapshot.taking import Settings, now_ns
+from placet.sandbox.snapshot.tree import Bounds, TooMuch, Walk
+from placet.sandbox.workspace import Workspace
 from tests.sandbox.snapshot.trees import git, told
 
 NAMES = [b"a", b"b", b"c d", b"\xff\xfe", b'q"\n\\', "ä".encode()]
@@ -93,7 +93,7 @@ def tidy(folder: Path) -> None:
     shutil.rmtree(folder, ignore_errors=True)
 
 
-@settings(max_examples=int(os.environ.get("ASSENT_EXAMPLES", "40")))
+@settings(max_examples=int(os.environ.get("PLACET_EXAMPLES", "40")))
 @given(
     before=st.lists(changes, max_size=12), after=st.lists(changes, min_size=1, max_size=12), git=st.booleans()
 )
@@ -283,20 +283,20 @@ def test_pipes_are_left_out_and_named(top: Path, tmp_path: Path) -> None:
     assert stat.S_ISFIFO((top / "pipe").lstat().st_mode)
 
 
-def test_assents_own_records_are_not_touched(top: Path, tmp_path: Path) -> None:
-    (top / ".assent/data").mkdir(parents=True)
-    (top / ".assent/data/log").write_text("one")
+def test_placets_own_records_are_not_touched(top: Path, tmp_path: Path) -> None:
+    (top / ".placet/data").mkdir(parents=True)
+    (top / ".placet/data/log").write_text("one")
     (top / "run.log").write_text("one")
     workspace = Workspace(top)
     snapshots = Snapshots(top / "kept", leave_alone=[top / "run.log", top / "later.log"])
     taken = snapshots.take(workspace)
-    for name in (".assent/data/log", "run.log", "later.log"):
+    for name in (".placet/data/log", "run.log", "later.log"):
         with (top / name).open("a") as file:
             file.write("two")
 
     restored = snapshots.restore(taken.id, workspace)
 
-    assert (top / ".assent/data/log").read_text() == "onetwo"
+    assert (top / ".placet/data/log").read_text() == "onetwo"
     assert (top / "run.log").read_text() == "onetwo"
     assert (top / "later.log").read_text() == "two"
     assert (restored.changed, restored.removed, list(restored.problems)) == (0, 0, [])

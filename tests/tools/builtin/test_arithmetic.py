@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from assent.errors import ToolError
-from assent.tools.builtin.arithmetic import FUNCTION_NAMES, MOST_BITS, evaluate
+from placet.errors import ToolError
+from placet.tools.builtin.arithmetic import FUNCTION_NAMES, MOST_BITS, evaluate
 
 
 @pytest.mark.parametrize(

@@ -11,15 +11,15 @@ from typing import Any
 
 import pytest
 
-from assent import Runtime
-from assent.errors import ToolError
-from assent.sandbox.spot import Seen
-from assent.sandbox.workspace import Workspace
-from assent.testing import action, proposal
-from assent.tools import Tool
-from assent.tools.builtin.files import file_tools
-from assent.tools.builtin.near_miss import near_miss
-from assent.tools.builtin.text_file import MIB, MOST_BYTES, MOST_SHOWN_BYTES
+from placet import Runtime
+from placet.errors import ToolError
+from placet.sandbox.spot import Seen
+from placet.sandbox.workspace import Workspace
+from placet.testing import action, proposal
+from placet.tools import Tool
+from placet.tools.builtin.files import file_tools
+from placet.tools.builtin.near_miss import near_miss
+from placet.tools.builtin.text_file import MIB, MOST_BYTES, MOST_SHOWN_BYTES
 
 CHARACTERS = "a\u00e9\u4e2d\U0001f600"
 

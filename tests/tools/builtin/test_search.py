@@ -13,14 +13,14 @@ from typing import Any
 
 import pytest
 
-from assent import Runtime, ToolError
-from assent.sandbox.workspace import Workspace
-from assent.testing import action, proposal
-from assent.tools.builtin.matching.globs import MOST_CHARACTERS, compile_glob
-from assent.tools.builtin.matching.lines import MOST_FILE_BYTES, MOST_LINE, Search
-from assent.tools.builtin.matching.needles import find_needles, is_plain
-from assent.tools.builtin.matching.walk import SKIPPED, Walk
-from assent.tools.builtin.search import MOST_LISTED, search_tools
+from placet import Runtime, ToolError
+from placet.sandbox.workspace import Workspace
+from placet.testing import action, proposal
+from placet.tools.builtin.matching.globs import MOST_CHARACTERS, compile_glob
+from placet.tools.builtin.matching.lines import MOST_FILE_BYTES, MOST_LINE, Search
+from placet.tools.builtin.matching.needles import find_needles, is_plain
+from placet.tools.builtin.matching.walk import SKIPPED, Walk
+from placet.tools.builtin.search import MOST_LISTED, search_tools
 from tests.servers.programs import program
 
 BACKTRACKS = "(a+)+$"
@@ -104,14 +104,14 @@ def test_a_full_folder_is_listed_in_part_and_says_so(folder: Path, call: Any) ->
         ("out", "outside the workspace"),
         ("out/etc", "outside the workspace"),
         ("file.txt/x", "where a folder must be"),
-        (".assent/data", "keeps its records"),
+        (".placet/data", "keeps its records"),
     ],
 )
 def test_a_path_that_cannot_be_searched_is_refused(
     folder: Path, call: Any, name: str, path: str, says: str
 ) -> None:
     put(folder / "file.txt")
-    put(folder / ".assent/data/runs.db")
+    put(folder / ".placet/data/runs.db")
     (folder / "out").symlink_to("/")
 
     with pytest.raises(ToolError, match=says) as raised:
@@ -196,13 +196,13 @@ def test_a_file_of_such_a_name_is_found(folder: Path, call: Any) -> None:
 
 
 def test_records_of_runs_are_hidden_whatever_the_start(folder: Path, call: Any) -> None:
-    put(folder / ".assent/data/runs.txt", "needle")
-    put(folder / ".assent/data/spill/long.txt", "needle")
-    put(folder / ".assent/policy.txt", "needle")
+    put(folder / ".placet/data/runs.txt", "needle")
+    put(folder / ".placet/data/spill/long.txt", "needle")
+    put(folder / ".placet/policy.txt", "needle")
 
     for start, seen in (
-        (".assent", ".assent/policy.txt"),
-        (".assent/data/spill", ".assent/data/spill/long.txt"),
+        (".placet", ".placet/policy.txt"),
+        (".placet/data/spill", ".placet/data/spill/long.txt"),
     ):
         assert call("find_files", pattern="**", path=start)["files"] == [seen]
         assert [path for path, _, _ in found_in(call("grep", pattern="needle", path=start))] == [seen]
@@ -210,14 +210,14 @@ def test_records_of_runs_are_hidden_whatever_the_start(folder: Path, call: Any) 
 
 @pytest.mark.parametrize("above", ["sub", "a/b/c"])
 def test_records_of_projects_further_down_are_hidden_too(folder: Path, call: Any, above: str) -> None:
-    put(folder / above / ".assent/data/runs.txt", "needle")
-    put(folder / above / ".assent/policy.txt", "needle")
+    put(folder / above / ".placet/data/runs.txt", "needle")
+    put(folder / above / ".placet/policy.txt", "needle")
     put(folder / above / "data/mine.txt", "needle")
     put(folder / above / "linked/real/data/runs.txt", "needle")
-    (folder / above / "linked/.assent").symlink_to("real")
+    (folder / above / "linked/.placet").symlink_to("real")
 
     for start, seen in (
-        (f"{above}/.assent", [f"{above}/.assent/policy.txt"]),
+        (f"{above}/.placet", [f"{above}/.placet/policy.txt"]),
         (f"{above}/linked/real", []),
         (".", [f"{above}/data/mine.txt"]),
     ):
@@ -225,7 +225,7 @@ def test_records_of_projects_further_down_are_hidden_too(folder: Path, call: Any
         assert [path for path, _, _ in found_in(call("grep", pattern="needle", path=start))] == seen
     for name in ("list_dir", "find_files", "grep"):
         with pytest.raises(ToolError, match="keeps its records"):
-            call(name, path=f"{above}/.assent/data", **({} if name == "list_dir" else {"pattern": "x"}))
+            call(name, path=f"{above}/.placet/data", **({} if name == "list_dir" else {"pattern": "x"}))
 
 
 def test_files_that_are_closed_are_not_searched(folder: Path) -> None:

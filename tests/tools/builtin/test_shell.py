@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from assent import Runtime
-from assent.errors import ToolError
-from assent.sandbox.confinement import Isolation
-from assent.sandbox.limits import Limits
-from assent.sandbox.workspace import Workspace
-from assent.testing import action, proposal
-from assent.tools.builtin.shell import shell_tools
+from placet import Runtime
+from placet.errors import ToolError
+from placet.sandbox.confinement import Isolation
+from placet.sandbox.limits import Limits
+from placet.sandbox.workspace import Workspace
+from placet.testing import action, proposal
+from placet.tools.builtin.shell import shell_tools
 from tests.sandbox.programs import is_running
 
 PLENTY = Limits()

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from assent.errors import ToolError
-from assent.testing import FakeClock
-from assent.tools import Tool, ToolContext
-from assent.tools.builtin.small import small_tools
+from placet.errors import ToolError
+from placet.testing import FakeClock
+from placet.tools import Tool, ToolContext
+from placet.tools.builtin.small import small_tools
 
 
 def named(name: str, **options: Any) -> Tool:

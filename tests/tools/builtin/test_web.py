@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 
-from assent import __version__
-from assent.errors import ToolError, UsageError
-from assent.sandbox.hosts import HostFilter
-from assent.tools import Tool
-from assent.tools.builtin.web import MOST_BYTES, MOST_REDIRECTS, web_tools
+from placet import __version__
+from placet.errors import ToolError, UsageError
+from placet.sandbox.hosts import HostFilter
+from placet.tools import Tool
+from placet.tools.builtin.web import MOST_BYTES, MOST_REDIRECTS, web_tools
 
 Answer = Callable[["Exchange"], Awaitable[None]]
 
@@ -123,7 +123,7 @@ async def test_a_page_comes_back_with_what_the_server_said_of_it(server: Server)
     }
     asked = server.asked[0]
     assert (asked.method, asked.target) == ("GET", "/?q=1")
-    assert asked.headers["user-agent"] == f"assent/{__version__}"
+    assert asked.headers["user-agent"] == f"placet/{__version__}"
     assert asked.headers["host"] == f"127.0.0.1:{server.port}"
     assert not {"cookie", "authorization"} & set(asked.headers)
 

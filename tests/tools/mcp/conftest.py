@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from assent.tools.context import ToolContext
-from assent.tools.mcp.connections import Connections
-from assent.tools.mcp.server import McpServer, switch_on
-from assent.tools.tool import Tool
+from placet.tools.context import ToolContext
+from placet.tools.mcp.connections import Connections
+from placet.tools.mcp.server import McpServer, switch_on
+from placet.tools.tool import Tool
 
 HERE = Path(__file__).resolve().parent
 REAL = (sys.executable, str(HERE / "real_server.py"))

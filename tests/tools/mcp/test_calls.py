@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from assent.errors import ToolError, UsageError
-from assent.runtime.runtime import Runtime
-from assent.tools.mcp.connections import Connections
-from assent.tools.mcp.server import McpServer, StoredTool
+from placet.errors import ToolError, UsageError
+from placet.runtime.runtime import Runtime
+from placet.tools.mcp.connections import Connections
+from placet.tools.mcp.server import McpServer, StoredTool
 from tests.tools.mcp.conftest import HOSTILE, REAL, Served, is_running, servers_in, wait_until
 
 
@@ -152,9 +152,9 @@ async def test_close_leaves_nothing_running(hostile: Callable[..., Served], way:
 
 _HOST = """
 import asyncio, os, signal, sys
-from assent.tools.context import ToolContext
-from assent.tools.mcp.connections import Connections
-from assent.tools.mcp.server import McpServer, switch_on
+from placet.tools.context import ToolContext
+from placet.tools.mcp.connections import Connections
+from placet.tools.mcp.server import McpServer, switch_on
 from msgspec.structs import replace
 
 connections = Connections(os.environ)
@@ -196,4 +196,4 @@ def test_without_the_sdk_the_error_says_what_to_install(tmp_path: Path) -> None:
         [sys.executable, "-c", code, "over", *REAL], capture_output=True, text=True, cwd=tmp_path, check=False
     )
 
-    assert "needs a package that is not installed. Install it with: pip install 'assent[mcp]'" in host.stderr
+    assert "needs a package that is not installed. Install it with: pip install 'placet[mcp]'" in host.stderr

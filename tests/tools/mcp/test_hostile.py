@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from assent.errors import ToolError
-from assent.tools.mcp.connections import Connections
-from assent.tools.mcp.link import Unreachable
-from assent.tools.mcp.server import McpServer, switch_on
+from placet.errors import ToolError
+from placet.tools.mcp.connections import Connections
+from placet.tools.mcp.link import Unreachable
+from placet.tools.mcp.server import McpServer, switch_on
 from tests.tools.mcp.conftest import HOSTILE, Served, servers_in, wait_until
 
 
@@ -178,7 +178,7 @@ async def test_a_tool_that_changed_after_it_was_switched_on_is_refused(
         again.close()
 
     assert not caught.value.retry
-    assert "`assent mcp show s`, then `assent mcp enable s do`" in str(caught.value)
+    assert "`placet mcp show s`, then `placet mcp enable s do`" in str(caught.value)
 
 
 @pytest.mark.parametrize(

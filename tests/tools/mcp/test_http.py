@@ -15,10 +15,10 @@ from typing import Any, ClassVar
 import pytest
 from msgspec.structs import replace
 
-from assent.errors import ToolError
-from assent.tools.mcp.connections import Connections
-from assent.tools.mcp.link import Unreachable
-from assent.tools.mcp.server import McpServer
+from placet.errors import ToolError
+from placet.tools.mcp.connections import Connections
+from placet.tools.mcp.link import Unreachable
+from placet.tools.mcp.server import McpServer
 from tests.tools.mcp.conftest import REAL, Served, wait_until
 
 

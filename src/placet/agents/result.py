@@ -1,0 +1,178 @@
+"""What came of an agent's run: of one message, of several, or of a run that has ended, by what is kept of it.
+
+Keep true:
+1. With a goal its check decides, and the result says how it stands.
+2. A call that did not run is counted once: as one of a tool that is not allowed, as denied, or as missing.
+3. What a run cost is known of all its messages, or not at all.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Container, Mapping, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from placet.agents.goal import CHECKED_AFTER, GoalResult
+from placet.agents.spec import AgentSpec
+from placet.inference.usage import Usage
+from placet.ir.json_value import JsonValue
+from placet.ir.result import ProposalResult, Waiting
+from placet.turns.ending import End, Ending
+from placet.turns.leading import ending_of
+
+_GOAL = "goal"
+_MISSING = "missing"
+
+
+class AgentResult(msgspec.Struct, frozen=True, kw_only=True):
+    """What came of an agent's run, or of one message to it."""
+
+    output: str
+    """What it said last; where it said nothing, a sentence about how it ended."""
+    status: End
+    turns: int = 0
+    called: tuple[str, ...] = ()
+    """The tools that ran, in order, whatever came of it."""
+    refused: Mapping[str, int] = {}
+    """Tools that it called and may not use, and how often. None of these calls ran."""
+    denied: tuple[str, ...] = ()
+    """Calls of tools that it may use, which a rule or a person refused."""
+    missing: Mapping[str, int] = {}
+    """Tools on its list that it called and that are not there, and how often."""
+    goal: GoalResult | None = None
+    """None for an agent without a goal."""
+    usage: Usage | None = None
+    cost_usd: float | None = None
+    run_id: str = ""
+    error: str | None = None
+    """Why it did not end in success."""
+    waiting: tuple[Waiting, ...] = ()
+    is_cut_off: bool = False
+
+    @property
+    def succeeded(self) -> bool:
+        """Whether it was done, and its goal met if it has one."""
+        return self.status == "success"
+
+    def as_json(self) -> dict[str, JsonValue]:
+        """The same as JSON."""
+        data: dict[str, JsonValue] = msgspec.to_builtins(self)
+        return {"succeeded": self.succeeded, **data}
+
+    @property
+    def ending(self) -> Ending:
+        """The same as any loop of turns ends."""
+        counted = (*self.refused.items(), *self.missing.items())
+        refused = [name for name, times in counted for _ in range(times)]
+        return Ending(
+            status=self.status,
+            summary=self.output,
+            turns=self.turns,
+            called=self.called,
+            refused=(*refused, *self.denied),
+            usage=self.usage,
+            cost_usd=self.cost_usd,
+            run_id=self.run_id,
+            error=self.error,
+            waiting=self.waiting,
+            is_cut_off=self.is_cut_off,
+        )
+
+
+class Stop(NamedTuple):
+    """Why an agent was stopped from outside."""
+
+    status: End
+    reason: str
+
+
+def sum_up(
+    endings: Sequence[Ending],
+    spec: AgentSpec,
+    goal: GoalResult | None = None,
+    stop: Stop | None = None,
+    *,
+    absent: Container[str] = (),
+) -> AgentResult:
+    """What came of several messages in one run, which ended like this, one after the other.
+
+    `goal` is how its check went, if it has come to that, and `stop` what keeps the agent from going on.
+    `absent` are tools on its list that are not there.
+    """
+    last = endings[-1]
+    status, error = last.status, last.error
+    if goal is not None and goal.met:
+        status, error = "success", None
+    elif stop is not None and status == "cancelled":
+        # The time of all is over for each of them, who only hears that it is to stop.
+        status, error = stop
+    elif goal is not None and status in CHECKED_AFTER:
+        if stop is not None:
+            status, error = stop
+        else:
+            times = f"{goal.iterations} iterations" if goal.iterations != 1 else "1 iteration"
+            status, error = "unmet", f"the goal is not met after {times}: {goal.reason}"
+    allowed = frozenset(spec.allowed)
+    refused = [name for ending in endings for name in ending.refused]
+    return AgentResult(
+        output=last.summary,
+        status=status,
+        turns=sum(ending.turns for ending in endings),
+        called=tuple(name for ending in endings for name in ending.called),
+        refused=dict(Counter(name for name in refused if name not in allowed)),
+        denied=tuple(name for name in refused if name in allowed and name not in absent),
+        missing=dict(Counter(name for name in refused if name in allowed and name in absent)),
+        goal=goal,
+        usage=_sum(endings),
+        cost_usd=_costs(endings),
+        run_id=last.run_id,
+        error=error,
+        waiting=last.waiting,
+        is_cut_off=last.is_cut_off and status == "success",
+    )
+
+
+def loop_of(result: AgentResult) -> dict[str, JsonValue]:
+    """What is kept of a result with its run, from which `result_of` reads it."""
+    loop = {**result.ending.as_json(), "tools": list(result.called)}
+    if result.goal is not None:
+        loop[_GOAL] = msgspec.to_builtins(result.goal)
+    if result.missing:
+        loop[_MISSING] = dict(result.missing)
+    return loop
+
+
+def result_of(ended: ProposalResult, spec: AgentSpec) -> AgentResult:
+    """How an agent's run had ended, or what it waits for.
+
+    Raises:
+        UsageError: it is no run of an agent.
+    """
+    ending = ending_of(ended)
+    loop = ended.loop if isinstance(ended.loop, Mapping) else {}
+    kept = loop.get(_GOAL)
+    goal = msgspec.convert(kept, GoalResult) if kept is not None else None
+    missing = msgspec.convert(loop.get(_MISSING, {}), dict[str, int])
+    result = sum_up([ending], spec, absent=missing)
+    return msgspec.structs.replace(result, goal=goal)
+
+
+def _sum(endings: Sequence[Ending]) -> Usage | None:
+    known = [ending.usage for ending in endings if ending.usage is not None]
+    if not known:
+        return None
+
+    def total(name: str) -> int | None:
+        told = [value for usage in known if (value := getattr(usage, name)) is not None]
+        return sum(told) if told else None
+
+    return Usage(**{name: total(name) for name in Usage.__struct_fields__})
+
+
+def _costs(endings: Sequence[Ending]) -> float | None:
+    costs = [ending.cost_usd for ending in endings]
+    if any(cost is None for cost in costs):
+        return None
+    return sum(cost for cost in costs if cost is not None)

@@ -1,0 +1,324 @@
+"""Running an agent: its words, its tools and nothing else, and its limits.
+
+Keep true:
+1. Nothing but the tools on the list ever runs: the model is offered no other, a call of any other is answered
+   and counted, and the runtime that carries calls out does not know that others exist. A denial wins.
+2. A run that was broken off goes on as it began, whatever has become of the agent's file: with the same
+   words, tools and limits, and asking no less.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping, Sequence
+from contextlib import aclosing, asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from placet.agents.course import Course, check_said
+from placet.agents.kept import AgentKept, agent_of
+from placet.agents.prompt import NOT_ALLOWED, system_words
+from placet.agents.result import AgentResult, result_of, sum_up
+from placet.agents.spec import AgentSpec, check_spec
+from placet.errors import UsageError
+from placet.inference.model import Intent, Model, Piece, Request, Result, check_model, stream
+from placet.inference.wrappers.wrapped import Wrapped
+from placet.ir.proposal import Proposal, new_id
+from placet.policy.permission import CallByCall, Posture, StanceOf
+from placet.runtime.journal import Choice, Decision
+from placet.runtime.scope import Scope
+from placet.runtime.sync import refuse_inside_loop, run_sync
+from placet.tools.context import Cancel
+from placet.turns.calls import Offer
+from placet.turns.ending import Watch
+from placet.turns.leading import say_started, turns_so_far
+from placet.turns.loop import TurnLoop
+from placet.turns.on_budget import OnBudget
+from placet.turns.stopping import in_time
+
+if TYPE_CHECKING:
+    from placet.runtime.open_run import OpenRun
+    from placet.runtime.runtime import Runtime
+    from placet.runtime.spill import Spill
+    from placet.sandbox.confinement import Isolation
+    from placet.sandbox.workspace import Workspace
+    from placet.tools.tool import Tool
+
+UNTOLD = Posture.named("read_only")
+"""What holds where nobody has said anything."""
+NOBODY = (
+    "it needs an approval, and there is nobody to ask. To allow it, give the AgentRunner a posture such as "
+    "posture='sandbox_edit' or 'full_access', or give its Runtime a person to ask"
+)
+
+
+class _Steady(Wrapped):
+    """A model that answers the same to the same, as far as it can: nobody asked an agent to be inventive."""
+
+    async def generate(self, request: Request) -> Result:
+        return await self.model.generate(_steady(request))
+
+    async def stream(self, request: Request) -> AsyncGenerator[Piece, None]:
+        async with aclosing(stream(self.model, _steady(request))) as pieces:
+            async for piece in pieces:
+                yield piece
+
+
+def _steady(request: Request) -> Request:
+    if request.temperature is not None:
+        return request
+    return msgspec.structs.replace(request, temperature=0.0)
+
+
+class AgentRunner:
+    """Runs one agent with a model and those tools of a runtime that the agent may use.
+
+    >>> from placet import AgentRunner, AgentSpec, Runtime
+    >>> from placet.inference import Scripted
+    >>> greeter = AgentSpec(id="greeter", identity="You greet people.")
+    >>> AgentRunner(Runtime(), Scripted(["Hello!"]), greeter).run_sync("I am Ada.").output
+    'Hello!'
+    """
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        model: Model,
+        spec: AgentSpec,
+        *,
+        posture: Posture | str | None = None,
+        workspace: Workspace | None = None,
+        isolation: Isolation | None = None,
+        spill: Spill | None = None,
+        nobody: str = NOBODY,
+        stance: StanceOf | None = None,
+    ) -> None:
+        """What needs asking is said by `posture`, else by the runtime's permissions for the agent's id;
+        without either, all that is more than reading is asked about. `stance` comes before all of them, for
+        single calls. People are asked through the runtime.
+
+        `workspace` and `isolation` are for the check of a goal: the folder where the agent's tools work, and
+        how commands there are kept in. Long results are kept in `spill`.
+
+        Raises:
+            UsageError: the spec cannot be used, has a goal and there is no workspace for it; or something
+                that is no model or posture.
+        """
+        check_model(model, "AgentRunner")
+        check_spec(spec)
+        if spec.goal is not None and (workspace is None or isolation is None):
+            raise UsageError(
+                f"Agent '{spec.id}' has a goal, whose check is a command. Say where it runs and how it is "
+                "kept in: AgentRunner(..., workspace=Workspace(folder), isolation=Isolation('process'))."
+            )
+        self.spec = spec
+        self.model = model
+        self.runtime = runtime.narrowed(spec.allowed)
+        self.missing: Sequence[str] = tuple(name for name in spec.allowed if name not in self.runtime.tools)
+        """Tools that the agent may use and the runtime does not have."""
+        self._posture = Posture.named(posture) if isinstance(posture, str) else posture
+        self._workspace = workspace
+        self._isolation = isolation
+        self._spill = spill
+        self._nobody = nobody
+        self._stance = stance
+
+    def changed(self, spec: AgentSpec, tools: Iterable[Tool] = ()) -> AgentRunner:
+        """The same with another spec, for whoever combines agents: its tools are among those of this one, and
+        `tools` that come with it.
+
+        Raises:
+            UsageError: the spec cannot be used.
+        """
+        runtime = self.runtime.narrowed(self.runtime.tools.names())
+        for each in tools:
+            runtime.tools.add(each)
+        return AgentRunner(
+            runtime,
+            self.model,
+            spec,
+            posture=self._posture,
+            workspace=self._workspace,
+            isolation=self._isolation,
+            spill=self._spill,
+            nobody=self._nobody,
+            stance=self._stance,
+        )
+
+    async def run(
+        self,
+        text: str,
+        *,
+        run_id: str | None = None,
+        scope: Scope | None = None,
+        cancel: Cancel | None = None,
+        watch: Watch | None = None,
+        budget: OpenRun | None = None,
+    ) -> AgentResult:
+        """Give the agent something to do, and say what came of it. With a goal it is told what is missing
+        until the check passes or its iterations are used up. What its model takes also counts for the run
+        `budget`, if there is one, and nothing is asked once that has nothing left.
+
+        Raises:
+            UsageError: there is nothing to do, or the runtime is at work in another thread.
+            RunExists: there is a run with this id.
+            StorageError: the run cannot be kept; nothing has run.
+        """
+        check_said(text)
+        async with self._begun(text, run_id, scope, cancel, watch, budget) as course:
+            await course.say(text)
+            return await course.end(await course.pursue())
+
+    def run_sync(self, text: str, **options: Any) -> AgentResult:
+        """`run` for people without an event loop."""
+        refuse_inside_loop("run", of="runner")
+        return run_sync(self.run(text, **options))
+
+    async def resume(
+        self,
+        run_id: str,
+        *,
+        decide: Mapping[str, Decision | Choice] | None = None,
+        cancel: Cancel | None = None,
+        watch: Watch | None = None,
+        budget: OpenRun | None = None,
+    ) -> AgentResult:
+        """Go on with a run that was broken off, or waits, from where it stood; what came of it, if it has
+        ended. No answered turn is asked again, and no call that has ended is made again.
+
+        Raises:
+            UnknownRun: no such run is kept.
+            RunHeld: another process is at work on it.
+            UsageError: it is no run of this agent, or began with other tools or words.
+        """
+        with in_time(budget, cancel) as inner:
+            async with self.runtime.reopen_run(
+                run_id, decide=decide, cancel=inner, by_call=self._going_on
+            ) as run:
+                if run.ended is not None:
+                    if run.ended.loop is msgspec.UNSET and run.ended.outcome == "waiting":
+                        turns = turns_so_far(run, self.runtime.tools)
+                        return sum_up(turns, self.spec, absent=self.missing)
+                    return result_of(run.ended, self.spec)
+                kept = self._kept_of(run.about)
+                course = self._course(run, inner, watch, budget)
+                if await course.go_on() is None:
+                    await course.say(kept.task)
+                return await course.end(await course.pursue())
+
+    @asynccontextmanager
+    async def conversation(
+        self,
+        *,
+        run_id: str | None = None,
+        scope: Scope | None = None,
+        cancel: Cancel | None = None,
+        watch: Watch | None = None,
+        budget: OpenRun | None = None,
+    ) -> AsyncIterator[Course]:
+        """Several messages in one run: `await conversation.say(text)` is what came of each, and
+        `conversation.result` of all so far. The check of a goal is left to whoever leads it.
+
+        Raises: what `run` raises.
+        """
+        async with self._begun("", run_id, scope, cancel, watch, budget) as course:
+            yield course
+            if course.has_begun:
+                await course.end(None)
+
+    # Parts
+
+    @asynccontextmanager
+    async def _begun(
+        self,
+        text: str,
+        run_id: str | None,
+        scope: Scope | None,
+        cancel: Cancel | None,
+        watch: Watch | None,
+        budget: OpenRun | None,
+    ) -> AsyncIterator[Course]:
+        spec = msgspec.structs.replace(self.spec, scenarios=())
+        posture = self._posture or (UNTOLD if self.runtime.permissions is None else None)
+        name = str(getattr(self.model, "name", ""))
+        kept = AgentKept(spec=spec, task=text, posture=posture, model=name)
+        whose = scope or Scope()
+        if whose.caller_id is None:
+            whose = msgspec.structs.replace(whose, caller_id=spec.id)
+        run_id = run_id or new_id()
+        with in_time(budget, cancel) as inner:
+            async with self.runtime.open_run(
+                kept.about(run_id),
+                scope=whose,
+                cancel=inner,
+                run_id=run_id,
+                budget=spec.limits.budget,
+                by_call=self._by_call(self._posture),
+            ) as run:
+                say_started(run, task=text, model=name, tools=self.offered(), limits=spec.limits)
+                yield self._course(run, inner, watch, budget)
+
+    def offered(self) -> list[str]:
+        """The tools that the model is offered."""
+        return self.runtime.tools.names()
+
+    def _course(self, run: OpenRun, cancel: Cancel, watch: Watch | None, budget: OpenRun | None) -> Course:
+        spec, tools = self.spec, self.runtime.tools
+        call_s = spec.limits.call_s
+        offer = Offer(
+            tools=tools,
+            offered=frozenset(tools.names()),
+            not_offered=NOT_ALLOWED,
+            source=run.about.source,
+            timeout_ms=max(1, int(call_s * 1000)) if call_s is not None else None,
+            is_strict=True,
+            absent=frozenset(self.missing),
+        )
+        model: Model = _Steady(self.model)
+        if budget is not None:
+            model = OnBudget(model, budget)
+        loop = TurnLoop(
+            run,
+            model,
+            offer,
+            system=system_words(spec),
+            schemas=tools.schemas(),
+            limits=spec.limits,
+            intent=Intent(task="chat", requires=("tools",) if len(tools) else ()),
+            cancel=cancel,
+            spill=self._spill,
+            watch=watch,
+        )
+        return Course(run, loop, spec, cancel, self._workspace, self._isolation, self.missing, budget)
+
+    def _by_call(self, posture: Posture | None) -> CallByCall:
+        return CallByCall(
+            self._stance,
+            otherwise=posture or UNTOLD,
+            overrules=posture is not None,
+            nobody=self._nobody,
+        )
+
+    def _kept_of(self, about: Proposal) -> AgentKept:
+        kept = agent_of(about.context)
+        if kept is None:
+            raise UsageError(f"Run '{about.id}' is not one of an agent.")
+        if kept.spec != msgspec.structs.replace(self.spec, scenarios=()):
+            raise UsageError(
+                f"Run '{about.id}' was begun by agent '{kept.spec.id}' as it was then. Go on with it as "
+                f"that: placet resume {about.id}; in programs AgentRunner(..., spec=agent_of(context).spec)."
+            )
+        return kept
+
+    def _going_on(self, about: Proposal, scope: Scope | None) -> CallByCall:
+        """The stricter of what a run was begun with and of what holds now."""
+        kept = self._kept_of(about)
+        permissions = self.runtime.permissions
+        standing = None
+        if permissions is not None:
+            standing = permissions.posture(scope.caller_id if scope is not None else None)
+        posture = None
+        if self._posture is not None or kept.posture is not None:
+            told = standing or UNTOLD
+            posture = (self._posture or told).tightened(kept.posture or told)
+        return self._by_call(posture)

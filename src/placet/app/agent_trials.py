@@ -1,0 +1,87 @@
+"""What agents are tried and built with on the command line, and what compares a question with them.
+
+Keep true: commands of scenarios must be kept in by the kernel, unless the person asks for less.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from placet.agents.scenarios import Trying
+    from placet.app.governance import Question
+    from placet.inference.roles import Models
+    from placet.redaction import Redactor
+    from placet.sandbox.isolation import Level
+
+
+class TrialApp(NamedTuple):
+    """What scenarios are run with, and what is around it."""
+
+    trying: Trying
+    redactor: Redactor
+    withheld: dict[str, str]
+    """Tools that are not offered, and why."""
+
+    def tools(self) -> dict[str, str]:
+        """The tools that an agent could use here, and what each is for."""
+        import tempfile
+
+        from placet.sandbox.workspace import Workspace
+
+        with tempfile.TemporaryDirectory() as folder:
+            workspace = Workspace(folder)
+            try:
+                made = self.trying.tools_for(workspace)
+                return {each.name: _first_sentence(each.schema.description) for each in made}
+            finally:
+                workspace.close()
+
+
+@contextmanager
+def open_trials(
+    *,
+    model: str | None,
+    tools: str | None = None,
+    policies: str | None = None,
+    isolation: Level | None = None,
+    at_once: int,
+    confirm: Callable[[Question], bool] | None = None,
+) -> Iterator[TrialApp]:
+    """What agents are tried with in this folder; closed afterwards. Nothing of a trial is kept.
+
+    Raises: what `open_app` raises; ModelMissing: no model is set up.
+    """
+    from placet.agents.scenarios import Trying
+    from placet.app.app import NOWHERE, open_app
+    from placet.app.assistant import model_of
+
+    with open_app(
+        db=NOWHERE,
+        tools=tools,
+        policies=policies,
+        isolation=isolation or "process",
+        model=model,
+        confirm=confirm,
+        binds=False,
+    ) as app:
+        trying = Trying(app.runtime, model_of(app.attached), isolation=app.confined, at_once=at_once)
+        yield TrialApp(trying, app.redactor, dict(app.runtime.tools.withheld))
+
+
+def embedder_here(model: str | None = None) -> Models | None:
+    """What turns texts into vectors here, if anything does."""
+    from placet.app.governance import NO_TOOLS, gather
+    from placet.app.models import attach
+
+    rules = gather(Path.cwd(), os.environ, tools=NO_TOOLS)
+    models = attach(model, rules.models, os.environ).models
+    return models if models is not None and models.makes_vectors else None
+
+
+def _first_sentence(text: str) -> str:
+    return text.strip().partition(". ")[0].partition("\n")[0].rstrip(".") + "."

@@ -1,0 +1,632 @@
+"""A runtime with everything around it: tools, policies, and where its runs are kept."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import cached_property
+from hashlib import sha256
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from placet.app.files import load_state, unusable
+from placet.app.tool_file import load_with_reach
+
+if TYPE_CHECKING:
+    from placet.agents.sql import SqlAgents
+    from placet.app.governance import Question
+    from placet.app.isolation import Required
+    from placet.app.models import Attached
+    from placet.app.reach import Reach
+    from placet.approvals.approval import Approval
+    from placet.approvals.ledger import ApprovalLedger
+    from placet.approvals.sql import SqlApprovals
+    from placet.coder.repairs_sql import SqlRepairs
+    from placet.coder.store_sql import SqlSessions
+    from placet.durable.sql import RunSummary, SqlJournal
+    from placet.events.jsonl import JsonlSink
+    from placet.events.sql import SqlEvents
+    from placet.inference.choice import Chosen
+    from placet.ir.json_value import JsonValue
+    from placet.loops.sql import SqlRounds
+    from placet.loops.timetable_sql import SqlTimetable
+    from placet.redaction import Redactor
+    from placet.runtime.asking import Person
+    from placet.runtime.journal import RunRecord
+    from placet.runtime.runtime import Runtime
+    from placet.runtime.schedule import Schedule
+    from placet.runtime.spill import Spill
+    from placet.sandbox.confinement import Isolation
+    from placet.sandbox.isolation import Level
+    from placet.sandbox.snapshot.store import Snapshots
+    from placet.sandbox.workspace import Workspace
+    from placet.storage.database import Database
+    from placet.tools.tool import Tool
+
+SHORTEST_SECRET = 8
+"""Of the environment: a variable that holds less may well hold a word that stands everywhere."""
+
+BUILT_IN = "built in"
+"""Where the tools are from that come with Placet."""
+
+NOWHERE = "none"
+"""What a person writes for a database that is not wanted."""
+
+
+class Records:
+    """What is kept of runs: their events, and what it takes to resume them.
+
+    A program may keep only one of the two, so each is opened when it is asked for.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        context: Mapping[str, JsonValue],
+        anchor: Path,
+        redactor: Redactor | None = None,
+    ) -> None:
+        self.database = database
+        self._context = context
+        self._anchor = anchor
+        self._redactor = redactor
+
+    @cached_property
+    def events(self) -> SqlEvents:
+        """What happened."""
+        from placet.events.anchor import Anchor
+        from placet.events.sql import SqlEvents
+
+        return SqlEvents(self.database, anchor=Anchor(self._anchor))
+
+    @cached_property
+    def journal(self) -> SqlJournal:
+        """The runs, and what it takes to resume them."""
+        from placet.durable.sql import SqlJournal
+
+        return SqlJournal(self.database, context=self._context, redactor=self._redactor)
+
+    @cached_property
+    def approvals(self) -> SqlApprovals:
+        """What people were asked, and what they said."""
+        from placet.approvals.sql import SqlApprovals
+
+        return SqlApprovals(self.database)
+
+    @cached_property
+    def sessions(self) -> SqlSessions:
+        """The coding sessions."""
+        from placet.coder.store_sql import SqlSessions
+
+        return SqlSessions(self.database)
+
+    @cached_property
+    def repairs(self) -> SqlRepairs:
+        """What helped when checks failed."""
+        from placet.coder.repairs_sql import SqlRepairs
+
+        return SqlRepairs(self.database, redactor=self._redactor)
+
+    @cached_property
+    def agents(self) -> SqlAgents:
+        """Versions of agents, and how their runs went."""
+        from placet.agents.sql import SqlAgents
+
+        return SqlAgents(self.database)
+
+    @cached_property
+    def rounds(self) -> SqlRounds:
+        """The rounds of loops."""
+        from placet.loops.sql import SqlRounds
+
+        return SqlRounds(self.database)
+
+    @cached_property
+    def timetable(self) -> SqlTimetable:
+        """When loops run, and whether they may."""
+        from placet.loops.timetable_sql import SqlTimetable
+
+        return SqlTimetable(self.database)
+
+    def note_answer(self, approval: Approval) -> None:
+        """Let the log know of an answer when it is given, not only when the run acts on it."""
+        from placet.runtime.asking import answer_words
+
+        self.note(
+            "approval_recorded",
+            run_id=approval.run_id,
+            proposal_id=approval.proposal_id or None,
+            action_id=approval.action_id,
+            tenant=approval.tenant,
+            data=answer_words(approval),
+        )
+
+    def note(self, kind: str, **more: Any) -> None:
+        """Let the log know of something that a person has done outside of a run."""
+        from placet.events.log import EventLog
+        from placet.redaction import Redactor
+
+        log = EventLog(sinks=[self.events], redactor=Redactor(known_secrets(os.environ)))
+        log.append(kind, **more)
+        log.flush()
+
+    def run_id(self, given: str) -> str:
+        """The whole id of a run; one that only the log knows must be given whole.
+
+        Raises:
+            UnknownRun: there is none, or several begin so.
+        """
+        from placet.errors import StorageUnavailable, UnknownRun
+
+        try:
+            return self.journal.find(given).run_id
+        except (UnknownRun, StorageUnavailable):
+            if self.events.query(run=given, limit=1):
+                return given
+            raise
+
+    def close(self) -> None:
+        """Finish what is being written, and let go."""
+        if "journal" in self.__dict__:
+            self.journal.close()
+        self.database.close()
+
+
+def database_url(named: str | None, environment: Mapping[str, str] | None = None) -> str:
+    """Which database: the named one, or the default of this folder and person."""
+    from placet.storage.location import default_url
+
+    return named or default_url(os.environ if environment is None else environment, Path.cwd())
+
+
+def database_files(named: str | None) -> dict[str, str | None]:
+    """The files of the database, by what they are to the person; nothing else may be written there."""
+    from placet.storage.location import is_server, sqlite_path
+
+    url = database_url(named)
+    if url == NOWHERE or is_server(url):
+        return {}
+    path = os.path.realpath(sqlite_path(url))  # SQLite keeps its other files beside that one.
+    return {
+        "the database": path,
+        **{f"the database's {end}": f"{path}{end}" for end in ("-wal", "-shm", "-journal")},
+    }
+
+
+@contextmanager
+def open_records(
+    db: str | None,
+    *,
+    create: bool = False,
+    writes: bool = False,
+    context: Mapping[str, JsonValue] | None = None,
+    anchor: Path | None = None,
+    redactor: Redactor | None = None,
+) -> Iterator[Records]:
+    """What is kept in the database `db`, or in the default one. Whoever begins runs brings a `redactor`.
+
+    Raises:
+        StorageError: it cannot be opened, or is not there and `create` is false.
+        TrustError: it is the default of a project, and somebody else has made it.
+        UsageError: it is none, or of no known kind.
+    """
+    from contextlib import ExitStack
+
+    from placet.app.own_database import check_own, note_log
+    from placet.errors import UsageError
+    from placet.storage.location import is_server, open_database, project_database, sqlite_path, user_folder
+
+    url = database_url(db)
+    if url == NOWHERE:
+        raise UsageError("'none' keeps nothing, so there is nothing to look at; name a database.")
+    if not db and (of_project := project_database(os.environ, Path.cwd())) is not None:
+        check_own(of_project, os.environ, create=create and writes)
+    with ExitStack() as stack:
+        file = sqlite_path(url) if writes and not is_server(url) else None
+        if file is not None:
+            stack.callback(note_log, file, os.environ)
+        database = stack.enter_context(open_database(url, create=create, read_only=not writes))
+        if file is not None:
+            note_log(file, os.environ)
+        anchors = anchor or user_folder(os.environ) / "anchors"
+        records = Records(database, context or {}, anchors, redactor)
+        try:
+            yield records
+        finally:
+            records.close()
+
+
+class App:
+    """A runtime, and what has to be closed when it is done."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        sink: JsonlSink | None,
+        records: Records | None,
+        *,
+        spill: Spill,
+        sources: Mapping[str, str],
+        reach: Mapping[str, Reach],
+        required: Required,
+        workspace: Workspace,
+        attached: Attached,
+        attach: Callable[[str], Attached],
+        confined: Isolation,
+        sealed: Sequence[str] = (),
+        trusted: Iterable[str] = (),
+    ) -> None:
+        self.runtime = runtime
+        self.sink = sink
+        self.records = records
+        self.spill = spill
+        """Where outputs are kept that are too long to be shown."""
+        self.sources = sources
+        """Where each tool that does not come with Placet is from: a file, or an MCP server."""
+        self.reach = reach
+        """Where each tool runs that has to be asked about; the others come with Placet."""
+        self.required = required
+        """The isolation that commands must have."""
+        self.workspace = workspace
+        """Where tools work."""
+        self.attached = attached
+        """The models that are set up."""
+        self.attach = attach
+        """The models as they are if the person names one; raises what `attach` of `app.models` raises."""
+        self.confined = confined
+        """How commands are kept in."""
+        self.sealed = sealed
+        """Files that the run was started with, which no snapshot touches."""
+        self.unknown_trusted = sorted(name for name in trusted if name not in runtime.tools)
+        """Names that the person trusts, and that no tool has here."""
+
+    @property
+    def redactor(self) -> Redactor:
+        """What keeps secrets out of everything that is shown."""
+        return self.runtime.events.redactor
+
+    @property
+    def chosen(self) -> Chosen | None:
+        """The model that answers where a plan names none; None where no model is set up."""
+        return self.attached.chosen
+
+    def source_of(self, tool: str) -> str:
+        """Where a tool is from."""
+        return self.sources.get(tool, BUILT_IN)
+
+    def reach_of(self, tool: str) -> Reach:
+        """Where a tool runs."""
+        from placet.app.reach import BUILT_IN
+
+        return self.reach.get(tool, BUILT_IN)
+
+    def close(self) -> None:
+        """Hand over what is not written yet, and close the log."""
+        self.runtime.events.flush()
+        if self.sink is not None:
+            self.sink.close()
+
+
+class Asking(NamedTuple):
+    """How people are asked about what needs an approval."""
+
+    patience_s: float | None = 0
+    """How long a run waits for an answer before it lets go, to be resumed; None is as long as it takes."""
+    expires_s: float | None = None
+    """How long a question can be answered."""
+    only_on_paper: bool = False
+    """Nothing runs: it is enough to know that somebody could be asked."""
+
+
+LET_GO = Asking()
+"""Ask, and let go of the run at once."""
+
+ON_PAPER = Asking(only_on_paper=True)
+"""Nothing runs."""
+
+
+@contextmanager
+def open_app(
+    *,
+    tools: str | None = None,
+    state: str | None = None,
+    policies: str | None = None,
+    permissions: str | None = None,
+    schedule: Schedule = "levels",
+    log: str | None = None,
+    db: str | None = NOWHERE,
+    create: bool = True,
+    start: Path | None = None,
+    confirm: Callable[[Question], bool] | None = None,
+    asking: Asking = LET_GO,
+    plan: str | None = None,
+    isolation: Level | None = None,
+    began_with: Level | None = None,
+    workspace: str | None = None,
+    binds: bool = True,
+    model: str | None = None,
+    person: Person | None = None,
+    record: str | None = None,
+    kept: Mapping[str, JsonValue] | None = None,
+) -> Iterator[App]:
+    """A runtime made from files, closed afterwards; with a database, one whose runs can be resumed.
+
+    Rules and settings are those that hold in the folder `start` (the working directory), and `policies`.
+    `permissions` is a posture that the person has chosen for this time. `confirm` asks the person whether to
+    trust what the folder brings. File tools write none of these files, nor `plan`.
+
+    `isolation` is what the person asks for besides what settings require, and `began_with` what a run had to
+    have that is resumed. With `workspace` tools work in that folder and plans are bound to it, unless it does
+    not bind: loops of turns keep what they have done. Rules, settings and records stay those of `start`.
+
+    `model` is who answers, whatever the settings say. A `person` can be asked right here. Whoever leads the
+    runs records them in `record`, which no tool reads or writes. `kept` is kept with each run besides what it
+    takes to set up the same again.
+
+    Raises:
+        InputError: one of the files cannot be used, or the folder is not trusted and wants to be.
+        IsolationMissing: this machine enforces less than is required. Nothing is kept or started then.
+        StorageError: the database cannot be used.
+    """
+    from contextlib import ExitStack
+
+    from placet.app.governance import gather
+    from placet.app.isolation import check_isolation, hosts_of_http, isolation_for, required, way_out
+    from placet.app.mcp_servers import load_mcp_tools
+    from placet.app.models import MODEL_TOOLS, attach
+    from placet.app.reach import MODEL, SERVER, Reach
+    from placet.approvals.memory import MemoryApprovals
+    from placet.events.log import EventLog
+    from placet.policy.permission import Permissions, Posture
+    from placet.redaction import Redactor
+    from placet.runtime.runtime import Runtime
+    from placet.sandbox.confinement import withheld_words
+    from placet.tools.builtin import basic_tools
+
+    with ExitStack() as stack:
+        here = start or Path.cwd()
+        rules = gather(here, os.environ, policies=policies, tools=tools, confirm=confirm)
+        spill = spill_here(here)
+        needed = required(rules.folder, rules.isolation, os.environ, asked=isolation, began_with=began_with)
+        confined = isolation_for(needed, rules, os.environ)
+        began = (tools, policies, state, log, plan, record, _model_file(model))
+        sealed = [each for each in began if each is not None]
+        place = _workspace(workspace, rules.folder, here, db, spill, sealed, record)
+        stack.callback(place.close)
+        if needed.is_checked and not asking.only_on_paper:
+            check_isolation(confined, place, way_out(needed, rules.isolation, isolation))
+        found: Sequence[Tool[..., Any]] = ()
+        names = rules.command_host_names
+        reach = {"shell": Reach("nothing" if needed.level == "none" else "sandbox", names)}
+        own: Mapping[str, Reach] = {}
+        if rules.tools is not None:
+            found, own = load_with_reach(rules.tools, rules.tools_source, place, confined, names)
+        served, hang_up = load_mcp_tools(os.environ)
+        stack.callback(hang_up)
+        sources = {tool.name: f"MCP server {tool.name.partition('.')[0]}" for tool in served}
+        sources |= {tool.name: rules.tools or "" for tool in found}
+        attached = attach(model, rules.models, os.environ)
+        reach |= dict.fromkeys(MODEL_TOOLS, MODEL)
+        reach |= {**dict.fromkeys((tool.name for tool in served), SERVER), **own}
+        granted = rules.permissions
+        if permissions is not None:
+            granted = Permissions(standing=Posture.named(permissions))
+        values = load_state(state) if state is not None else {}
+        redactor = Redactor(known_secrets(os.environ))
+        records = None
+        if db != NOWHERE and database_url(db) != NOWHERE:
+            context = set_up_of(
+                tools=tools,
+                policies=policies,
+                permissions=permissions,
+                schedule=schedule,
+                folder=here,
+                expires_s=asking.expires_s,
+                isolation=needed.level,
+                asked=isolation,
+                state=state,
+                plan=plan,
+                model=model,
+                workspace=workspace if not binds else None,
+            )
+            context |= kept or {}
+            records = stack.enter_context(
+                open_records(db, create=create, writes=True, context=context, redactor=redactor)
+            )
+        events = EventLog(redactor=redactor)
+        if records is not None:
+            events.add_sink(records.events)
+        ledger: ApprovalLedger | None = records.approvals if records is not None else None
+        if asking.only_on_paper:
+            ledger = MemoryApprovals()
+        runtime = Runtime(
+            tools=found,
+            state=values,
+            policies=rules.policies,
+            permissions=granted,
+            schedule=schedule,
+            events=events,
+            journal=records.journal if records is not None else None,
+            approvals=ledger,
+            patience_s=asking.patience_s if records is not None else None,
+            approvals_expire_s=asking.expires_s,
+            folder=str(rules.folder if workspace is None else place.folder),
+            # Without a ledger that is kept, what is asked here is known to this process alone.
+            person=person,
+            builtin=[*basic_tools(place, hosts=hosts_of_http(needed, rules), isolation=confined), *served],
+            # Where nothing can be missing nobody has to wait for the self-test.
+            isolation=confined if needed.is_checked or needed.lowering is not None else None,
+            workspace=place if workspace is not None and binds else None,
+            snapshots=snapshots_but(sealed) if workspace is not None and binds else None,
+            model=attached.models,
+        )
+        runtime.tools.hints.update(attached.hints)
+        for name in runtime.tools.withheld:
+            # Only here is it known what each of them is.
+            runtime.tools.withheld[name] = withheld_words(name, reach[name].outside)
+        app = App(
+            runtime,
+            None,
+            records,
+            spill=spill,
+            sources=sources,
+            reach=reach,
+            required=needed,
+            workspace=place,
+            attached=attached,
+            attach=lambda name: attach(name, rules.models, os.environ),
+            confined=confined,
+            sealed=sealed,
+            trusted=rules.trusted_tools,
+        )
+        stack.callback(app.close)
+        if log is not None:
+            app.sink = _open_log(log)
+            app.runtime.events.add_sink(app.sink)
+        yield app
+
+
+def _workspace(
+    named: str | None,
+    project: Path,
+    start: Path,
+    db: str | None,
+    spill: Spill,
+    sealed: Sequence[str],
+    record: str | None,
+) -> Workspace:
+    """Where tools work, and what of it they leave alone."""
+    from placet.sandbox.workspace import Workspace
+    from placet.storage.location import config_folder, project_folders, user_folder
+
+    closed = [config_folder(os.environ), user_folder(os.environ)]
+    for url in (db, None):
+        # Also where nothing is kept this time: the default one holds what was approved before.
+        closed += [Path(each) for each in database_files(url).values() if each]
+    if record is not None:
+        # It holds whole answers, with what is taken out of all else.
+        closed.append(Path(record))
+    if named is not None:
+        # The rules that hold are not those of the workspace, and may well lie in it.
+        closed += project_folders(start)
+    return Workspace(named or project, readable=[spill.folder], closed=closed, sealed=sealed)
+
+
+def snapshots_but(sealed: Iterable[str]) -> Snapshots:
+    """Where snapshots of bound workspaces are kept. What a run was started with is not put back by it."""
+    from placet.sandbox.snapshot.store import Snapshots
+    from placet.storage.location import user_folder
+
+    return Snapshots(user_folder(os.environ) / "snapshots", leave_alone=sealed)
+
+
+def spill_here(start: Path | None = None) -> Spill:
+    """Where long outputs are kept: in the data of the project around `start`, else in the person's."""
+    from placet.runtime.spill import Spill
+    from placet.storage.location import project_folder, user_folder
+
+    project = project_folder(start or Path.cwd())
+    if project is None:
+        return Spill(user_folder(os.environ), "spill")
+    return Spill(project.parent, project.name, "data", "spill")
+
+
+def known_secrets(environment: Mapping[str, str]) -> list[str]:
+    """What is to be taken out of everything shown and recorded: secrets of the environment, and what the
+    person has named for MCP servers."""
+    from placet.app.mcp_servers import secrets_of_servers
+
+    return [*secrets_of(environment), *secrets_of_servers(environment)]
+
+
+def secrets_of(environment: Mapping[str, str]) -> list[str]:
+    """Values of variables whose names, or shapes, say that they are secret."""
+    from placet.redaction import Redactor
+
+    known = Redactor()
+    return [
+        value
+        for name, value in environment.items()
+        if len(value) >= SHORTEST_SECRET
+        and name not in ("PWD", "OLDPWD")
+        and known.value({name: value}) != {name: value}
+    ]
+
+
+def set_up_of(
+    *,
+    tools: str | None,
+    policies: str | None,
+    permissions: str | None,
+    schedule: Schedule,
+    folder: Path,
+    expires_s: float | None,
+    isolation: Level | None = None,
+    asked: Level | None = None,
+    state: str | None = None,
+    plan: str | None = None,
+    model: str | None = None,
+    workspace: str | None = None,
+) -> dict[str, JsonValue]:
+    """What it takes to set up the same runtime again, from anywhere on this machine. What the folder brings
+    is not in it: that is found and judged anew each time. `asked`, `state` and `plan` are for whoever wants
+    to start the same once more: a run that is resumed has them already. `workspace` is for runs that are not
+    bound to it; the others know it themselves."""
+    made: dict[str, JsonValue] = {"schedule": schedule, "folder": str(folder.absolute())}
+    if isolation is not None:
+        made["isolation"] = isolation
+    if asked is not None:
+        made["asked_isolation"] = asked
+    if state is not None:
+        made["state"] = str(Path(state).absolute())
+    if plan is not None:
+        made["plan"] = str(Path(plan).absolute())
+    if model is not None:
+        made["model"] = from_anywhere(model)
+    if workspace is not None:
+        made["workspace"] = str(Path(workspace).absolute())
+    if permissions is not None:
+        made["permissions"] = permissions
+    if expires_s is not None:
+        made["expire"] = expires_s
+    if tools is not None:
+        made["tools"] = str(Path(tools).absolute())
+        made["tools_sha256"] = digest_of(tools)
+    if policies is not None:
+        made["policies"] = str(Path(policies).absolute())
+    return made
+
+
+def from_anywhere(model: str) -> str:
+    """The name of a model that means the same in any folder."""
+    path = _model_file(model)
+    return model if path is None else f"{model.partition(':')[0]}:{Path(path).absolute()}"
+
+
+def _model_file(model: str | None) -> str | None:
+    """The file that a model's answers come from, where it is one."""
+    kind, colon, path = (model or "").partition(":")
+    return path if colon and kind in ("replay", "scripted") else None
+
+
+def is_a_programs(summary: RunSummary, record: RunRecord) -> bool:
+    """Whether a program began the run, under rules that are not known on the command line."""
+    return "folder" not in summary.context and bool(record.policies)
+
+
+def digest_of(path: str) -> str | None:
+    """By which a changed file is noticed; None if it cannot be read."""
+    try:
+        return sha256(Path(path).read_bytes()).hexdigest()
+    except (OSError, ValueError):
+        return None
+
+
+def _open_log(path: str) -> JsonlSink:
+    from placet.events.jsonl import JsonlSink
+
+    try:
+        return JsonlSink(path)
+    except (OSError, ValueError) as error:
+        raise unusable("write the log", path, error) from None

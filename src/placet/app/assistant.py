@@ -1,0 +1,178 @@
+"""An assistant on the command line: made from an app, with what a person allows, limits and records.
+
+Keep true: what decides how a run goes on is kept with the run, so that it goes on the same from anywhere.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+if TYPE_CHECKING:
+    from placet.app.app import App
+    from placet.app.models import Attached
+    from placet.app.settings import Settings
+    from placet.assistant.assistant import Assistant
+    from placet.durable.sql import RunSummary
+    from placet.inference.model import Model
+    from placet.ir.json_value import JsonValue
+    from placet.policy.permission import Permissions, Posture
+    from placet.runtime.journal import RunRecord
+    from placet.turns.limits import TurnLimits
+
+YES_TO = ("none", "read_only", "sandbox_edit", "full_access")
+"""What may be done without asking."""
+
+NOBODY = (
+    "it needs an approval, and nobody can be asked, because nothing is kept (--db none). To be asked, leave "
+    "--db none out; to allow it without being asked: --yes-to sandbox_edit, or --yes-to full_access"
+)
+_YES_TO, _RECORD = "yes_to", "record"
+
+
+def set_up(yes_to: str | None, record: str | None) -> dict[str, JsonValue]:
+    """What is kept with a run, so that it goes on as it began."""
+    made: dict[str, JsonValue] = {}
+    if yes_to is not None:
+        made[_YES_TO] = yes_to
+    if record is not None:
+        made[_RECORD] = str(Path(record).absolute())
+    return made
+
+
+def kept_set_up(context: Mapping[str, JsonValue]) -> tuple[str | None, str | None]:
+    """What a run began with: what was to be done without asking, and where answers are recorded."""
+    yes_to, record = context.get(_YES_TO), context.get(_RECORD)
+    return (
+        yes_to if isinstance(yes_to, str) and yes_to in YES_TO else None,
+        record if isinstance(record, str) else None,
+    )
+
+
+def make_assistant(
+    app: App,
+    *,
+    yes_to: str | None = None,
+    has_permissions: bool = False,
+    limits: TurnLimits | None = None,
+) -> Assistant:
+    """An assistant with the tools and the model of an app. What needs asking is said by `yes_to`, else by the
+    permissions that the person has chosen for the app if it `has_permissions`, else by the settings.
+
+    Raises:
+        ModelMissing: no model is set up.
+    """
+    from placet.app.governance import own_settings
+    from placet.assistant.assistant import Assistant
+
+    posture = posture_of(yes_to)
+    if posture is None and not has_permissions:
+        posture = settled_posture(own_settings(os.environ), app.runtime.permissions)
+    return Assistant(
+        app.runtime,
+        model_of(app.attached),
+        posture=posture,
+        limits=limits,
+        spill=app.spill,
+        nobody=NOBODY,
+    )
+
+
+def model_of(attached: Attached) -> Model:
+    """Who answers.
+
+    Raises:
+        ModelMissing: no model is set up, or the one that was named is not on this machine; says how to get
+            one.
+    """
+    from placet.app.models import NO_MODEL
+    from placet.errors import ModelMissing
+    from placet.inference.local.weights import LOCAL, need
+
+    if attached.models is None or attached.chosen is None:
+        words = attached.missing or NO_MODEL
+        raise ModelMissing(f"{words[0].upper()}{words[1:]}.")
+    if attached.chosen.name == LOCAL.name and attached.chosen.is_hard:
+        # Before a run begins that could not ask anybody. Where it was not named, another one may answer.
+        need(LOCAL, os.environ)
+    return attached.models
+
+
+def posture_of(yes_to: str | None) -> Posture | None:
+    """What is answered tier by tier, where a person has said what may be done without asking."""
+    from placet.policy.permission import Posture
+
+    if yes_to is None:
+        return None
+    return Posture(read_only="ask") if yes_to == "none" else Posture.named(yes_to)
+
+
+def settled_posture(mine: Settings, found: Permissions | None) -> Posture:
+    """What the settings answer. `found` is what holds in the folder; where the person's own settings, `mine`,
+    say nothing of a tier, it can only be stricter than asking about all but reading: a folder that brings
+    settings makes nothing milder by that."""
+    from placet.policy.permission import TIERS, Permissions, Posture
+
+    said = TIERS if mine.standing.name is not None else tuple(mine.standing.answers)
+    least = {tier: "allow" if tier in said else Posture.named("read_only").to(tier) for tier in TIERS}
+    return (found or Permissions()).standing.tightened(msgspec.convert(least, Posture))
+
+
+def limits_for(
+    app: App,
+    *,
+    turns: int | None,
+    tokens: int | None,
+    cost_usd: float | None,
+    time_s: float | None,
+) -> TurnLimits:
+    """How far it may go; how much the model can read is what is known of it."""
+    from placet.inference.prices import facts_of
+    from placet.turns.limits import TurnLimits
+
+    facts = facts_of(app.chosen.name) if app.chosen is not None else None
+    named = {"turns": turns} if turns is not None else {}
+    return TurnLimits(
+        **named,
+        tokens=tokens,
+        cost_usd=cost_usd,
+        time_s=time_s,
+        context_tokens=facts.context if facts is not None else None,
+    )
+
+
+def began_here(summary: RunSummary, record: RunRecord) -> None:
+    """Refuse a run that a program leads: its tools and rules are not known here.
+
+    Raises:
+        UsageError: it is one.
+    """
+    from placet.assistant.assistant import LEADER
+    from placet.errors import UsageError
+    from placet.runtime.journal import LED_BY
+
+    if "folder" not in summary.context or record.proposal.context.get(LED_BY) != LEADER:
+        raise UsageError(
+            f"Run '{summary.run_id}' was begun by a program, whose tools and rules are not known here. Go on "
+            f"with it there: assistant.resume({summary.run_id!r})."
+        )
+
+
+def workspace_kept(context: Mapping[str, JsonValue]) -> str | None:
+    """The folder that a run works in, where one was named.
+
+    Raises:
+        UsageError: it is gone.
+    """
+    from placet.errors import UsageError
+
+    folder = context.get("workspace")
+    if not isinstance(folder, str):
+        return None
+    if not os.path.isdir(folder):
+        raise UsageError(f"The folder that this run works in is gone: {folder}. Bring it back, then resume.")
+    return folder

@@ -1,0 +1,155 @@
+"""What stands around work in private copies of a repository: rules, isolation, records and a runtime.
+
+The coder and the loops work so. A folder's rules hold; nothing that it brings is loaded by this.
+
+Keep true:
+1. Commands are kept in as much as the rules, the work itself or the person demand, and that is tried first.
+2. Nothing is made on a disk before it is known that the work can be done.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from placet.app.app import NOWHERE, Records, database_url, known_secrets, open_records, set_up_of
+
+if TYPE_CHECKING:
+    from placet.app.governance import Governance, Question
+    from placet.app.isolation import Required
+    from placet.redaction import Redactor
+    from placet.runtime.asking import Person
+    from placet.runtime.runtime import Runtime
+    from placet.sandbox.confinement import Isolation
+    from placet.sandbox.isolation import Level
+
+    Demand = tuple[Level, str]
+    """How far commands must be kept in, and who wants that."""
+
+
+class Ground(NamedTuple):
+    """What holds for work in a repository."""
+
+    repository: Path
+    rules: Governance
+    required: Required
+    confined: Isolation
+    policies: str | None
+    asked: Level | None
+    """How far the person asked commands to be kept in."""
+
+
+class Workplace(NamedTuple):
+    """Where the work is done and kept."""
+
+    runtime: Runtime
+    records: Records | None
+    redactor: Redactor
+
+
+def ground(
+    repository: Path,
+    *,
+    home: Path,
+    demands: Sequence[Demand] = (),
+    policies: str | None = None,
+    isolation: Level | None = None,
+    works: bool = True,
+    confirm: Callable[[Question], bool] | None = None,
+) -> Ground:
+    """What governs work in a repository, whose private copies are in `home`. `isolation` is what the person
+    asks for in the place of what is demanded. Where nothing `works`, nothing is tried.
+
+    Raises:
+        IsolationMissing: this machine enforces less than is required.
+        UsageError: less isolation is asked for than settings require.
+    """
+    from placet.app.governance import NO_TOOLS, gather
+    from placet.app.isolation import isolation_for, required
+
+    rules = gather(repository, os.environ, policies=policies, tools=NO_TOOLS, confirm=confirm)
+    demand = rules.isolation
+    if isolation is None:
+        for level, who in demands:
+            demand = demand.or_more(level, who)
+    needed = required(rules.folder, demand, os.environ, asked=isolation)
+    confined = isolation_for(needed, rules, os.environ)
+    if works and needed.is_checked:
+        _check(confined, home)
+    return Ground(repository, rules, needed, confined, policies, isolation)
+
+
+@contextmanager
+def open_workplace(
+    ground: Ground,
+    *,
+    db: str | None,
+    model: str | None = None,
+    person: Person | None = None,
+    works: bool = True,
+    create: bool = True,
+) -> Iterator[Workplace]:
+    """A runtime with what is kept in `db`; closed afterwards. `model` is what the person named.
+
+    Raises:
+        StorageError: the database cannot be used.
+    """
+    from contextlib import ExitStack
+
+    from placet.durable.memory import MemoryJournal
+    from placet.events.log import EventLog
+    from placet.redaction import Redactor
+    from placet.runtime.runtime import Runtime
+
+    needed = ground.required
+    with ExitStack() as stack:
+        redactor = Redactor(known_secrets(os.environ))
+        records = None
+        if database_url(db) != NOWHERE:
+            context = set_up_of(
+                tools=None,
+                policies=ground.policies,
+                permissions=None,
+                schedule="levels",
+                folder=ground.repository,
+                expires_s=None,
+                isolation=needed.level,
+                asked=ground.asked,
+                model=model,
+            )
+            records = stack.enter_context(
+                open_records(db, create=create, writes=True, context=context, redactor=redactor)
+            )
+        events = EventLog(redactor=redactor)
+        if records is not None:
+            events.add_sink(records.events)
+        stack.callback(events.flush)
+        is_confined = works and (needed.is_checked or needed.lowering is not None)
+        runtime = Runtime(
+            policies=ground.rules.policies,
+            permissions=ground.rules.permissions,
+            events=events,
+            journal=records.journal if records is not None else MemoryJournal(),
+            approvals=records.approvals if records is not None else None,
+            patience_s=0 if records is not None else None,
+            folder=str(ground.repository),
+            person=person,
+            isolation=ground.confined if is_confined else None,
+        )
+        yield Workplace(runtime, records, redactor)
+
+
+def _check(confined: Isolation, home: Path) -> None:
+    from placet.app.isolation import check_isolation
+    from placet.sandbox.workspace import Workspace
+
+    # There, because that is where commands will run: a disk can be of a kind that cannot be confined.
+    home.mkdir(mode=0o700, parents=True, exist_ok=True)
+    place = Workspace(home)
+    try:
+        check_isolation(confined, place, "Or, if that is yours to decide, ask for less: --isolation {found}.")
+    finally:
+        place.close()

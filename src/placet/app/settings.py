@@ -1,0 +1,261 @@
+"""`settings.toml`: what a person, or a project, wants to be allowed without asking. Read strictly.
+
+    tools = "tools.py"            # a project's: used where no --tools is given; or "commands.toml"
+
+    [permissions]
+    tier = "sandbox_edit"         # or posture = "balanced", or single answers
+
+    [permissions.agents.nightly]
+    posture = "cautious"
+    full_access = "ask"           # a single answer goes before the posture
+
+    [http]                        # a person's: what http_get may speak to
+    allow = ["*.example.org"]
+    deny = ["old.example.org"]
+    private = false
+
+    [isolation]
+    require = "process"           # the least that will do; a project may raise it, never lower it
+    hosts = ["pypi.org"]          # a person's: what commands may speak to
+    trusted_tools = ["deploy"]    # a person's: offered under "process" although they run outside
+
+    [models]                      # a person's: who answers; see model_settings.py
+    default = "anthropic:claude-sonnet-5-5"
+
+Keep true:
+1. Every key is known and every value means something, or the whole file is refused, with file, key and fix.
+2. What a file leaves out stays as it was: it is never taken for a wish.
+3. A project names no hosts, trusts no tools and chooses no models: that is a person's to say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import msgspec
+
+from placet.policy.loader import read_toml
+from placet.policy.permission import ANSWERS, POSTURES, TIERS, Answer, Permissions, Posture
+from placet.policy.toml_file import TomlFile, listing
+from placet.sandbox.isolation import LEVELS, Level
+
+if TYPE_CHECKING:
+    from placet.app.model_settings import ModelSettings
+    from placet.sandbox.hosts import HostFilter
+
+FILE_NAME = "settings.toml"
+PRESETS = tuple(name for name in POSTURES if name not in TIERS)
+Word = TypeVar("Word", bound=str)
+_KEYS = ("tier", "posture", *TIERS)
+_HTTP = ("allow", "deny", "private")
+_ISOLATION = ("require", "hosts", "trusted_tools")
+
+
+class Wish(msgspec.Struct, frozen=True, kw_only=True):
+    """A posture as a file writes it: a name, single answers, or both."""
+
+    name: str | None = None
+    answers: Mapping[str, Answer] = {}
+
+    def over(self, given: Posture) -> Posture:
+        """The posture that is meant, where `given` holds for what is not said."""
+        base = given if self.name is None else Posture.named(self.name)
+        return msgspec.structs.replace(base, **self.answers)
+
+    def __bool__(self) -> bool:
+        return self.name is not None or bool(self.answers)
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True):
+    """What one settings file says."""
+
+    tools: str | None = None
+    """A path inside the `.placet` folder."""
+    standing: Wish = Wish()
+    agents: Mapping[str, Wish] = {}
+    hosts: HostFilter | None = None
+    """Which hosts may be spoken to."""
+    require: Level | None = None
+    """The least isolation that will do."""
+    command_hosts: HostFilter | None = None
+    """Which hosts commands may speak to; None is none at all."""
+    command_host_names: Sequence[str] = ()
+    """The same, as they are written."""
+    trusted_tools: Sequence[str] = ()
+    """Tools that may run although they are outside of every sandbox."""
+    models: ModelSettings | None = None
+    """Who answers what is asked of models."""
+
+    @property
+    def has_permissions(self) -> bool:
+        """Whether the file says anything about what is allowed."""
+        return bool(self.standing) or bool(self.agents)
+
+    def over(self, given: Permissions) -> Permissions:
+        """The permissions that are meant, where `given` holds for what is not said."""
+        standing = self.standing.over(given.standing)
+        agents = dict(given.agents)
+        for name, wish in self.agents.items():
+            agents[name] = wish.over(given.agents.get(name, standing))
+        return Permissions(standing=standing, agents=agents)
+
+
+def parse_settings(path: Path, data: bytes, *, of_project: bool) -> Settings:
+    """What a settings file says.
+
+    Raises:
+        PolicyFileError: it says something that means nothing; names file, key and fix.
+    """
+    file = TomlFile(str(path), "Settings file")
+    document = read_toml(file, data)
+    known = ["tools" if of_project else "http", "permissions", "isolation"]
+    known += [] if of_project else ["models"]
+    for key in document:
+        if key == "http" and of_project:
+            fix = "Which hosts may be spoken to is yours to say: put it into your own settings.toml."
+            file.fail("a project's settings may not name hosts", "http", fix)
+        if key == "models" and of_project:
+            fix = "Who reads your data is yours to say: put it into your own settings.toml."
+            file.fail("a project's settings may not choose models", "models", fix)
+        if key == "tools" and not of_project:
+            fix = "Put it into the .placet folder of a project, or name the file with --tools."
+            file.fail("only a project's settings may name tools", "tools", fix)
+        if key not in known:
+            file.unknown(key, known, key, "the settings")
+    tools = _tools(file, document["tools"]) if "tools" in document else None
+    hosts = _hosts(file, document["http"]) if "http" in document else None
+    settings = Settings(tools=tools, hosts=hosts)
+    if "models" in document:
+        from placet.app.model_settings import parse_models
+
+        settings = msgspec.structs.replace(settings, models=parse_models(file, document["models"]))
+    if "isolation" in document:
+        settings = _isolation(file, document, settings, of_project=of_project)
+    if "permissions" not in document:
+        return settings
+    table = file.table(document["permissions"], "permissions", "Begin it with a line [permissions].")
+    agents = file.table(
+        table.get("agents", {}), "permissions.agents", "Begin each with a line [permissions.agents.NAME]."
+    )
+    return msgspec.structs.replace(
+        settings,
+        standing=_wish(file, {key: table[key] for key in table if key != "agents"}, "permissions", "agents"),
+        agents={name: _agent(file, name, agents[name]) for name in agents},
+    )
+
+
+def _tools(file: TomlFile, value: object) -> str:
+    fix = 'Name a file in the same folder, such as tools = "tools.py".'
+    text = file.text(value, "tools", fix)
+    path = PurePosixPath(text)
+    if path.is_absolute() or ".." in path.parts or text.startswith("~") or "\0" in text:
+        file.fail("it leads out of the .placet folder", "tools", fix)
+    if path.parts[:1] == ("data",):
+        file.fail("what lies in data is not looked at, so it cannot be trusted", "tools", fix)
+    if path.suffix not in (".py", ".toml"):
+        file.fail("it is neither a Python file nor a TOML file", "tools", fix)
+    return str(path)
+
+
+def _hosts(file: TomlFile, value: object) -> HostFilter:
+    from placet.errors import UsageError
+    from placet.sandbox.hosts import HostFilter
+
+    table = file.table(value, "http", "Begin it with a line [http].")
+    for key in table:
+        if key not in _HTTP:
+            file.unknown(key, _HTTP, f"http.{key}", "[http]")
+    for key in ("allow", "deny"):
+        _texts(file, table, key, "http", "host names", "*.example.org")
+    if not isinstance(table.get("private", False), bool):
+        file.fail("expected true or false", "http.private", "Write private = false.")
+    try:
+        return HostFilter(**table)
+    except UsageError as error:
+        file.fail(str(error), "http")
+
+
+def _isolation(
+    file: TomlFile, document: Mapping[str, Any], settings: Settings, *, of_project: bool
+) -> Settings:
+    table = file.table(document["isolation"], "isolation", "Begin it with a line [isolation].")
+    for key in table:
+        if key not in _ISOLATION:
+            file.unknown(key, _ISOLATION, f"isolation.{key}", "[isolation]")
+        if key != "require" and of_project:
+            problem = "name hosts" if key == "hosts" else "say which tools are trusted"
+            fix = "That is yours to say: put it into your own settings.toml."
+            file.fail(f"a project's settings may not {problem}", f"isolation.{key}", fix)
+    require: Level | None = None
+    if "require" in table:
+        require = _choice(file, table["require"], LEVELS, "isolation.require", "level of isolation")
+    trusted = _texts(file, table, "trusted_tools", "isolation", "names of tools", "deploy")
+    for name in trusted:
+        file.text(name, "isolation.trusted_tools", "Name a tool, or drop the empty text.")
+    return msgspec.structs.replace(
+        settings,
+        require=require,
+        command_hosts=_command_hosts(file, table, document.get("http", {})),
+        command_host_names=tuple(table.get("hosts", ())),
+        trusted_tools=tuple(trusted),
+    )
+
+
+def _command_hosts(file: TomlFile, table: Mapping[str, Any], http: Mapping[str, Any]) -> HostFilter | None:
+    """What commands may speak to. A host that is denied to `http_get` is denied to them as well."""
+    from placet.errors import UsageError
+    from placet.sandbox.hosts import HostFilter
+
+    allow = _texts(file, table, "hosts", "isolation", "host names", "pypi.org")
+    if not allow:
+        return None
+    try:
+        return HostFilter(allow=allow, deny=http.get("deny", ()))
+    except UsageError as error:
+        file.fail(str(error), "isolation.hosts")
+
+
+def _texts(
+    file: TomlFile, table: Mapping[str, Any], key: str, place: str, what: str, example: str
+) -> list[str]:
+    found = table.get(key, [])
+    if not isinstance(found, list) or not all(isinstance(each, str) for each in found):
+        file.fail(f"expected a list of {what}", f"{place}.{key}", f'Write {key} = ["{example}"].')
+    return found
+
+
+def _agent(file: TomlFile, name: str, value: object) -> Wish:
+    place = f"permissions.agents.{name}"
+    if not name.strip():
+        file.fail("an agent has no name", place, "Write its id, as in [permissions.agents.nightly].")
+    table = file.table(value, place, f"Begin it with a line [permissions.agents.{name}].")
+    return _wish(file, table, place)
+
+
+def _wish(file: TomlFile, table: dict[str, Any], place: str, *more: str) -> Wish:
+    for key in table:
+        if key not in _KEYS:
+            file.unknown(key, [*_KEYS, *more], f"{place}.{key}", f"[{place}]")
+    if "tier" in table and "posture" in table:
+        file.fail("'tier' and 'posture' both say what is allowed", f"{place}.posture", "Keep one of the two.")
+    name: str | None = None
+    if "tier" in table:
+        name = _choice(file, table["tier"], TIERS, f"{place}.tier", "tier")
+    elif "posture" in table:
+        name = _choice(file, table["posture"], PRESETS, f"{place}.posture", "posture")
+    answers: dict[str, Answer] = {
+        tier: _choice(file, table[tier], ANSWERS, f"{place}.{tier}", "answer")
+        for tier in TIERS
+        if tier in table
+    }
+    return Wish(name=name, answers=answers)
+
+
+def _choice(file: TomlFile, value: object, known: tuple[Word, ...], place: str, kind: str) -> Word:
+    text = file.text(value, place, f"Choose one of {listing(known)}.")
+    for word in known:
+        if word == text:
+            return word
+    file.no_choice(text, known, place, kind)

@@ -1,0 +1,451 @@
+"""An assistant: a person's task, a model, and a runtime that asks before it goes far.
+
+Keep true:
+1. What the model may do without asking is decided here, before it runs: by an approval policy, else by the
+   list of gated tools, else by the tier of the call. A policy of the runtime that denies beats all of them.
+2. A run that was broken off goes on as it began: with the same words, tools and limits, and asking no less.
+3. What cannot go on so is refused before anything of it has changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Iterable,
+    Mapping,
+    Sequence,
+)
+from contextlib import aclosing, asynccontextmanager, nullcontext
+from functools import partial
+from os import PathLike
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from placet.assistant.chat import Chat
+from placet.assistant.consent import UNTOLD, Consent, names_of_tools
+from placet.assistant.going_on import GoingOn
+from placet.assistant.kept import LEADER, Kept, kept_of
+from placet.assistant.prompt import SYSTEM
+from placet.errors import UsageError
+from placet.inference.messages import Image, Text, User
+from placet.inference.model import Intent, Model, check_model
+from placet.ir.proposal import new_id
+from placet.policy.permission import Posture, StanceOf
+from placet.runtime.journal import Choice, Decision
+from placet.runtime.sync import refuse_inside_loop, run_sync
+from placet.tools.context import Cancel
+from placet.turns.calls import Offer
+from placet.turns.ending import Ending, Event, Watch
+from placet.turns.leading import end, ending_of, say_started
+from placet.turns.limits import TurnLimits
+from placet.turns.loop import TurnLoop
+from placet.turns.output import OutputType
+from placet.turns.stopping import linked
+from placet.turns.watching import watched
+
+if TYPE_CHECKING:
+    from placet.runtime.open_run import OpenRun
+    from placet.runtime.runtime import Runtime
+    from placet.runtime.scope import Scope
+    from placet.runtime.spill import Spill
+    from placet.turns.recording import RunRecording
+
+__all__ = ["LEADER", "Assistant", "kept_of"]
+
+_MODEL_LABEL = "model"
+"""Of tools that ask a model: an assistant is one already."""
+NOBODY = (
+    "it needs an approval, and there is nobody to ask. To allow it, give the Assistant a posture such as "
+    "posture='sandbox_edit' or 'full_access', or give its Runtime a person to ask"
+)
+_NOT_OFFERED = "tool '{tool}' is not offered to you"
+
+
+class Assistant:
+    """Does tasks with a model and the tools of a runtime.
+
+    >>> from placet import Assistant, Runtime
+    >>> from placet.inference import Scripted
+    >>> assistant = Assistant(Runtime(), Scripted(["Hello."]))
+    >>> assistant.run_sync("Say hello.").summary
+    'Hello.'
+    """
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        model: Model,
+        *,
+        system: str = SYSTEM,
+        tools: Iterable[str] | None = None,
+        limits: TurnLimits | None = None,
+        posture: Posture | str | None = None,
+        gated_tools: Iterable[str] = (),
+        approval_policy: StanceOf | None = None,
+        name: str = LEADER,
+        failures: int = 1,
+        spill: Spill | None = None,
+        nobody: str = NOBODY,
+    ) -> None:
+        """`tools` are those that the model is offered, by name: without it, all of the runtime's that do not
+        ask a model themselves.
+
+        What needs asking: `approval_policy` is asked first, with the tool and its parameters, and answers
+        "allow", "ask", "deny", a Stance with a reason, or None; `gated_tools` are always asked about; what is
+        left is decided by its tier, as `posture` says, or the runtime's permissions. Without either, all that
+        is more than reading is asked about. People are asked through the runtime.
+
+        `name` stands in the log and in `placet log costs`. `failures` is how often in a row the model may
+        give no answer. Long results are kept in `spill`.
+
+        Raises:
+            UsageError: a tool that the runtime does not have, or something that is no model or posture.
+        """
+        check_model(model, "Assistant")
+        self.runtime = runtime
+        self.model = model
+        self.name = name
+        self.limits = limits or TurnLimits()
+        self._system = system
+        self._tools = None if tools is None else names_of_tools(runtime.tools, "tools", tools)
+        if failures < 1:
+            raise UsageError("Assistant(failures=...) must be at least 1.")
+        self._failures = failures
+        self._spill = spill
+        self._consent = Consent(
+            approval_policy,
+            frozenset(names_of_tools(runtime.tools, "gated_tools", gated_tools)),
+            Posture.named(posture) if isinstance(posture, str) else posture,
+            nobody,
+        )
+
+    # One task
+
+    async def run(
+        self,
+        task: str,
+        *,
+        images: Sequence[Image] = (),
+        output_type: Any = None,
+        run_id: str | None = None,
+        scope: Scope | None = None,
+        session: str | None = None,
+        cancel: Cancel | None = None,
+        watch: Watch | None = None,
+        record: str | PathLike[str] | None = None,
+    ) -> Ending:
+        """Do a task, and say how it ended.
+
+        With an `output_type` (a Struct, a dataclass, a pydantic model ...) `output` is the answer as that;
+        one that does not fit is asked for once more. `watch` is told what happens as it does. With `record`
+        the run is kept in that file, from which `placet replay` goes through it again.
+
+        Raises:
+            InputError: it cannot be recorded there; nothing has run.
+            UsageError: there is no task, or the runtime is at work in another thread.
+            RunExists: there is a run with this id.
+            StorageError: the run cannot be kept; nothing has run.
+        """
+        message = _message(task, images)
+        output = OutputType.of(output_type) if output_type is not None else None
+        kept = msgspec.structs.replace(self._kept(is_chat=False), task=message)
+        if output is not None:
+            kept = msgspec.structs.replace(
+                kept, system=f"{kept.system}\n\n{output.request()}", output=output.schema
+            )
+        async with (
+            self._recording(record) as recording,
+            self._opened(kept, run_id, scope, session, cancel) as (run, inner),
+        ):
+            say_started(run, task=task, model=kept.model, tools=kept.tools, limits=kept.limits)
+            loop = self._loop(run, kept, inner, watch, output, recording=recording)
+            return await end(run, await loop.say(message))
+
+    def run_sync(
+        self,
+        task: str,
+        *,
+        images: Sequence[Image] = (),
+        output_type: Any = None,
+        run_id: str | None = None,
+        scope: Scope | None = None,
+        session: str | None = None,
+        cancel: Cancel | None = None,
+        watch: Watch | None = None,
+        record: str | PathLike[str] | None = None,
+    ) -> Ending:
+        """`run` for people without an event loop.
+
+        Raises:
+            UsageError: this thread has an event loop running; await `run` there.
+        """
+        refuse_inside_loop("run", of="assistant")
+        return run_sync(
+            self.run(
+                task,
+                images=images,
+                output_type=output_type,
+                run_id=run_id,
+                scope=scope,
+                session=session,
+                cancel=cancel,
+                watch=watch,
+                record=record,
+            )
+        )
+
+    async def stream(
+        self,
+        task: str,
+        *,
+        images: Sequence[Image] = (),
+        output_type: Any = None,
+        run_id: str | None = None,
+        scope: Scope | None = None,
+        session: str | None = None,
+        cancel: Cancel | None = None,
+        record: str | PathLike[str] | None = None,
+    ) -> AsyncGenerator[Event, None]:
+        """What happens, as it does; the last event is `Done`. Closing it stops the run, which can be resumed.
+
+        Raises: what `run` raises.
+        """
+        happens = watched(
+            lambda watch: self.run(
+                task,
+                images=images,
+                output_type=output_type,
+                run_id=run_id,
+                scope=scope,
+                session=session,
+                cancel=cancel,
+                watch=watch,
+                record=record,
+            )
+        )
+        # Closed with this one: it has stopped by the time that this is closed.
+        async with aclosing(happens):
+            async for event in happens:
+                yield event
+
+    async def resume(
+        self,
+        run_id: str,
+        *,
+        decide: Mapping[str, Decision | Choice] | None = None,
+        output_type: Any = None,
+        widen: bool = False,
+        session: str | None = None,
+        cancel: Cancel | None = None,
+        watch: Watch | None = None,
+        record: str | PathLike[str] | None = None,
+    ) -> Ending:
+        """Go on with a run that was broken off, or waits, from where it stood; how it ended, if it has.
+
+        No answered turn is asked again, and no call that has ended is made again. `decide` says what became
+        of a call whose outcome is not known: see `Runtime.resume`. A run that was recorded goes on in the
+        same file with `record`. One that was begun with an `output_type` needs it again; of one that has
+        ended, the answer is read as it.
+
+        What needed asking as the run began needs it still, with whatever this assistant asks about; with
+        `widen` only the latter.
+
+        Raises:
+            InputError: the file holds another run, or none.
+            UnknownRun: no such run is kept.
+            RunHeld: another process is at work on it.
+            UsageError: it is no run of an assistant, or is a chat; the output type, or an approval policy, is
+                missing with which it was begun; or what it has answered does not fit the output type.
+        """
+        output = OutputType.of(output_type) if output_type is not None else None
+        going_on = self._going_on(run_id, widen, has_output=output is not None)
+        async with (
+            self._recording(record, resumed=run_id) as recording,
+            self._reopened(going_on, decide, session, cancel) as (run, kept, inner),
+        ):
+            if run.ended is not None:
+                return ending_of(run.ended, output)
+            loop = self._loop(run, kept, inner, watch, output, recording=recording)
+            ending = await loop.go_on()
+            if ending is None:
+                assert kept.task is not None
+                ending = await loop.say(kept.task)
+            return await end(run, ending)
+
+    @asynccontextmanager
+    async def _recording(
+        self, record: str | PathLike[str] | None, *, resumed: str | None = None
+    ) -> AsyncIterator[RunRecording | None]:
+        if record is None:
+            yield None
+            return
+        from placet.turns.recording import RunRecording
+
+        recording = RunRecording(self.model, record, resumed=resumed)
+        try:
+            yield recording
+        finally:
+            await recording.close()
+
+    @asynccontextmanager
+    async def _reopened(
+        self,
+        going_on: GoingOn,
+        decide: Mapping[str, Decision | Choice] | None,
+        session: str | None,
+        cancel: Cancel | None,
+    ) -> AsyncIterator[tuple[OpenRun, Kept, Cancel | None]]:
+        with linked(cancel) as inner:
+            async with self.runtime.reopen_run(
+                going_on.run_id, decide=decide, session=session, cancel=inner, by_call=going_on.by_call
+            ) as run:
+                kept = kept_of(run.about) if run.ended is None else self._kept(is_chat=False)
+                yield run, kept, inner
+
+    def _going_on(
+        self, run_id: str, widen: bool, *, is_chat: bool = False, has_output: bool = False
+    ) -> GoingOn:
+        return GoingOn(run_id, self._consent, self.runtime.permissions, widen, is_chat, has_output)
+
+    @asynccontextmanager
+    async def _opened(
+        self,
+        kept: Kept,
+        run_id: str | None,
+        scope: Scope | None,
+        session: str | None,
+        cancel: Cancel | None,
+    ) -> AsyncIterator[tuple[OpenRun, Cancel | None]]:
+        standing = self.runtime.budget
+        is_timed = kept.limits.time_s is not None or (
+            standing is not None and standing.max_duration_ms is not None
+        )
+        # A run that nothing can stop does with less.
+        needs_one = cancel is not None or is_timed
+        with linked(cancel) if needs_one else nullcontext() as inner:
+            async with self.runtime.open_run(
+                kept.about(run_id or new_id(), self.name),
+                scope=scope,
+                session=session,
+                cancel=inner,
+                run_id=run_id,
+                budget=kept.limits.budget,
+                by_call=self._consent.by_call,
+            ) as run:
+                yield run, inner
+
+    # Several messages
+
+    @asynccontextmanager
+    async def chat(
+        self,
+        run_id: str | None = None,
+        *,
+        decide: Mapping[str, Decision | Choice] | None = None,
+        resume: bool = False,
+        widen: bool = False,
+        scope: Scope | None = None,
+        session: str | None = None,
+        cancel: Cancel | None = None,
+        watch: Watch | None = None,
+        before_effect: Callable[[], Awaitable[None]] | None = None,
+        record: str | PathLike[str] | None = None,
+    ) -> AsyncIterator[Chat]:
+        """A conversation. It is kept when it is left, and goes on with `resume=True` under the same id.
+        `before_effect` is awaited before each call that may change something. `record` is as in `run`, and
+        in `resume`; so is `widen`.
+
+        Raises: what `run` and `resume` raise; and UsageError for a run that is no conversation, or has ended.
+        """
+        if resume:
+            if run_id is None:
+                raise UsageError("chat(resume=True) needs the run_id of the conversation.")
+            going_on = self._going_on(run_id, widen, is_chat=True)
+            async with (
+                self._recording(record, resumed=run_id) as recording,
+                self._reopened(going_on, decide, session, cancel) as (run, kept, inner),
+            ):
+                if run.ended is not None and run.ended.outcome != "waiting":
+                    raise UsageError(
+                        f"Run '{run_id}' has ended ({run.ended.outcome}): nothing more can be said in it."
+                    )
+                chat = Chat(run, self._loop(run, kept, inner, watch, None, before_effect, recording))
+                if run.ended is None:
+                    await chat.go_on()
+                yield chat
+                await chat.leave()
+            return
+        kept = self._kept(is_chat=True)
+        async with (
+            self._recording(record) as recording,
+            self._opened(kept, run_id, scope, session, cancel) as (run, inner),
+        ):
+            say_started(run, task="", model=kept.model, tools=kept.tools, limits=kept.limits)
+            chat = Chat(run, self._loop(run, kept, inner, watch, None, before_effect, recording))
+            yield chat
+            await chat.leave()
+
+    # Parts
+
+    def offered(self) -> list[str]:
+        """The tools that the model is offered."""
+        if self._tools is not None:
+            return self._tools
+        return [each.name for each in self.runtime.tools if _MODEL_LABEL not in each.schema.labels]
+
+    def _kept(self, *, is_chat: bool) -> Kept:
+        return Kept(
+            is_chat=is_chat,
+            system=self._system,
+            tools=self.offered(),
+            limits=self.limits,
+            model=str(getattr(self.model, "name", "")),
+            posture=self._consent.posture or (UNTOLD if self.runtime.permissions is None else None),
+            gated=sorted(self._consent.gated),
+            has_policy=self._consent.policy is not None,
+        )
+
+    def _loop(
+        self,
+        run: OpenRun,
+        kept: Kept,
+        cancel: Cancel | None,
+        watch: Watch | None,
+        output: OutputType[Any] | None,
+        before_effect: Callable[[], Awaitable[None]] | None = None,
+        recording: RunRecording | None = None,
+    ) -> TurnLoop:
+        tools = self.runtime.tools
+        call_s = kept.limits.call_s
+        offer = Offer(
+            tools=tools,
+            offered=frozenset(kept.tools),
+            not_offered=_NOT_OFFERED,
+            source=run.about.source,
+            timeout_ms=max(1, int(call_s * 1000)) if call_s is not None else None,
+        )
+        found = (tools.get(name) for name in kept.tools)
+        made = partial(TurnLoop, run, self.model) if recording is None else partial(recording.loop, run)
+        return made(
+            offer,
+            system=kept.system,
+            schemas=[each.schema for each in found if each is not None],
+            limits=kept.limits,
+            failures=self._failures,
+            output=output,
+            intent=Intent(task="chat", requires=("tools",)),
+            cancel=cancel,
+            spill=self._spill,
+            watch=watch,
+            before_effect=before_effect,
+        )
+
+
+def _message(task: str, images: Sequence[Image]) -> User:
+    if not task.strip():
+        raise UsageError("There is no task. Say in a sentence what is to be done.")
+    return User((Text(task), *images)) if images else User(task)

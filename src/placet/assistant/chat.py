@@ -1,0 +1,149 @@
+"""A conversation with an assistant: one run, however many messages, kept when it is left.
+
+Keep true:
+1. What was said and done is read back, never done again, when the conversation goes on.
+2. A message that came to nothing is over: the next one does not take it up again.
+3. One message at a time: the next is refused until all has come of the one before.
+4. The time in which the person thinks is nobody's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from placet.errors import UsageError
+from placet.inference.messages import Image, Text, User
+from placet.ir.result import ProposalResult, Waiting
+from placet.turns.ending import Ending
+from placet.turns.loop import TurnLoop
+from placet.turns.stopping import linked
+
+if TYPE_CHECKING:
+    from placet.inference.messages import Message
+    from placet.inference.model import Model
+    from placet.runtime.open_run import OpenRun
+    from placet.tools.context import Cancel
+
+
+class Chat:
+    """A conversation that is under way."""
+
+    def __init__(self, run: OpenRun, loop: TurnLoop) -> None:
+        self._run = run
+        self._loop = loop
+        self._is_waiting = False
+        self._is_at_work = False
+        self._was_left = False
+        if run.ended is None:
+            run.wait_begins()
+        self.last: Ending | None = None
+        """What came of the newest message."""
+
+    @property
+    def run_id(self) -> str:
+        """By which it goes on later."""
+        return self._run.run_id
+
+    @property
+    def waits(self) -> ProposalResult | None:
+        """What a person has to decide before it can go on, if anything."""
+        return self._run.ended
+
+    @property
+    def messages(self) -> Sequence[Message]:
+        """All that was said, as the model sees it."""
+        return self._loop.conversation.messages
+
+    @property
+    def tokens(self) -> int:
+        """How many were read and written so far, from the first message on."""
+        return self._run.tokens
+
+    def use(self, model: Model) -> None:
+        """Have another model answer from now on."""
+        self._loop.use(model)
+
+    def note(self, kind: str, data: dict[str, Any]) -> None:
+        """Record an event of this conversation."""
+        self._run.emit(kind, self._run.about.id, data)
+
+    async def say(self, text: str, *, images: Sequence[Image] = (), cancel: Cancel | None = None) -> Ending:
+        """Say something; what came of it. If it then waits for a decision, the conversation must be left, and
+        goes on when that is made. With a `cancel` of its own a message can be stopped, and another be said
+        after it.
+
+        Raises:
+            UsageError: there is nothing to say, something waits for a decision, the message before is still
+                being answered, or the conversation was left.
+        """
+        if not text.strip():
+            raise UsageError("There is nothing to say.")
+        self._check_open()
+        message = User((Text(text), *images)) if images else User(text)
+        with self._at_work():
+            if cancel is None:
+                return self._came(await self._said(message))
+            whole = self._loop.cancel
+            with linked(whole, cancel) as inner:
+                self._loop.stop_by(inner)
+                try:
+                    return self._came(await self._said(message))
+                finally:
+                    self._loop.stop_by(whole)
+
+    def _check_open(self) -> None:
+        if self._was_left and not self._is_waiting:
+            raise UsageError(
+                f"This conversation was left. Go on with it: chat({self.run_id!r}, resume=True)."
+            )
+        if self._is_waiting or self._run.ended is not None:
+            raise UsageError(f"Something has to be decided first: placet resume {self.run_id}")
+
+    @contextmanager
+    def _at_work(self) -> Iterator[None]:
+        if self._is_at_work:
+            raise UsageError("One message at a time: wait until the one before has come to its end.")
+        self._is_at_work = True
+        self._run.wait_ends()
+        try:
+            yield
+        finally:
+            self._run.wait_begins()
+            self._is_at_work = False
+
+    async def _said(self, message: User) -> Ending:
+        try:
+            return await self._loop.say(message)
+        except asyncio.CancelledError:
+            self._loop.leave()
+            raise
+
+    async def go_on(self) -> Ending | None:
+        """Take up what was left, from before this process."""
+        with self._at_work():
+            ending = await self._loop.go_on()
+            return self._came(ending) if ending is not None else None
+
+    def _came(self, ending: Ending) -> Ending:
+        self.last = ending
+        self._is_waiting = ending.status == "waiting"
+        if ending.status in ("cancelled", "error"):
+            self._loop.leave(ending)
+        return ending
+
+    async def leave(self) -> None:
+        """Keep it as it is."""
+        if self._run.ended is not None:
+            return
+        self._was_left = True
+        waiting: Sequence[Waiting] = (
+            Waiting(kind="message", action_id="", reason="waits for the next message"),
+        )
+        error = "waits for the next message"
+        if self._is_waiting and self.last is not None:
+            waiting, error = self.last.waiting, self.last.error or error
+        loop = self.last.as_json() if self.last is not None else None
+        await self._run.end("waiting", error, loop=loop, waiting=waiting)

@@ -1,0 +1,268 @@
+"""A person in front of the terminal, asked about what an assistant wants to do.
+
+Keep true:
+1. Nothing that was typed before the question was there answers it.
+2. The person sees what will run: what is cut is said to be, and shown at a key; what is hidden is counted.
+3. A wait for an answer can be given up at any time, and takes no key that comes later.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from contextlib import suppress
+from itertools import dropwhile
+from typing import TYPE_CHECKING, Any
+
+from placet.cli.output import Output
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+    from contextlib import AbstractContextManager
+
+    from rich.text import Text
+
+    from placet.approvals.approval import Approval, Decision
+    from placet.cli.changes import Change
+    from placet.runtime.asking import Reply
+
+_LONGEST = 4_000
+"""Of a line that is typed."""
+_YES, _ALWAYS, _NO, _LATER = ("y", "yes"), ("a", "always"), ("n", "no"), ("l", "later")
+_SHOW = ("s", "show")
+_MOST_SHOWN = 256 * 1024
+"""Characters of one question, however it is shown."""
+_MOST_LINES = 20_000
+_LEAST_ROOM = 16
+"""Lines of a question on a small screen."""
+_BESIDE = 6
+"""Lines of a screen that are left for what stands around it."""
+_TIERS = {
+    "read_only": "looks at something",
+    "sandbox_edit": "may change files in this folder",
+    "full_access": "may do anything that you can do here",
+}
+
+
+def is_terminal() -> bool:
+    """Whether somebody is there who can be asked."""
+    return sys.stdin is not None and sys.stdin.isatty() and sys.stderr.isatty()
+
+
+class Asker:
+    """Asks about one call at a time; what a runtime takes as a person."""
+
+    def __init__(
+        self,
+        output: Output,
+        silence: Callable[[], AbstractContextManager[None]],
+        *,
+        db: str | None,
+        is_kept: bool,
+    ) -> None:
+        """In `silence` nothing else is said. Where nothing `is_kept`, in `db`, nobody can answer later."""
+        self._output = output
+        self._silence = silence
+        self._db = db
+        self._is_kept = is_kept
+        self.look: Callable[[Approval], Change | None] | None = None
+        """Finds out what a call would change, once that can be."""
+        self._explained: set[str] = set()
+        """Tiers of which the person has been told what they are."""
+
+    async def __call__(self, asked: Approval) -> Reply | None:
+        """What the person says; None leaves it for later."""
+        from placet.cli.approvals import login_name
+        from placet.runtime.asking import Reply
+
+        with self._silence():
+            change = await asyncio.to_thread(self.look, asked) if self.look is not None else None
+            head, lines = question_lines(asked, self._output, self._db, change)
+            if asked.tier in _TIERS and asked.tier not in self._explained:
+                self._explained.add(asked.tier)
+                head.append(tier_line(asked.tier))
+            screen = fit(lines, self._output.talk_console().height)
+            self._show(head + screen)
+            forget_typed()
+            try:
+                decision = await self._decision(lines if len(screen) < len(lines) else None)
+                if decision is None:
+                    # Where nothing is kept, nobody can be asked later.
+                    return None if self._is_kept else Reply("deny", by=login_name())
+                reason = None
+                if decision == "deny":
+                    reason = await read_line("Why not? (the model is told; Enter for no reason) ")
+                return Reply(decision, reason or None, by=login_name())
+            except asyncio.CancelledError:
+                # Somebody else has answered, or everything stops: what comes next begins a line.
+                _write("\n")
+                raise
+
+    def _show(self, lines: Sequence[Text]) -> None:
+        # As one: what is printed is all there before the question is.
+        self._output.talk_console().print(*lines, sep="\n", soft_wrap=True)
+
+    async def _decision(self, more: Sequence[Text] | None) -> Decision | None:
+        """`more` is all of the question, where the screen shows only a part."""
+        show = ", s = show all" if more is not None else ""
+        later = ", l = later" if self._is_kept else ""
+        question = f"Allow it? y = this once, a = always exactly this, n = no{show}{later}: "
+        names = ["y", "a", "n"] + ["s"] * bool(show) + ["l"] * bool(later)
+        prompt = question
+        while True:
+            typed = await read_line(prompt)
+            if typed is None:
+                return None
+            word = typed.strip().lower()
+            if word in _YES:
+                return "once"
+            if word in _ALWAYS:
+                return "always"
+            if word in _NO:
+                return "deny"
+            if word in _LATER and self._is_kept:
+                return None
+            if word in _SHOW and more is not None:
+                self._show(more)
+                forget_typed()
+                prompt = question
+                continue
+            forget_typed()
+            prompt = f"Write {', '.join(names[:-1])} or {names[-1]}: "
+
+
+def tier_line(tier: str) -> Text:
+    """What a tier is, in half a sentence."""
+    from rich.text import Text
+
+    return Text(f"  {tier}: {_TIERS[tier]}", style="dim")
+
+
+def question_lines(
+    asked: Approval, output: Output, db: str | None, change: Change | None = None
+) -> tuple[list[Text], list[Text]]:
+    """What is asked; and what exactly would run, of which `change` says a part in other words."""
+    import time
+
+    from rich.text import Text
+
+    from placet.cli.approvals import for_people, hidden_places, reveal_words, without_secrets
+    from placet.render.approvals import approval_lines
+    from placet.render.questions import reason_words
+    from placet.render.text import count
+    from placet.safe_text import clean
+
+    now = time.time()
+    (shown,) = without_secrets([asked], output.redactor)
+    why = reason_words(shown.reasons, shown.tier) or f"it is {shown.risk}"
+    head = [
+        Text.assemble(("? ", "bold yellow"), (clean(shown.tool, 80), "bold"), f" wants to run: {why}"),
+        Text(f"  risk: {clean(shown.risk, 40)}, undoing: {clean(shown.reversibility, 40)}", style="dim"),
+    ]
+    width = output.talk_console().width
+    lines = approval_lines(_with_change(for_people(shown, now), shown, change), now, width, is_whole=True)
+    next(lines)
+    # Facts are indented; from the first heading on stands what would run and change.
+    found = bounded(dropwhile(lambda line: line.plain.startswith(" "), lines), asked, db)
+    hidden = hidden_places(asked, shown)
+    if hidden:
+        places = count(hidden, "place is", "places are")
+        told = f"{places} not shown: secret, or made to look so. To see it: {reveal_words(asked, db)}"
+        found.append(Text(told))
+    return head, found
+
+
+def _with_change(data: dict[str, Any], shown: Approval, change: Change | None) -> dict[str, Any]:
+    """What would run, without the parameters of which a change says all."""
+    from placet.cli.output import to_json
+    from placet.render.preview import Block, split_texts
+
+    if change is None:
+        return data
+    rest = {
+        name: "(in what would change, below)" if name in change.told else value
+        for name, value in shown.parameters.items()
+    }
+    parameters, texts = split_texts(rest)
+    texts.append(Block(change.heading, change.text))
+    return {**data, "parameters": to_json(parameters, indent=True), "texts": texts}
+
+
+def bounded(lines: Iterable[Text], asked: Approval, db: str | None) -> list[Text]:
+    """At most so many of the lines as somebody can look through, and a word where there are more."""
+    from rich.text import Text
+
+    from placet.render.advice import db_words, name_words
+
+    found: list[Text] = []
+    letters = 0
+    for line in lines:
+        letters += len(line.plain)
+        if letters > _MOST_SHOWN or len(found) >= _MOST_LINES:
+            command = f"placet approvals show {name_words(asked.id)} --json{db_words(db)}"
+            found.append(Text(f"There is more than can be shown here. All of it: {command}", "bold yellow"))
+            break
+        found.append(line)
+    return found
+
+
+def fit(lines: Sequence[Text], height: int) -> list[Text]:
+    """The lines, without those in the middle where there are more than a screen takes."""
+    from rich.text import Text
+
+    room = max(height - _BESIDE, _LEAST_ROOM)
+    if len(lines) <= room:
+        return list(lines)
+    last = room // 3
+    first = room - last - 1
+    left_out = len(lines) - first - last
+    told = Text(f"  … {left_out:,} of {len(lines):,} lines are left out here: s shows all …", "bold yellow")
+    return [*lines[:first], told, *lines[-last:]]
+
+
+def forget_typed() -> None:
+    """Throw away what was typed and not read yet."""
+    import termios
+
+    with suppress(OSError, termios.error):
+        termios.tcflush(0, termios.TCIFLUSH)
+
+
+async def read_line(prompt: str) -> str | None:
+    """A line that is typed on the terminal, without its end, and with a mark if it is cut; None at the end of
+    the input, also in the middle of a line."""
+    loop = asyncio.get_running_loop()
+    typed: asyncio.Future[bytes] = loop.create_future()
+    line = bytearray()
+
+    def read() -> None:
+        if typed.done():
+            return
+        try:
+            piece = os.read(0, _LONGEST)
+        except OSError:
+            piece = b""  # The terminal is gone.
+        # Only a line end ends an answer: the rest of a long line would answer for it.
+        words, end, _ = piece.partition(b"\n")
+        line.extend(words[: _LONGEST + 1 - len(line)])
+        if end or not piece:
+            typed.set_result(bytes(line) + b"\n" if piece else b"")
+
+    _write(prompt)
+    loop.add_reader(0, read)
+    try:
+        data = await typed
+    finally:
+        loop.remove_reader(0)
+    if not data:
+        _write("\n")
+        return None
+    text = data.decode(errors="replace").rstrip("\r\n")
+    return f"{text[:_LONGEST]}…" if len(data) > _LONGEST + 1 else text
+
+
+def _write(text: str) -> None:
+    with suppress(OSError):
+        sys.stderr.write(text)
+        sys.stderr.flush()

@@ -1,0 +1,335 @@
+"""An assistant at work, as `do`, `chat` and `resume` show it: its words as they come, its calls beside them.
+
+Keep true:
+1. The words go to stdout, everything else to stderr; nothing that a model or a tool wrote steers a terminal.
+2. Watching changes nothing: a view only hears.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import click
+
+from placet.cli.output import Output, OutputLost
+from placet.cli.pulse import Pulse, to_stderr
+from placet.cli.speech import Speech
+
+if TYPE_CHECKING:
+    from placet.app.app import App
+    from placet.events.event import Event
+    from placet.redaction import Redactor
+    from placet.tools.context import Cancel
+    from placet.turns.ending import Call, CallResult, Ending, Watch
+    from placet.turns.ending import Event as Seen
+
+    Start = Callable[[Cancel, Watch], Awaitable[Ending]]
+
+_SHORT, _LONG = 160, 600
+"""Columns of what is said about a call or a result, and of what a person has to know."""
+_OVER = ("succeeded", "failed", "rejected", "skipped", "canceled", "unknown")
+"""What has another status waits for somebody, who is told so."""
+_DIM, _PLAIN = "\x1b[2m", "\x1b[0m"
+
+
+class Told(NamedTuple):
+    """What is shown beside the words."""
+
+    as_json: bool
+    db: str | None
+    """As the person named it."""
+    is_kept: bool
+    goes_on: str = "placet resume"
+    data: Callable[[], dict[str, Any]] | None = None
+    """What is printed as JSON, where that is more than the ending."""
+
+
+class View:
+    """Shows what an assistant does; a watch of its loop, and a sink for what else happens in its run."""
+
+    def __init__(self, output: Output, *, with_words: bool, is_asked_here: bool = False) -> None:
+        """Where the person is asked right here, the question says it all."""
+        self._output = output
+        self._with_words = with_words
+        self._is_asked_here = is_asked_here
+        self._speech = _speech(output, self._put)
+        self.lost: OutputLost | None = None
+        """Why words could not be written, and are not any more: the work goes on without."""
+        self._is_dim = _has_colour()
+        self.pulse = Pulse(to_stderr, is_terminal=sys.stderr.isatty(), is_dim=self._is_dim)
+        self._isolation: str | None = None
+        """The least that a command had."""
+        self.has_spoken = False
+        self._given: dict[str, Any] = {}
+        """What calls were given of which the result is still to come, by their ids."""
+        self._held: list[str] | None = None
+        """What is said once a question is answered."""
+
+    def __call__(self, event: Seen) -> None:
+        """One thing that happened."""
+        from placet.turns import ending
+
+        match event:
+            case ending.Text():
+                self.pulse.stop()
+                self.has_spoken = True
+                if self._with_words:
+                    self._speech.say(event.text)
+            case ending.Thinking():
+                self.pulse.think()
+            case ending.Call():
+                self.pulse.stop()
+                self._given[event.action_id] = event.parameters
+                self.say(_call_words(event, self._output.redactor), _SHORT)
+            case ending.CallResult():
+                given = self._given.pop(event.action_id, {})
+                if event.status in _OVER:
+                    self.say(_result_words(event, given), _SHORT if event.ok else _LONG)
+                if not self._given:
+                    self.pulse.ask()  # With the last of a turn's results the model is asked again.
+            case ending.Note():
+                self.say(f"· {event.text}")
+            case _:
+                pass  # Trouble ends it here, and is told with how it ended.
+
+    def write(self, events: Sequence[Event]) -> None:
+        """What the log is told and the loop does not tell."""
+        from placet.render.history import weaker
+
+        for event in events:
+            name, data = event.action_id, event.data
+            if event.kind == "turn_asked":
+                self.pulse.ask()
+            elif event.kind in ("turn_answered", "turn_loop_ended"):
+                self.pulse.stop()
+            elif event.kind == "action_retrying":
+                self.say(f"↻ {name}: attempt {data.get('attempt')} follows: {data.get('error')}")
+            elif event.kind == "approval_requested" and not self._is_asked_here:
+                self.say(f"? {data.get('tool')} waits for approval {data.get('approval')}")
+            elif event.kind == "command_ran":
+                self._isolation = weaker(self._isolation, str(data.get("isolation")))
+            elif event.kind == "sink_failed":
+                self.say(f"! not everything could be recorded: {data.get('error')}")
+
+    @property
+    def isolation_words(self) -> str:
+        """What is to be said of commands that the kernel did not keep in; empty where there is nothing."""
+        from placet.cli.execution import LESS
+
+        if self._isolation not in LESS:
+            return ""
+        return f"  isolation: {self._isolation} for commands: {LESS[self._isolation]}"
+
+    def _put(self, words: str) -> None:
+        try:
+            self._output.write(words)
+        except OutputLost as lost:
+            self.lost = lost
+
+    def rest(self) -> None:
+        """End what is being said, so that something else can be."""
+        self.pulse.clear()
+        self._speech.end()
+
+    def say(self, text: str, most: int = _LONG) -> None:
+        """One line beside the words, cut short; `text` may come from anywhere."""
+        from placet.safe_text import clean
+
+        line = clean(self._output.redactor.text(text[: most * 8]), most)
+        if self._held is not None:
+            self._held.append(line)
+            return
+        self.rest()
+        self._print(line)
+
+    def tell_model(self, app: App, model: object) -> None:
+        """Say who answers, and why it is that one."""
+        name = str(getattr(model, "name", "") or "a model")
+        chosen = app.chosen
+        self.pulse.model = name
+        because = f" ({chosen.because})" if chosen is not None and chosen.name == name else ""
+        self.say(f"model: {name}{because}")
+
+    def _print(self, line: str) -> None:
+        self.pulse.clear()
+        with suppress(OSError):
+            print(f"{_DIM}{line}{_PLAIN}" if self._is_dim else line, file=sys.stderr, flush=True)
+
+    @contextmanager
+    def silence(self) -> Iterator[None]:
+        """Let a question stand alone: what happens meanwhile is said afterwards."""
+        self.rest()
+        self._held = []
+        try:
+            yield
+        finally:
+            held, self._held = self._held, None
+            for line in held:
+                self._print(line)
+
+
+@contextmanager
+def open_for(
+    output: Output,
+    *,
+    db: str | None,
+    wait: float | None,
+    workspace: str | None,
+    yes_to: str | None,
+    record: str | None,
+    log: str | None = None,
+    as_json: bool = False,
+    **more: Any,
+) -> Iterator[tuple[App, View]]:
+    """An app for an assistant, with whoever sits at the terminal as the person who is asked; and its view.
+
+    Raises: what `open_app` raises.
+    """
+    from placet.app.app import NOWHERE, Asking, database_files, database_url, open_app
+    from placet.app.assistant import set_up
+    from placet.app.files import check_log, check_target
+    from placet.cli.asker import Asker, is_terminal
+    from placet.cli.changes import change_of
+    from placet.cli.execution import patience
+    from placet.cli.isolation import tell_lowering, tell_unknown_trusted
+    from placet.cli.trust import terminal_question
+
+    if yes_to is not None and more.get("permissions") is not None:
+        raise click.UsageError("--yes-to and --permissions both say what needs asking. Give one of them.")
+    inputs = {"the tools": more.get("tools"), "the policies": more.get("policies"), **database_files(db)}
+    if log is not None:
+        check_target(log, "--log", {**inputs, "the recording": record}, instead="run.jsonl")
+        check_log(log)
+    if record is not None:
+        check_target(record, "--record", inputs, instead="answers.jsonl")
+    view = View(output, with_words=not as_json, is_asked_here=is_terminal())
+    asker = None
+    if is_terminal():
+        asker = Asker(output, view.silence, db=db, is_kept=database_url(db) != NOWHERE)
+    with open_app(
+        db=db,
+        log=log,
+        workspace=workspace,
+        binds=False,
+        confirm=terminal_question(output),
+        asking=Asking(patience(wait)),
+        person=asker,
+        record=record,
+        kept=set_up(yes_to, record),
+        **more,
+    ) as app:
+        output.redactor = app.redactor
+        if asker is not None:
+            asker.look = lambda asked: change_of(asked, app)
+        tell_lowering(output, app)
+        tell_unknown_trusted(output, app)
+        yield app, view
+
+
+def lead(output: Output, app: App, start: Start, told: Told, view: View, close: Any) -> int:
+    """Let an assistant work, show how it goes and how it ended; returns the exit code."""
+    from placet.cli.ending import exit_code
+    from placet.runtime.sync import run_sync
+
+    ending, signal = run_sync(_watched(output, app, start, view, close))
+    show_ending(output, ending, told, app)
+    if view.isolation_words:
+        output.talk(view.isolation_words)
+    if view.lost is not None:
+        raise view.lost
+    return exit_code(ending, signal)
+
+
+async def _watched(output: Output, app: App, start: Start, view: View, close: Any) -> tuple[Ending, int]:
+    """The second value is the signal that stopped it, or 0."""
+    from placet.cli.signals import Stopping
+    from placet.tools.context import Cancel
+
+    cancel = Cancel()
+
+    def stop(name: str) -> None:
+        view.rest()
+        output.talk("Stopping. (Once more to leave at once.)")
+        cancel.cancel(f"stopped by {name}", hard=True)
+
+    app.runtime.events.add_sink(view)
+    try:
+        async with view.pulse.beating():
+            view.pulse.ask()
+            with Stopping(stop) as stopping:
+                ending = await start(cancel, view)
+        return ending, stopping.by
+    finally:
+        view.rest()
+        app.runtime.events.remove_sink(view)
+        if close is not None:
+            await close()
+
+
+def show_ending(
+    output: Output, ending: Ending, told: Told, app: App | None = None, *, with_summary: bool = False
+) -> None:
+    """How it ended: as one JSON object, or in words beside what was said."""
+    from placet.cli.ending import ending_lines
+
+    if told.as_json:
+        output.show_json(ending.as_json() if told.data is None else told.data())
+        return
+    if with_summary and ending.summary != ending.error:
+        speech = _speech(output, output.write)
+        speech.say(ending.summary)
+        speech.end()
+    found = in_flight(output, ending, app) if app is not None else {}
+    for line in ending_lines(ending, db=told.db, is_kept=told.is_kept, goes_on=told.goes_on, in_flight=found):
+        output.talk(line)
+
+
+def in_flight(output: Output, ending: Ending, app: App) -> Mapping[str, Any]:
+    """What the calls were of which a person has to say what became of them."""
+    from placet.cli.led import calls_in_flight
+
+    if app.records is None or all(each.kind != "unknown_outcome" for each in ending.waiting):
+        return {}
+    return calls_in_flight(app.records, ending.run_id, output.redactor)
+
+
+def _speech(output: Output, write: Callable[[str], None]) -> Speech:
+    # The redactor of an output may become another one.
+    return Speech(
+        write, lambda text: output.redactor.text(text), lambda text: output.redactor.open_tail(text)
+    )
+
+
+def closing(model: object) -> Callable[[], Awaitable[None]] | None:
+    """What lets go of a model's connections and files."""
+    return getattr(model, "close", None)
+
+
+def _call_words(event: Call, redactor: Redactor) -> str:
+    from placet.render.calls import given_words
+
+    # Before anything is cut: half a secret is not known as one.
+    shown = redactor.value(dict(event.parameters))
+    assert isinstance(shown, dict)
+    return f"→ {event.tool} {given_words(shown)}"
+
+
+def _result_words(event: CallResult, given: Mapping[str, Any]) -> str:
+    from placet.render.calls import came_words
+    from placet.render.marks import mark
+
+    if event.ok:
+        came = came_words(event.text, given)
+        return f"  ✓ {event.tool}: {came}" if came else f"  ✓ {event.tool}"
+    first = event.text.strip().partition("\n")[0]
+    look = mark(event.status)
+    word = {"rejected": "refused"}.get(event.status, look.word)
+    return f"  {look.sign} {event.tool} {word}: {first.removeprefix(f'{event.status}: ')}"
+
+
+def _has_colour() -> bool:
+    return sys.stderr.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"

@@ -1,0 +1,361 @@
+"""`placet log`: what is recorded of all runs: looked at, searched, followed, exported, checked, pruned."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from placet.cli.inputs import Moment, Subject, db_option, json_option
+from placet.cli.output import Output
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from placet.events.event import Event
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+_FOLLOW_S = 0.5
+
+
+def _known_kinds(
+    context: click.Context, parameter: click.Parameter, kinds: tuple[str, ...]
+) -> tuple[str, ...]:
+    """Refuse a kind that no event can have: an answer that is empty for a slip of the pen misleads."""
+    from difflib import get_close_matches
+
+    from placet.events.event import KINDS
+
+    for kind in kinds:
+        if kind not in KINDS and not kind.startswith(("turn_", "check_", "round_")):
+            near = get_close_matches(kind, KINDS, n=1, cutoff=0.0)
+            raise click.BadParameter(
+                f"No event is of the kind {kind!r}. Did you mean '{near[0]}'?", context, parameter
+            )
+    return kinds
+
+
+def filter_options(command: Command) -> Command:
+    """Which events are meant."""
+    for option in (
+        click.option("--until", type=Moment(), metavar="WHEN", help="Not after this moment."),
+        click.option(
+            "--since",
+            type=Moment(),
+            metavar="WHEN",
+            help="Not before: 2026-01-31, 2026-01-31T12:00, or 2h ago as 2h.",
+        ),
+        click.option("--tenant", metavar="NAME", help="Of this tenant."),
+        click.option("--tool", metavar="NAME", help="About calls of this tool."),
+        click.option("--action", metavar="ID", help="About this action."),
+        click.option("--proposal", metavar="ID", help="About this proposal."),
+        click.option("--trace", metavar="ID", help="Of this trace."),
+        click.option("--run", metavar="ID", help="Of this run; the start of its id is enough."),
+        click.option(
+            "--kind",
+            metavar="KIND",
+            multiple=True,
+            callback=_known_kinds,
+            help="Of this kind; may be given several times.",
+        ),
+    ):
+        command = option(command)
+    return command
+
+
+@click.group(cls=Subject, short_help="Look at, search, export and check what is recorded.")
+def log() -> None:
+    """What is recorded of all runs. Without a command: the newest run as a timeline."""
+
+
+@log.command(short_help="One run as a timeline.")
+@click.argument("run", metavar="[RUN]", required=False)
+@db_option
+@json_option
+@click.pass_obj
+def show(output: Output, run: str | None, db: str | None, as_json: bool) -> int:
+    """Show what happened in a run, event by event: the newest run, or RUN (the start of its id is enough).
+
+    Exit codes: 0 shown, 2 there is no such run.
+    """
+    from placet.app.app import open_records
+    from placet.cli.wording import no_events
+    from placet.errors import UnknownRun
+
+    with open_records(db) as records:
+        if run is None:
+            begins = ("proposal_received", "turn_loop_started")
+            newest = records.events.query(limit=1, newest=True, kind=begins)
+            if not newest or newest[0].run_id is None:
+                raise UnknownRun(
+                    f"Nothing is recorded in {records.database.name} yet. Run a plan: placet run PLAN"
+                )
+            run = newest[0].run_id
+        else:
+            run = records.run_id(run)
+        found = records.events.query(run=run)
+    if not found:
+        raise no_events(run, db)
+    _print(output, found, as_json=as_json, with_runs=False)
+    return 0
+
+
+@log.command(short_help="Events that match.")
+@filter_options
+@click.option(
+    "--limit",
+    type=click.IntRange(min=1, max=1_000_000),
+    default=100,
+    show_default=True,
+    help="The newest so many.",
+)
+@db_option
+@json_option
+@click.pass_obj
+def query(
+    output: Output,
+    /,
+    kind: tuple[str, ...],
+    run: str | None,
+    limit: int,
+    db: str | None,
+    as_json: bool,
+    **filters: Any,
+) -> int:
+    """List the newest events that match everything given, oldest first.
+
+    Exit codes: 0 listed, also if nothing matches, 2 bad input.
+    """
+    from placet.app.app import open_records
+
+    with open_records(db) as records:
+        run = records.run_id(run) if run is not None else None
+        found = records.events.query(kind=kind or None, run=run, limit=limit, newest=True, **filters)
+    _print(output, reversed(found), as_json=as_json, with_runs=run is None)
+    if len(found) == limit:
+        output.talk(
+            f"Only the newest {limit} are shown; see more with --limit, or all with `placet log export`."
+        )
+    return 0
+
+
+@log.command(short_help="The newest events, and those to come.")
+@filter_options
+@click.option(
+    "-n", "--lines", type=click.IntRange(min=0), default=20, show_default=True, help="How many to begin with."
+)
+@click.option("-f", "--follow", is_flag=True, help="Go on with what comes, until Ctrl-C.")
+@db_option
+@click.option("--json", "as_json", is_flag=True, help="Print each event as a JSON line.")
+@click.pass_obj
+def tail(
+    output: Output,
+    /,
+    kind: tuple[str, ...],
+    run: str | None,
+    lines: int,
+    follow: bool,
+    db: str | None,
+    as_json: bool,
+    **filters: Any,
+) -> int:
+    """Show the newest events, and with --follow those to come as well.
+
+    Exit codes: 0 shown, 2 bad input, 130 after Ctrl-C.
+    """
+    from placet.app.app import open_records
+
+    with open_records(db) as records:
+        run = records.run_id(run) if run is not None else None
+        position = records.events.last_position()
+        wanted = {"kind": kind or None, "run": run, **filters}
+        found = records.events.query(limit=lines, newest=True, **wanted) if lines else []
+        position = max([position, *(e.seq for e in found)])
+        _print(output, reversed(found), as_json=as_json, with_runs=True, lines=True)
+        while follow:
+            time.sleep(_FOLLOW_S)
+            found = records.events.query(after=position, **wanted)
+            if found:
+                position = found[-1].seq
+                _print(output, found, as_json=as_json, with_runs=True, lines=True)
+    return 0
+
+
+@log.command(short_help="Events as JSON lines.")
+@filter_options
+@click.option("-o", "--output", "target", metavar="FILE", help="Write there instead of to standard output.")
+@db_option
+@click.pass_obj
+def export(
+    output: Output,
+    /,
+    kind: tuple[str, ...],
+    run: str | None,
+    target: str | None,
+    db: str | None,
+    **filters: Any,
+) -> int:
+    """Write all events that match as JSON lines, oldest first; `placet explain FILE` reads them.
+
+    What is recorded holds no secrets, and neither does this. Exit codes: 0 written, 2 bad input.
+    """
+    from placet.app.app import database_files, open_records
+    from placet.app.files import check_target, write_lines
+    from placet.cli.output import to_json
+    from placet.render.text import count
+
+    if target is not None:
+        check_target(target, "-o", database_files(db), instead="events.jsonl")
+    with open_records(db) as records:
+        run = records.run_id(run) if run is not None else None
+        events = records.events.scan(kind=kind or None, run=run, **filters)
+        lines = (to_json(event) + "\n" for event in events)
+        if target is None:
+            for line in lines:
+                output.write(line)
+            return 0
+        written = write_lines(target, lines)
+    output.talk(f"{count(written, 'event')} written to {target}.")
+    return 0
+
+
+@log.command(short_help="Whether anybody changed the records.")
+@click.option(
+    "--anchor", metavar="FOLDER", help="Where the head of the log is kept, if not in your data folder."
+)
+@db_option
+@json_option
+@click.pass_obj
+def verify(output: Output, anchor: str | None, db: str | None, as_json: bool) -> int:
+    """Check the chain of digests over all records, and its head against the one kept outside the log.
+
+    Names what was edited, removed, inserted, reordered or cut off. Exit codes: 0 nothing was, 1 something
+    was, 2 bad input.
+    """
+    from pathlib import Path
+
+    from rich.text import Text
+
+    from placet.app.app import open_records
+    from placet.render.text import count
+    from placet.safe_text import clean
+
+    with open_records(db, anchor=Path(anchor) if anchor is not None else None) as records:
+        report = records.events.verify()
+    if as_json:
+        import msgspec
+
+        data = msgspec.to_builtins(report)
+        data["findings"] = [finding._asdict() for finding in report.findings]
+        output.show_json(data)
+        return 0 if report.valid else 1
+    dropped = f", {count(report.dropped, 'record')} dropped on purpose before them" if report.dropped else ""
+    if report.valid:
+        output.show(
+            Text(f"✓ {count(report.checked, 'record')} checked{dropped}: nothing was changed.", style="green")
+        )
+        if not report.anchored and report.checked:
+            output.show(
+                Text("  No head is kept outside this log, so records cut off its end would not be noticed.")
+            )
+        return 0
+    is_whole = not report.more and all(finding.kind == "unanchored" for finding in report.findings)
+    what = "the chain is whole, but its head cannot be checked" if is_whole else "the log was changed"
+    output.show(Text(f"✗ {count(report.checked, 'record')} checked{dropped}: {what}.", style="bold red"))
+    for finding in report.findings:
+        output.show(Text(f"  {finding.kind}: {clean(finding.message, 1000)}"))
+    if report.more:
+        output.show(Text(f"  … and {report.more:,} more"))
+    if not is_whole:
+        output.show(
+            Text(
+                "Compare with a backup or an export; keep this file as it is for whoever looks into it.",
+            )
+        )
+    return 1
+
+
+@log.command(short_help="Drop old records, on purpose.")
+@click.option(
+    "--before", type=Moment(), metavar="WHEN", required=True, help="Older than: a date, or 90d for 90 days."
+)
+@db_option
+@json_option
+@click.pass_obj
+def prune(output: Output, before: float, db: str | None, as_json: bool) -> int:
+    """Drop the oldest records. What is dropped becomes a closed segment with its digest, so that `verify`
+    goes on to hold; the newest record always stays. Runs that can be resumed are not touched.
+
+    Exit codes: 0 done, also if there was nothing to drop, 2 bad input.
+    """
+    from rich.text import Text
+
+    from placet.app.app import open_records
+    from placet.render.text import count
+
+    with open_records(db, writes=True) as records:
+        segment = records.events.prune(before)
+    if as_json:
+        output.show_json({"dropped": segment.count if segment is not None else 0, "segment": segment})
+    elif segment is None:
+        output.show(Text("Nothing is that old."))
+    else:
+        output.show(Text(f"{count(segment.count, 'record')} dropped, up to position {segment.last}."))
+    return 0
+
+
+@log.command(short_help="What the runs of each agent came to.")
+@db_option
+@json_option
+@click.pass_obj
+def costs(output: Output, db: str | None, as_json: bool) -> int:
+    """Add up by source what runs came to: how many, tool calls, actions, retries, time; and what the models
+    took that they asked: tokens and money. What a model did not tell is said to be unknown, not taken for 0.
+
+    Exit codes: 0 shown, 2 bad input.
+    """
+    from rich.text import Text
+
+    from placet.app.app import open_records
+    from placet.render.text import count, duration
+    from placet.render.turns import spent_words
+    from placet.safe_text import clean, columns
+
+    with open_records(db) as records:
+        agents = records.events.cost_by_agent()
+    if as_json:
+        output.show_json({"agents": agents})
+        return 0
+    width = max((columns(clean(name, 40)) for name in agents), default=0)
+    for name, total in agents.items():
+        facts = [
+            count(int(total["runs"]), "run"),
+            count(int(total.get("tool_calls", 0)), "tool call"),
+            # What did not happen is not told: the line is for reading.
+            *([count(retries, "retry", "retries")] if (retries := int(total.get("retries", 0))) else []),
+            f"{duration(total.get('total_duration_ms', 0.0)) or '0 ms'} of work",
+        ]
+        asked = ""
+        if "model_answers" in total:
+            asked = f"; {count(int(total['model_answers']), 'answer')} of models: {spent_words(total)}"
+        output.show(Text(f"{clean(name, 40):{width}}  {', '.join(facts)}{asked}"))
+    return 0
+
+
+def _print(
+    output: Output, events: Iterable[Event], *, as_json: bool, with_runs: bool, lines: bool = False
+) -> None:
+    if not as_json:
+        from placet.render.timeline import draw_timeline
+
+        output.show(*draw_timeline(events, with_runs=with_runs))
+    elif lines:
+        from placet.cli.output import to_json
+
+        for event in events:
+            output.write(to_json(event) + "\n")
+    else:
+        output.show_json({"events": list(events)})

@@ -1,0 +1,291 @@
+"""`placet runs`: which runs there were, how each stands, what to do about it; old ones dropped."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import click
+
+from placet.cli.inputs import Moment, Subject, db_option, json_option, run_argument
+from placet.cli.output import Output
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from placet.app.app import Records
+    from placet.durable.sql import RunSummary
+
+_STATES = (
+    "running",
+    "interrupted",
+    "waiting",
+    "succeeded",
+    "partial",
+    "aborted",
+    "refused",
+    "canceled",
+    "budget",
+)
+
+
+_LONG = 500
+_TASK = 50
+_ALL = 1_000_000
+"""Runs: more than anybody keeps."""
+
+
+@click.group(cls=Subject, short_help="List runs, show one, drop old ones.")
+def runs() -> None:
+    """Which runs there were. Without a command: the newest of them."""
+
+
+@runs.command("list", short_help="The newest runs.")
+@click.option("--status", type=click.Choice(_STATES), help="Only those that stand so.")
+@click.option(
+    "--limit",
+    type=click.IntRange(min=1, max=1_000_000),
+    default=20,
+    show_default=True,
+    help="How many at most.",
+)
+@db_option
+@json_option
+@click.pass_obj
+def list_runs(output: Output, status: str | None, limit: int, db: str | None, as_json: bool) -> int:
+    """List the newest runs, newest first. `placet resume` goes on with one that is `interrupted`.
+
+    Exit codes: 0 listed, also if there are none, 2 bad input.
+    """
+    from rich.table import Table
+    from rich.text import Text
+
+    from placet.app.app import open_records
+    from placet.render.text import duration
+    from placet.safe_text import clean
+
+    with open_records(db) as records:
+        found = records.journal.runs(status=status, limit=limit)
+        name = records.database.name
+        led = {} if as_json else _led(records, found)
+    if as_json:
+        output.show_json({"runs": [_as_data(summary) for summary in found]})
+        return 0
+    if not found:
+        output.talk(f"No runs in {name}." if status is None else f"No run in {name} is {status}.")
+        return 0
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    for heading in ("run", "status", "begun (UTC)", "took", "actions", "source"):
+        table.add_column(
+            heading, no_wrap=True, overflow="ellipsis", justify="right" if heading == "actions" else "left"
+        )
+    for summary in found:
+        about = led.get(summary.run_id)
+        look = _look("left" if about is not None and about.is_left else summary.status)
+        task = output.redactor.text(about.task) if about is not None else ""
+        took = duration((summary.ended - summary.begun) * 1000) if summary.ended is not None else ""
+        table.add_row(
+            Text(clean(summary.run_id, 40)),
+            Text(f"{look.sign} {look.word}", style=look.style),
+            Text(_moment(summary.begun)),
+            Text(took),
+            # Of a run that a model leads it is not known beforehand what it comes to.
+            Text(f"{summary.actions:,}" if summary.actions else "-"),
+            Text(clean(summary.source, 30) + (f": {clean(task.strip(), _TASK)}" if task.strip() else "")),
+        )
+    output.show(table)
+    return 0
+
+
+@runs.command("show", short_help="How one run stands.")
+@run_argument
+@db_option
+@json_option
+@click.pass_obj
+def show(output: Output, run: str, db: str | None, as_json: bool) -> int:
+    """Show how the run RUN (the start of its id is enough) stands, action by action, and what to do next.
+
+    Exit codes: 0 shown, 2 there is no such run.
+    """
+    from contextlib import suppress
+
+    from rich.text import Text
+
+    from placet.app.app import is_a_programs, open_records
+    from placet.app.coder import session_of
+    from placet.app.loops import round_of
+    from placet.cli.led import calls_in_flight, coding_commands
+    from placet.cli.repeat import repeat_of
+    from placet.errors import StorageUnavailable
+    from placet.ir.graph import Graph
+    from placet.loops.delivery import round_data
+    from placet.render.advice import advise
+    from placet.render.history import History
+    from placet.render.loops import round_lines
+    from placet.render.text import count
+    from placet.render.tree import draw_tree, draw_turns
+    from placet.runtime.journal import is_led
+    from placet.runtime.shown import shown_proposal, shown_result
+    from placet.safe_text import clean
+
+    with open_records(db) as records:
+        summary = records.journal.find(run)
+        if not as_json and (round := round_of(records, summary.run_id)) is not None:
+            if round.id == summary.run_id:
+                output.show(*round_lines(round_data(round), db=db))
+                return 0
+        record = records.journal.record(summary.run_id)
+        proposal = shown_proposal(record.proposal, output.redactor)
+        kept = records.journal.shown(summary.run_id)
+        result = shown_result(kept, output.redactor) if kept is not None else None
+        history = History()
+        history.run_id = summary.run_id  # Also where no event is left that says so.
+        history.is_a_programs = is_a_programs(summary, record)
+        history.repeat = repeat_of(summary, record)
+        if is_led(record):
+            history.is_a_programs = "folder" not in summary.context
+            history.lead(proposal)
+        else:
+            history.plan(proposal)
+        with suppress(StorageUnavailable):  # A program may keep runs and no events.
+            for event in records.events.scan(run=summary.run_id):
+                history.take(event)
+        if history.led is not None:
+            for id, (tool, given) in calls_in_flight(records, summary.run_id, output.redactor).items():
+                history.led.note_call(id, tool, given)
+    is_known = history.last is not None or history.led is not None
+    if result is not None and is_known and summary.status not in ("running", "interrupted"):
+        history.settle(result)
+    if summary.status == "interrupted":
+        history.break_off()
+    session = session_of(proposal.context)
+    advised = advise(history, db=db) if session is None else coding_commands(session, db)
+    if as_json:
+        output.show_json({**_as_data(summary), "result": result, "next": [a._asdict() for a in advised]})
+        return 0
+    graph = Graph(proposal.actions)
+    layers = [graph.ids(layer) for layer in graph.layers]
+    is_left = history.led is not None and history.led.is_left and summary.status == "waiting"
+    look = _look("left" if is_left else summary.status)
+    facts = [f"begun {_moment(summary.begun)} UTC"]
+    facts += [count(summary.actions, "action")] if history.led is None else []
+    facts += [f"by {summary.holder}"] if summary.holder else []
+    title = f"run {clean(summary.run_id)}"
+    output.show(Text.assemble((f"{look.sign} {look.word}", look.style), f"  {', '.join(facts)}"))
+    width = output.result_console().width
+    if session == summary.run_id:
+        pass  # Its turns are those of its iterations, which are runs of their own.
+    elif history.led is not None:
+        output.show(draw_turns(history, title=title, width=width))
+        end = history.led.end
+        # Where the model said nothing, the summary only says again how it ended.
+        said = end.summary if end is not None and end.summary != end.error else ""
+        output.show(Text(f"It said last: {clean(said.strip(), _LONG)}")) if said else None
+    else:
+        output.show(draw_tree(history, layers, title=title, max_lines=150, width=width))
+    for advice in advised:
+        output.show(Text(advice.sentence))
+        if advice.command:
+            output.show(Text(f"  {advice.command}"))
+    return 0
+
+
+@runs.command(short_help="Drop old runs that have ended.")
+@click.option(
+    "--before",
+    type=Moment(),
+    metavar="WHEN",
+    required=True,
+    help="Ended before: a date, or 90d for 90 days ago.",
+)
+@db_option
+@json_option
+@click.pass_obj
+def prune(output: Output, before: float, db: str | None, as_json: bool) -> int:
+    """Drop runs that ended for good before WHEN, with their plans and results, and what was kept of long
+    outputs until then. Runs that can be resumed stay; so do events, which `placet log prune` drops.
+
+    Exit codes: 0 done, also if there was nothing to drop, 2 bad input.
+    """
+    from rich.text import Text
+
+    from placet.app.app import open_records, spill_here
+    from placet.render.text import count
+
+    with open_records(db, writes=True) as records:
+        dropped = records.journal.prune(before)
+        left = records.journal.runs(limit=_ALL)
+    spill = spill_here()
+    spill.drop(dropped)
+    if db is None:
+        # Also of runs that nobody has kept; those of a database that was named may be known to another one.
+        spill.prune(before, but=[summary.run_id for summary in left])
+    if as_json:
+        output.show_json({"dropped": len(dropped)})
+    else:
+        said = f"{count(len(dropped), 'run')} dropped." if dropped else "No run ended before that."
+        output.show(Text(said))
+    return 0
+
+
+class _Led(NamedTuple):
+    """What a list says of a run that a model leads."""
+
+    task: str
+    is_left: bool
+    """A conversation that waits for nothing but the next message."""
+
+
+def _led(records: Records, found: Sequence[RunSummary]) -> dict[str, _Led]:
+    """Those among them that a model leads."""
+    from contextlib import suppress
+
+    from placet.agents.kept import agent_of
+    from placet.app.coder import session_of
+    from placet.assistant.assistant import kept_of
+    from placet.errors import PlacetError
+    from placet.inference.messages import Text
+
+    made: dict[str, _Led] = {}
+    for summary in found:
+        if summary.actions:
+            continue  # A plan.
+        with suppress(PlacetError):  # A program may keep runs of which only it knows what they are.
+            proposal = records.journal.record(summary.run_id).proposal
+            if session_of(proposal.context) is not None:
+                made[summary.run_id] = _Led(str(proposal.context.get("intent", "")), is_left=False)
+                continue
+            agent = agent_of(proposal.context)
+            if agent is not None:
+                made[summary.run_id] = _Led(f"{agent.spec.id}: {agent.task}", is_left=False)
+                continue
+            kept = kept_of(proposal)
+            is_left = False
+            if kept.is_chat and summary.status == "waiting":
+                result = records.journal.shown(summary.run_id)
+                is_left = result is not None and all(each.kind == "message" for each in result.waiting)
+            parts = kept.task.parts if kept.task is not None else ()
+            words = " ".join(part.text for part in parts if isinstance(part, Text))
+            made[summary.run_id] = _Led(words, is_left)
+    return made
+
+
+def _look(status: str) -> Any:
+    from placet.render.marks import MARKS, outcome_mark
+
+    if status == "running":
+        return MARKS["executing"]
+    return outcome_mark(status)
+
+
+def _moment(seconds: float) -> str:
+    from datetime import UTC, datetime
+
+    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M:%S}"
+
+
+def _as_data(summary: RunSummary) -> dict[str, Any]:
+    import msgspec
+
+    data: dict[str, Any] = msgspec.to_builtins(summary)
+    del data["context"]
+    return data

@@ -1,0 +1,223 @@
+"""Running the checks of a contract: by us, in the sandbox, each on a fresh export of the change.
+
+Keep true:
+1. Every check gets an export of its own, and what it wrote there or left running is gone before the next.
+2. A check is green only if it ended by itself, in its time, as the contract says. Whatever else happens to
+   it is red, with words; only what is no fault of the check is raised.
+3. Nothing that the change brings compiled is run in the place of a source.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+
+import msgspec
+
+from placet.coder.command_line import simple_commands
+from placet.coder.contract import Check, CheckResult, Contract
+from placet.coder.conventions import CACHE
+from placet.coder.import_roots import python_path
+from placet.coder.reports import (
+    MOST_BYTES,
+    doubt,
+    is_unknown_option,
+    read_output,
+    read_report,
+    variables,
+    was_left,
+    without_notice,
+)
+from placet.errors import ToolError
+from placet.runtime.observation import LIMIT, observe_text
+from placet.safe_text import clean
+from placet.sandbox.command import Finished, ending, run_command
+from placet.sandbox.confinement import Isolation
+from placet.sandbox.environment import clean_environment
+from placet.sandbox.limits import Limits
+from placet.sandbox.workspace import Workspace
+
+OUTPUT_BYTES = LIMIT
+"""Of the output of one check, as much as is kept in its result: the head and the tail."""
+_NOT_RUN = (126, 127)
+"""What a shell ends with if it could not run a program, or found none."""
+_MISSING = (
+    r"""(^|[\s:‘'"])WORD[’'"]?: ((command )?not found|No such file or directory|Permission denied)\s*$"""
+)
+_SHELL = "/bin/sh"
+_MERGED = 'exec /bin/sh -c "$1" 2>&1'
+"""The command comes as an argument, so that it is run as it was written."""
+
+Fresh = Callable[[], AbstractAsyncContextManager[Path]]
+"""Makes a folder with the files to check, which goes when the check is over."""
+
+
+class Checking:
+    """Runs checks. `limits` are those of one check, apart from its time, which the contract gives; what an
+    output is to contain is looked for in the first `limits.output_bytes`, and a check that writes more is
+    ended. `environment` is what its commands get besides what every command gets.
+    """
+
+    def __init__(
+        self,
+        isolation: Isolation,
+        *,
+        limits: Limits | None = None,
+        environment: Mapping[str, str] | None = None,
+        roots: Sequence[str] = (),
+    ) -> None:
+        """`environment` is what checks get besides what every command gets. Python imports from `roots`,
+        folders of the export, before anything else."""
+        self._isolation = isolation
+        self._limits = Limits() if limits is None else limits
+        self._environment = {} if environment is None else dict(environment)
+        self._roots = list(roots)
+
+    async def run(
+        self,
+        contract: Contract,
+        fresh: Fresh,
+        *,
+        baseline: Sequence[CheckResult] = (),
+        started: Callable[[Check], None] | None = None,
+        completed: Callable[[CheckResult], None] | None = None,
+    ) -> list[CheckResult]:
+        """What came of each check, in order. `baseline` are the results in the base, to compare with.
+
+        A cancellation ends the command that runs, and passes.
+
+        Raises:
+            IsolationMissing: commands are kept from less than is required.
+        """
+        known = {result.name: result for result in baseline}
+        results: list[CheckResult] = []
+        for check in contract.checks:
+            if started is not None:
+                started(check)
+            run = await self._run(check, fresh, reports=True)
+            if is_unknown_option(run.exit_code, run.output):
+                run = await self._run(check, fresh, reports=False)
+            result = run.result(check, known.get(check.name), contract)
+            results.append(result)
+            if completed is not None:
+                completed(result)
+        return results
+
+    async def _run(self, check: Check, fresh: Fresh, *, reports: bool) -> _Run:
+        import asyncio
+
+        limits = msgspec.structs.replace(self._limits, time_s=check.timeout_secs)
+        name = f".placet-{secrets.token_hex(8)}/report.xml"
+        async with fresh() as folder:
+            await asyncio.to_thread(_remove_caches, folder)
+            workspace = Workspace(folder)
+            try:
+                more = self._environment | python_path(str(workspace.folder), self._roots)
+                if reports:
+                    path = os.path.join(workspace.folder, name)
+                    more |= variables(path, more.get("PYTEST_ADDOPTS", ""))
+                sandbox = await self._isolation.sandbox(workspace)
+                try:
+                    finished = await run_command(
+                        [_SHELL, "-c", _MERGED, _SHELL, check.command],
+                        folder=workspace.fd,
+                        environment=clean_environment(more),
+                        limits=limits,
+                        sandbox=sandbox,
+                    )
+                except ToolError as error:
+                    return _Run(limits, failure=str(error))
+                return _Run(limits, finished, _report(workspace, name))
+            finally:
+                self._isolation.forget(workspace)
+                workspace.close()
+
+
+class _Run:
+    """One run of a check: how it ended, what it wrote, what its tests reported."""
+
+    def __init__(
+        self, limits: Limits, finished: Finished | None = None, report: bytes = b"", failure: str = ""
+    ) -> None:
+        self._limits = limits
+        self._finished = finished
+        self._report = report
+        self._failure = failure
+        """Why it did not start."""
+        written = b"" if finished is None else finished.stdout + finished.stderr
+        self.output = without_notice(written.decode(errors="replace"))
+        self.exit_code = None if finished is None else finished.exit_code
+
+    def result(self, check: Check, baseline: CheckResult | None, contract: Contract) -> CheckResult:
+        """What came of it."""
+        tests = read_report(self._report, is_base=baseline is None) or read_output(self.output)
+        why = self._why(check) or doubt(check, tests, self._report, baseline, contract.may_touch)
+        finished = self._finished
+        return CheckResult(
+            name=check.name,
+            command=check.command,
+            passed=not why,
+            exit_code=self.exit_code,
+            ended_by="start" if finished is None else finished.ended_by,
+            why=why,
+            output=observe_text(self.output, check.name, limit=OUTPUT_BYTES),
+            duration_ms=0.0 if finished is None else round(finished.duration_s * 1000, 3),
+            tests=tests,
+        )
+
+    def _why(self, check: Check) -> str:
+        if self._finished is None:
+            return f"it could not be run: {clean(self._failure, 500)}"
+        if self._finished.ended_by != "itself":
+            return clean(ending(self._finished, self._limits), 500)
+        if check.expect_exit_zero and self.exit_code != 0:
+            return f"it ended with exit code {self.exit_code}"
+        if was_left(self.output):
+            return "its test program was told from inside to leave before its end"
+        if check.output_contains is not None and check.output_contains not in self.output:
+            return f'its output does not contain "{clean(check.output_contains, 200)}"'
+        return ""
+
+
+def missing_program(result: CheckResult, paths: Collection[str]) -> str:
+    """The program that a check names and this machine has not, so that no change could turn it green; empty
+    if there is none such. What has a slash in it, or is called as one of the files at `paths` or lies in a
+    `PATH` of the check's own, may be the very thing that is to be made.
+    """
+    if result.passed or result.exit_code not in _NOT_RUN or "PATH=" in result.command:
+        return ""
+    ours = {path.rpartition("/")[2] for path in paths}
+    for simple in simple_commands(result.command):
+        word = simple.words[0]
+        if "/" in word or "$" in word or word in ours:
+            continue
+        if re.search(_MISSING.replace("WORD", re.escape(word)), result.output, re.MULTILINE):
+            return word
+    return ""
+
+
+def _report(workspace: Workspace, name: str) -> bytes:
+    """What a test program left as its report; nothing if there is none that can be read.
+
+    Read as tools read files: what the command put there may be a link out of the export, or a pipe.
+    """
+    try:
+        return workspace.read_bytes(name, MOST_BYTES)
+    except ToolError:
+        return b""
+
+
+def _remove_caches(folder: Path) -> None:
+    """Remove what Python has compiled: it may be told not to look whether the source still is the same."""
+    import shutil
+
+    for top, folders, files in os.walk(folder):
+        if CACHE in files or (CACHE in folders and os.path.islink(os.path.join(top, CACHE))):
+            os.unlink(os.path.join(top, CACHE))
+        elif CACHE in folders:
+            folders.remove(CACHE)
+            shutil.rmtree(os.path.join(top, CACHE))

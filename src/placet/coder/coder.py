@@ -1,0 +1,372 @@
+"""The coding loop as callers see it: work until the contract is green, then ask before anything is published.
+
+Keep true:
+1. Nothing of the person's repository changes before they approve, and then one new branch is all that does.
+2. A session is worked on by one process at a time, and can be taken up by the next one from any state.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from placet.coder import closing
+from placet.coder.beginning import agreed_contract, check_asked, check_decidable, check_text
+from placet.coder.contract import Check, Contract
+from placet.coder.session import BRANCH, LEADER, WORDS, CodeLimits, Session
+from placet.coder.store import MemorySessions
+from placet.errors import PlacetError, RunHeld, UsageError
+from placet.inference.model import Model, check_model
+from placet.ir.json_value import JsonValue
+from placet.ir.proposal import Proposal, new_id
+from placet.runtime.journal import LED_BY
+from placet.runtime.sync import refuse_inside_loop, run_sync
+from placet.safe_text import clean
+from placet.tools.context import Cancel
+from placet.turns.stopping import linked
+
+if TYPE_CHECKING:
+    from placet.coder.asking import AskPerson
+    from placet.coder.events import Watch
+    from placet.coder.repairs import RepairMemory
+    from placet.coder.store import Sessions
+    from placet.coder.work import Work
+    from placet.coder.workshop import Workshop
+    from placet.runtime.open_run import OpenRun
+    from placet.runtime.runtime import Runtime
+    from placet.sandbox.confinement import Isolation
+
+
+class Coder:
+    """Changes programs until checks are green, in a private copy of their repository."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        model: Model,
+        repository: str | os.PathLike[str] = ".",
+        *,
+        home: str | os.PathLike[str] | None = None,
+        sessions: Sessions | None = None,
+        repairs: RepairMemory | None = None,
+        isolation: Isolation | None = None,
+        limits: CodeLimits | None = None,
+        style: str | None = None,
+        ask_s: float | None = None,
+        ask: AskPerson | None = None,
+        chooses_context: bool = True,
+    ) -> None:
+        """`runtime` brings policies, the log, the journal and the people to ask; its tools are not used.
+
+        `home` is where private copies are kept, else the person's state folder. `sessions` and `repairs` are
+        where sessions, and what helped before, are kept; without them, in memory. Commands and checks run
+        under `isolation`; without it, "process" is required. `style` is "large" or "small"; without it, what
+        suits the model. A model may ask a person something if `ask_s` says how long a question waits; `ask`
+        is an async function that puts it to somebody right here. `chooses_context=False` shows the model no
+        part of the program unasked.
+
+        Raises:
+            UsageError: something that is no model, or no style.
+        """
+        from placet.coder.repairs import MemoryRepairs
+        from placet.coder.style import style_for
+        from placet.sandbox.confinement import Isolation, isolation_of
+        from placet.storage.location import state_folder, user_folder
+
+        check_model(model, "Coder")
+        if ask_s is not None and not ask_s > 0:
+            raise UsageError(f"Coder(ask_s={ask_s!r:.40}): it must be above 0; None asks nobody.")
+        self.runtime = runtime
+        self.model = model
+        self.limits = limits or CodeLimits()
+        self._folder = Path(repository)
+        self._home = Path(home) if home is not None else state_folder(os.environ) / "code"
+        self._sessions: Sessions = sessions if sessions is not None else MemorySessions()
+        self._repairs: RepairMemory = repairs if repairs is not None else MemoryRepairs()
+        self._isolation = isolation_of(isolation) or Isolation("process", folder=user_folder(os.environ))
+        names = [*(getattr(model, "names", None) or ()), str(getattr(model, "name", ""))]
+        self._style = style_for(names, style)
+        self._ask_s = ask_s
+        self._ask = ask
+        self._chooses_context = chooses_context
+
+    # From beginning to end
+
+    async def run(
+        self,
+        intent: str,
+        checks: Sequence[str | Check] = (),
+        *,
+        contract: Contract | None = None,
+        may_touch: Sequence[str] = (),
+        candidates: int = 1,
+        include_changes: bool = False,
+        even_if_green: bool = False,
+        approve: bool = False,
+        keep: bool = False,
+        session_id: str | None = None,
+        cancel: Cancel | None = None,
+        watch: Watch | None = None,
+    ) -> Session:
+        """Work until the checks are green, or it goes no further. The session then says how far it came:
+        `needs_approval`, `failed`, or `abandoned` if there was nothing to turn green. With `approve` a green
+        change is published at once.
+
+        `checks` are commands; `contract` says more about them. Without either the model drafts a contract,
+        and the session waits for a person to confirm it: `contract_proposed`. `may_touch` are patterns of
+        files that checks depend on and that the change may touch all the same. `candidates` attempts are
+        made side by side. With `include_changes` the work begins with what the person has not committed.
+        Checks that are all green before any work end the session, unless `even_if_green`. `keep` leaves the
+        private copies where they are.
+
+        Stopped by `cancel` the session stays as it is, and can be resumed.
+
+        Raises:
+            UsageError: no intent, no repository, a contract that cannot be, or an id that is taken; or the
+                runtime has no journal, and it is not to `approve` by itself what it makes.
+            IsolationMissing: this machine enforces less than is required.
+        """
+        check_asked(intent, candidates=candidates, session_id=session_id)
+        agreed = agreed_contract(intent, checks, contract, may_touch)
+        check_decidable(agreed, approve=approve, has_journal=self.runtime.journal is not None)
+        from placet.coder.leading import SessionLeader
+        from placet.coder.publishing import check_free
+        from placet.coder.repairs import repository_key
+        from placet.coder.repository import first_commit
+        from placet.coder.workshop import Workshop, find_repository
+
+        await self._isolation.check()
+        found = await find_repository(self._folder)
+        check_text(intent, "The intent")
+        check_text(str(found.top), "The path of the repository")
+        name = session_id or new_id()
+        if self._sessions.get(name) is not None:
+            raise UsageError(f"There is a coding session '{name}' already. Choose another id.")
+        # Better now than when all is done.
+        await check_free(found, BRANCH.format(id=name))
+        now = time.time()
+        session = Session(
+            id=name,
+            intent=intent,
+            repository=str(found.top),
+            repository_key=repository_key(found.common, await first_commit(found)),
+            contract=agreed,
+            limits=self.limits,
+            candidates=candidates,
+            style=self._style.name,
+            model=str(getattr(self.model, "name", "")),
+            begun_on=found.head,
+            includes_changes=include_changes,
+            even_if_green=even_if_green,
+            created_at=now,
+            changed_at=now,
+        )
+        workshop = Workshop(self._home / name, found)
+        with linked(cancel) as inner:
+            async with self.runtime.open_run(
+                _about(session), cancel=inner, run_id=name, budget=self.limits.of_session.budget
+            ) as run:
+                await asyncio.to_thread(self._sessions.put, session)
+                work = self._work(session, run, workshop, watch, keep=keep)
+                await SessionLeader(work, inner).lead(approve=approve)
+                return session
+
+    def run_sync(self, intent: str, checks: Sequence[str | Check] = (), **options: Any) -> Session:
+        """`run` for people without an event loop."""
+        refuse_inside_loop("run", of="coder")
+        return run_sync(self.run(intent, checks, **options))
+
+    async def resume(
+        self,
+        session_id: str,
+        *,
+        approve: bool = False,
+        keep: bool = False,
+        cancel: Cancel | None = None,
+        watch: Watch | None = None,
+    ) -> Session:
+        """Go on with a session where it stands; one that has ended, or waits for a person, is returned.
+
+        Raises:
+            UsageError: there is none.
+            RunHeld: another process is at work on it.
+            IsolationMissing: this machine enforces less than is required.
+        """
+        from placet.coder.leading import SessionLeader
+
+        session = self._sessions.find(session_id)
+        if not session.is_open:
+            await self._tidy(session, keep=keep)
+            return session
+        await self._isolation.check()
+        with linked(cancel) as inner:
+            async with self._held(session, inner, watch, keep=keep) as work:
+                session = work.session
+                if await closing.stop_if_asked(work) or not session.is_open:
+                    return session
+                if session.state in ("contract_proposed", "needs_approval") and not (
+                    approve and session.state == "needs_approval"
+                ):
+                    await closing.wait(work)
+                else:
+                    await SessionLeader(work, inner).lead(approve=approve)
+                return session
+
+    # What a person decides
+
+    async def approve(self, session_id: str, *, watch: Watch | None = None, keep: bool = False) -> Session:
+        """Confirm a drafted contract, which is then worked on by `resume`; or publish a green change as one
+        commit on a branch of its own.
+
+        Raises:
+            UsageError: there is nothing to approve.
+            RunHeld: another process is at work on it.
+        """
+        session = self._sessions.find(session_id)
+        _check_waits(session, "approve")
+        async with self._held(session, None, watch, keep=keep) as work:
+            await closing.stop_if_asked(work)
+            match work.session.state:
+                case "contract_proposed":
+                    await work.move("contract_confirmed")
+                    await work.run.end("canceled", "the contract is confirmed; the work can begin")
+                case "needs_approval":
+                    await closing.publish(work)
+                case _:
+                    _check_waits(work.session, "approve")
+            return work.session
+
+    async def deny(self, session_id: str, reason: str = "", *, watch: Watch | None = None) -> Session:
+        """Refuse what waits for approval; nothing is published.
+
+        Raises: as `approve`.
+        """
+        session = self._sessions.find(session_id)
+        _check_waits(session, "deny")
+        async with self._held(session, None, watch, ends=True) as work:
+            _check_waits(work.session, "deny")
+            await closing.abandon(work, _because("denied", reason))
+            return work.session
+
+    async def cancel(self, session_id: str, reason: str = "") -> Session:
+        """End a session for good: at once if nobody is at work on it, else as soon as whoever is notices.
+
+        Raises:
+            UsageError: there is none, or it has ended.
+        """
+        session = self._sessions.find(session_id)
+        if not session.is_open:
+            raise UsageError(f"Session '{session.id}' has ended: it is {WORDS[session.state]}.")
+        why = _because("cancelled", reason)
+        await asyncio.to_thread(self._sessions.ask_to_stop, session.id, why)
+        try:
+            async with self._held(session, None, None, ends=True) as work:
+                if work.session.is_open:
+                    await closing.abandon(work, why)
+                return work.session
+        except RunHeld:
+            return self._sessions.find(session.id)  # Whoever is at work will notice.
+
+    async def diff(self, session_id: str, *, whole: bool = False) -> str:
+        """The change so far, or as it is to be published, as a unified diff. The `whole` is all that the
+        commit changes, with what the person had not committed where the work began with it."""
+        from placet.coder.workshop import Workshop, find_repository
+
+        session = self._sessions.find(session_id)
+        tree = session.result
+        if not tree:
+            judged = [each.judged for each in session.attempts if each.judged is not None]
+            tree = judged[-1].tree if judged else session.base
+        if not tree:
+            return ""
+        workshop = Workshop(self._home / session.id, await find_repository(Path(session.repository)))
+        return await workshop.diff(session.begun_on if whole else session.base, tree)
+
+    async def _tidy(self, session: Session, *, keep: bool) -> None:
+        """Do what a process left undone that died as the session had just ended."""
+        with suppress(PlacetError):
+            async with self._held(session, None, None, keep=keep, ends=True) as work:
+                if work.run.ended is None:
+                    await closing.end(work)
+
+    # Parts
+
+    @asynccontextmanager
+    async def _held(
+        self,
+        session: Session,
+        cancel: Cancel | None,
+        watch: Watch | None,
+        *,
+        keep: bool = False,
+        ends: bool = False,
+    ) -> AsyncIterator[Work]:
+        """Who only `ends` it needs no repository: it may have been moved or removed."""
+        from placet.coder.repository import gone_repository
+        from placet.coder.workshop import Workshop, find_repository
+
+        try:
+            found = await find_repository(Path(session.repository))
+        except UsageError:
+            if not ends:
+                raise
+            found = gone_repository(Path(session.repository), session.begun_on)
+        async with self.runtime.reopen_run(session.id, cancel=cancel) as run:
+            # Read once more: nobody else writes it from now on.
+            session = self._sessions.get(session.id) or session
+            if session.base:
+                # The person may have gone on meanwhile; the session has not.
+                found = msgspec.structs.replace(found, head=session.begun_on)
+            yield self._work(session, run, Workshop(self._home / session.id, found), watch, keep=keep)
+
+    def _work(
+        self, session: Session, run: OpenRun, workshop: Workshop, watch: Watch | None, *, keep: bool
+    ) -> Work:
+        from placet.coder.checks import Checking
+        from placet.coder.import_roots import import_roots
+        from placet.coder.style import style_named
+        from placet.coder.work import Work
+
+        roots = import_roots(workshop.repository.top, os.environ)
+        return Work(
+            session,
+            run,
+            workshop,
+            Checking(self._isolation, roots=roots),
+            roots=roots,
+            runtime=self.runtime,
+            model=self.model,
+            sessions=self._sessions,
+            repairs=self._repairs,
+            isolation=self._isolation,
+            style=style_named(session.style),
+            ask_s=self._ask_s,
+            ask_here=self._ask,
+            shows_context=self._chooses_context,
+            keeps_copies=keep,
+            watch=watch,
+        )
+
+
+def _because(what: str, reason: str) -> str:
+    return f"{what}: {clean(reason, 500)}" if reason else what
+
+
+def _check_waits(session: Session, what: str) -> None:
+    if session.state not in ("contract_proposed", "needs_approval"):
+        more = f" To end it: placet code cancel {session.id}." if session.is_open else ""
+        raise UsageError(
+            f"Session '{session.id}' is {WORDS[session.state]}: there is nothing to {what}.{more}"
+        )
+
+
+def _about(session: Session) -> Proposal:
+    context: dict[str, JsonValue] = {LED_BY: LEADER, "session": session.id, "intent": session.intent}
+    return Proposal(id=session.id, source=LEADER, actions=(), context=context)

@@ -1,0 +1,66 @@
+"""A contract drafted by the model, for a person to confirm."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from placet.coder.contract import Contract, check_contract
+from placet.coder.prompt import DRAFTING
+from placet.coder.session import FAILURES, INTENT, LEADER
+from placet.coder.style import LOOKING
+from placet.errors import UsageError
+from placet.policy.permission import CallByCall, Posture
+from placet.sandbox.workspace import Workspace
+from placet.turns.ending import Ending
+from placet.turns.limits import TurnLimits
+from placet.turns.on_budget import OnBudget
+from placet.turns.output import OutputType
+from placet.turns.turning import Turning
+
+if TYPE_CHECKING:
+    from placet.coder.work import Work
+    from placet.tools.context import Cancel
+
+_LIMITS = TurnLimits(turns=12, answer_tokens=1_000)
+
+
+async def draft(work: Work, cancel: Cancel) -> Contract | Ending:
+    """The contract that the model proposes, or how it ended without one. It can look at files, no more."""
+    from placet.tools.builtin import basic_tools
+
+    session = work.session
+    folder = await work.workshop.check_out(0, session.base)
+    workspace = Workspace(folder)
+    try:
+        tools = basic_tools(workspace, isolation=work.isolation, only=LOOKING)
+        turning = Turning(
+            runtime=work.runtime.beside(tools, folder=str(folder), isolation=work.isolation),
+            model=OnBudget(work.model, work.run, 0.0),
+            run_id=f"{session.id}.contract",
+            leader=LEADER,
+            belongs_to={"session": session.id},
+            system=DRAFTING,
+            message=f"Task: {session.intent}",
+            tools=LOOKING,
+            limits=_LIMITS,
+            by_call=CallByCall(otherwise=Posture.named("read_only"), overrules=True),
+            intent=INTENT,
+            failures=FAILURES,
+            output=OutputType.of(Contract),
+            cancel=cancel,
+        )
+        ending, _ = await turning.lead(has_begun=True)
+    finally:
+        workspace.close()
+    if not ending.succeeded:
+        return ending
+    session.drafting, session.drafting_usd = ending.usage, ending.cost_usd
+    drafted: Contract = ending.output
+    try:
+        check_contract(drafted)
+    except UsageError as error:
+        return msgspec.structs.replace(ending, status="error", error=str(error))
+    # What a model proposes may not lift its own seal.
+    return Contract(description=drafted.description, checks=drafted.checks)

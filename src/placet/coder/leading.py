@@ -1,0 +1,255 @@
+"""A session that is held, from wherever it stands to where it goes no further by itself, state by state.
+
+Keep true:
+1. It can be taken up from any state, also by another process.
+2. Done is what the checks say; what a model says is only a text.
+3. Why it went no further is said: by its state, or by what it waits for.
+4. Whoever wants it to stop is heard while it works, and so is the end of its time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from typing import TYPE_CHECKING
+
+from placet.coder import closing
+from placet.coder.attempt import GREEN, AttemptLoop
+from placet.coder.checks import missing_program
+from placet.coder.drafting import draft
+from placet.coder.events import BaselineStarted
+from placet.coder.session import Attempt
+from placet.errors import PlacetError
+from placet.safe_text import clean
+from placet.turns.ending import Ending
+from placet.turns.limits import used_up_words
+from placet.turns.stopping import linked, stopped_by, when_late
+
+if TYPE_CHECKING:
+    from placet.coder.work import Work
+    from placet.tools.context import Cancel
+
+_LOOKS_S = 0.5
+"""How often it is looked whether somebody wants the session to stop."""
+_MOST_PATH = 2_000
+
+
+class SessionLeader:
+    """Leads one session."""
+
+    def __init__(self, work: Work, cancel: Cancel) -> None:
+        """`cancel` is the session's alone: it is cancelled from here too."""
+        self._work = work
+        self._cancel = cancel
+        self._is_late = False
+        """Whether its time is over."""
+
+    async def lead(self, *, approve: bool) -> None:
+        """From wherever the session stands to where it goes no further by itself. With `approve` a green
+        change is published at once."""
+        work, session = self._work, self._work.session
+        async with self._stoppable():
+            await work.workshop.open()
+            if not session.base:
+                await self._take_base()
+            if session.state == "created":
+                if session.contract is None:
+                    await self._draft()
+                    return
+                work.say_contract(drafted=False)
+                await work.move("contract_confirmed")
+            if session.state == "contract_confirmed" and not await self._begin():
+                return
+            if session.state == "running":
+                await self._attempts()
+            if session.state == "running":
+                await self._pause()
+            elif session.state == "needs_approval":
+                if approve:
+                    await closing.publish(work)
+                else:
+                    await closing.wait(work)
+            elif work.run.ended is None:
+                await closing.end(work)
+
+    # From state to state
+
+    async def _take_base(self) -> None:
+        """Keep what the person's files are as the work begins."""
+        work, session = self._work, self._work.session
+        session.begun_on = work.workshop.repository.head
+        session.base = await work.workshop.begin(session.includes_changes)
+        theirs = await work.workshop.changed(session.begun_on, session.base)
+        # A name may be no valid text, and then could not be kept.
+        session.included = [clean(each.path, _MOST_PATH) for each in theirs]
+        await work.save()
+        work.say_started()
+
+    async def _draft(self) -> None:
+        """Let the model say which checks there are to be."""
+        work, session = self._work, self._work.session
+        drafted = await draft(work, self._cancel)
+        if not isinstance(drafted, Ending):
+            session.contract = drafted
+            work.say_contract(drafted=True)
+            await work.move("contract_proposed")
+            await closing.wait(work)
+        elif drafted.status in ("cancelled", "waiting"):
+            work.waiting = [*drafted.waiting]
+            await self._pause()
+        else:
+            why = drafted.error or drafted.summary
+            await work.move("failed", f"the model could not draft a contract: {why}")
+            await closing.end(work)
+
+    async def _begin(self) -> bool:
+        """Run the checks before any work; whether there is something to turn green."""
+        work, session = self._work, self._work.session
+        if not session.baseline:
+            work.tell(BaselineStarted(session=session.id))
+            for note in (await work.seal()).notes(await work.workshop.paths(session.base)):
+                work.note(note)
+            stopped = await stopped_by(self._cancel, work.measure())
+            if stopped:
+                await self._pause()
+                return False
+        if all(result.passed for result in session.baseline) and not session.even_if_green:
+            await closing.abandon(
+                work, "all checks are green before any work, so there is nothing that would show it was done"
+            )
+            return False
+        paths = await work.workshop.paths(session.base)
+        for result in session.baseline:
+            missing = missing_program(result, paths)
+            if missing:
+                await work.move(
+                    "failed",
+                    f"the program of check '{clean(result.name, 80)}' was not found: {clean(missing, 80)}. A "
+                    "model cannot mend that. Install it, or activate the environment that has it, or name "
+                    "another check",
+                )
+                await closing.end(work)
+                return False
+        session.attempts = [Attempt(number=number) for number in range(1, session.candidates + 1)]
+        await work.move("running")
+        return True
+
+    async def _attempts(self) -> None:
+        """Let the candidates work, until one is green or none goes further."""
+        work, session = self._work, self._work.session
+        self._count_what_was_used()
+        won = self._green()
+        halts: list[Ending] = []
+        if won is None:
+            won, halts = await self._side_by_side()
+        if won is not None:
+            for attempt in session.attempts:
+                attempt.ended = attempt.ended or f"attempt {won.number} was green first"
+            assert won.judged is not None
+            session.winner, session.result = won.number, won.judged.tree
+            await work.move("needs_approval")
+            return
+        spent = next((halt for halt in halts if halt.status == "budget"), None)
+        if spent is not None and not self._cancel.requested:
+            await work.move("failed", spent.error or "a limit was reached")
+        elif not halts:
+            await work.move("failed", "; ".join(dict.fromkeys(each.ended for each in session.attempts)))
+        else:
+            work.waiting = [one for halt in halts for one in halt.waiting]
+
+    async def _side_by_side(self) -> tuple[Attempt | None, list[Ending]]:
+        """Let those candidates work at once that may; the first that was green, and what the others were
+        halted by until then."""
+        won: Attempt | None = None
+        halts: list[Ending] = []
+        with linked(self._cancel) as inner:
+            loops = {
+                asyncio.ensure_future(loop.go()): loop
+                for each in self._work.session.attempts
+                if not each.ended
+                for loop in [AttemptLoop(self._work, each, inner)]
+            }
+            try:
+                waiting = set(loops)
+                while waiting and won is None:
+                    done, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+                    for task in done:
+                        task.result()
+                        halt = loops[task].halt
+                        if halt is not None:
+                            halts.append(halt)
+                    won = self._green()
+            except BaseException:
+                for task in loops:
+                    task.cancel()
+                raise
+            finally:
+                # They end by themselves, so that what they have used is known.
+                inner.cancel("another candidate was green first", hard=True)
+                await asyncio.gather(*loops, return_exceptions=True)
+        return won, halts
+
+    def _green(self) -> Attempt | None:
+        return next((each for each in self._work.session.attempts if each.ended == GREEN), None)
+
+    def _count_what_was_used(self) -> None:
+        """Let the budget know what was used before the session was taken up."""
+        run, session = self._work.run, self._work.session
+        if session.drafting is not None:
+            run.spend(session.drafting.total, session.drafting_usd)
+        for each in [each for attempt in session.attempts for each in attempt.iterations]:
+            if each.has_turned and each.has_answers:
+                run.spend(each.usage.total if each.usage is not None else None, each.cost_usd)
+            if each.spare is not None:
+                run.spend(each.spare.total, 0.0)
+
+    # Stopping
+
+    async def _pause(self) -> None:
+        """Stop where it stands: somebody wants that, time is over, or a person has to decide something."""
+        work, session, cancel = self._work, self._work.session, self._cancel
+        if await closing.stop_if_asked(work):
+            return
+        if self._is_late and work.run.budget is not None:
+            await work.move("failed", used_up_words("max_duration_ms", work.run.budget))
+            await closing.end(work)
+            return
+        session.reason = cancel.reason or ("it was stopped" if cancel.requested else "it waits for a person")
+        await work.save()
+        if work.waiting:
+            await work.run.end("waiting", session.reason, waiting=work.waiting)
+        else:
+            await work.run.end("canceled", session.reason)
+
+    @asynccontextmanager
+    async def _stoppable(self) -> AsyncIterator[None]:
+        """As long as this lasts, whoever wants it to stop is heard, and so is the end of its time."""
+        cancel = self._cancel
+        looking = asyncio.get_running_loop().create_task(self._look())
+        # Whatever runs for the session works in private folders: it need not end by itself.
+        unlink = cancel.on_request(lambda: cancel.cancel(cancel.reason, hard=True))
+        try:
+            with when_late(self._work.run, self._be_late):
+                yield
+        finally:
+            unlink()
+            looking.cancel()
+            with suppress(asyncio.CancelledError):
+                await looking
+
+    async def _look(self) -> None:
+        """Notice that somebody else wants it to stop."""
+        work, cancel = self._work, self._cancel
+        while not cancel.requested:
+            await asyncio.sleep(_LOOKS_S)
+            with suppress(PlacetError):
+                reason = await asyncio.to_thread(work.sessions.asked_to_stop, work.session.id)
+                if reason is not None:
+                    cancel.cancel(reason, hard=True)
+
+    def _be_late(self) -> None:
+        """Stop what is in flight: the time of the session is over."""
+        if not self._cancel.requested:
+            self._is_late = True
+            self._cancel.cancel("the time is over", hard=True)

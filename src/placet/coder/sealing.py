@@ -1,0 +1,264 @@
+"""The files that checks depend on, which a change may not touch.
+
+What decides whether the work is done must not be part of the work. So tests, settings of checks, scripts that
+checks run, and whatever would be loaded in their place are taken from the base, whether they exist or not.
+
+Keep true:
+1. `.placet/` is sealed whatever the contract says; everything else only until the contract lets it go.
+2. A file is judged by its own path alone: what a link leads to, or says, does not matter.
+3. Whatever stands in the way of a sealed file is sealed too: a link in the place of its folder, a package
+   beside a module of the same name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping
+from fnmatch import fnmatchcase
+from posixpath import basename, dirname, join, normpath, splitext
+
+from placet.coder.command_line import discovered_by, looks_like_a_file, named_files, python_folders
+from placet.coder.contract import Contract, check_contract
+from placet.coder.conventions import CACHE, MODULES, OWN, convention, is_named_like_tests
+from placet.coder.recipes import Step, included, python_paths, steps
+from placet.tools.builtin.matching.globs import compile_glob
+
+_Module = tuple[str, str]
+"""A folder, and the name by which Python finds a module there."""
+
+_LOADABLE = {".py", ".pyc", ".pyo", ".pyw", ".so", ".pyd", ""}
+"""How the name of a module may end. Without an ending it could be a link to a package."""
+_ROOTS = ("", "src", "lib")
+
+
+class Seal:
+    """What a change may not touch, and why. Made by `Seal.of`."""
+
+    def __init__(
+        self,
+        contract: Contract,
+        base_paths: Collection[str],
+        texts: Mapping[str, str],
+        tests: Collection[str],
+        modules: Collection[str],
+        roots: Collection[str],
+    ) -> None:
+        self._contract = contract
+        self._may_touch = [lifts(pattern) for pattern in contract.may_touch]
+        self._base = frozenset(base_paths)
+        self._modules = {module for path in self._base if (module := _module(path)) is not None}
+        self._files: dict[str, str] = {}
+        """What the checks name, and what it is to them."""
+        self._folders: dict[str, str] = {}
+        self._above: dict[str, str] = {}
+        """Folders that hold sealed files, each with one of them."""
+        self._instead: dict[_Module, str] = {}
+        """Modules that are sealed, each with its file: nothing may be loaded in their place."""
+        self._roots = {*_ROOTS, *roots, *python_paths(texts)}
+        """Folders in which Python looks for modules when checks run."""
+        self._loaded = MODULES | frozenset(modules)
+        for check in contract.checks:
+            self._roots.update(python_folders(check.command))
+            for step in steps(check.command, texts):
+                self._add_step(check.name, step)
+            for path, by in included(check.command, texts):
+                self._files.setdefault(path, f"is taken in by {by}, which a check runs")
+        self._add_tests(tests)
+        for path in sorted(self._base):
+            if self._of_itself(path) and not self._is_lifted(path):
+                self._add_sealed(path)
+
+    @classmethod
+    def of(
+        cls,
+        contract: Contract,
+        base_paths: Collection[str],
+        *,
+        texts: Mapping[str, str] | None = None,
+        tests: Collection[str] = (),
+        modules: Collection[str] = (),
+        roots: Collection[str] = (),
+    ) -> Seal:
+        """The seal of a contract over a tree with these files.
+
+        `texts` are those of files that say what checks run, `tests` the modules that reported tests in the
+        base, `modules` what is installed where checks load theirs from, and `roots` folders in which Python
+        looks first.
+
+        Raises:
+            UsageError: the contract is none that `check_contract` lets pass.
+        """
+        check_contract(contract)
+        return cls(contract, base_paths, texts or {}, tests, modules, roots)
+
+    def why(self, path: str) -> str:
+        """Why a change may not touch a path, as words that follow it; empty if it may.
+
+        The same answer for making, changing, deleting it, or putting a link there.
+        """
+        plain = normpath(path).lstrip("/")
+        parts = plain.casefold().split("/")
+        if OWN in parts:
+            return convention(plain)
+        if CACHE in parts:
+            # Running tests leaves it everywhere, and checks do not get it.
+            return ""
+        return "" if self._is_lifted(plain) else self._of_itself(plain) or self._in_the_way(plain)
+
+    def notes(self, base_paths: Collection[str]) -> list[str]:
+        """What a person should know before work begins: what is sealed that may well be the work itself."""
+        there = frozenset(base_paths)
+        found: list[str] = []
+        for check in self._contract.checks:
+            for path, role in named_files(check.command):
+                if convention(path) == "" and path in there and role == "run" and self.why(path):
+                    found.append(
+                        f"check '{check.name}' runs {path}, so the change may not touch it; "
+                        f"if that is what is to be changed: --allow {path}"
+                    )
+                elif (
+                    path not in there
+                    and (role == "test" or _is_run_as_a_test(path, role, check.command))
+                    and self._is_absent_test(path)
+                    and self.why(path)
+                ):
+                    found.append(
+                        f"check '{check.name}' names {path}, which is not there, and the change may not make "
+                        f"it; write it first, or: --allow {path}"
+                    )
+        if any(pattern.strip("/").split("/")[0] == OWN for pattern in self._contract.may_touch):
+            found.append(f"nothing lets a change touch {OWN}/")
+        return list(dict.fromkeys(found))
+
+    def _of_itself(self, path: str) -> str:
+        """Why a path is sealed, by its name or because a check names it."""
+        by_name = convention(path) or self._files.get(path, "")
+        if not by_name and not _is_plain(path) and (module := _module(path)) is not None:
+            # A package may come in the place of a module, and so may what is compiled.
+            by_name = convention("/".join(filter(None, module)) + ".py")
+        if by_name:
+            return by_name
+        if self._folders:
+            for folder in _folders_above(path):
+                if folder in self._folders:
+                    return self._folders[folder]
+        return ""
+
+    def _in_the_way(self, path: str) -> str:
+        """Why a path that is nothing of itself would change what the checks find."""
+        if path in self._above:
+            return f"would stand in the place of the folder of {self._above[path]}, which checks depend on"
+        for folder in _folders_above(path):
+            if folder in self._base and self.why(folder):
+                return f"would stand in the place of {folder}, which checks depend on"
+        module = _module(path)
+        if module is None:
+            return ""
+        if module in self._instead and self._instead[module] != path:
+            return f"would be loaded in the place of {self._instead[module]}, which checks depend on"
+        folder, name = module
+        if name in self._loaded and folder in self._roots and module not in self._modules:
+            return f"would shadow the module '{name}' that checks load"
+        return ""
+
+    def _add_step(self, check: str, step: Step) -> None:
+        runs = (
+            f"is run by the check '{check}'"
+            if not step.by
+            else f"is run by {step.by} for the check '{check}'"
+        )
+        self._roots.add(step.simple.folder)
+        for path, role in step.named:
+            is_there = path in self._base
+            if role == "test" and (is_there or looks_like_a_file(path)):
+                self._files.setdefault(path, "is a test")
+            elif role == "test" and is_named_like_tests(path):
+                self._folders.setdefault(path, "is a test")
+            elif is_there and role == "run":
+                self._files[path] = runs
+            elif is_there and role == "configures":
+                self._files.setdefault(path, "configures checks")
+            elif is_there and role == "compares":
+                self._files.setdefault(path, f"is what the check '{check}' compares with")
+        if pattern := discovered_by(step.simple):
+            folder = f"{step.simple.folder}/" if step.simple.folder else ""
+            for path in self._base:
+                if path.startswith(folder) and fnmatchcase(basename(path), pattern):
+                    self._files.setdefault(path, "is a test")
+
+    def _add_tests(self, modules: Collection[str]) -> None:
+        """What has reported tests is a test, whatever it is called. The name of a class may follow that of
+        the file, and where the names begin depends on where the test program ran."""
+        for module in modules:
+            path = module.replace(".", "/")
+            for name in (path, dirname(path)):
+                for folder in self._roots:
+                    file = join(folder, f"{name}.py")
+                    if name and file in self._base:
+                        self._files.setdefault(file, "is a test")
+
+    def _add_sealed(self, path: str) -> None:
+        for folder in _folders_above(path):
+            self._above.setdefault(folder, path)
+        module = _module(path)
+        if module is not None and splitext(path)[1]:
+            self._instead.setdefault(module, path)
+            self._roots.add(self._root_of(module[0]))
+
+    def _root_of(self, folder: str) -> str:
+        """The folder from which a module in `folder` is imported: the first above that is no package."""
+        while folder and f"{folder}/__init__.py" in self._base:
+            folder = dirname(folder)
+        return folder
+
+    def _is_lifted(self, path: str) -> bool:
+        return any(fits(path) for fits in self._may_touch)
+
+    def _is_absent_test(self, path: str) -> bool:
+        # Of a dotted name every place was named; only one that is known to be meant is worth a note.
+        return looks_like_a_file(path) and not any(
+            other.startswith(f"{splitext(path)[0]}/") or path.startswith(f"{splitext(other)[0]}/")
+            for other in self._base
+        )
+
+
+def lifts(pattern: str) -> Callable[[str], bool]:
+    """A test for the paths that a pattern of `may_touch` lifts: those that fit, and all in folders that fit.
+
+    >>> [lifts("tests")("tests/a.py"), lifts("*.toml")("sub/x.toml"), lifts("a/*.py")("a/b/c.py")]
+    [True, True, False]
+
+    Raises:
+        ValueError: it is no pattern; the message is a clause about it.
+    """
+    plain = pattern.rstrip("/") if pattern.strip("/") else pattern
+    itself = compile_glob(plain)
+    beneath = compile_glob(f"{plain}/**" if "/" in plain else f"**/{plain}/**")
+    return lambda path: itself(path) or beneath(path)
+
+
+def _is_run_as_a_test(path: str, role: str, command: str) -> bool:
+    """Whether a command names this very file, a test, as what an interpreter runs."""
+    # Of a module every place is named that it could have; none of these is in the command.
+    return role == "run" and path.rpartition("/")[2] in command and convention(path) != ""
+
+
+def _folders_above(path: str) -> Iterator[str]:
+    while path := path.rpartition("/")[0]:
+        yield path
+
+
+def _is_plain(path: str) -> bool:
+    """Whether a file is, as a module, just what its name says; so are most."""
+    return path.endswith(".py") and path.count(".") == 1 and not path.endswith("/__init__.py")
+
+
+def _module(path: str) -> _Module | None:
+    """Where and by what name Python would find a file as a module; None if it would not."""
+    folder, _, name = path.rpartition("/")
+    ending = splitext(name)[1]
+    if ending not in _LOADABLE or name.startswith("."):
+        return None
+    stem = name.partition(".")[0]
+    if stem == "__init__":
+        folder, _, stem = folder.rpartition("/")
+    return (folder, stem) if stem.isidentifier() else None

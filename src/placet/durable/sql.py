@@ -1,0 +1,482 @@
+"""Runs and their notes in a database.
+
+Keep true:
+1. A run has one holder. Its number goes up with each new one, and a note is kept only under the number of
+   whoever holds the run at that moment.
+2. What a run was asked to do, its notes and its result are private to this store: they hold values as they
+   are, secrets included, and are never logged or shown as they are.
+3. On disk is always a beginning of what was noted: no note overtakes one that could not be kept.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import threading
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
+from contextlib import suppress
+from functools import partial
+from typing import Any, TypeVar
+from weakref import WeakSet
+
+import msgspec
+
+from placet.durable.lease import LEASE_S, Holder, holder, is_dead
+from placet.errors import RunExists, RunHeld, StorageDamaged, StorageError, UnknownRun, UsageError
+from placet.ir.json_value import JsonValue
+from placet.ir.result import Outcome, ProposalResult
+from placet.redaction import Redactor
+from placet.runtime.journal import Note, RunRecord, Taken
+from placet.storage.database import Database
+from placet.storage.migrate import Migrations, migrate
+from placet.storage.transaction import Transaction, Value, searchable
+
+T = TypeVar("T")
+
+MIGRATIONS = Migrations(
+    "runs",
+    [
+        [
+            """CREATE TABLE runs (
+                run_id TEXT PRIMARY KEY,
+                proposal_id TEXT NOT NULL,
+                source TEXT NOT NULL,
+                tenant TEXT,
+                actions BIGINT NOT NULL,
+                status TEXT NOT NULL,
+                begun DOUBLE PRECISION NOT NULL,
+                ended DOUBLE PRECISION,
+                hold BIGINT NOT NULL,
+                holder TEXT,
+                held_until DOUBLE PRECISION NOT NULL,
+                context TEXT NOT NULL,
+                record TEXT NOT NULL,
+                result TEXT,
+                shown TEXT
+            )""",
+            "CREATE INDEX runs_by_time ON runs (begun)",
+            """CREATE TABLE journal (
+                run_id TEXT NOT NULL,
+                number BIGINT NOT NULL,
+                note TEXT NOT NULL,
+                PRIMARY KEY (run_id, number)
+            )""",
+        ]
+    ],
+)
+
+RESUMABLE: tuple[str, ...] = ("running", "waiting", "canceled")
+_LISTED = "run_id, proposal_id, source, tenant, actions, status, begun, ended, holder, held_until, context"
+
+_encode = msgspec.json.Encoder().encode
+_decode_note = msgspec.json.Decoder(Note).decode
+_decode_record = msgspec.json.Decoder(RunRecord).decode
+_decode_result = msgspec.json.Decoder(ProposalResult).decode
+
+
+class RunSummary(msgspec.Struct, frozen=True, kw_only=True):
+    """One run, as a list shows it."""
+
+    run_id: str
+    proposal_id: str
+    source: str
+    tenant: str | None
+    actions: int
+    status: Outcome | str
+    """How it ended; `running` while somebody is at work on it; `interrupted` if nobody is any more."""
+    begun: float
+    ended: float | None
+    holder: str | None
+    """Who is at work on it, in words."""
+    context: dict[str, JsonValue] = {}
+
+
+class SqlJournal:
+    """Keeps runs in a database, and lists them."""
+
+    def __init__(
+        self,
+        database: Database,
+        *,
+        context: Mapping[str, JsonValue] | None = None,
+        redactor: Redactor | None = None,
+        lease_s: float = LEASE_S,
+    ) -> None:
+        """`context` is kept with every run that begins here: what it takes to set up a runtime for it again.
+
+        `redactor` takes secrets out of what a list of runs shows. `lease_s` is how long others wait for a
+        holder of whom nothing is heard, and who may be on another machine.
+
+        Raises:
+            StorageError: the database cannot be used.
+        """
+        migrate(database, MIGRATIONS)
+        self.database = database
+        self._context = dict(context or {})
+        self._redactor = redactor if redactor is not None else Redactor()
+        self._lease_s = lease_s
+        self._held: WeakSet[_SqlRun] = WeakSet()
+        self._holding = threading.Lock()
+        self._renewing: threading.Thread | None = None
+        self._closed = threading.Event()
+
+    async def begin(self, record: RunRecord) -> _SqlRun:
+        """Keep a new run, and hold it."""
+        _check_id(record.run_id)
+        me = holder(secrets.token_hex(4))
+        proposal = record.proposal
+        row: list[Value] = [
+            record.run_id,
+            self._listed(proposal.id),
+            self._listed(proposal.source),
+            self._listed(record.scope.tenant if record.scope is not None else None),
+            len(proposal.actions),
+            "running",
+            _encode(me).decode(),
+            _encode(self._context).decode(),
+            _encode(record).decode(),
+        ]
+
+        def work(t: Transaction) -> _SqlRun:
+            now = t.now()
+            kept = t.execute(
+                "INSERT INTO runs (run_id, proposal_id, source, tenant, actions, status, holder, context,"
+                " record, begun, hold, held_until) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 1, ?)"
+                " ON CONFLICT (run_id) DO NOTHING RETURNING run_id",
+                [*row, now, now + self._lease_s],
+            )
+            if not kept:
+                raise RunExists(
+                    f"There is a run '{record.run_id}' already. Go on with it "
+                    f"(placet resume {record.run_id}), or choose another id."
+                )
+            return _SqlRun(self.database, record.run_id, 1, 0, self._lease_s)
+
+        return self._hold(await _or_let_go(self.database.write(work)))
+
+    async def take(self, run_id: str) -> Taken | ProposalResult:
+        """Hold a run that was broken off; or how it ended, if it has."""
+        me = holder(secrets.token_hex(4))
+
+        def work(t: Transaction) -> Taken | str:
+            # The row is locked by changing it: on Postgres a read would let two in.
+            t.execute("UPDATE runs SET hold = hold WHERE run_id = ?", (run_id,))
+            found = t.execute(
+                "SELECT status, hold, holder, held_until, record, result FROM runs WHERE run_id = ?",
+                (run_id,),
+            )
+            if not found:
+                raise self._unknown(run_id)
+            status, hold, held_by, held_until, record, result = found[0]
+            if status not in RESUMABLE:
+                assert isinstance(result, str)
+                return result
+            now = t.now()
+            other = _holder(held_by)
+            if other is not None and now < held_until and not is_dead(other):
+                raise RunHeld(
+                    f"Run '{run_id}' is being worked on by {other.words}. Wait until it has ended; if that "
+                    f"process is gone, its hold ends in {held_until - now:.0f} s."
+                )
+            notes = t.execute("SELECT number, note FROM journal WHERE run_id = ? ORDER BY number", (run_id,))
+            # Read before anything is changed: what cannot be read is left as it is.
+            taken = Taken(
+                record=self._read(_decode_record, record),
+                notes=[self._read(_decode_note, note) for _, note in notes],
+                journal=_SqlRun(self.database, run_id, hold + 1, notes[-1][0] if notes else 0, self._lease_s),
+                waited=self._read(_decode_result, result) if status == "waiting" else None,
+            )
+            t.execute(
+                "UPDATE runs SET status = 'running', hold = ?, holder = ?, held_until = ?, ended = NULL"
+                " WHERE run_id = ?",
+                (hold + 1, _encode(me).decode(), now + self._lease_s, run_id),
+            )
+            return taken
+
+        taken = await _or_let_go(self.database.write(work))
+        if isinstance(taken, str):
+            return self._read(_decode_result, taken)
+        assert isinstance(taken.journal, _SqlRun)
+        self._hold(taken.journal)
+        return taken
+
+    def runs(self, *, status: str | None = None, limit: int = 50) -> list[RunSummary]:
+        """The newest runs, newest first."""
+
+        def work(t: Transaction) -> list[RunSummary]:
+            now = t.now()
+            where, values = _where_status(status)
+            order = "ORDER BY begun DESC, run_id DESC"
+            if status not in ("running", "interrupted"):
+                order += f" LIMIT {limit:d}"
+            listed = [
+                _summary(row, now) for row in t.execute(f"SELECT {_LISTED} FROM runs{where} {order}", values)
+            ]
+            return [s for s in listed if status is None or s.status == status][:limit]
+
+        return self.database.read(work)
+
+    def prune(self, before: float) -> list[str]:
+        """Forget the runs that ended for good before a moment, with what they were asked to do and their
+        results; returns their ids. Those that can still be resumed stay. Waits for the disk."""
+        marks = ", ".join("?" * len(RESUMABLE))
+        work = f"DELETE FROM runs WHERE status NOT IN ({marks}) AND ended < ? RETURNING run_id"
+        rows = self.database.write(lambda t: t.execute(work, [*RESUMABLE, before])).result()
+        return [row[0] for row in rows]
+
+    def find(self, run_id: str) -> RunSummary:
+        """The run whose id is, or begins with, `run_id`.
+
+        Raises:
+            UnknownRun: there is none, or there are several.
+        """
+
+        def work(t: Transaction) -> list[RunSummary]:
+            now = t.now()
+            exact = t.execute(f"SELECT {_LISTED} FROM runs WHERE run_id = ?", (run_id,))
+            rows = exact or t.execute(
+                f"SELECT {_LISTED} FROM runs WHERE substr(run_id, 1, ?) = ? ORDER BY begun DESC LIMIT 6",
+                (len(run_id), run_id),
+            )
+            return [_summary(row, now) for row in rows]
+
+        found = self.database.read(work) if run_id else []
+        if len(found) == 1:
+            return found[0]
+        if not found:
+            raise self._unknown(run_id)
+        some = ", ".join(f"'{s.run_id}'" for s in found[:5])
+        raise UnknownRun(f"Several runs begin with '{run_id}': {some}. Write more of the id.")
+
+    def record(self, run_id: str) -> RunRecord:
+        """What a run was asked to do. Private: not for showing as it is.
+
+        Raises:
+            UnknownRun: there is none.
+        """
+        rows = self.database.read(lambda t: t.execute("SELECT record FROM runs WHERE run_id = ?", (run_id,)))
+        if not rows:
+            raise self._unknown(run_id)
+        return self._read(_decode_record, rows[0][0])
+
+    def shown(self, run_id: str) -> ProposalResult | None:
+        """How a run ended, if it has, without the secrets that its process knew."""
+        rows = self.database.read(
+            lambda t: t.execute("SELECT coalesce(shown, result) FROM runs WHERE run_id = ?", (run_id,))
+        )
+        return self._read(_decode_result, rows[0][0]) if rows and rows[0][0] is not None else None
+
+    def _unknown(self, run_id: str) -> UnknownRun:
+        return UnknownRun(f"There is no run '{run_id}' in {self.database.name}. See: placet runs")
+
+    def notes(self, run_id: str) -> Sequence[Note]:
+        """What a run that has not ended noted so far. Private: not for showing as it is."""
+        rows = self.database.read(
+            lambda t: t.execute("SELECT note FROM journal WHERE run_id = ? ORDER BY number", (run_id,))
+        )
+        return [self._read(_decode_note, note) for (note,) in rows]
+
+    def close(self) -> None:
+        """Renew nothing any more. The database stays open."""
+        self._closed.set()
+        if self._renewing is not None:
+            self._renewing.join()
+
+    def _read(self, decode: Callable[[str], T], text: str) -> T:
+        try:
+            return decode(text)
+        except msgspec.DecodeError:
+            # Not what exactly is wrong: that could repeat a secret.
+            raise StorageDamaged(
+                self.database.name,
+                "holds a run that cannot be read",
+                "It was changed, or is of another version of Placet; look at it with that one.",
+            ) from None
+
+    def _listed(self, text: str | None) -> str | None:
+        """A text as it can be listed: without secrets, and such as a column can hold."""
+        return text if text is None else searchable(self._redactor.text(text))
+
+    def _hold(self, run: _SqlRun) -> _SqlRun:
+        with self._holding:
+            self._held.add(run)
+        if self._renewing is None:
+            # A thread, because a tool may keep the event loop busy for longer than a hold lasts.
+            self._renewing = threading.Thread(target=self._renew, name="placet-lease", daemon=True)
+            self._renewing.start()
+        return run
+
+    def _renew(self) -> None:
+        while not self._closed.wait(self._lease_s / 3):
+            with self._holding:
+                held = list(self._held)
+            for run in held:
+                with suppress(UsageError):
+                    run.renew()
+
+
+class _SqlRun:
+    """One run, while we hold it."""
+
+    def __init__(self, database: Database, run_id: str, hold: int, noted: int, lease_s: float) -> None:
+        self.run_id = run_id
+        self._database = database
+        self._hold = hold
+        self._lease_s = lease_s
+        self._number = noted
+        self._kept = noted
+        """Up to which number the notes are on disk."""
+        self._handed_over = noted
+        self._new: deque[tuple[int, str]] = deque()
+        """Those that are not. What could not be written is tried again with the next, before it."""
+        self._over = False
+
+    def note(self, note: Note) -> None:
+        """Keep a note, in memory until `flush` or `settle`."""
+        self._number += 1
+        # Encoded here and now: whoever gets a result may change it later.
+        self._new.append((self._number, _encode(note).decode()))
+
+    def flush(self) -> None:
+        """Hand over what was noted."""
+        if self._number > self._handed_over and not self._over:
+            # Once each: many ask for it, and the next is written with whatever could not be before.
+            self._handed_over = self._number
+            self._submit(partial(self._write_notes, self._number))
+
+    def _submit(self, work: Callable[[Transaction], None]) -> Future[None]:
+        def held(t: Transaction) -> None:
+            self._check_hold(t)
+            work(t)
+
+        return self._database.write(held)
+
+    def _write_notes(self, last: int, t: Transaction) -> None:
+        # Others in this commit may have written some of them. Not those that came later: what they tell of
+        # may not have been recorded yet.
+        written = t.shared.get(self, self._kept)
+        rows = [(self.run_id, n, note) for n, note in list(self._new) if written < n <= last]
+        if rows:
+            t.insert("journal", ("run_id", "number", "note"), rows)
+            t.shared[self] = rows[-1][1]
+            t.after_commit(lambda: self._are_kept(rows[-1][1]))
+
+    def _are_kept(self, last: int) -> None:
+        self._kept = last
+        while self._new and self._new[0][0] <= last:
+            self._new.popleft()
+
+    def _check_hold(self, t: Transaction) -> None:
+        # Shared with nobody who wants to take the run: they wait for us, or we see that they have it.
+        lock = " FOR SHARE" if t.dialect == "postgres" else ""
+        found = t.execute(f"SELECT hold FROM runs WHERE run_id = ?{lock}", (self.run_id,))
+        if not found or found[0][0] != self._hold:
+            raise RunHeld(
+                f"Run '{self.run_id}' has been taken over by another process, so this one does nothing more. "
+                f"See how it goes: placet runs show {self.run_id}"
+            )
+
+    async def settle(self) -> None:
+        """Wait until every note so far is on disk."""
+        await asyncio.wrap_future(self._submit(partial(self._write_notes, self._number)))
+
+    async def end(self, result: ProposalResult, shown: ProposalResult | None = None) -> None:
+        """Keep how the run ended, and let go of it."""
+        self._over = True
+        body = _encode(result).decode()
+        may_show = _encode(shown).decode() if shown is not None else None
+        is_final = result.outcome not in RESUMABLE
+
+        def work(t: Transaction) -> None:
+            if is_final:
+                t.execute("DELETE FROM journal WHERE run_id = ?", (self.run_id,))
+            else:
+                self._write_notes(self._number, t)
+            t.execute(
+                "UPDATE runs SET status = ?, ended = ?, result = ?, shown = ?, holder = NULL, held_until = 0"
+                " WHERE run_id = ?",
+                (result.outcome, t.now(), body, may_show, self.run_id),
+            )
+
+        await asyncio.wrap_future(self._submit(work))
+
+    def release(self) -> None:
+        """Let go of a run that has not ended."""
+        self._over = True
+
+        def work(t: Transaction) -> None:
+            self._write_notes(self._number, t)
+            t.execute("UPDATE runs SET holder = NULL, held_until = 0 WHERE run_id = ?", (self.run_id,))
+
+        with suppress(StorageError, UsageError):
+            self._submit(work)
+
+    def renew(self) -> None:
+        """Hold it for a while longer. That it has been lost is told by the next `settle`."""
+
+        def work(t: Transaction) -> None:
+            until = t.now() + self._lease_s
+            t.execute("UPDATE runs SET held_until = ? WHERE run_id = ?", (until, self.run_id))
+
+        if not self._over:
+            self._submit(work)
+
+
+async def _or_let_go(taking: Future[T]) -> T:
+    """Wait for a hold. If nobody waits for it any more when it comes, it is let go of."""
+    try:
+        return await asyncio.wrap_future(taking)
+    except asyncio.CancelledError:
+        taking.add_done_callback(_let_go)
+        raise
+
+
+def _let_go(taking: Future[Any]) -> None:
+    if taking.exception() is None:
+        taken = taking.result()
+        run = taken.journal if isinstance(taken, Taken) else taken
+        if isinstance(run, _SqlRun):
+            run.release()
+
+
+def _check_id(run_id: str) -> None:
+    if not run_id or len(run_id) > 200 or not run_id.isprintable() or run_id != run_id.strip():
+        raise UsageError(
+            f"{run_id!r:.80} cannot be the id of a run: use 1 to 200 visible characters, such as nightly-7."
+        )
+
+
+def _where_status(status: str | None) -> tuple[str, list[Value]]:
+    if status is None:
+        return "", []
+    # Whether somebody is still at work is not in the table; it is found out afterwards, of all of them.
+    return " WHERE status = ?", ["running" if status == "interrupted" else status]
+
+
+def _holder(text: str | None) -> Holder | None:
+    """Who holds a run; somebody unknown where that cannot be read."""
+    try:
+        return msgspec.json.decode(text, type=Holder) if text is not None else None
+    except msgspec.DecodeError:
+        return Holder("?", 0)
+
+
+def _summary(row: tuple[Any, ...], now: float) -> RunSummary:
+    run_id, proposal_id, source, tenant, actions, status, begun, ended, held_by, held_until, context = row
+    other = _holder(held_by)
+    if status == "running" and (other is None or now >= held_until or is_dead(other)):
+        status, other = "interrupted", None
+    return RunSummary(
+        run_id=run_id,
+        proposal_id=proposal_id,
+        source=source,
+        tenant=tenant,
+        actions=actions,
+        status=status,
+        begun=begun,
+        ended=ended,
+        holder=other.words if other is not None else None,
+        context=msgspec.json.decode(context),
+    )

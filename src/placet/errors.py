@@ -1,0 +1,423 @@
+"""Everything Placet raises, in one tree.
+
+    PlacetError
+    ├── InputError            what came from outside cannot be read (CLI exit code 2)
+    │   ├── DecodeError       JSON that is malformed, or of the wrong shape
+    │   ├── NotJson           a value that JSON cannot carry
+    │   ├── PolicyFileError   a policy file with a key or value that means nothing
+    │   ├── TrustError        a folder that is not trusted, or whose trust cannot be told
+    │   ├── ToolFileError     a file of tools that does not load
+    │   └── CheckpointError   a checkpoint that is damaged or does not fit
+    ├── StorageError          what is to be kept, or was kept, cannot be reached (CLI exit code 2)
+    │   ├── StorageUnavailable    there is no such file or server, or it lets nobody in
+    │   ├── StorageReadOnly       it may be read, not written
+    │   ├── StorageFull           no space is left
+    │   ├── StorageLocked         somebody else keeps it locked
+    │   ├── StorageDamaged        it is not what was written, or not ours
+    │   └── StorageNewer          a newer version of Placet has changed its tables
+    ├── RunError              a run that cannot be started or resumed as asked (CLI exit code 2)
+    │   ├── UnknownRun        no such run is kept
+    │   ├── RunExists         its id is taken
+    │   └── RunHeld           another process is at work on it
+    ├── IsolationMissing      commands are not kept from enough here (CLI exit code 2)
+    ├── ModelError            a model gives no answer (CLI exit code 2)
+    │   ├── ModelMissing      no model is chosen, or what it needs is not installed
+    │   ├── KeyMissing        the provider wants a key, and there is none
+    │   ├── KeyRefused        the provider does not take the key
+    │   ├── UnknownModel      the provider has no such model, or there is no such provider
+    │   ├── ContextTooLong    the conversation is longer than the model can read
+    │   ├── QuotaSpent        the account has nothing left
+    │   ├── RateLimited       too much was asked within too short a time; may pass
+    │   ├── ModelUnavailable  the server cannot be reached, or fails; may pass
+    │   ├── ModelTimeout      it took too long
+    │   ├── RequestRefused    the provider does not take the request as it is
+    │   │   └── ToolsRefused  the model knows no tools
+    │   ├── AnswerUnreadable  what came back is not what the format says, or broke off
+    │   ├── ModelCancelled    somebody asked for the end
+    │   ├── BudgetSpent       the model may not be asked any more
+    │   └── ReplayDiverged    a recording holds no answer to this request
+    ├── UsageError            the API was called in a way that cannot work
+    │   ├── UnknownTool       a name the registry does not hold
+    │   ├── UnknownSession    a session that was never opened, or is closed
+    │   ├── RuleError         a policy rule that cannot mean anything; also a ValueError
+    │   ├── ToolDeclarationError  a tool that contradicts itself
+    │   └── ApprovalDecided   an approval that can no longer be decided so
+    └── ToolError             raised by a tool to fail its own action
+
+Outcomes of a plan (a denial, a failed tool, a spent budget) are values in the result, never exceptions.
+
+Keep true:
+1. `code` is stable; wording may improve.
+2. A message says what happened, to which thing, and what to do next.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from difflib import get_close_matches
+
+
+class PlacetError(Exception):
+    """The base of all of them."""
+
+    code = "placet"
+
+
+class InputError(PlacetError):
+    """Something that came from outside cannot be used as it is."""
+
+    code = "input"
+
+
+class DecodeError(InputError):
+    """JSON that is malformed, or does not have the shape it should have."""
+
+    code = "input.decode"
+
+    def __init__(self, problem: str, *, place: str = "$", source: str = "the proposal") -> None:
+        self.problem = problem
+        self.place = place
+        """Where in the document, as a path: `$.actions[3].tool`, or a line and column for syntax."""
+        self.source = source
+        super().__init__(f"Cannot read {source}: {problem}, at {place}.")
+
+
+class NotJson(InputError):
+    """A value that JSON cannot carry: NaN, a set, a key that is no string, a loop."""
+
+    code = "input.not_json"
+
+    def __init__(self, problem: str, *, place: str) -> None:
+        self.problem = problem
+        self.place = place
+        super().__init__(f"{place} is not JSON: {problem}.")
+
+
+class PolicyFileError(InputError):
+    """A policy file that cannot mean what it says."""
+
+    code = "input.policy_file"
+
+    def __init__(
+        self, path: str, problem: str, *, key: str | None = None, fix: str = "", what: str = "Policy file"
+    ) -> None:
+        self.path = path
+        self.key = key
+        where = f"{path}, key '{key}'" if key else path
+        super().__init__(f"{what} {where}: {problem}.{' ' + fix if fix else ''}")
+
+
+class TrustError(InputError):
+    """What a folder brings may not take effect: it is not trusted, or whether it is cannot be told."""
+
+    code = "input.trust"
+
+    def __init__(self, path: str, problem: str, fix: str) -> None:
+        self.path = path
+        """The folder, or the file that is in the way."""
+        super().__init__(f"{path} {problem}. {fix}")
+
+
+class ToolFileError(InputError):
+    """A Python file of tools that does not load, or holds none."""
+
+    code = "input.tool_file"
+
+
+class CheckpointError(InputError):
+    """A checkpoint that is damaged, or names what this runtime does not have."""
+
+    code = "input.checkpoint"
+
+
+class StorageError(PlacetError):
+    """Something durable cannot be reached; what was not acknowledged is not there, even in part."""
+
+    code = "storage"
+    concerns_all = False
+    """Whether whatever else is tried now would fail in the same way."""
+
+    def __init__(self, name: str, problem: str, fix: str) -> None:
+        self.name = name
+        """The file, or the server's URL without its password."""
+        super().__init__(f"The database {name} {problem}. {fix}")
+
+
+class StorageUnavailable(StorageError):
+    """There is no such file or server, or it does not let us in."""
+
+    code = "storage.unavailable"
+    concerns_all = True
+
+
+class StorageReadOnly(StorageError):
+    """It may be read, not written."""
+
+    code = "storage.read_only"
+    concerns_all = True
+
+
+class StorageFull(StorageError):
+    """No space is left. A smaller piece of work may still fit."""
+
+    code = "storage.full"
+
+
+class StorageLocked(StorageError):
+    """Somebody else keeps it locked."""
+
+    code = "storage.locked"
+    concerns_all = True
+
+
+class StorageDamaged(StorageError):
+    """It is not what was written there, or it never was ours."""
+
+    code = "storage.damaged"
+
+
+class StorageNewer(StorageError):
+    """Its tables are those of a newer version. Those of another part may still be ours to write."""
+
+    code = "storage.newer"
+
+
+class RunError(PlacetError):
+    """A run that cannot be started or resumed as asked."""
+
+    code = "run"
+
+
+class UnknownRun(RunError):
+    """No such run is kept."""
+
+    code = "run.unknown"
+
+
+class RunExists(RunError):
+    """The id is that of an earlier run."""
+
+    code = "run.exists"
+
+
+class RunHeld(RunError):
+    """Another process is at work on the run."""
+
+    code = "run.held"
+
+
+class IsolationMissing(PlacetError):
+    """What was required to keep commands from everything else is not enforced on this machine."""
+
+    code = "isolation"
+
+    def __init__(self, required: str, found: str, remedies: Sequence[str]) -> None:
+        self.required = required
+        self.found = found
+        self.remedies = list(remedies)
+        fix = " ".join(self.remedies) or "`placet doctor` tells what works here."
+        super().__init__(
+            f"Isolation '{required}' is required, and this machine enforces '{found}'. Nothing was started. "
+            f"{fix}"
+        )
+
+
+class ModelError(PlacetError):
+    """A model gave no answer. Nothing else has happened."""
+
+    code = "model"
+    may_pass = False
+    """Whether the same request may be answered later."""
+    is_about_request = False
+    """Whether any other model would refuse it as well."""
+
+    def __init__(
+        self, message: str, *, status: int | None = None, retry_after_s: float | None = None
+    ) -> None:
+        self.status = status
+        """Of HTTP, where the provider gave one."""
+        self.retry_after_s = retry_after_s
+        """How long the provider wants to be left alone."""
+        super().__init__(message)
+
+
+class ModelMissing(ModelError):
+    """No model is chosen, or what the chosen one needs is not on this machine."""
+
+    code = "model.missing"
+
+
+class KeyMissing(ModelError):
+    """The provider wants a key, and none was given."""
+
+    code = "model.key_missing"
+
+
+class KeyRefused(ModelError):
+    """The provider does not take the key, or the key may not use this model."""
+
+    code = "model.key_refused"
+
+
+class UnknownModel(ModelError):
+    """The provider has no such model, or nobody knows the provider."""
+
+    code = "model.unknown"
+
+
+class ContextTooLong(ModelError):
+    """The conversation and the answer do not fit into what the model can read."""
+
+    code = "model.context"
+
+
+class QuotaSpent(ModelError):
+    """The account has nothing left to spend. Waiting does not help."""
+
+    code = "model.quota"
+
+
+class RateLimited(ModelError):
+    """Too much was asked within too short a time."""
+
+    code = "model.rate"
+    may_pass = True
+
+
+class ModelUnavailable(ModelError):
+    """The server cannot be reached, hung up, or failed."""
+
+    code = "model.unavailable"
+    may_pass = True
+
+
+class ModelTimeout(ModelError):
+    """There was no answer within the time that was given."""
+
+    code = "model.timeout"
+
+
+class RequestRefused(ModelError):
+    """The provider does not take the request as it is."""
+
+    code = "model.request"
+    is_about_request = True
+
+
+class ToolsRefused(RequestRefused):
+    """The model takes no tools in the way in which its provider's format sends them."""
+
+    code = "model.tools"
+
+
+class AnswerUnreadable(ModelError):
+    """What came back is not what the format says, or broke off in the middle."""
+
+    code = "model.answer"
+
+
+class ModelCancelled(ModelError):
+    """Somebody asked for the end before there was an answer."""
+
+    code = "model.cancelled"
+    is_about_request = True
+
+
+class BudgetSpent(ModelError):
+    """What the model may use is used up."""
+
+    code = "model.budget"
+    is_about_request = True
+
+
+class ReplayDiverged(ModelError):
+    """A recording holds no answer to what is asked now."""
+
+    code = "model.replay"
+    is_about_request = True
+
+
+class UsageError(PlacetError):
+    """The API was called in a way that cannot work."""
+
+    code = "usage"
+
+
+class UnknownTool(UsageError):
+    """A name the registry does not hold."""
+
+    code = "usage.unknown_tool"
+
+    def __init__(self, name: str, *, known: Iterable[str]) -> None:
+        self.name = name
+        super().__init__(unknown_tool(name, known))
+
+
+class UnknownSession(UsageError):
+    """A session id that was never opened here, or is closed."""
+
+    code = "usage.unknown_session"
+
+    def __init__(self, session: str) -> None:
+        self.session = session
+        super().__init__(unknown_session(session))
+
+
+class RuleError(UsageError, ValueError):
+    """A policy rule whose options cannot mean anything together.
+
+    Also a ValueError, because that is what a decoder expects of a structure that refuses its values.
+    """
+
+    code = "usage.rule"
+
+
+class ToolDeclarationError(UsageError):
+    """A tool whose declaration contradicts itself or cannot be turned into a schema."""
+
+    code = "usage.tool_declaration"
+
+
+class ApprovalDecided(UsageError):
+    """An approval that was decided or taken back, whose time is up, or that is about something other than
+    what was seen. What was recorded stays."""
+
+    code = "usage.approval_decided"
+
+    def __init__(
+        self, approval: str, problem: str, *, fix: str = "To be asked anew, run the action again."
+    ) -> None:
+        self.approval = approval
+        super().__init__(f"Approval '{approval}' {problem}. {fix}")
+
+
+class ToolError(PlacetError):
+    """Raise it in a tool to fail the action with words of your own.
+
+    `retry=False` says that trying again cannot help. `unknown=True` says that the effect may or may
+    not have happened: such an attempt is repeated only when the tool is read_only or idempotent.
+    """
+
+    code = "tool"
+
+    def __init__(self, message: str, *, retry: bool = True, unknown: bool = False) -> None:
+        self.retry = retry
+        self.unknown = unknown
+        super().__init__(message)
+
+
+_LONGEST_NAME = 200
+
+
+def unknown_tool(name: str, known: Iterable[str]) -> str:
+    """Words for a tool nobody registered, with the nearest name if there is one. A long name is cut."""
+    if len(name) > _LONGEST_NAME:
+        name = name[: _LONGEST_NAME - 3] + "..."
+    near = get_close_matches(name, list(known), n=1)
+    hint = f"did you mean '{near[0]}'?" if near else "list the known ones with `placet tools`"
+    return f"unknown tool '{name}': {hint}"
+
+
+def unknown_session(session: str) -> str:
+    """Words for a session id that is not open."""
+    return f"unknown session '{session}': open one with open_session() first"

@@ -1,0 +1,297 @@
+"""The event log: a bounded ring in memory, with sinks that get everything in batches.
+
+Keep true:
+1. Events are appended in `seq` order and never changed.
+2. A sink that fails is itself an event, never the end of a run.
+3. Nothing is encoded unless a sink needs it.
+4. Secrets are taken out of whatever leaves the ring, by every way out; `record` itself does not look.
+"""
+
+from __future__ import annotations
+
+from asyncio import get_running_loop
+from collections import Counter, deque
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from functools import cached_property
+from itertools import count, islice
+from time import time
+from typing import Protocol
+
+from msgspec.structs import replace
+
+from placet.events.event import Event
+from placet.events.sink import EventSink, Outlet, Round
+from placet.events.span import Span, spans_of
+from placet.events.totals import COUNTED, cost_by_agent
+from placet.ir.json_value import JsonValue
+from placet.redaction import Redactor
+
+__all__ = ["EventLog", "EventSink", "Record"]
+
+
+class Record(Protocol):
+    """Appends one event of a run; `at` is for a moment that was looked up already."""
+
+    def __call__(
+        self,
+        kind: str,
+        action_id: str | None = None,
+        span_id: str | None = None,
+        data: dict[str, JsonValue] = ...,
+        at: float = ...,
+    ) -> None: ...
+
+
+_NOTHING: dict[str, JsonValue] = {}
+
+
+class EventLog:
+    """Append-only, ordered by `seq`."""
+
+    def __init__(
+        self, *, sinks: Iterable[EventSink] = (), keep: int = 50_000, redactor: Redactor | None = None
+    ) -> None:
+        """`keep` bounds what memory holds; sinks get everything. Without a `redactor` of its own the log
+        takes out what looks like a secret; register others with `log.redactor.add_secret`."""
+        if redactor is not None:
+            self.redactor = redactor
+        self._ring: deque[Event] = deque(maxlen=keep)
+        self._sinks: list[Outlet] = [Outlet(sink) for sink in sinks]
+        self._leaving: list[Outlet] = []
+        """Of sinks that were removed while batches were on their way to them."""
+        self._lost_elsewhere = 0
+        self._new_events: list[Event] = []
+        self._flush_planned = False
+        self._round: Round | None = None
+        self._seq = count(1)
+
+    @cached_property
+    def redactor(self) -> Redactor:
+        """Takes secrets out of whatever leaves the log."""
+        # Made when first needed: its rules take longer to compile than a small run takes.
+        return Redactor()
+
+    def append(
+        self,
+        kind: str,
+        run_id: str | None = None,
+        proposal_id: str | None = None,
+        action_id: str | None = None,
+        trace_id: str | None = None,
+        span_id: str | None = None,
+        tenant: str | None = None,
+        data: dict[str, JsonValue] | None = None,
+    ) -> None:
+        """Record that something happened, now."""
+        self.recorder(run_id, proposal_id, trace_id, tenant)(kind, action_id, span_id, data or _NOTHING)
+
+    def recorder(
+        self, run_id: str | None, proposal_id: str | None, trace_id: str | None, tenant: str | None
+    ) -> Record:
+        """A function that appends events of one run, made once because a run appends several per action."""
+        keep = self._ring.append
+        sinks = self._sinks
+
+        def record(
+            kind: str,
+            action_id: str | None = None,
+            span_id: str | None = None,
+            data: dict[str, JsonValue] = _NOTHING,
+            at: float = 0.0,
+        ) -> None:
+            event = Event(
+                next(self._seq),
+                kind,
+                at or time(),
+                run_id,
+                proposal_id,
+                action_id,
+                trace_id,
+                span_id,
+                tenant,
+                data,
+            )
+            keep(event)
+            if sinks:
+                self._new_events.append(event)
+                if not self._flush_planned:
+                    self._plan_flush()
+
+        return record
+
+    @property
+    def has_sinks(self) -> bool:
+        """Whether anybody besides memory gets the events."""
+        return bool(self._sinks)
+
+    @property
+    def lost(self) -> int:
+        """How many events some sink is known not to have taken, each counted once for every such sink."""
+        return self._lost_elsewhere + sum(outlet.lost for outlet in (*self._sinks, *self._leaving))
+
+    def add_sink(self, sink: EventSink) -> None:
+        """Send everything from now on to `sink` too."""
+        self._sinks.append(Outlet(sink))
+
+    def remove_sink(self, sink: EventSink) -> None:
+        """Stop sending to `sink`, after handing it what it has not seen."""
+        self.flush()
+        outlet = next((each for each in self._sinks if each.sink is sink), None)
+        if outlet is None:
+            raise ValueError(f"no such sink: {type(sink).__name__}")
+        self._sinks.remove(outlet)
+        self._leaving.append(outlet)
+
+    def _plan_flush(self) -> None:
+        # As soon as the loop is free, so that a watcher sees an action start before it ends, yet a run
+        # of actions that never wait is handed over as one batch.
+        self._flush_planned = True
+        try:
+            get_running_loop().call_soon(self.flush)
+        except RuntimeError:
+            self.flush()
+
+    def flush(self) -> None:
+        """Hand everything new to the sinks, and notice what became of what they were handed before."""
+        self._flush_planned = False
+        self._hear()
+        if not self._new_events:
+            return
+        events, self._new_events = self._new_events, []
+        shown = list(self._shown(events))
+        for outlet in list(self._sinks):
+            trouble = outlet.hand_over(shown)
+            if trouble is not None:
+                self._tell(trouble.sink, trouble.error)
+
+    async def settle(self) -> None:
+        """Wait until every sink has on disk what has been recorded so far; never raises for a sink.
+
+        This is what "acknowledged" means: if `lost` is afterwards what it was before the events were made,
+        all of them are on disk, as safely as each sink keeps things. Whatever is not has been told by a
+        `sink_failed` event, once per outage. Many may wait at the same time; they share the work.
+        """
+        if not self._sinks and not self._leaving:
+            return
+        loop = get_running_loop()
+        if self._round is None or self._round.loop is not loop:
+            self._round = Round(loop)
+            # Not at once: whoever else is about to record and wait in this turn of the loop shares the batch.
+            loop.call_soon(self._begin, self._round)
+        else:
+            self._round.waiting.append(loop.create_future())
+        await self._round.waiting[-1]
+
+    def _begin(self, round: Round) -> None:
+        if self._round is round:
+            self._round = None
+        self.flush()
+        # What a sink is given first arrives first, so its newest batch speaks for all.
+        newest = [o.writing[-1][0] for o in (*self._sinks, *self._leaving) if o.writing]
+        round.left = len(newest)
+        if not newest:
+            round.end()
+
+        def arrived(_: object) -> None:  # On any thread.
+            with suppress(RuntimeError):  # The loop is closed: nobody waits any more.
+                round.loop.call_soon_threadsafe(self._arrived, round)
+
+        for future in newest:
+            future.add_done_callback(arrived)
+
+    def _arrived(self, round: Round) -> None:
+        round.left -= 1
+        if round.left == 0:
+            self._hear()
+            round.end()
+
+    def _hear(self) -> None:
+        for outlet in (*self._sinks, *self._leaving):
+            for trouble in outlet.hear():
+                self._tell(trouble.sink, trouble.error)
+        for outlet in [each for each in self._leaving if not each.writing]:
+            self._leaving.remove(outlet)
+            self._lost_elsewhere += outlet.lost
+
+    def _tell(self, sink: str, error: BaseException) -> None:
+        self.append("sink_failed", data={"sink": sink, "error": f"{type(error).__name__}: {error}"})
+
+    def _shown(self, events: Iterable[Event]) -> Iterator[Event]:
+        """The events without secrets; themselves where they hold none."""
+        value, text = self.redactor.value, self.redactor.text
+        clean: set[str | None] = {None}
+        for event in events:
+            data = value(event.data) if event.data else event.data
+            if event.action_id in clean and event.proposal_id in clean:
+                yield event if data is event.data else replace(event, data=data)
+                continue
+            # A plan names its actions, and a model may have put anything there.
+            action, proposal = event.action_id, event.proposal_id
+            action = action and text(action)
+            proposal = proposal and text(proposal)
+            if action == event.action_id and proposal == event.proposal_id:
+                clean.update((action, proposal))
+                yield event if data is event.data else replace(event, data=data)
+            else:
+                yield replace(event, data=data, action_id=action, proposal_id=proposal)
+
+    def __iter__(self) -> Iterator[Event]:
+        return iter(list(self._shown(list(self._ring))))
+
+    def __len__(self) -> int:
+        return len(self._ring)
+
+    def query(
+        self,
+        *,
+        kind: str | Iterable[str] | None = None,
+        run: str | None = None,
+        trace: str | None = None,
+        proposal: str | None = None,
+        action: str | None = None,
+        tool: str | None = None,
+        tenant: str | None = None,
+        since: float | None = None,
+        until: float | None = None,
+        after: int | None = None,
+        limit: int | None = None,
+        newest: bool = False,
+    ) -> list[Event]:
+        """Kept events that match everything given, oldest first, or with `newest` newest first. `since` and
+        `until` are seconds since the epoch, both included; `after` is a `seq`, not included."""
+        kinds = None if kind is None else {kind} if isinstance(kind, str) else set(kind)
+        found = (
+            e
+            for e in (reversed(self._ring) if newest else self._ring)
+            if (kinds is None or e.kind in kinds)
+            and (run is None or e.run_id == run)
+            and (trace is None or e.trace_id == trace)
+            and (proposal is None or e.proposal_id == proposal)
+            and (action is None or e.action_id == action)
+            and (tool is None or e.data.get("tool") == tool)
+            and (tenant is None or e.tenant == tenant)
+            and (since is None or e.time >= since)
+            and (until is None or e.time <= until)
+            and (after is None or e.seq > after)
+        )
+        return list(self._shown(found if limit is None else islice(found, max(limit, 0))))
+
+    def spans(self, *, trace: str | None = None) -> list[Span]:
+        """Spans of the kept events, in the order in which they began."""
+        return spans_of(self._shown(self._ring) if trace is None else self.query(trace=trace))
+
+    def counts(self) -> dict[str, int]:
+        """How many kept events there are of each kind."""
+        return dict(Counter(e.kind for e in self._ring))
+
+    def cost_by_agent(self) -> dict[str, dict[str, float]]:
+        """What the runs of each source came to, over the kept events: runs, calls, actions, retries, time;
+        and where a model was asked, answers, tokens and money, with how many answers did not tell theirs."""
+        return cost_by_agent(self.query(kind=COUNTED))
+
+    def replace(self, events: Iterable[Event]) -> None:
+        """Hold exactly `events`, and count on from the newest of them."""
+        self._ring.clear()
+        self._ring.extend(events)
+        self._seq = count(max((e.seq for e in self._ring), default=0) + 1)

@@ -1,0 +1,116 @@
+"""Where events go besides memory, and what is known of how they fared there.
+
+Keep true:
+1. A sink that fails is told once until it works again, however many batches it loses meanwhile.
+2. Every event that a sink did not take is counted, told or not.
+"""
+
+from __future__ import annotations
+
+from asyncio import AbstractEventLoop
+from collections import deque
+from collections.abc import Sequence
+from concurrent.futures import Future
+from typing import Any, Literal, NamedTuple, Protocol
+
+from placet.events.event import Event
+
+
+class EventSink(Protocol):
+    """Where events go besides memory. `write` may raise; the log reports it and goes on."""
+
+    def write(self, events: Sequence[Event]) -> Future[Any] | None:
+        """Take a batch: new events, in order. It must not wait for a disk or a network.
+
+        None says that the batch is where it belongs. A future says that it is on its way: it ends when the
+        batch is on disk, or with the error for which it is not. Futures end in the order in which they were
+        given out. If the value is itself an exception, the batch is on disk but something beside it failed.
+        """
+        ...
+
+
+class Trouble(NamedTuple):
+    """A failure that has not been told yet."""
+
+    sink: str
+    error: BaseException
+
+
+_Part = Literal["events", "beside"]
+
+
+class Outlet:
+    """A sink, the batches on their way to it, and whether it is known to be broken."""
+
+    __slots__ = ("_broken", "lost", "sink", "writing")
+
+    def __init__(self, sink: EventSink) -> None:
+        self.sink = sink
+        self.writing: deque[tuple[Future[Any], int, bool]] = deque()
+        """With the number of events of each, and whether it is more than the news that something failed."""
+        self.lost = 0
+        self._broken: set[_Part] = set()
+
+    def hand_over(self, events: Sequence[Event]) -> Trouble | None:
+        """Give the sink a batch."""
+        try:
+            on_its_way = self.sink.write(events)
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
+            return self._lose(len(events), error)
+        # A disk that is nearly full takes the small event that says so, and is still full.
+        ordinary = any(event.kind != "sink_failed" for event in events)
+        if on_its_way is not None:
+            self.writing.append((on_its_way, len(events), ordinary))
+        elif ordinary:
+            self._broken.clear()
+        return None
+
+    def hear(self) -> list[Trouble]:
+        """What became of the batches that have arrived, as far as it is news."""
+        found: list[Trouble | None] = []
+        writing = self.writing
+        while writing and writing[0][0].done():
+            future, size, ordinary = writing.popleft()
+            try:
+                beside = future.result()
+            except BaseException as error:  # Also CancelledError: the batch is not there.
+                found.append(self._lose(size, error))
+                continue
+            if ordinary:
+                self._broken.discard("events")
+            if isinstance(beside, BaseException):
+                found.append(self._tell("beside", beside))
+            else:
+                self._broken.discard("beside")
+        return [trouble for trouble in found if trouble is not None]
+
+    def _lose(self, size: int, error: BaseException) -> Trouble | None:
+        self.lost += size
+        return self._tell("events", error)
+
+    def _tell(self, part: _Part, error: BaseException) -> Trouble | None:
+        # Said once until it works again: a sink that fails always must not feed itself.
+        if part in self._broken:
+            return None
+        self._broken.add(part)
+        return Trouble(type(self.sink).__name__, error)
+
+
+class Round:
+    """Those who wait until what was recorded so far is on disk; many share one, so that waiting is cheap."""
+
+    __slots__ = ("left", "loop", "waiting")
+
+    def __init__(self, loop: AbstractEventLoop) -> None:
+        self.loop = loop
+        self.waiting = [loop.create_future()]
+        self.left = 0
+        """Outlets that have not answered."""
+
+    def end(self) -> None:
+        """Wake them all."""
+        for waiter in self.waiting:
+            if not waiter.done():  # Else whoever waited was cancelled.
+                waiter.set_result(None)

@@ -1,0 +1,401 @@
+"""Events in SQLite or Postgres: one log for all processes, chained, queried where it lies.
+
+Keep true:
+1. Positions count from 1 without a gap, over all processes, in the order in which events were committed.
+2. `write` only hands over; encoding is its part, so that what is stored is what was when it was called.
+3. A commit reads and moves the head once, however many batches it holds.
+4. A head row that is gone is never made anew: that would hide that somebody took it away.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import Future
+from functools import partial
+from typing import Any
+
+from msgspec.structs import astuple, replace
+
+from placet.errors import StorageDamaged, StorageUnavailable
+from placet.events.anchor import Anchor
+from placet.events.chain import (
+    ChainReport,
+    Head,
+    Row,
+    Segment,
+    Stored,
+    digest_of,
+    genesis,
+    seal,
+    verify_chain,
+)
+from placet.events.event import Event
+from placet.events.rows import PAGE, Encoded, Filter, encode_event, read_event
+from placet.events.totals import COUNTED, cost_by_agent
+from placet.storage.database import Database
+from placet.storage.migrate import Migrations, migrate
+from placet.storage.transaction import Transaction
+
+_COLUMNS = ("position", *Row._fields, "prev", "digest")
+_ALL = ", ".join(_COLUMNS)
+_SEGMENT = "first_position, last_position, records, digest, first_time, last_time, closed_at, seal"
+
+
+def _migrations() -> Migrations:
+    # The head is made with the tables, and never again. No index on the trace: each run has its own trace, so
+    # it would cost as much again as the one on the run, which is a third of what a commit costs.
+    log_id = secrets.token_hex(16)
+    return Migrations(
+        "events",
+        [
+            [
+                "CREATE TABLE events (position BIGINT NOT NULL PRIMARY KEY, kind TEXT NOT NULL,"
+                " time DOUBLE PRECISION NOT NULL, run_id TEXT, proposal_id TEXT, action_id TEXT,"
+                " trace_id TEXT, span_id TEXT, tenant TEXT, tool TEXT, data TEXT NOT NULL,"
+                " prev TEXT NOT NULL, digest TEXT NOT NULL)",
+                "CREATE INDEX events_run ON events (run_id, position)",
+                "CREATE INDEX events_kind ON events (kind, position)",
+                "CREATE INDEX events_time ON events (time, position)",
+                "CREATE TABLE events_head (one BIGINT NOT NULL PRIMARY KEY, position BIGINT NOT NULL,"
+                " digest TEXT NOT NULL, log_id TEXT NOT NULL, anchored BIGINT NOT NULL)",
+                "INSERT INTO events_head (one, position, digest, log_id, anchored)"
+                f" VALUES (1, 0, '{genesis(log_id)}', '{log_id}', 0)",
+                "CREATE TABLE events_segments (first_position BIGINT NOT NULL PRIMARY KEY,"
+                " last_position BIGINT NOT NULL, records BIGINT NOT NULL, digest TEXT NOT NULL,"
+                " first_time DOUBLE PRECISION NOT NULL, last_time DOUBLE PRECISION NOT NULL,"
+                " closed_at DOUBLE PRECISION NOT NULL, seal TEXT NOT NULL)",
+            ]
+        ],
+    )
+
+
+class SqlEvents:
+    """An event sink, and everything that it and others wrote to the same database. Safe on any thread."""
+
+    def __init__(self, database: Database, *, durable: bool = False, anchor: Anchor | None = None) -> None:
+        """With `durable` a batch that is acknowledged survives a loss of power, not only of the process. With
+        `anchor` the head is kept there after each commit.
+
+        Raises:
+            StorageError: the tables cannot be made.
+        """
+        self._database = database
+        self._durable = durable
+        self._anchor = anchor
+        self._anchor_error: Exception | None = None
+        self._seen: tuple[int, str] | None = None
+        """The newest record that we anchored."""
+        migrate(database, _migrations())
+
+    # Writing
+
+    def write(self, events: Sequence[Event]) -> Future[Any]:
+        """Hand over a batch; the future ends when it is on disk.
+
+        Its value is an exception if the batch is on disk but its head could not be anchored.
+        """
+        rows = [encode_event(event) for event in events]
+        written = self._database.write(partial(self._add, rows), durable=self._durable)
+        if self._anchor is None:
+            return written
+        with_anchor: Future[Any] = Future()
+        with_anchor.set_running_or_notify_cancel()
+        written.add_done_callback(partial(self._pass_on, with_anchor))
+        return with_anchor
+
+    def _pass_on(self, to: Future[Any], written: Future[None]) -> None:
+        error = written.exception()
+        if error is not None:
+            to.set_exception(error)
+        else:
+            to.set_result(self._anchor_error)
+
+    def _add(self, rows: Sequence[Encoded], t: Transaction) -> None:
+        batch: list[Encoded] | None = t.shared.get(self)
+        if batch is None:
+            batch = t.shared[self] = []
+            t.before_commit(partial(self._append, t, batch))
+        batch += rows
+
+    def _append(self, t: Transaction, batch: Sequence[Encoded]) -> None:
+        head = self._locked_head(t)
+        may_advance = self._anchor is not None and self._still_holds(self._anchor, head, t)
+        position, digest = head.position, head.digest
+        stored: list[tuple[Any, ...]] = []
+        for row, columns, data in batch:
+            prev, digest = digest, digest_of(digest, columns, data)
+            position += 1
+            stored.append((position, *row, prev, digest))
+        t.insert("events", _COLUMNS, stored)
+        # Before the first head is kept outside, so that a head that is missing later is missed.
+        anchored = head.anchored or (
+            may_advance and self._keep_outside(head.log_id, head.position, head.digest)
+        )
+        t.execute(
+            "UPDATE events_head SET position = ?, digest = ?, anchored = ?", (position, digest, int(anchored))
+        )
+        if may_advance:
+            t.after_commit(partial(self._committed, head.log_id, position, digest))
+
+    def _locked_head(self, t: Transaction) -> Head:
+        head = _head(t, lock=t.dialect == "postgres")
+        if head is None:
+            raise StorageDamaged(
+                self._database.name,
+                "has lost the head of its event log, so nothing can be appended to it",
+                "Somebody has changed it: look with `placet log verify`, then use another database.",
+            )
+        return head
+
+    def _still_holds(self, anchor: Anchor, head: Head, t: Transaction) -> bool:
+        """Whether the log still holds the record that is anchored. If not, the anchor stays put: moved
+        on, it would vouch for what somebody put in its place."""
+        seen = self._seen
+        if seen is None:
+            outside = anchor.read(head.log_id)
+            if outside.position is None:
+                return True
+            seen = outside.position, outside.digest
+        position, digest = seen
+        found: list[tuple[Any, ...]] = [(head.digest,)] if position == head.position else []
+        if position < head.position:
+            found = t.execute("SELECT digest FROM events WHERE position = ?", (position,)) or t.execute(
+                # Dropped on purpose, as far as the segment says; `verify` checks that.
+                "SELECT ? FROM events_segments WHERE last_position >= ?",
+                (digest, position),
+            )
+        if found and found[0][0] == digest:
+            return True
+        self._anchor_error = StorageDamaged(
+            self._database.name,
+            f"no longer holds the record that was anchored at position {position}, so the anchor stays",
+            "Somebody has changed it: look with `placet log verify`.",
+        )
+        return False
+
+    def _committed(self, log_id: str, position: int, digest: str) -> None:
+        if self._keep_outside(log_id, position, digest):
+            self._seen = position, digest
+
+    def _keep_outside(self, log_id: str, position: int, digest: str) -> bool:
+        if self._anchor is None:
+            return False
+        try:
+            self._anchor.advance(log_id, position, digest)
+        except (OSError, ValueError) as error:
+            words = getattr(error, "strerror", None) or error
+            self._anchor_error = StorageUnavailable(
+                str(self._anchor.folder),
+                f"cannot keep the head of the event log: {words}",
+                "The events themselves are kept. Make the folder writable, or name another anchor.",
+            )
+            return False
+        self._anchor_error = None
+        return True
+
+    def prune(self, before: float) -> Segment | None:
+        """Drop the oldest events: all up to the first that is not older than `before`, and never the newest.
+
+        What is dropped becomes a closed segment, which says how many there were and anchors the last digest:
+        the chain goes on from there. Verify first: what was tampered with goes too, and the traces with it.
+        Waits for the disk. None if there is nothing to drop.
+
+        Raises:
+            StorageError: that cannot be written, or the anchor cannot; nothing is dropped then.
+        """
+        return self._database.write(partial(self._close_segment, before)).result()
+
+    def _close_segment(self, before: float, t: Transaction) -> Segment | None:
+        head = self._locked_head(t)
+        if head.anchored and (self._anchor is None or self._anchor.read(head.log_id).position is None):
+            raise StorageUnavailable(
+                self._database.name,
+                "has the head of its log anchored elsewhere, so nothing can be dropped from here",
+                "Prune it where that anchor is; else what is dropped on purpose would look like a removal.",
+            )
+        found = t.execute(
+            "SELECT position FROM events WHERE time + 0 >= ? ORDER BY position LIMIT 1", (float(before),)
+        )
+        end = min(found[0][0] if found else head.position, head.position) - 1
+        extent = t.execute(
+            "SELECT min(position), max(position), count(*), min(time), max(time) FROM events"
+            " WHERE position <= ?",
+            (end,),
+        )
+        first, last, count, first_time, last_time = extent[0]
+        if not count:
+            return None
+        digest = t.execute("SELECT digest FROM events WHERE position = ?", (last,))[0][0]
+        segment = Segment(
+            first=first,
+            last=last,
+            count=count,
+            digest=digest,
+            first_time=first_time,
+            last_time=last_time,
+            closed_at=t.now(),
+        )
+        segment = replace(segment, seal=seal(head.log_id, segment))
+        t.insert("events_segments", _SEGMENT.split(", "), [astuple(segment)])
+        t.execute("DELETE FROM events WHERE position <= ?", (end,))
+        if self._anchor is not None:
+            try:
+                self._anchor.close_segment(head.log_id, segment)
+            except (OSError, ValueError) as error:
+                raise StorageUnavailable(
+                    str(self._anchor.folder),
+                    f"cannot keep the closing of a segment ({error}), so nothing was dropped",
+                    "Make the folder writable, or name another anchor.",
+                ) from error
+        return segment
+
+    # Asking
+
+    def query(
+        self,
+        *,
+        kind: str | Iterable[str] | None = None,
+        run: str | None = None,
+        trace: str | None = None,
+        proposal: str | None = None,
+        action: str | None = None,
+        tool: str | None = None,
+        tenant: str | None = None,
+        since: float | None = None,
+        until: float | None = None,
+        after: int | None = None,
+        limit: int | None = None,
+        newest: bool = False,
+    ) -> list[Event]:
+        """Stored events that match everything given, oldest first, or with `newest` newest first. `since` and
+        `until` are seconds since the epoch, both included; `after` is a position, not included."""
+        wanted = Filter.of(kind, run, trace, proposal, action, tool, tenant, since, until)
+        return list(self._pages(wanted, after, limit, newest))
+
+    def scan(
+        self,
+        *,
+        kind: str | Iterable[str] | None = None,
+        run: str | None = None,
+        trace: str | None = None,
+        proposal: str | None = None,
+        action: str | None = None,
+        tool: str | None = None,
+        tenant: str | None = None,
+        since: float | None = None,
+        until: float | None = None,
+        after: int | None = None,
+    ) -> Iterator[Event]:
+        """The same, oldest first, a page at a time: however many there are, few are in memory."""
+        wanted = Filter.of(kind, run, trace, proposal, action, tool, tenant, since, until)
+        return self._pages(wanted, after, None, False)
+
+    def _pages(self, wanted: Filter, after: int | None, limit: int | None, newest: bool) -> Iterator[Event]:
+        low, high = self._database.read(wanted.bounds)
+        if after is not None:
+            low = max(low, after + 1)
+        left = limit
+        while low <= high and (left is None or left > 0):
+            size = PAGE if left is None else min(PAGE, left)
+            rows = self._database.read(partial(wanted.page, low, high, size, newest))
+            for row in rows:
+                yield read_event(row)
+            if len(rows) < size:
+                return
+            if newest:
+                high = rows[-1][0] - 1
+            else:
+                low = rows[-1][0] + 1
+            left = None if left is None else left - len(rows)
+
+    def counts(self) -> dict[str, int]:
+        """How many stored events there are of each kind."""
+        return dict(
+            self._database.read(lambda t: t.execute("SELECT kind, count(*) FROM events GROUP BY kind"))
+        )
+
+    def cost_by_agent(self) -> dict[str, dict[str, float]]:
+        """What the runs of each source came to, over the stored events; see `EventLog.cost_by_agent`."""
+        return cost_by_agent(self.scan(kind=COUNTED))
+
+    def last_position(self) -> int:
+        """The position of the newest event; 0 if there was never one."""
+        rows = self._database.read(lambda t: t.execute("SELECT position FROM events_head"))
+        return int(rows[0][0]) if rows else 0
+
+    def segments(self) -> list[Segment]:
+        """What was dropped on purpose, oldest first."""
+        return self._database.read(_segments)
+
+    # Checking
+
+    def verify(self, *, anchor: Anchor | None = None) -> ChainReport:
+        """Check the whole log as it is now; others may go on writing. `anchor`: not the one written to."""
+        anchor = anchor if anchor is not None else self._anchor
+        while True:
+            # The anchor first: both move forwards, and read in this order it cannot be ahead.
+            known = self._database.read(_head)
+            outside = anchor.read(known.log_id) if anchor is not None and known is not None else None
+            head, segments, top = self._database.read(_outline)
+            report = verify_chain(self._stored(top), head=head, segments=segments, anchor=outside)
+            if report.valid or self.segments() == segments:
+                return report
+            # What was missed has been dropped on purpose meanwhile.
+
+    def _stored(self, top: int | None) -> Iterator[Stored]:
+        if top is None:
+            return
+        after: int | None = None
+        while True:
+            rows = self._database.read(partial(_records, after, top))
+            for row in rows:
+                yield row[0], Row(*row[1:-2]), row[-2], row[-1]
+            if len(rows) < PAGE:
+                return
+            after = rows[-1][0]
+
+
+def _head(t: Transaction, *, lock: bool = False) -> Head | None:
+    rows = t.execute(
+        f"SELECT position, digest, log_id, anchored FROM events_head{' FOR UPDATE' if lock else ''}"
+    )
+    if len(rows) != 1 or type(rows[0][0]) is not int or not all(type(value) is str for value in rows[0][1:3]):
+        return None
+    position, digest, log_id, anchored = rows[0]
+    return Head(position, digest, log_id, bool(anchored))
+
+
+def _segments(t: Transaction) -> list[Segment]:
+    found = t.execute(f"SELECT {_SEGMENT} FROM events_segments ORDER BY first_position")
+    return [_segment(row) for row in found]
+
+
+def _segment(row: tuple[Any, ...]) -> Segment:
+    # SQLite may hold anything there. What is no number fails the seal; it must not fail the check itself.
+    first, last, count = (value if type(value) is int else 0 for value in row[:3])
+    digest, first_time, last_time, closed_at, seal = row[3:]
+    return Segment(
+        first=first,
+        last=last,
+        count=count,
+        digest=digest,
+        first_time=first_time,
+        last_time=last_time,
+        closed_at=closed_at,
+        seal=seal,
+    )
+
+
+def _outline(t: Transaction) -> tuple[Head | None, list[Segment], int | None]:
+    top = t.execute("SELECT position FROM events ORDER BY position DESC LIMIT 1")
+    return _head(t), _segments(t), top[0][0] if top else None
+
+
+def _records(after: int | None, top: int, t: Transaction) -> list[tuple[Any, ...]]:
+    # Not from 1 on: a record may have been given a position below.
+    condition, values = ("position > ? AND ", (after,)) if after is not None else ("", ())
+    return t.execute(
+        f"SELECT {_ALL} FROM events WHERE {condition}position <= ? ORDER BY position LIMIT {PAGE}",
+        (*values, top),
+    )

@@ -1,0 +1,61 @@
+"""A plan: a graph of actions somebody proposes, with nothing in it that runs by itself."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+import msgspec
+
+from placet.ir.action import Action
+from placet.ir.json_value import JsonValue
+
+
+def new_id() -> str:
+    """Twelve hexadecimal digits nobody has used."""
+    return os.urandom(6).hex()
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)
+
+
+class Proposal(msgspec.Struct, frozen=True, kw_only=True, dict=True):
+    """What a model, a person or a program asks the runtime to do."""
+
+    id: str = msgspec.field(default_factory=new_id)
+    source: str = "unknown"
+    timestamp: datetime = msgspec.field(default_factory=_now)
+    actions: Sequence[Action] = ()
+    context: dict[str, JsonValue] = {}
+    """Passed through untouched."""
+
+    def __post_init__(self) -> None:
+        if not self.id:
+            msgspec.structs.force_setattr(self, "id", new_id())
+        for action in self.actions:
+            if not action.id:
+                msgspec.structs.force_setattr(self, "actions", _with_ids(self.actions))
+                break
+
+    @property
+    def unknown_fields(self) -> Sequence[tuple[str | None, str]]:
+        """Fields of the document that mean nothing here: (action id or None, path)."""
+        found: Sequence[tuple[str | None, str]] = self.__dict__.get("unknown_fields_", ())
+        return found
+
+
+def _with_ids(actions: Sequence[Action]) -> Sequence[Action]:
+    """Fill in absent ids from the position, so that the same text always gets the same ids."""
+    taken = {a.id for a in actions}
+    filled = []
+    for position, action in enumerate(actions, start=1):
+        if not action.id:
+            name = f"a{position}"
+            while name in taken:
+                name += "_"
+            taken.add(name)
+            action = msgspec.structs.replace(action, id=name)
+        filled.append(action)
+    return filled

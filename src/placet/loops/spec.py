@@ -1,0 +1,374 @@
+"""A loop as data: what it is for, how far it may go, who makes, who checks, and what is done with the result.
+
+Keep true:
+1. A file is read strictly: a key that means nothing, or a value of another kind, refuses the whole file, with
+   the file and the key.
+2. What a loop could do is in here whole: nothing of it is decided by where it is run.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from math import isfinite
+from typing import TYPE_CHECKING, Any, Literal
+
+import msgspec
+
+from placet.coder.contract import Check, Contract
+from placet.errors import UsageError
+from placet.loops.budget import LoopBudget
+from placet.loops.file_rules import file_problems, places_problem
+from placet.loops.levels import LEVELS, Level
+from placet.safe_text import clean
+
+if TYPE_CHECKING:
+    from placet.policy.toml_file import TomlFile
+
+FOLDER = ".placet/loops"
+"""Where a repository keeps its loops, a TOML file each."""
+_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
+_WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
+_MOST_TEXT = 20_000
+_MOST_TIMEOUT_S = 86_400.0
+
+ExecutorName = Literal["record", "callback", "commit", "apply_patch", "command", "webhook"]
+EXECUTORS: tuple[ExecutorName, ...] = ("record", "callback", "commit", "apply_patch", "command", "webhook")
+GateName = Literal["escalate", "allowlist", "policy", "callback"]
+GATES: tuple[GateName, ...] = ("escalate", "allowlist", "policy", "callback")
+IsolationName = Literal["none", "changes", "process"]
+ISOLATIONS: tuple[IsolationName, ...] = ("none", "changes", "process")
+DeliveryName = Literal["terminal", "file", "command", "webhook"]
+DELIVERIES: tuple[DeliveryName, ...] = ("terminal", "file", "command", "webhook")
+
+
+class _Table(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    pass
+
+
+class Worker(_Table, frozen=True):
+    """The maker, or the checker."""
+
+    prompt: str = ""
+    tools: tuple[str, ...] | None = None
+    """By name; without it, what suits its part and the level. At L1 only those that look are offered."""
+    model: str = ""
+    """By name, `provider:name`; without it, the one that the loop is run with."""
+    hosts: tuple[str, ...] = ()
+    """Hosts that its web tool may speak to; without any it is not offered."""
+
+
+class ExecutorSpec(_Table, frozen=True):
+    """What is done with a change that may be acted on."""
+
+    use: ExecutorName = "record"
+    branch: str = ""
+    """commit: the branch to make, where `{loop}`, `{number}` and `{round}` are filled in."""
+    command: str = ""
+    """command: for /bin/sh, in a copy of the change."""
+    check: str = ""
+    """command, webhook: a command that ends with 0 if what was done still holds."""
+    url: str = ""
+    """webhook: where to post to."""
+    hosts: tuple[str, ...] = ()
+    """webhook: the hosts that may be spoken to."""
+    idempotent: bool = False
+    """command, webhook: the same key twice is done once, so after a crash it may be tried again."""
+    timeout_s: float = 60.0
+
+
+class Delivery(_Table, frozen=True):
+    """Where the report of a round goes."""
+
+    to: DeliveryName
+    path: str = ""
+    command: str = ""
+    url: str = ""
+    hosts: tuple[str, ...] = ()
+    always: bool = False
+    """Also when the round proceeded, of which nobody else is told."""
+
+
+class Hooks(_Table, frozen=True):
+    """Commands of the person's, run outside of the sandbox: hosted services are reached through them."""
+
+    before: str = ""
+    """Its output is given to the maker, as data."""
+    after: str = ""
+    """Run when the round has ended, with the report as JSON on stdin."""
+    timeout_s: float = 60.0
+
+
+class LoopSpec(_Table, frozen=True):
+    """One loop."""
+
+    name: str
+    intent: str
+    level: Level = "L1"
+    cadence: str = ""
+    """When it runs by itself; empty: only when somebody asks."""
+    timezone: str = "UTC"
+    kind: str = "report"
+    """What kind of action comes of it, such as `changelog` or `dependency-update`."""
+    allow: tuple[str, ...] = ()
+    """The kinds that it may act on at L3 without a person."""
+    gate: GateName = "escalate"
+    policies: str = ""
+    """gate = "policy": the rules, a file or a folder of the repository."""
+    isolation: IsolationName = "process"
+    include_changes: bool = False
+    """Begin with what is not committed, too."""
+    may_touch: tuple[str, ...] = ()
+    """Patterns of files that checks depend on and that the maker may touch all the same."""
+    expires_s: float | None = None
+    """How long an escalation waits for a person; without it, until somebody decides."""
+    budget: LoopBudget = LoopBudget()
+    """Per round."""
+    day: LoopBudget = LoopBudget()
+    """Per day, all rounds together."""
+    maker: Worker = Worker()
+    checker: Worker = Worker()
+    checks: tuple[Check, ...] = ()
+    executor: ExecutorSpec = ExecutorSpec()
+    delivery: tuple[Delivery, ...] = ()
+    hooks: Hooks = Hooks()
+
+    def __post_init__(self) -> None:
+        for place, words, fix in _problems(self):
+            raise UsageError(
+                f"The loop '{clean(self.name, 80)}' cannot be used: {place}: {words}. {fix}".rstrip()
+            )
+
+    @property
+    def contract(self) -> Contract:
+        """Its checks, and what the maker may touch of what they depend on."""
+        return Contract(description=self.intent, checks=self.checks, may_touch=self.may_touch)
+
+
+def read_loop(text: str, where: str, *, name: str | None = None) -> LoopSpec:
+    """The loop in a TOML file. `where` is the file's name, for errors; `name` is what the loop is called if
+    the file does not say.
+
+        intent = "keep the changelog up to date"
+        level = "L2"
+        cadence = "daily 09:00"
+        kind = "changelog"
+
+        [maker]
+        prompt = "Add what was merged since the last entry."
+
+        [[checks]]
+        command = "test -s CHANGELOG.md"
+
+        [executor]
+        use = "commit"
+
+    Raises:
+        PolicyFileError: it is not TOML, has a key that means nothing, or could not be run; names the file and
+            the key, or the line.
+    """
+    from placet.policy.loader import read_toml
+    from placet.policy.toml_file import TomlFile
+
+    file = TomlFile(where, what="Loop file")
+    document = read_toml(file, text.encode(errors="replace"))
+    if name is not None:
+        document.setdefault("name", name)
+    _known(file, document, LoopSpec, "", "a loop")
+    for key in ("name", "intent"):
+        if key not in document:
+            file.fail("it is missing", key, f'Write {key} = "..."')
+    document["checks"] = _checks(file, document)
+    for key, kind in (("budget", LoopBudget), ("day", LoopBudget), ("maker", Worker), ("checker", Worker)):
+        _inner(file, document, key, kind)
+    _inner(file, document, "executor", ExecutorSpec)
+    _inner(file, document, "hooks", Hooks)
+    tables = file.tables(document.get("delivery", []), "delivery", "Begin each with a line [[delivery]].")
+    document["delivery"] = [
+        _converted(file, table, Delivery, f"delivery[{number}]") for number, table in enumerate(tables)
+    ]
+    made: LoopSpec = _converted(file, document, LoopSpec, "")
+    for place, words, fix in file_problems(made):
+        file.fail(words, place, fix)
+    return made
+
+
+def _inner(file: TomlFile, document: dict[str, Any], key: str, kind: type[msgspec.Struct]) -> None:
+    if key in document:
+        table = file.table(document[key], key, f"Begin it with a line [{key}].")
+        document[key] = _converted(file, table, kind, key)
+
+
+def _known(
+    file: TomlFile, table: Mapping[str, Any], kind: type[msgspec.Struct], place: str, owner: str
+) -> None:
+    known = list(kind.__struct_fields__)
+    for key in table:
+        if key not in known:
+            file.unknown(key, known, f"{place}.{key}" if place else key, owner)
+
+
+def _converted(file: TomlFile, table: Mapping[str, Any], kind: type[Any], place: str) -> Any:
+    if place:
+        _known(file, table, kind, place, f"[{place.partition('[')[0]}]")
+    try:
+        return msgspec.convert(dict(table), kind)
+    except msgspec.ValidationError as error:
+        words, _, at = str(error).partition(" - at `$")
+        for name, plain in _KINDS.items():
+            words = words.replace(f"`{name}`", plain)
+        where = f"{place}{at.rstrip('`')}" if place else at.rstrip("`").lstrip(".")
+        file.fail(f"{words[:1].lower()}{words[1:]}".replace("`", "'"), where or None)
+    except UsageError as error:
+        problem = str(error)
+        if kind is LoopSpec:
+            # Said once more with the file in front of it.
+            _, _, problem = problem.partition(" cannot be used: ")
+            where, _, problem = problem.partition(": ")
+            file.fail(problem.rstrip("."), where)
+        file.fail(problem.rstrip("."), place)
+
+
+def _checks(file: TomlFile, document: Mapping[str, Any]) -> tuple[Check, ...]:
+    """The checks, read as those of a contract are."""
+    from placet.coder.contract import read_checks
+
+    tables = file.tables(document.get("checks", []), "checks", "Begin each check with a line [[checks]].")
+    return read_checks(file, tables)
+
+
+_KINDS = {
+    "float | null": "a number",
+    "int | null": "a whole number",
+    "float": "a number",
+    "int": "a whole number",
+    "str": "a text",
+    "bool": "true or false",
+    "array": "a list",
+    "array | null": "a list",
+    "object": "a table",
+}
+_Problem = tuple[str, str, str]
+
+
+def _problems(spec: LoopSpec) -> list[_Problem]:
+    """What is wrong with a loop, in the order in which it stands there."""
+    found: list[_Problem] = []
+    if not _NAME.fullmatch(spec.name):
+        found.append(
+            (
+                "name",
+                "it is not 1 to 64 small letters, digits, dashes and underscores",
+                "Write ci-sweeper, say.",
+            )
+        )
+    if not spec.intent.strip():
+        found.append(("intent", "it is empty", "Say in a sentence what the loop is for."))
+    for place, text in _texts(spec):
+        if len(text) > _MOST_TEXT:
+            found.append((place, f"it is longer than {_MOST_TEXT:,} characters", "Say it shorter."))
+        elif clean(text, lines=True, tabs=True) != text:
+            hidden = "it holds control characters, or characters that nobody sees"
+            found.append((place, hidden, "Write it without them."))
+    if spec.level not in LEVELS:
+        found.append(
+            ("level", f"'{clean(spec.level, 40)}' is no level", f"Write one of {', '.join(LEVELS)}.")
+        )
+    found += _cadence(spec)
+    if not _WORD.fullmatch(spec.kind):
+        found.append(("kind", "it is no single word", "Write changelog, say."))
+    for number, kind in enumerate(spec.allow):
+        if not _WORD.fullmatch(kind):
+            found.append((f"allow[{number}]", "it is no single word", "Write a kind as it stands in `kind`."))
+    if spec.gate == "policy" and not spec.policies:
+        found.append(("policies", "gate is policy, and no file of rules is named", 'Write policies = "...".'))
+    if spec.gate != "policy" and spec.policies:
+        found.append(("policies", f"gate is {spec.gate}, which has none", 'Write gate = "policy".'))
+    if spec.expires_s is not None and not (isfinite(spec.expires_s) and spec.expires_s > 0):
+        found.append(("expires_s", "it is no number of seconds above 0", "Leave it out to wait for ever."))
+    if spec.level == "L3" and not spec.checks:
+        words = "a loop of level L3 needs at least one: without it nothing would ever be verified"
+        found.append(("checks", words, 'Write [[checks]] command = "...", or a lower level.'))
+    found += _contract_problems(spec) + _executor_problems(spec.executor) + _delivery_problems(spec)
+    if not 0 < spec.hooks.timeout_s <= _MOST_TIMEOUT_S:
+        found.append(("hooks.timeout_s", f"it is not above 0 and up to {_MOST_TIMEOUT_S:,.0f}", ""))
+    return found
+
+
+def _texts(spec: LoopSpec) -> Sequence[tuple[str, str]]:
+    return [
+        ("intent", spec.intent),
+        ("maker.prompt", spec.maker.prompt),
+        ("checker.prompt", spec.checker.prompt),
+        ("executor.command", spec.executor.command),
+        ("executor.check", spec.executor.check),
+        ("executor.url", spec.executor.url),
+        ("hooks.before", spec.hooks.before),
+        ("hooks.after", spec.hooks.after),
+    ]
+
+
+def _cadence(spec: LoopSpec) -> list[_Problem]:
+    from placet.loops.schedule import parse_cadence, zone_of
+
+    try:
+        zone_of(spec.timezone)
+    except UsageError as error:
+        return [("timezone", str(error).rstrip("."), "")]
+    if not spec.cadence:
+        return []
+    try:
+        parse_cadence(spec.cadence, spec.timezone)
+    except UsageError as error:
+        return [("cadence", str(error).rstrip("."), "")]
+    return []
+
+
+def _contract_problems(spec: LoopSpec) -> list[_Problem]:
+    from placet.coder.contract import check_contract
+
+    if not spec.checks and not spec.may_touch:
+        return []
+    contract = spec.contract
+    if not spec.checks:
+        contract = msgspec.structs.replace(contract, checks=(Check(name="any", command="true"),))
+    try:
+        check_contract(contract)
+    except UsageError as error:
+        place, _, words = str(error).removeprefix("The contract cannot be used: ").partition(": ")
+        return [(place, words.rstrip("."), "")]
+    return []
+
+
+def _executor_problems(executor: ExecutorSpec) -> list[_Problem]:
+    found: list[_Problem] = []
+    wanted = {"command": ("command",), "webhook": ("url", "hosts")}.get(executor.use, ())
+    usable = {
+        "commit": ("branch",),
+        "command": ("command", "check", "idempotent", "timeout_s"),
+        "webhook": ("url", "hosts", "check", "idempotent", "timeout_s"),
+    }.get(executor.use, ())
+    plain = ExecutorSpec()
+    for key in executor.__struct_fields__:
+        value = getattr(executor, key)
+        if key in wanted and not value:
+            found.append((f"executor.{key}", f"use is {executor.use}, which needs it", f"Write {key} = ..."))
+        elif key not in (*usable, "use") and value != getattr(plain, key):
+            found.append((f"executor.{key}", f"use is {executor.use}, which has none", "Leave it out."))
+    if not 0 < executor.timeout_s <= _MOST_TIMEOUT_S:
+        found.append(("executor.timeout_s", f"it is not above 0 and up to {_MOST_TIMEOUT_S:,.0f}", ""))
+    if words := places_problem(executor.branch):
+        found.append(("executor.branch", words, ""))
+    return found
+
+
+def _delivery_problems(spec: LoopSpec) -> list[_Problem]:
+    found: list[_Problem] = []
+    wanted = {"terminal": (), "file": ("path",), "command": ("command",), "webhook": ("url", "hosts")}
+    for number, each in enumerate(spec.delivery):
+        for key in ("path", "command", "url", "hosts"):
+            is_wanted = key in wanted[each.to]
+            if bool(getattr(each, key)) != is_wanted:
+                words = f"to is {each.to}, which {'needs it' if is_wanted else 'has none'}"
+                found.append((f"delivery[{number}].{key}", words, ""))
+    return found

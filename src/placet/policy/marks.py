@@ -1,0 +1,198 @@
+"""Marks on values: where untrusted or secret data came in, and how far it has come.
+
+A tool's output has the marks that the tool declares, and those of everything that went into the call. They
+follow references and the state, however deep in a text, a list or an object.
+
+Keep true:
+1. A mark is never lost on the way: what is made from a marked value is marked.
+2. How far it has come is told in names alone: actions, tools and keys, never values.
+3. A trail stays short, however long the chain.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Mapping, Sequence
+from typing import NamedTuple, Protocol
+
+from placet.ir.action import Action
+from placet.ir.json_value import JsonValue
+from placet.ir.references import Reference, find_references
+from placet.ir.tool_spec import Mark
+from placet.validator import ToolFacts
+
+_LONGEST = 12
+
+
+class Trail(NamedTuple):
+    """How a mark came here, from its source on."""
+
+    steps: tuple[str, ...]
+    sure: bool = True
+    """False in a rehearsal, where it depends on what has run."""
+
+    def to(self, step: str) -> Trail:
+        """One step further."""
+        steps = (*self.steps, step)
+        if len(steps) > _LONGEST:
+            steps = (steps[0], "...", *steps[-(_LONGEST - 2) :])
+        return Trail(steps, self.sure)
+
+    def in_words(self) -> str:
+        """As one line."""
+        return " -> ".join(self.steps)
+
+
+Marks = Mapping[Mark, Trail]
+NO_MARKS: Marks = {}
+
+
+def union(*all_marks: Marks) -> Marks:
+    """Every mark of any of them; of two trails a sure one, else the first."""
+    found: dict[Mark, Trail] = {}
+    for marks in all_marks:
+        for mark, trail in marks.items():
+            if mark not in found or (trail.sure and not found[mark].sure):
+                found[mark] = trail
+    return found or NO_MARKS
+
+
+class Inflow:
+    """The marks that come with the parameters of one action."""
+
+    __slots__ = ("_lookup", "_template")
+
+    def __init__(self, action: Action, lookup: Callable[[Reference], Marks]) -> None:
+        """`action` is the one that the plan holds, its references not resolved."""
+        self._template: Mapping[str, JsonValue] = action.parameters if action.references else {}
+        self._lookup = lookup
+
+    def at(self, param: str | None) -> Marks:
+        """The marks on a parameter (`to`, or `message.to` inside an object), or on any of them."""
+        if param is None:
+            return self._in(self._template)
+        inside = self._in(self._inside(param.split(".")))
+        # A parameter may also have a dot in its own name.
+        return union(inside, self._in(self._template.get(param))) if "." in param else inside
+
+    def _inside(self, names: Sequence[str]) -> JsonValue:
+        value: JsonValue = self._template
+        for name in names:
+            if not isinstance(value, dict):
+                break  # A reference, or a list: what is in it is not told apart.
+            value = value.get(name)
+        return value
+
+    def _in(self, value: JsonValue) -> Marks:
+        return union(*map(self._lookup, find_references(value)))
+
+
+class _Unmarked(Inflow):
+    def __init__(self) -> None:
+        pass
+
+    def at(self, param: str | None) -> Marks:
+        return NO_MARKS
+
+
+UNMARKED: Inflow = _Unmarked()
+"""Nothing is marked at all."""
+
+
+class MarkedState(Protocol):
+    """The marks on the keys of one state."""
+
+    def get(self, key: str) -> Marks: ...
+
+    def put(self, key: str, marks: Marks) -> None: ...
+
+    def anything(self) -> Marks:
+        """Every mark that some key has."""
+
+
+class Flow:
+    """The marks on what the actions of one plan put out."""
+
+    __slots__ = ("_declared", "_outputs", "state")
+
+    def __init__(
+        self, declared: Callable[[Action, ToolFacts | None], Sequence[Mark]], state: MarkedState
+    ) -> None:
+        """`declared` says which marks a tool or a rule puts on an output."""
+        self._declared = declared
+        self._outputs: dict[str, Marks] = {}
+        """By action id: few have any."""
+        self.state = state
+
+    def inflow(self, action: Action) -> Inflow:
+        """What comes with the parameters of an action of the plan, its references not resolved."""
+        return Inflow(action, self._of) if self._outputs and action.references else UNMARKED
+
+    def inflow_of_undo(self, undo: Action, owner: Action, tool: ToolFacts | None) -> Inflow:
+        """The same for what would take `owner` back, before that has run."""
+        fresh = {mark: Trail((_name(owner),)) for mark in self._declared(owner, tool)}
+        own = union(fresh, _further(self.inflow(owner).at(None), _name(owner)))
+        return Inflow(undo, lambda named: own if named.action_id == owner.id else self._of(named))
+
+    def failed(self, action: Action, ran: Action, tool: ToolFacts | None, also: Marks = NO_MARKS) -> None:
+        """The tool was entered and failed: what its error says is marked as what it puts out would be."""
+        name = _name(action)
+        fresh = {mark: Trail((name,)) for mark in self._declared(ran, tool)}
+        marks = union(fresh, _further(self.inflow(action).at(None), name), _further(also, name))
+        self.recall(action.id, marks)
+
+    def recall(self, action_id: str, marks: Marks) -> None:
+        """What was on the output, or the error, of an action that is read back."""
+        if marks:
+            self._outputs[action_id] = marks
+
+    def output_of(self, action_id: str) -> Marks:
+        """The marks on what an action has put out."""
+        return self._outputs.get(action_id, NO_MARKS)
+
+    def _of(self, reference: Reference) -> Marks:
+        return self._outputs.get(reference.action_id, NO_MARKS)
+
+    def ended(
+        self,
+        action: Action,
+        ran: Action,
+        tool: ToolFacts | None,
+        *,
+        key: str | None,
+        also: Marks = NO_MARKS,
+        but: Container[str] = (),
+        recalled: Marks | None = None,
+    ) -> None:
+        """The action has succeeded: what it put out is marked, and what it wrote.
+
+        `action` is as the plan holds it, `ran` with its references filled in. `key` is the state key it is
+        about, if it is about one that is known; `also` comes from elsewhere; keys in `but` are another's.
+        `recalled` is what was on its output then, of an action that is read back.
+        """
+        declared = self._declared(ran, tool)
+        if not (declared or also or recalled or self._outputs or key is not None or action.expected_effects):
+            return  # Nothing is marked so far, and nothing becomes so.
+        name = _name(action)
+        inflow = self.inflow(action)
+        if action.type == "state_write":
+            came = inflow.at("key")  # It answers with the name of the key, and nothing else.
+            if key is not None and key not in but:
+                self.state.put(key, _further(inflow.at("value"), f"state '{key}'"))
+        else:
+            came = inflow.at(None) if key is None else union(inflow.at(None), self.state.get(key))
+        fresh = {mark: Trail((name,)) for mark in declared}
+        marks = union(fresh, _further(came, name), _further(also, name)) if recalled is None else recalled
+        if marks:
+            self._outputs[action.id] = marks
+        for written in action.expected_effects:
+            if written not in but:
+                # What the plan says outright; nothing flows into it.
+                self.state.put(written, NO_MARKS)
+
+
+def _name(action: Action) -> str:
+    return f"{action.id} ({action.tool})" if action.tool is not None else action.id
+
+
+def _further(marks: Marks, step: str) -> Marks:
+    return {mark: trail.to(step) for mark, trail in marks.items()}

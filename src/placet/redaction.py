@@ -1,0 +1,356 @@
+"""Secrets taken out of whatever is logged, exported or shown.
+
+A secret is known in three ways: it was registered, it stands under a name that says so (`githubToken`,
+`--api-key`), or it has a shape that only secrets have. What surrounds it stays, so that people can read on.
+
+Keep true:
+1. A given value is never changed, and is itself the answer if nothing had to go: this runs on every event.
+2. Redacting twice is redacting once. A text is cut at the marks of earlier redactions, no rule looks across
+   one, and rules apply until nothing changes: what one keeps may hold what another takes. Two or three
+   rounds do if a rule (a) has no condition on what follows that a cut could lift, (b) never takes what it
+   meant to keep, hence the possessive and atomic groups, and (c) goes on to the end of the word.
+3. Rules are linear: none rescans a stretch that an earlier start has scanned in vain.
+4. No error message repeats a secret.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from base64 import b64encode, urlsafe_b64encode
+from collections.abc import Iterable, Iterator
+from functools import lru_cache
+from heapq import merge
+from itertools import islice, repeat
+from operator import is_
+from urllib.parse import quote, quote_plus
+
+from placet.errors import UsageError
+from placet.ir.json_value import MAX_DEPTH, JsonValue
+
+REDACTED = "[redacted]"
+
+_SHORTEST, _SHORTEST_LINE = 6, 12
+_LEAST, _MOST, _MOST_TEXTS = 8, 4096, 50
+"""Of what a tool answers as a secret: how long a text must and may be to be blacked out, and how many are."""
+_POLICY = re.compile(
+    r"(?:^|(?<=; )|(?<=rejected: )|(?<=compensation: )|(?<=approval: ))(policy '[^'\n]{1,200}': )"
+)
+"""How our own words about rules begin, and nothing else does by accident."""
+_DEEPEST = MAX_DEPTH + 20
+"""A value and what it is wrapped in. What lies deeper is not looked at, so it is not shown either."""
+_CACHED_LENGTH, _CACHED = 64, 4096
+"""Short texts found clean are remembered, that many at a time: names of tools and statuses come again."""
+_NO_TEXT = frozenset({int, float, bool, type(None)})
+
+_SURE = """password passwords passwd passphrase pwd authorization api_key api_keys access_key secret_key
+    private_key signing_key encryption_key master_key account_key connection_string basic_auth"""
+_LIKELY = "secret secrets token credential credentials cookie cookies bearer jwt otp pw dsn"
+"""Words of ordinary prose too: in a text, `token: expected` is none, while `token: a81fc9d2` is one."""
+_PASS = "db smtp mail user admin root"
+"""Before `pass`, which alone counts tests."""
+_ENDINGS = ("password", "passwd", "passphrase", "apikey", "authtoken", "accesstoken", "clientsecret")
+"""No other word ends like this, so `PGPASSWORD` needs no boundary before it."""
+_HARMLESS = ("per", "page", "next", "first", "last", "stop", "eos", "bos", "pad", "idempotency")
+"""Before `token`: counts, places in a listing, marks of a vocabulary, as in `cost_per_token`."""
+
+# Not inside a word; but right after an escape such as \n or %3D, whose last letter is no part of the word.
+_ESCAPE = r"(?<=\\[nrt])|(?<=%[0-9A-Fa-f]{2})"
+_START = rf"(?:(?<![A-Za-z0-9])|{_ESCAPE})"
+_START_NAME = rf"(?:(?<![A-Za-z])|(?-i:(?<=[a-z])(?=[A-Z]))|{_ESCAPE})"
+_IN_NAME = r"(?:(?<=[A-Za-z0-9][_-])|(?-i:(?<=[a-z])(?=[A-Z])))"
+_SPACE = r"[ \t]{0,8}+"
+_SEPARATOR = rf"(?:[_-]?[0-9]{{1,2}})?+(?:\\{{0,3}}[\"']\]?)?+{_SPACE}(?>:=?|=>?|%3[Dd]){_SPACE}"
+_SCHEME = r"(?:(?i:bearer|basic|token|bot|negotiate)[ \t]{1,4}+)?+"
+_QUOTED = (
+    rf'"{_SCHEME}((?:[^"\\\n]|\\.)+)'
+    rf"|'{_SCHEME}((?:[^'\\\n]|\\.)+)"
+    # JSON within JSON: an inner quotation mark has three backslashes, the closing one has one.
+    rf'|\\"{_SCHEME}((?:[^"\\\n]|\\{{4}}|\\{{3}}"|\\{{2}}[^"\\\n])+)'
+)
+_NOTHING = r"(?!(?i:null|none|true|false)(?:[\s,;&)}\]]|$))"
+_MORE = r"""(?:[^\s"'&;,\\]|,[^\s"'&;,\\]|\\[^\s"'\\nrt])"""
+_BARE = rf"""{_NOTHING}(?:\{{[^\s{{}}"']+\}}|[^\s"'&;,\\={{\[]{_MORE}*)"""
+_HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
+_WORD = re.compile(r"[^\W_]+")
+_PEM_END = r"[A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----"
+_PEM_BODY = r"[\w+/=\s\\:,.()-]*"
+
+_SHAPES = {
+    rf"(-----BEGIN {_PEM_END}(?:{_PEM_BODY}?-----END {_PEM_END}[\w-]*|{_PEM_BODY}))": "-----begin",
+    r"""://[^\s/:@"'<>]*:([^\s/"'<>]+)(?=@)""": "://",
+    r"hooks\.slack\.com/(?:services|workflows|triggers)/([\w/-]{8,})": "hooks.slack.com/",
+    # Unlike the others it is searched to the end of the word, so only a whole word may start it.
+    rf"(?:(?<![\w-])|{_ESCAPE})(eyJ[\w-]{{8,}}+(?:\.[\w-]++){{2,4}}+)": "eyj",
+    rf"{_START}(?i:bearer)[ \t]{{1,4}}((?=[\w.~+/-]{{0,60}}[0-9])[\w.~+/=-]{{8,}})": "bearer",
+    rf"{_START}(A(?:KIA|SIA|BIA|CCA)[A-Z0-9]{{16}}[\w-]*)": "akia asia abia acca",
+    rf"{_START}((?:gh[pousr]|npm|hf)_[A-Za-z0-9]{{20,}}[\w-]*)": "ghp_ gho_ ghu_ ghs_ ghr_ npm_ hf_",
+    rf"{_START}([sr]k_(?:live|test)_[A-Za-z0-9]{{8,}}[\w-]*)": "sk_live_ sk_test_ rk_live_ rk_test_",
+    rf"{_START}((?:github_pat_|gl[a-z]{{1,4}}-)[\w-]{{16,}})": "github_pat_ glpat- gldt- glrt- glptt-",
+    rf"{_START}((?:ya29\.|pypi-AgEI|AIza|x(?:ox[a-z]|app)-)[\w-]{{10,}})": "ya29. pypi-agei aiza xox xapp-",
+    rf"{_START}(SG\.[\w-]{{16,}}\.[\w-]{{16,}})": "sg.",
+    # Words with hyphens begin like this too; keys have digits, or no hyphen for a long time.
+    rf"{_START}(sk-(?:(?=[A-Za-z_-]{{0,60}}[0-9])[\w-]{{20,}}|[A-Za-z0-9]{{20,}}[\w-]*))": "sk-",
+}
+"""Rules whose group must go, each with what a match begins with, in small letters."""
+
+
+def _any_of(names: Iterable[str]) -> str:
+    return "|".join(re.escape(name).replace("_", "[_. -]?") for name in sorted(names, key=len, reverse=True))
+
+
+@lru_cache(maxsize=16)
+def _rules(names: tuple[str, ...]) -> list[tuple[str, re.Pattern[str]]]:
+    """Every rule beside each text with which a match of it begins."""
+    sure, likely = (*_SURE.split(), *names), _LIKELY.split()
+    every = (*sure, *likely, *_ENDINGS, "pass")
+    passes = "|".join(rf"(?<={word}[_-])" for word in _PASS.split())
+    harmless = "".join(rf"(?<!{word}[_-])" for word in _HARMLESS)
+    word = rf"{harmless}(?:{_any_of(likely)})"
+    name = rf"{'|'.join(_ENDINGS)}|(?:{passes})pass|{_START_NAME}(?:{_any_of(sure)})|{_IN_NAME}{word}"
+    flag = rf"(?<![\w-])--[\w-]{{0,60}}?(?:{_any_of((*sure, *likely))})"
+    digits = r"(?:(?<==)|(?<=%3[Dd])|(?=\S{0,60}[0-9])(?=\S{8}))"
+    cookie = rf"""(?:set-)?cookie(?:\\?["'])?+{_SPACE}:{_SPACE}([^\s"'\\{{\[][^\r\n"'\\]*)"""
+    rules = {
+        **_SHAPES,
+        rf"(?i:{_START_NAME}{cookie})": "set-cookie cookie",
+        rf"(?i:{name}){_SEPARATOR}(?:{_QUOTED}|{_SCHEME}({_BARE}))": _begins(every),
+        rf"(?i:{_START_NAME}{word}){_SEPARATOR}(?:{_QUOTED}|{digits}{_SCHEME}({_BARE}))": _begins(likely),
+        rf"(?i:{flag})[ \t]{{1,8}}+(?:{_QUOTED}|(?=[^\s-]\S{{3}})({_BARE}))": "--",
+    }
+    return [(begin, re.compile(rule, re.ASCII)) for rule, all_ in rules.items() for begin in all_.split()]
+
+
+def _begins(names: Iterable[str]) -> str:
+    first = {name.partition("_")[0] for name in names}
+    return " ".join(word for word in sorted(first) if not word.startswith(tuple(first - {word})))
+
+
+def _apply(rules: list[tuple[str, re.Pattern[str]]], text: str) -> str:
+    small = text.replace("İ", "I").lower()  # The one letter that grows when made small: places would shift.
+    near = [rule for rule in rules if rule[0] in small]
+    if not near:
+        return text
+    parts, done = [""], 0
+    # One after the other as they stand in the text; of those at one place the earlier rule.
+    found = [re.finditer(re.escape(begin), small) for begin, _ in near]
+    places = [zip(map(re.Match.start, each), repeat(rank)) for rank, each in enumerate(found)]
+    for at, rank in merge(*places):
+        if at >= done and (match := near[rank][1].match(text, at)):
+            start, end = match.span(match.lastindex or 0)
+            parts += text[done:start], REDACTED
+            done = end
+    return "".join([*parts, text[done:]])
+
+
+def _words(name: str) -> list[str]:
+    """The words of a name, in small letters: `x`, `api`, `key` for `X-Api-Key` and for `xApiKey`."""
+    return _WORD.findall(_HUMP.sub("_", name[-200:]).lower())
+
+
+def _forms(secret: str) -> Iterator[str]:
+    """The ways in which a secret is written inside other texts."""
+    raw = secret.encode("utf-8", "surrogatepass")
+    for percent in (secret, quote(raw), quote(raw, safe=""), quote_plus(raw)):
+        yield from (percent, re.sub("%[0-9A-F]{2}", lambda match: match[0].lower(), percent))
+    for encoded in (b64encode(raw).decode(), urlsafe_b64encode(raw).decode()):
+        yield from (encoded, encoded.rstrip("="))
+    for ascii_only in (False, True):
+        escaped = json.dumps(secret, ensure_ascii=ascii_only)[1:-1]
+        yield from (escaped, escaped.replace("/", "\\/"), json.dumps(escaped, ensure_ascii=ascii_only)[1:-1])
+
+
+class Redactor:
+    """Takes secrets out of texts and JSON values.
+
+    >>> Redactor(["hunter2hunter2"]).value({"note": "it is hunter2hunter2", "apiKey": 5, "tokens": 12})
+    {'note': 'it is [redacted]', 'apiKey': '[redacted]', 'tokens': 12}
+    """
+
+    def __init__(self, secrets: Iterable[str] = (), *, names: Iterable[str] = ()) -> None:
+        own = [words for name in names if (words := _words(name))]
+        self._rules = _rules(tuple(sorted({"_".join(words) for words in own})))
+        self._own = frozenset("".join(words) for words in own)
+        known = (*_SURE.split(), *_LIKELY.split(), *(f"{word}pass" for word in _PASS.split()))
+        self._names = self._own.union(name.replace("_", "") for name in known)
+        self._longest = max([3, *map(len, own)])
+        self._known: set[str] = set()
+        self._is_sorted = True
+        self._secrets: list[str] = []
+        self._secret = re.compile("")
+        self._clean: set[str] = set()
+        self._plain: set[str] = set()
+        """Keys that hold no secret and name none."""
+        for secret in secrets:
+            self.add_secret(secret)
+
+    def add_secret(self, value: str) -> None:
+        """From now on `value` is taken out wherever it stands, also percent-encoded, in base64 or escaped.
+
+        White space around it does not count. Of several lines, each long one is a secret of its own.
+
+        Raises:
+            UsageError: it is no text, or so short that ordinary text would be blacked out with it.
+        """
+        given: object = value
+        secret = given.strip() if isinstance(given, str) else ""
+        if len(secret) < _SHORTEST or secret in REDACTED:
+            raise UsageError(
+                f"A secret to register is a text of at least {_SHORTEST} characters, and no part of "
+                f"{REDACTED!r}: this one would black out ordinary text. Use a longer one, or keep it under a "
+                "key such as 'password', which is redacted by its name."
+            )
+        lines = [line.strip() for line in secret.splitlines()]
+        long = [line for line in lines if len(line) >= _SHORTEST_LINE and not line.startswith("-----")]
+        found = {form for part in (secret, *long) for form in _forms(part)}
+        if found.issubset(self._known):
+            return
+        self._known |= found
+        # Put in order when a text is looked at next: many may come at once.
+        self._is_sorted = False
+        self._clean.clear()
+        self._plain.clear()
+
+    def _sort(self) -> None:
+        # Longest first: of two that begin alike, nothing of the longer one may remain.
+        self._secrets = sorted(self._known, key=len, reverse=True)
+        self._secret = re.compile("|".join(map(re.escape, self._secrets)))
+        self._is_sorted = True
+
+    def add_secrets_in(self, value: JsonValue) -> None:
+        """From now on every text in `value` is a secret, except what is too short, or too long, to be one."""
+        for text in islice(_texts(value), _MOST_TEXTS):
+            if _LEAST <= len(text.strip()) <= _MOST and text.strip() not in REDACTED:
+                self.add_secret(text)
+
+    def text(self, text: str) -> str:
+        """The text without secrets; the same one if it holds none.
+
+        >>> Redactor().text("postgresql://app:hunter2@db/main?sslmode=require&password=hunter2")
+        'postgresql://app:[redacted]@db/main?sslmode=require&password=[redacted]'
+        """
+        if not self._is_sorted:
+            self._sort()
+        if text in self._clean:
+            return text
+        if "policy '" in text:
+            # Our own words: what a rule is called says nothing of what follows.
+            pieces = _POLICY.split(text)
+            if len(pieces) > 1:
+                names = [f"policy '{self.text(piece[8:-3])}': " for piece in pieces[1::2]]
+                others = [self.text(piece) for piece in pieces[::2]]
+                return "".join(part for both in zip(others, [*names, ""], strict=True) for part in both)
+        shown, before = text, ""
+        if any(secret in text for secret in self._secrets):
+            shown = REDACTED.join(self._secret.sub(REDACTED, piece) for piece in text.split(REDACTED))
+        # Inside a plain word, an id or a digest none of the rules applies.
+        while shown != before and not (shown.isalnum() and shown.isascii() and shown[0] != "A"):
+            before = shown
+            shown = REDACTED.join(_apply(self._rules, piece) for piece in shown.split(REDACTED))
+        if shown != text:
+            return shown
+        _remember(text, self._clean)
+        return text
+
+    def open_tail(self, text: str) -> int:
+        """How many characters at the end of a text may be the beginning of a registered secret.
+
+        >>> Redactor(["correct horse"]).open_tail("it is correct h")
+        9
+        """
+        if not self._is_sorted:
+            self._sort()
+        most = 0
+        for secret in self._secrets:
+            tail = text[-(len(secret) - 1) :]
+            at = tail.find(secret[0])
+            while at >= 0 and not secret.startswith(tail[at:]):
+                at = tail.find(secret[0], at + 1)
+            if at >= 0:
+                most = max(most, len(tail) - at)
+        return most
+
+    def value(self, value: JsonValue) -> JsonValue:
+        """The value without secrets: the same one if it holds none, else a copy.
+
+        What stands under the name of a secret goes as a whole, unless it is null, true or false.
+        """
+        return self._walk(value, _DEEPEST)
+
+    def _walk(self, value: JsonValue, depth: int) -> JsonValue:
+        if isinstance(value, str):
+            return self.text(value)
+        if isinstance(value, dict):
+            return self._walk_object(value, depth) if depth else REDACTED
+        if isinstance(value, list | tuple):
+            return self._walk_list(value, depth) if depth else REDACTED
+        return value
+
+    def _walk_object(self, given: dict[str, JsonValue], depth: int) -> dict[str, JsonValue]:
+        plain, clean = self._plain, self._clean
+        copied: dict[str, JsonValue] | None = None
+        for place, (key, item) in enumerate(given.items()):
+            shown_key, hide, kind = key, False, type(item)
+            if key not in plain:
+                shown_key, hide = self.text(key), self._names_secret(key)
+                if shown_key is key and not hide:
+                    _remember(key, plain)
+            if hide or (key == "value" and self._names_secret(given.get("name", given.get("key")))):
+                shown = _hidden(item)
+            elif kind in _NO_TEXT or (kind is str and item in clean):
+                shown = item
+            else:
+                shown = self._walk(item, depth - 1)
+            if copied is None:
+                if shown is item and shown_key is key:
+                    continue
+                copied = dict(islice(given.items(), place))
+            base, number = shown_key, len(copied)
+            while shown_key in copied:  # Two secrets that were keys are still two entries.
+                number += 1
+                shown_key = f"{base} {number}"
+            copied[shown_key] = shown
+        return given if copied is None else copied
+
+    def _walk_list(self, given: list[JsonValue] | tuple[JsonValue, ...], depth: int) -> JsonValue:
+        shown: list[JsonValue] = []
+        after_flag = False
+        for item in given:
+            new = self._walk(item, depth - 1)
+            # A command as a list: what follows `--password` is one.
+            shown.append(_hidden(item) if after_flag and isinstance(new, str) and new[:1] != "-" else new)
+            after_flag = isinstance(item, str) and item[:2] == "--" and self._names_secret(item)
+        return given if all(map(is_, given, shown)) else shown
+
+    def _names_secret(self, name: JsonValue) -> bool:
+        if not isinstance(name, str) or name in self._plain:
+            return False
+        # Also as it will be shown: `[redacted]token` names one, whatever stood before.
+        spellings = {name, self.text(name)}
+        return any(map(self._is_secret, (*spellings, *(each.rstrip("0123456789") for each in spellings))))
+
+    def _is_secret(self, name: str) -> bool:
+        words = _words(name)
+        ends = {"".join(words[-count:]) for count in range(1, self._longest + 1)}
+        if words[-1:] == ["token"] and not set(words[-2:-1]).isdisjoint(_HARMLESS):
+            return not self._own.isdisjoint(ends)
+        return not self._names.isdisjoint(ends) or "".join(words[-1:]).endswith(_ENDINGS)
+
+
+def _hidden(item: JsonValue) -> JsonValue:
+    return item if item is None or isinstance(item, bool) or item == REDACTED else REDACTED
+
+
+def _remember(text: str, known: set[str]) -> None:
+    if len(text) <= _CACHED_LENGTH:
+        if len(known) >= _CACHED:
+            known.clear()
+        known.add(text)
+
+
+def _texts(value: JsonValue) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict | list):
+        for item in value.values() if isinstance(value, dict) else value:
+            yield from _texts(item)

@@ -1,0 +1,251 @@
+"""What waits for a person, and what was decided, as a table and as lines.
+
+An approval comes in as the fields that `--json` prints, without secrets, and with some of it in words:
+`parameters` and `compensation` are JSON text, `texts` are those of several lines, each with a heading, and
+`decided` and `revoked` say how it was decided and revoked.
+
+Keep true:
+1. Who decides sees what will run: whatever is left out for the terminal's sake is said to be left out.
+2. What a plan wrote stands behind a bar or is cleaned, so that it cannot pass for words of ours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from rich.table import Table
+from rich.text import Text
+
+from placet.render.text import count, moment, wrap
+from placet.safe_text import clean, columns
+
+Data = Mapping[str, Any]
+
+_LONGEST_LINE = 600
+_MOST_LINES = 200
+"""Of parameters, a preview or a compensation, in the terminal."""
+_LABELS = 14
+"""Columns for the names of facts."""
+_FLEXIBLE = {"run": 24, "action": 24, "tool": 24, "why": 60}
+"""The columns of a table that may be cut, and how wide they are at most."""
+
+_LOOKS = {
+    "waiting": ("?", "bold yellow"),
+    "expired": ("–", "dim"),
+    "approved": ("✓", "green"),
+    "denied": ("⊘", "magenta"),
+    "withdrawn": ("■", "dim"),
+    "revoked": ("⊘", "magenta"),
+}
+
+
+def approvals_table(found: Sequence[Data], now: float, width: int, *, with_status: bool) -> Table:
+    """One row for each approval; how it stands, and who decided when, is told only `with_status`."""
+    headings = ["id", "status", "run", "action", "tool", "why", "asked", "expires", "by", "decided"]
+    rows = []
+    for one in found:
+        cells = (
+            clean(one["id"], 40),
+            f"{_LOOKS[one['status']][0]} {one['status']}",
+            *(clean(text, 60) for text in (one["run_id"], one["action_id"], one["tool"], _reasons(one)[0])),
+            _ago(now - one["requested_at"]),
+            # What is decided no longer expires.
+            _expiry(one, now) if one["decision"] is None else "",
+            *_decider(one, now),
+        )
+        rows.append(dict(zip(headings, cells, strict=True)))
+    if not with_status:
+        headings = [name for name in headings if name not in ("status", "by", "decided")]
+    sizes = _sizes(headings, rows, width, keeps="why", yields=("expires", "asked") if with_status else ())
+    table = _table(sizes)
+    for one, row in zip(found, rows, strict=True):
+        style = {"status": _LOOKS[one["status"]][1]}
+        table.add_row(*(Text(row[name], style=style.get(name, "")) for name in sizes))
+    return table
+
+
+def standing_table(found: Sequence[Data], now: float, width: int) -> Table:
+    """One row for each that is approved for always: who said so, and until when it holds."""
+    headings = ["id", "run", "action", "tool", "by", "approved", "until"]
+    rows = []
+    for one in found:
+        until = one["holds_until"]
+        cells = (
+            clean(one["id"], 40),
+            *(clean(text, 60) for text in (one["run_id"], one["action_id"], one["tool"])),
+            clean(one["decided_by"] or "", 24),
+            _ago(now - one["decided_at"]),
+            "for good" if until is None else moment(until),
+        )
+        rows.append(dict(zip(headings, cells, strict=True)))
+    sizes = _sizes(headings, rows, width, keeps="tool")
+    table = _table(sizes)
+    for row in rows:
+        table.add_row(*(Text(row[name]) for name in sizes))
+    return table
+
+
+def _decider(approval: Data, now: float) -> tuple[str, str]:
+    """Who made it stand as it stands, and how long ago."""
+    who, when = approval["decided_by"], approval["decided_at"]
+    if approval["revoked_at"] is not None:
+        who, when = approval["revoked_by"], approval["revoked_at"]
+    if when is None:
+        return "", ""
+    return clean("its run" if who is None else who, 24), _ago(now - when)
+
+
+def _table(sizes: Mapping[str, int]) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    for name, size in sizes.items():
+        table.add_column(name, no_wrap=True, overflow="ellipsis", min_width=size, max_width=size)
+    return table
+
+
+def _sizes(
+    headings: Sequence[str],
+    rows: Sequence[Mapping[str, str]],
+    width: int,
+    *,
+    keeps: str,
+    yields: Sequence[str] = (),
+) -> dict[str, int]:
+    """The columns that are shown, each with its width.
+
+    Of the texts `keeps` is shown in any case; for it the columns in `yields` give way, one after the other.
+    """
+    # An id that is cut cannot be copied: the texts share what the rest leaves over, or give way.
+    sizes = {name: max(columns(text) for text in [name, *(row[name] for row in rows)]) for name in headings}
+    room = width - 2 * (len(headings) - 1) - sum(sizes[name] for name in headings if name not in _FLEXIBLE)
+    for name in [name for name in headings if name in _FLEXIBLE and name != keeps]:
+        if room < 24:
+            del sizes[name]
+            room += 2
+        else:
+            sizes[name] = min(sizes[name], _FLEXIBLE[name], max(room // 5, 6))
+            room -= sizes[name]
+    for name in yields:
+        if room < 12:
+            room += sizes.pop(name) + 2
+    sizes[keeps] = min(sizes[keeps], _FLEXIBLE[keeps], max(room, 12))
+    return sizes
+
+
+def approval_lines(approval: Data, now: float, width: int, *, is_whole: bool = False) -> Iterator[Text]:
+    """Everything that whoever decides has to know, line by line; with `is_whole` nothing of it is cut."""
+    sign, style = _LOOKS[approval["status"]]
+    yield Text.assemble((f"{sign} {approval['status']}", style), f"  {_what(approval)}")
+    end = approval["expires_at"]
+    facts: list[tuple[str, str | None]] = [
+        ("id", approval["id"]),
+        *(("asked because" if not n else "", reason) for n, reason in enumerate(_reasons(approval))),
+        ("risk", approval["risk"]),
+        ("undoing", approval["reversibility"]),
+        *((name, approval[name]) for name in ("tier", "folder", "tenant", "agent")),
+        ("isolation", approval["isolation"] if approval["isolation"] != "none" else None),
+        ("fingerprint", approval["fingerprint"][:16]),
+        ("asked", f"{moment(approval['requested_at'])} ({_ago(now - approval['requested_at'])})"),
+        ("expires", "never" if end is None else f"{moment(end)} ({_expiry(approval, now)})"),
+        ("decision", approval["decided"] or None),
+        # A fact of its own: the end of a long line may be cut, and this must be seen.
+        ("then", approval["revoked"] or None),
+    ]
+    for label, fact in facts:
+        if fact is not None:
+            yield from _fact(label, clean(fact, None if is_whole else _LONGEST_LINE), width)
+    blocks: list[tuple[str, str | None]] = [
+        ("parameters", approval["parameters"]),
+        *approval.get("texts", ()),
+        ("what would change", approval["preview"]),
+        ("what would take it back, and is approved with it", approval["compensation"]),
+    ]
+    for heading, text in blocks:
+        if text is not None:
+            yield from _block(heading, text, width, is_whole=is_whole)
+
+
+def decision_line(approval: Data) -> Text:
+    """What was decided just now."""
+    words = f" {_what(approval)}, was {clean(approval['decided'], 500)}."
+    return Text.assemble(_LOOKS[approval["status"]], words)
+
+
+def revoked_lines(approval: Data) -> Iterator[Text]:
+    """What was revoked just now, and what follows from that."""
+    words = f" The approval of {_what(approval)}, was {clean(approval['revoked'], 500)}."
+    yield Text.assemble(_LOOKS[approval["status"]], words)
+    yield Text("From now on the same is asked about again, also by the run that asked, unless it has acted.")
+
+
+def _what(approval: Data) -> str:
+    tool, action, run = (clean(approval[name], 80) for name in ("tool", "action_id", "run_id"))
+    return f"{tool}, action '{action}' of run {run}"
+
+
+def _reasons(approval: Data) -> Sequence[str]:
+    return approval["reasons"] or [f"it is {approval['risk']} and {approval['reversibility']}"]
+
+
+def _fact(label: str, words: str, width: int) -> Iterator[Text]:
+    for number, line in enumerate(wrap(words, max(width - _LABELS - 3, 20))):
+        yield Text.assemble((f"  {label if not number else '':{_LABELS}}", "dim"), f" {line}")
+
+
+def _block(heading: str, text: str, width: int, *, is_whole: bool) -> Iterator[Text]:
+    """A text of several lines, behind a bar: a long line must not go on at the margin, as if it were ours."""
+    yield Text(f"{heading}:" if text else f"{heading}.")
+    if not text:
+        return
+    lines = text.replace("\r\n", "\n").removesuffix("\n").split("\n")
+    left_out = len(lines) - _MOST_LINES
+    if left_out > 0 and not is_whole:
+        half = _MOST_LINES // 2
+        lines[half:-half] = [f"… {left_out:,} lines are left out here; see them with --json …"]
+    for line in lines:
+        line = clean(line.expandtabs(4))
+        for piece in _pieces(line if is_whole else _cut(line), max(width - 4, 20)):
+            yield Text.assemble(("  │ ", "dim"), piece)
+
+
+def _pieces(line: str, width: int) -> Iterator[str]:
+    """A line in pieces that fit. Not between words: here every space counts."""
+    begun, used = 0, 0
+    for position, character in enumerate(line):
+        size = columns(character)
+        if used + size > width:
+            yield line[begun:position]
+            begun, used = position, 0
+        used += size
+    yield line[begun:]
+
+
+def _cut(line: str) -> str:
+    """A line without its middle, if it is long."""
+    left_out = len(line) - _LONGEST_LINE
+    if left_out <= 0:
+        return line
+    half = _LONGEST_LINE // 2
+    return f"{line[:half]} … {left_out:,} characters are left out here; see them with --json … {line[-half:]}"
+
+
+def _expiry(approval: Data, now: float) -> str:
+    end: float | None = approval["expires_at"]
+    if end is None:
+        return "never"
+    left = end - now
+    return f"in {_span(left)}" if left > 0 else _ago(-left)
+
+
+def _ago(seconds: float) -> str:
+    return "just now" if seconds < 60 else f"{_span(seconds)} ago"
+
+
+def _span(seconds: float) -> str:
+    if seconds < 60:
+        return "less than 1 min"
+    if seconds < 7_200:
+        return f"{int(seconds // 60)} min"
+    if seconds < 172_800:
+        return f"{int(seconds // 3600)} h"
+    return count(int(seconds // 86_400), "day")

@@ -1,0 +1,149 @@
+"""Numbers, times, names and values in the words that people use."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+from unicodedata import east_asian_width
+
+from placet.ir.json_value import JsonValue, show_json
+from placet.safe_text import clean, columns
+
+
+def value(item: JsonValue, limit: int = 60) -> str:
+    """A JSON value in a few words."""
+    try:
+        return clean(show_json(item), limit)
+    except (TypeError, ValueError, RecursionError, OverflowError, UnicodeError):
+        return clean(repr(item), limit)
+
+
+def duration(milliseconds: float | None) -> str:
+    """A stretch of time as people say it; empty if it is not known.
+
+    >>> duration(0.4), duration(12.3), duration(2345.6), duration(125_000)
+    ('<1 ms', '12 ms', '2.3 s', '2 min 5 s')
+    """
+    if milliseconds is None or not 0 <= milliseconds < 1e15:
+        return ""
+    if milliseconds < 1:
+        return "<1 ms"
+    if milliseconds < 999.5:
+        return f"{milliseconds:.0f} ms"
+    if milliseconds < 59_950:
+        return f"{milliseconds / 1000:.1f} s"
+    seconds = round(milliseconds / 1000)
+    if seconds < 3600:
+        return f"{seconds // 60} min {seconds % 60} s"
+    return f"{seconds // 3600} h {seconds % 3600 // 60} min"
+
+
+def progress(message: str, done: float | None, total: float | None) -> str:
+    """How far something has come, in the words and numbers that it gives itself.
+
+    >>> progress("copying", 3, 12), progress("", 5, None), progress("listening", None, None)
+    ('copying (3 of 12, 25 %)', '5', 'listening')
+    """
+    if done is None:
+        return message
+    numbers = f"{done:,g}"
+    if total:
+        numbers = f"{done:,g} of {total:,g}, {min(100, int(100 * done / total))} %"
+    return f"{message} ({numbers})" if message else numbers
+
+
+def moment(time: float) -> str:
+    """A moment for people, whatever a clock says.
+
+    >>> moment(60.0)
+    '1970-01-01 00:01:00 UTC'
+    """
+    try:
+        return datetime.fromtimestamp(time, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    except (ValueError, OverflowError, OSError):
+        return f"{time:g} s after 1970"
+
+
+def count(number: int, noun: str, plural: str = "") -> str:
+    """A number with its noun.
+
+    >>> count(1, "action"), count(12000, "action"), count(2, "retry", "retries")
+    ('1 action', '12,000 actions', '2 retries')
+    """
+    return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
+
+
+def count_actions(total: int, scheduled: int) -> str:
+    """How many actions a plan has: the scheduled ones, then those that are only kept for undoing.
+
+    Nothing is scheduled where a plan was refused; then there is one number.
+
+    >>> count_actions(11, 10), count_actions(2, 2), count_actions(3, 0)
+    ('10 actions, 1 more only to take back', '2 actions', '3 actions')
+    """
+    if not 0 < scheduled < total:
+        return count(total, "action")
+    return f"{count(scheduled, 'action')}, {total - scheduled:,} more only to take back"
+
+
+def restored_words(said: Mapping[str, JsonValue]) -> str:
+    """How much restoring a folder put back, from what its event says.
+
+    >>> restored_words({"changed": 1, "removed": 1200, "brought_back": 0})
+    '1 changed, 1,200 removed'
+    """
+    words = [
+        f"{number:,} {name.replace('_', ' ')}"
+        for name in ("changed", "removed", "brought_back")
+        if isinstance(number := said.get(name), int) and number
+    ]
+    problems = said.get("problems")
+    if isinstance(problems, list) and problems:
+        words.append(count(len(problems), "problem"))
+    return ", ".join(words) or "it was as before"
+
+
+def wrap(text: str, width: int) -> list[str]:
+    """A text in lines of at most `width` columns, broken between words where that is possible.
+
+    >>> wrap("one two three", 7)
+    ['one two', 'three']
+    """
+    lines: list[str] = []
+    line, used = "", 0
+    for word in text.split(" "):
+        size = columns(word)
+        if line and used + 1 + size <= width:
+            line, used = f"{line} {word}", used + 1 + size
+            continue
+        if line:
+            lines.append(line)
+        while size > width:
+            cut = max(1, _fitting(word, width))
+            lines.append(word[:cut])
+            word = word[cut:]
+            size = columns(word)
+        line, used = word, size
+    return [*lines, line] if line or not lines else lines
+
+
+def _fitting(text: str, width: int) -> int:
+    """How many characters of a text fit into that many columns."""
+    used = 0
+    for position, character in enumerate(text):
+        used += 2 if east_asian_width(character) in "WF" else 1
+        if used > width:
+            return position
+    return len(text)
+
+
+def listing(names: Iterable[str], limit: int = 8) -> str:
+    """Names in quotes, cleaned, the first few of many.
+
+    >>> listing(["a", "b", "c"], limit=2)
+    "'a', 'b' and 1 more"
+    """
+    found = [f"'{clean(name, 60)}'" for name in names]
+    if len(found) > limit:
+        return ", ".join(found[:limit]) + f" and {len(found) - limit:,} more"
+    return ", ".join(found)

@@ -1,0 +1,304 @@
+"""A run whose plans are not known when it begins: whoever leads it brings them one after the other.
+
+A loop of turns is such a run. It is one run for policies that look back, for budgets, approvals, the log and
+the journal, however many plans it comes to. What the leader wants to know again after a restart it tells the
+journal in its own words; what came of its plans is read back here.
+
+Keep true:
+1. A plan keeps its number for good: brought again under the same number, what has ended is read back.
+2. A plan that may leave something in flight is in the journal before it runs.
+3. A run that is neither ended nor kept waiting is let go of, so that it can be taken up again at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from time import perf_counter
+from typing import NamedTuple
+
+import msgspec
+
+from placet.errors import StorageError
+from placet.events.log import Record
+from placet.ir.graph import Graph
+from placet.ir.json_value import JsonValue
+from placet.ir.proposal import Proposal
+from placet.ir.result import Outcome, ProposalResult, Status, Waiting
+from placet.policy.budget import Allowance, CostBudget
+from placet.policy.gate import Gate
+from placet.policy.marks import Inflow, Marks
+from placet.runtime.journal import Choice, Decision, Paused, Taken, Told, parse_key
+from placet.runtime.keeping import Request
+from placet.runtime.notes import HoldLost
+from placet.runtime.plans import Plans, Settings, passing_on_cancellation
+from placet.runtime.run_info import RunInfo
+from placet.runtime.services import Services
+from placet.tools.context import Cancel
+
+
+class Acted(NamedTuple):
+    """What came of one plan, and the marks on what its last action put out."""
+
+    result: ProposalResult
+    marks: Marks
+
+
+class OpenRun(Plans):
+    """A run that takes plans until it is ended."""
+
+    def __init__(
+        self,
+        services: Services,
+        settings: Settings,
+        gate: Gate,
+        info: RunInfo,
+        allowance: Allowance,
+        request: Request,
+    ) -> None:
+        super().__init__(services, settings, gate, info, allowance, request)
+        self.about = Proposal()
+        """What the run is for: a plan without actions."""
+        self.ended: ProposalResult | None = None
+        """How it ended, or what it waits for, once that is so."""
+        self._record: Record | None = None
+        self._denials_from = 0
+        self._is_untold = False
+        """Whether something was told that may not be on disk yet."""
+        self._counted: list[Callable[[], None]] = []
+        """Each takes back what policies that look back have counted of a plan."""
+
+    @property
+    def run_id(self) -> str:
+        """By which it is resumed."""
+        return self._info.run_id
+
+    @property
+    def told(self) -> Sequence[msgspec.Raw]:
+        """What the leader told the journal before the run was broken off, in order."""
+        return self._kept.replay.told
+
+    async def begin(self, about: Proposal) -> None:
+        """Begin. `about` is a plan without actions that says what the run is for.
+
+        Raises:
+            RunExists: there is a run of this id.
+            StorageError: it cannot be kept.
+        """
+        self.about = about
+        await self._kept.open(about, Graph(()), False)
+        self._say_request(about.id)
+
+    async def take_up(self, taken: Taken, decide: Mapping[str, Decision | Choice]) -> None:
+        """Go on with a run that was broken off; `ended` says if it waits, and for what.
+
+        Raises:
+            UsageError: a decision is about nothing that is in flight; nothing has changed then.
+        """
+        self.about = taken.record.proposal
+        called, decided = await self._take_up(taken, decide)
+        in_flight = self._kept.replay.in_flight
+        asked = taken.waited.waiting if taken.waited is not None else ()
+        if in_flight and not decided and any(w.kind == "unknown_outcome" for w in asked):
+            # Somebody only looked: nothing has happened that the log would have to tell.
+            assert taken.waited is not None
+            await self._kept.end(taken.waited)
+            self.ended = taken.waited
+            return
+        self._say_resumed(taken.record, called, decided)
+        if in_flight:
+            self.ended = await self._end(self._wait(taken.record, called))
+
+    def stop_by(self, cancel: Cancel | None) -> None:
+        """Let this stop the plans that come next, instead of what could before."""
+        self._info = self._info._replace(cancel=cancel)
+
+    # Acting
+
+    async def act(self, proposal: Proposal, number: int, *, keep: bool, given: Inflow | None = None) -> Acted:
+        """Carry out one plan, the `number`th, counted from 1. Several may be under way at the same time.
+
+        `keep` is for a plan that may leave something in flight whose outcome is not known: it is noted whole.
+        `given` are the marks on what it says outright.
+
+        Raises:
+            RunHeld: the run is another's by now, and nothing more may be done in it.
+        """
+        graph = self._graph(proposal)
+        if keep and number not in self._kept.replay.plans:
+            self._kept.replace(number, 0, proposal, graph)
+        is_recalled = number in self._kept.replay.of_plan
+        if self._is_untold and not is_recalled and self._has_effects(proposal):
+            # What asked for it is on disk before it happens, also if it may happen twice.
+            with suppress(StorageError):
+                await self.settle()
+        try:
+            x = self._prepare(
+                proposal,
+                graph,
+                number,
+                given=given,
+                denials_from=self._denials_from,
+                quietly=is_recalled,
+            )
+            result = await passing_on_cancellation(self._carry_out(x))
+        except HoldLost as lost:
+            raise lost.error from None
+        if self._gate.counts:
+            self._counted.append(x.forget_all)
+        return Acted(result, x.marks_of(x.size - 1))
+
+    def _has_effects(self, proposal: Proposal) -> bool:
+        tools = (self._services.tools.get(action.tool or "") for action in proposal.actions)
+        return any(tool is not None and tool.schema.risk != "read_only" for tool in tools)
+
+    @property
+    def max_concurrency(self) -> int:
+        """How many plans may be under way at the same time."""
+        return self._settings.max_concurrency
+
+    def has_ended(self, number: int) -> bool:
+        """Whether something of that plan had ended before the run was broken off, or was decided since."""
+        return self._kept.has_begun(number) or any(
+            parse_key(key)[0] == number for key in self._kept.replay.decided
+        )
+
+    def came_of(self, number: int) -> Status | None:
+        """What had come of the one action of that plan before the run was broken off; "unknown" if it was in
+        flight, None if it had not begun."""
+        ended = self._kept.replay.of_plan.get(number)
+        if ended:
+            return next(iter(ended.values())).result.status
+        is_in_flight = any(parse_key(key)[0] == number for key in self._kept.replay.in_flight)
+        return "unknown" if is_in_flight else None
+
+    def say(self, kind: str, data: dict[str, JsonValue], action_id: str | None = None) -> None:
+        """Record an event of the run as a whole."""
+        if self._record is None:
+            info = self._info
+            self._record = self._services.events.recorder(
+                info.run_id, self.about.id, info.trace_id, info.tenant
+            )
+        self._record(kind, action_id, None, data)
+
+    # Keeping
+
+    def tell(self, said: bytes) -> None:
+        """Have the journal keep this, JSON in the leader's own words: handed over as soon as the event loop
+        is free, and before anything that must not be repeated."""
+        self._is_untold = True
+        self._kept.tell(Told(msgspec.Raw(said), self.elapsed_ms))
+
+    async def settle(self) -> None:
+        """Wait until everything that was told is on disk.
+
+        Raises:
+            StorageError: it is not, and will not be.
+            RunHeld: the run is another's by now.
+        """
+        await self._kept.settle()
+        self._is_untold = False
+
+    # Limits
+
+    @property
+    def elapsed_ms(self) -> float:
+        """How long the run has been at work, waiting for people left out."""
+        return (perf_counter() - self._info.started) * 1000 - self._allowance.waited_until(perf_counter())
+
+    @property
+    def budget(self) -> CostBudget | None:
+        """How far it may go."""
+        return self._allowance.budget
+
+    @property
+    def tokens(self) -> int:
+        """How many were used so far, by whoever reported any."""
+        return self._allowance.tokens
+
+    @property
+    def cost_usd(self) -> float:
+        """What was spent so far."""
+        return self._allowance.cost
+
+    def hear(self, number: int) -> None:
+        """A person has said something new: what they denied before plan `number` may be asked again."""
+        self._denials_from = number
+
+    def wait_begins(self) -> None:
+        """The leader waits for a person from now on; that time is nobody's."""
+        self._allowance.wait_begins(perf_counter())
+
+    def wait_ends(self) -> None:
+        """It waits no longer."""
+        self._allowance.wait_ends(perf_counter())
+
+    @contextmanager
+    def waiting(self) -> Iterator[None]:
+        """A person is waited for as long as this lasts."""
+        self.wait_begins()
+        try:
+            yield
+        finally:
+            self.wait_ends()
+
+    def spend(self, tokens: int | None, cost: float | None) -> None:
+        """Count what the leader used itself; None is for what cannot be told, and uses a limit up."""
+        self._allowance.spend(tokens, cost)
+
+    def goes_on_from(self, earlier: OpenRun) -> None:
+        """Count all that an earlier run has used as if it had been used here: tokens, money, and the time
+        since that began."""
+        self._allowance.spend(earlier._allowance.tokens, earlier._allowance.cost)
+        self._allowance.waited_ms += earlier._allowance.waited_ms
+        self._info = self._info._replace(started=earlier._info.started)
+
+    def used_up(self) -> str | None:
+        """Which limit leaves nothing to go on with; None if there is none."""
+        return None if self._allowance.budget is None else self._allowance.used_up(self.elapsed_ms)
+
+    # Ending
+
+    async def end(
+        self,
+        outcome: Outcome,
+        error: str | None = None,
+        *,
+        loop: Mapping[str, JsonValue] | None = None,
+        waiting: Sequence[Waiting] | None = None,
+    ) -> ProposalResult:
+        """End the run, and have everything on disk. What waits, or was canceled, can be taken up again.
+
+        Raises:
+            RunHeld: the run is another's by now.
+        """
+        if outcome == "canceled" and self._counted:
+            forget = list(self._counted)
+            self._gate.trace.unfinished[self.run_id] = lambda: _each(forget)
+        if outcome in ("waiting", "canceled"):
+            self._kept.note(Paused(self.elapsed_ms))
+        info = self._info
+        self.ended = ProposalResult(
+            proposal_id=self.about.id,
+            run_id=info.run_id,
+            trace_id=info.trace_id,
+            outcome=outcome,
+            error=error,
+            cost=self._cost,
+            waiting=list(self._waiting if waiting is None else waiting),
+            irreversible=self._irreversible,
+            compensations=self._compensations,
+            loop=dict(loop) if loop is not None else msgspec.UNSET,
+        )
+        return await self._end(self.ended)
+
+    def release(self) -> None:
+        """Let go of a run that has not ended."""
+        if self.ended is None:
+            self._services.events.flush()
+            self._kept.release()
+
+
+def _each(callbacks: Sequence[Callable[[], None]]) -> None:
+    for callback in callbacks:
+        callback()

@@ -1,0 +1,52 @@
+"""By what a run is known, whatever its plans are.
+
+Keep true: a run that goes on later has the same id and trace, and the time that it was at work counts.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import NamedTuple
+
+from placet.errors import UsageError
+from placet.ir.proposal import new_id
+from placet.runtime.scope import Scope, tenant_of
+from placet.tools.context import Cancel
+
+
+class RunInfo(NamedTuple):
+    """What all attempts of one run share."""
+
+    run_id: str
+    trace_id: str
+    tenant: str | None
+    cancel: Cancel | None
+    started: float
+    """perf_counter() at the start of the run."""
+    caller: str | None = None
+
+
+def run_info(
+    scope: Scope | None,
+    cancel: Cancel | None,
+    run_id: str | None = None,
+    *,
+    trace_id: str | None = None,
+    elapsed_ms: float = 0.0,
+) -> RunInfo:
+    """What a run is known by that begins now; or goes on, after it was at work for `elapsed_ms`.
+
+    Raises:
+        UsageError: `run_id` is no name.
+    """
+    if run_id is not None and (type(run_id) is not str or not run_id):
+        raise UsageError(f"run_id is {run_id!r}; name the run with a text, or leave it out.")
+    return RunInfo(
+        run_id or new_id(),
+        trace_id or os.urandom(16).hex(),
+        tenant_of(scope),
+        cancel,
+        time.perf_counter() - elapsed_ms / 1000,
+        scope.caller_id if scope is not None else None,
+    )

@@ -1,0 +1,456 @@
+"""One command: started, fed, read, and ended with everything that it started.
+
+Each command runs below a keeper (`keeper.py`), a small process that also ends it when this one is killed.
+Here is the other half: what goes in and what comes out.
+
+Keep true:
+1. Nothing that a command does with its streams can block: they may be full, closed, or held open by others.
+2. When `run_command` returns or raises, the command and all that it started have ended, and no descriptor,
+   task or zombie stays. Only what would not end is left, and `note` says so.
+3. No more than `output_bytes` of each stream is kept, however fast it comes.
+4. Only a report with the token of its call counts. The token is in no place that a command can open.
+"""
+
+from __future__ import annotations
+
+import errno
+import marshal
+import os
+import signal
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from placet.errors import ToolError, UsageError
+from placet.sandbox.compiled import INTERPRETER, code_of
+from placet.sandbox.environment import clean_environment
+from placet.sandbox.finished import EndedBy as EndedBy
+from placet.sandbox.finished import Finished as Finished
+from placet.sandbox.finished import ending as ending
+from placet.sandbox.finished import from_report, read_report
+from placet.sandbox.keeper import REPORT, TOKEN_BYTES
+from placet.sandbox.limits import Limits
+from placet.sandbox.places import is_beneath
+from placet.sandbox.processes import kill_below
+
+if TYPE_CHECKING:
+    import asyncio
+    import subprocess
+
+    from placet.sandbox.sandbox import Sandbox
+
+_CHUNK = 256 * 1024
+PATIENCE_S = 8.0
+"""How much later than it should the keeper may report before it is ended itself."""
+_DEFAULT = Limits()
+_START = (
+    "import marshal, sys; file = open(int(sys.argv[1]), 'rb'); names = {'__name__': 'keeper'}; "
+    "exec(marshal.load(file), names); exec(marshal.load(file), names); names['main'](file)"
+)
+"""The keeper gets its own code compiled: reading and compiling the file would take longer than the rest."""
+
+
+async def run_command(
+    argv: Sequence[str],
+    *,
+    folder: str | int,
+    stdin: bytes = b"",
+    environment: Mapping[str, str] | None = None,
+    limits: Limits = _DEFAULT,
+    pass_fds: Sequence[int] = (),
+    sandbox: Sandbox | None = None,
+    readable: Sequence[str] = (),
+) -> Finished:
+    """Run a program, without a shell, and wait for its end.
+
+    `folder` is where it runs: a path, or the descriptor of an open folder. A program with a slash in its name
+    is looked for from there, any other one in the PATH of `environment`; without one it gets
+    `clean_environment()`. The descriptors in `pass_fds` are open in the command under the same numbers.
+    Cancelling ends the command first, with all that it started. On other systems than Linux only its process
+    group is ended. With a `sandbox` it is confined as that says; how is in `Finished.facts`,
+    and `readable` are folders that it sees besides.
+
+    Raises:
+        ToolError: the program cannot be started, or something in the call cannot be handed to a program.
+        UsageError: `argv` is empty.
+    """
+    if not argv or isinstance(argv, str):
+        raise UsageError(f"run_command got argv={argv!r:.80}. It is a list: the program, then its arguments.")
+    given = clean_environment() if environment is None else environment
+    if sandbox is None or not sandbox.confines():
+        finished = await _run(_Call(argv, folder, given, limits, pass_fds), stdin)
+        return finished if sandbox is None else msgspec.structs.replace(finished, facts=sandbox.facts)
+    async with sandbox.entered(
+        argv, folder=folder, environment=given, limits=limits, readable=readable
+    ) as confined:
+        handed = [*pass_fds, *confined.pass_fds]
+        call = _Call(
+            confined.argv,
+            confined.folder,
+            confined.environment,
+            limits,
+            handed,
+            confined.confine,
+            str(sandbox.workspace.folder),
+        )
+        call.program = argv[0]
+        finished = confined.judge(await _run(call, stdin))
+    failure = confined.failure()
+    if failure is not None:
+        raise ToolError(call.not_entered(*failure), retry=False)
+    notes = [note for note in (finished.note, *confined.notes()) if note]
+    return msgspec.structs.replace(finished, note="; ".join(notes))
+
+
+async def _run(call: _Call, stdin: bytes) -> Finished:
+    began = time.monotonic()
+    try:
+        call.start(stdin)
+        await call.wait()
+    finally:
+        call.close()
+    return call.finished(time.monotonic() - began)
+
+
+class _Call:
+    """A command that runs: our ends of its pipes, and what was read so far."""
+
+    def __init__(
+        self,
+        argv: Sequence[str],
+        folder: str | int,
+        environment: Mapping[str, str],
+        limits: Limits,
+        pass_fds: Sequence[int],
+        confine: Mapping[str, Any] | None = None,
+        workspace: str | None = None,
+    ) -> None:
+        import asyncio
+
+        self.program = argv[0]
+        self.workspace = workspace
+        self.limits = limits
+        self.folder = folder
+        self.pass_fds = tuple(pass_fds)
+        self.spec = {
+            "argv": [_plain(part, "an argument") for part in argv],
+            "environment": {
+                _name(key): _plain(value, f"the variable {key}") for key, value in environment.items()
+            },
+            "folder": folder if isinstance(folder, int) else _plain(folder, "the folder"),
+            "time_s": float(limits.time_s),
+            "memory_bytes": limits.memory_bytes,
+            "processes": limits.processes,
+            "parent": os.getpid(),
+            "pass_fds": list(self.pass_fds),
+            "confine": None if confine is None else dict(confine),
+        }
+        self.loop = asyncio.get_running_loop()
+        self.done: asyncio.Future[None] = self.loop.create_future()
+        """Set when the keeper has ended, and with it all that it kept."""
+        self.stdout = bytearray()
+        self.stderr = bytearray()
+        self.report = bytearray()
+        self._token = b""
+        self._full: set[int] = set()
+        """Streams on which it wrote more than it may; they are read no more."""
+        self.is_given_up = False
+        """Whether the keeper had to be ended."""
+        self._open: set[int] = set()
+        self._streams: dict[int, bytearray] = {}
+        self._control_fd = -1
+        self._keeper: subprocess.Popen[bytes] | None = None
+
+    def start(self, stdin: bytes) -> None:
+        """Start the keeper, and begin to feed and to read.
+
+        Raises:
+            ToolError: it does not start.
+        """
+        codes = [code_of(f"placet.sandbox.{name}") for name in ("processes", "keeper")]
+        spec_fd = _file_with(b"".join(codes) + marshal.dumps(self.spec))
+        self._open.add(spec_fd)
+        (input_fd, feed_fd), (stdout_fd, output_fd) = self._pipe(), self._pipe()
+        stderr_fd, error_fd = self._pipe()
+        self._control_fd, keeper_fd = self._control()
+        self._start_keeper((input_fd, output_fd, error_fd), (spec_fd, keeper_fd))
+        for number in (spec_fd, input_fd, output_fd, error_fd, keeper_fd):
+            self._close(number)
+        for number in (feed_fd, stdout_fd, stderr_fd, self._control_fd):
+            os.set_blocking(number, False)
+        self._streams = {stdout_fd: self.stdout, stderr_fd: self.stderr}
+        for number in self._streams:
+            self.loop.add_reader(number, self._read, number)
+        self.loop.add_reader(self._control_fd, self._hear)
+        self._feed(feed_fd, memoryview(stdin))
+
+    async def wait(self) -> None:
+        """Until all has ended. A cancellation ends it first."""
+        import asyncio
+
+        # The command could have stopped the keeper, to live longer.
+        wake = self.loop.call_later(self.limits.time_s + 1.0, self._wake_keeper)
+        late = self.loop.call_later(self.limits.time_s + PATIENCE_S, self._give_up)
+        try:
+            await asyncio.wait((self.done,))
+        except asyncio.CancelledError:
+            late.cancel()
+            late = self.loop.call_later(PATIENCE_S, self._give_up)
+            self._order(b"c")
+            while not self.done.done():
+                # Told again while ending it: that is what is being done.
+                with suppress(asyncio.CancelledError):
+                    await asyncio.wait((self.done,))
+            raise
+        finally:
+            wake.cancel()
+            late.cancel()
+
+    def close(self) -> None:
+        """Leave no descriptor and no zombie. If it still runs, the keeper sees us go, and ends it."""
+        for number in list(self._open):
+            self._close(number)
+        if self._keeper is not None and self.done.done():
+            # It has closed its end, and that is the last thing it does: this waits for next to nothing.
+            self._keeper.wait()
+
+    def finished(self, duration_s: float) -> Finished:
+        """What came of it.
+
+        Raises:
+            ToolError: it was never started, or nobody knows how it ended.
+        """
+        report = read_report(bytes(self.report), self._token)
+        if report is not None and report.kind in ("folder", "program"):
+            raise ToolError(self._not_started(report.kind, report.number, report.words), retry=False)
+        if report is not None and report.kind == "sandbox":
+            raise ToolError(self._not_confined(report.words), retry=False)
+        if report is not None and report.kind == "broken":
+            raise ToolError(
+                f"What watches over '{self.program}' failed ({report.words}), and the command was ended.",
+                unknown=True,
+            )
+        return from_report(
+            report,
+            stdout=bytes(self.stdout),
+            stderr=bytes(self.stderr),
+            is_full=bool(self._full),
+            is_given_up=self.is_given_up,
+            is_silent=not self.report,
+            duration_s=duration_s,
+        )
+
+    def _start_keeper(self, streams: tuple[int, int, int], numbers: tuple[int, int]) -> None:
+        import subprocess
+
+        if not INTERPRETER:
+            raise ToolError(
+                f"'{self.program}' cannot be run: this process does not know its own Python program "
+                "(sys.executable is empty), and commands are run below one.",
+                retry=False,
+            )
+        folder = (self.folder,) if isinstance(self.folder, int) else ()
+        try:
+            self._keeper = subprocess.Popen(
+                [INTERPRETER, "-I", "-S", "-c", _START, *map(str, numbers)],
+                stdin=streams[0],
+                stdout=streams[1],
+                stderr=streams[2],
+                pass_fds=(*numbers, *self.pass_fds, *folder),
+                env=_environment_of_keeper(self.workspace),
+                # Not in our group, where a signal from the terminal would reach it.
+                start_new_session=True,
+            )
+        except OSError as error:
+            words = error.strerror or type(error).__name__
+            raise ToolError(f"'{self.program}' cannot be started: {words}. Try again later.") from error
+
+    def _feed(self, number: int, rest: memoryview) -> None:
+        """Write what fits into the pipe, and come back for the rest when there is room."""
+        self.loop.remove_writer(number)
+        try:
+            rest = rest[os.write(number, rest[:_CHUNK]) :] if rest else rest
+        except BlockingIOError:
+            pass
+        except BrokenPipeError:
+            # It does not want more, or has ended: its own affair.
+            rest = rest[:0]
+        if rest:
+            self.loop.add_writer(number, self._feed, number, rest)
+        else:
+            self._close(number)
+
+    def _read(self, number: int) -> bool:
+        """Read once; whether there may be more to read now."""
+        into = self._streams[number]
+        try:
+            data = os.read(number, _CHUNK)
+        except BlockingIOError:
+            return False
+        into += data
+        if not data:
+            self._close(number)
+        elif len(into) > self.limits.output_bytes:
+            del into[self.limits.output_bytes :]
+            # Not closed: the command would hear of it before it is ended, and complain.
+            self.loop.remove_reader(number)
+            self._full.add(number)
+            self._order(b"o")
+            return False
+        return bool(data)
+
+    def _hear(self) -> None:
+        """Read the keeper's report. At its end all have ended, and what they wrote is in the pipes."""
+        try:
+            data = os.read(self._control_fd, _CHUNK)
+        except BlockingIOError:
+            return
+        except ConnectionError:
+            # It has ended without reading its last order.
+            data = b""
+        if data:
+            # More than a report is none, so not all of it need be kept.
+            self.report += data if len(self.report) <= REPORT.size else b""
+            return
+        # Not closed before all is over: an order could go to whatever gets the number next.
+        self.loop.remove_reader(self._control_fd)
+        for stream in self._streams:
+            # Not until its end: if something could not be ended, it may hold the pipe open.
+            while stream in self._open - self._full and self._read(stream):
+                pass
+        self.done.set_result(None)
+
+    def _order(self, order: bytes) -> None:
+        with suppress(OSError):
+            os.write(self._control_fd, order)
+        self._wake_keeper()
+
+    def _wake_keeper(self) -> None:
+        if self._keeper is not None:
+            self._keeper.send_signal(signal.SIGCONT)
+
+    def _give_up(self) -> None:
+        """The keeper is later than it can be: do its work, and end it."""
+        assert self._keeper is not None
+        self.is_given_up = True
+        kill_below(self._keeper.pid, time.monotonic() + 1.0)
+        self._keeper.kill()
+
+    def _control(self) -> tuple[int, int]:
+        """Our end and the keeper's end of what orders and the report go through. The token is in it."""
+        import socket
+
+        ours, theirs = socket.socketpair()
+        ends = ours.detach(), theirs.detach()
+        self._open.update(ends)
+        self._token = os.urandom(TOKEN_BYTES)
+        os.write(ends[0], self._token)
+        return ends
+
+    def _pipe(self) -> tuple[int, int]:
+        ends = os.pipe()
+        self._open.update(ends)
+        return ends
+
+    def _close(self, number: int) -> None:
+        if number in self._open:
+            self._open.remove(number)
+            self.loop.remove_reader(number)
+            self.loop.remove_writer(number)
+            os.close(number)
+
+    def _not_confined(self, words: str) -> str:
+        """Why its sandbox did not come to run the command: said with the report, or by bubblewrap itself."""
+        last = words or self.stderr.decode(errors="replace").strip().rpartition("\n")[2]
+        text = last.removeprefix("bwrap: ")
+        if text.startswith("execvp ") and text.endswith(os.strerror(errno.ENOENT)):
+            return self._not_started("program", errno.ENOENT)
+        if text.startswith("execvp ") and text.endswith(os.strerror(errno.EACCES)):
+            return self._not_started("program", errno.EACCES)
+        if text.startswith("Can't chdir"):
+            return f"'{self.program}' cannot be started in its folder: {text}."
+        why = text[:300] or "no reason given"
+        return (
+            f"'{self.program}' was not run: its sandbox could not be made ({why}). "
+            "`placet doctor` tells what works on this machine."
+        )
+
+    def not_entered(self, what: str, number: int) -> str:
+        """Words for a command whose way into the network, or whose program, could not be had."""
+        if what == "program":
+            return self._not_started(what, number)
+        return f"'{self.program}' was not run: its network could not be had ({os.strerror(number)})."
+
+    def _not_started(self, what: str, number: int, said: str = "") -> str:
+        words = os.strerror(number) if number else said or "it was refused"
+        if what == "folder":
+            return f"'{self.program}' cannot be started in the folder {self.folder}: {words}."
+        if number == errno.ENOENT:
+            return f"There is no program '{self.program}'. Check its name, or name it with its whole path."
+        if number == errno.EACCES:
+            return f"'{self.program}' may not be run: {words}. Make it executable, or name another program."
+        if number == errno.E2BIG:
+            return f"'{self.program}' got more arguments than a program can take. Hand them over on stdin."
+        return f"'{self.program}' cannot be started: {words}."
+
+
+def _environment_of_keeper(workspace: str | None) -> dict[str, str]:
+    """Nothing of the host's, but where the interpreter finds its libraries; never where commands write."""
+    found: dict[str, str] = {}
+    for name in ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "DYLD_FALLBACK_LIBRARY_PATH"):
+        folders = os.environ.get(name, "").split(os.pathsep)
+        good = [each for each in folders if os.path.isabs(each)]
+        if workspace is not None:
+            good = [each for each in good if not is_beneath(os.path.realpath(each), workspace)]
+        if good:
+            found[name] = os.pathsep.join(good)
+    return found
+
+
+def _file_with(data: bytes) -> int:
+    """The descriptor of a nameless file that holds `data`, set to its beginning.
+
+    Not a pipe, which holds so much and no more, and not arguments, which everybody on the machine can read.
+    """
+    if hasattr(os, "memfd_create"):
+        number = os.memfd_create("placet-command", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    else:
+        import tempfile
+
+        with tempfile.TemporaryFile() as file:
+            number = os.dup(file.fileno())
+    with open(number, "wb", closefd=False) as file:
+        file.write(data)
+    if sys.platform == "linux":
+        import fcntl
+
+        # Another command could open it through /proc and change what the keeper is about to run.
+        fcntl.fcntl(number, fcntl.F_ADD_SEALS, fcntl.F_SEAL_WRITE | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SHRINK)
+    os.lseek(number, 0, os.SEEK_SET)
+    return number
+
+
+def _plain(text: str, what: str) -> bytes:
+    """Text as the system takes it."""
+    try:
+        data = os.fsencode(text)
+    except UnicodeEncodeError:
+        raise ToolError(
+            f"{what} holds a character that cannot be handed to a program: {text!r:.80}.", retry=False
+        ) from None
+    if b"\0" in data:
+        raise ToolError(
+            f"{what} holds a null character, which no program can be given: {text!r:.80}.", retry=False
+        )
+    return data
+
+
+def _name(text: str) -> bytes:
+    data = _plain(text, "the name of a variable")
+    if not data or b"=" in data:
+        raise ToolError(f"{text!r:.80} cannot be the name of a variable.", retry=False)
+    return data

@@ -1,0 +1,146 @@
+"""What is where inside a sandbox: the workspace, what is kept in it, and what is shown besides.
+
+Keep true:
+1. What is kept from commands cannot be moved away either: every folder between the workspace and it is a
+   mount of its own, and a mount cannot be renamed.
+2. Nothing that is kept is a link: what a link leads to can be held, the link itself cannot.
+3. A folder is shown besides only if it shows nothing that is kept out.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from placet.errors import ToolError
+from placet.sandbox.bubblewrap import Bind, Layout
+from placet.sandbox.git.nested import git_folders
+from placet.sandbox.places import find_places, is_beneath, may_show
+
+if TYPE_CHECKING:
+    from placet.sandbox.git.view import View
+    from placet.sandbox.workspace import Workspace
+
+_VIEWS = 16
+"""Processes that may work in one repository at a time."""
+
+
+def lay_out(
+    workspace: Workspace,
+    environment: Mapping[str, str],
+    *,
+    folder: str | int,
+    argv: Sequence[str],
+    tmp_bytes: int | None,
+    readable: Sequence[str],
+    keep: str | None,
+    view: View | None,
+) -> Layout:
+    """What bubblewrap is to show to a command that runs in `folder`.
+
+    `readable` are folders to be shown besides; of one that would show too much only the program is shown.
+
+    Raises:
+        ToolError: something that has to be kept is a link.
+    """
+    top = str(workspace.folder)
+    kept_out = [keep] if keep is not None else []
+    places = find_places(environment, top, kept_out)
+    where = top if isinstance(folder, int) else os.path.abspath(folder)
+    binds = _shown([where, *readable], argv[0], top, [places.home, top, *kept_out])
+    refuse_links(workspace)
+    closed, sealed = workspace.apart()
+    is_bare = _is_bare(top)
+    if view is not None:
+        binds += [Bind(*bind) for bind in view.binds]
+    else:
+        # What git runs for whoever works here next is in these.
+        binds += [Bind(path, path) for path in git_folders(top)]
+    binds += [Bind(path, path) for path in sealed]
+    return Layout(
+        places=places,
+        workspace=top,
+        folder=where,
+        is_writable=not is_bare,
+        tmp_bytes=tmp_bytes,
+        binds=[*_pins(top, [bind.destination for bind in binds], closed), *binds] if not is_bare else binds,
+        empty=[path for path in closed if os.path.isdir(path)],
+        blank=[path for path in closed if not os.path.isdir(path)],
+    )
+
+
+def refuse_links(workspace: Workspace) -> None:
+    """Raises ToolError: a name in the workspace that has to stay what it is is a link."""
+    top = str(workspace.folder)
+    for path in [os.path.join(top, ".git"), *workspace.kept_names()]:
+        while is_beneath(path, top) and path != top:
+            if os.path.islink(path):
+                raise ToolError(
+                    f"Not run: {os.path.relpath(path, top)} in the workspace is a link. Commands could put "
+                    "something else in its place, and whoever comes next would follow it. Put there what it "
+                    "leads to, or work in another folder.",
+                    retry=False,
+                )
+            path = os.path.dirname(path)
+
+
+async def open_own_view(workspace: str, keep: str) -> View | None:
+    """A view of the repository whose top the workspace is. Each process has its own: they may contradict.
+
+    Raises:
+        ToolError: there is a repository, and no view of it.
+    """
+    from hashlib import sha256
+
+    from placet.sandbox.git.view import ViewInUse, open_view
+
+    name = sha256(os.fsencode(workspace)).hexdigest()[:16]
+    for number in range(1, _VIEWS + 1):
+        try:
+            view = await open_view(workspace, os.path.join(keep, name, str(number)))
+        except ViewInUse:
+            if number == _VIEWS:
+                raise
+            continue
+        if view is not None and view.repository.top != view.workspace:
+            # The rest of the repository is not the workspace, and would be changed all the same.
+            view.close()
+            return None
+        return view
+    raise AssertionError
+
+
+def _shown(folders: Iterable[str], program: str, workspace: str, kept_out: list[str]) -> list[Bind]:
+    found: list[Bind] = []
+    for path in dict.fromkeys(folders):
+        if is_beneath(path, workspace) or not os.path.exists(path):
+            continue
+        if may_show(path, kept_out):
+            found.append(Bind(path, path))
+        elif is_beneath(program, path) and os.path.isfile(program):
+            found.append(Bind(program, program))
+    return found
+
+
+def _pins(workspace: str, destinations: Sequence[str], closed: Sequence[str]) -> list[Bind]:
+    """The folders above what is kept, each bound onto itself."""
+    found: dict[str, None] = {}
+    for path in (*destinations, *closed):
+        above: list[str] = []
+        while is_beneath(parent := os.path.dirname(path), workspace) and parent != workspace:
+            above.append(parent)
+            path = parent
+        found.update(dict.fromkeys(reversed(above)))
+    return [
+        Bind(path, path, True)
+        for path in sorted(found)
+        if not any(is_beneath(path, other) for other in destinations)
+    ]
+
+
+def _is_bare(folder: str) -> bool:
+    """Whether a folder is itself what a `.git` is: all of it is settings, hooks and the like."""
+    return os.path.isfile(os.path.join(folder, "HEAD")) and all(
+        os.path.isdir(os.path.join(folder, name)) for name in ("objects", "refs")
+    )

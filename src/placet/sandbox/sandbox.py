@@ -1,0 +1,302 @@
+"""The commands of one workspace, each in a sandbox: what is prepared for one, and what follows it.
+
+Keep true:
+1. What holds for a command is in its `Facts`. Nothing is weakened without them saying so.
+2. What was made for a command (cgroup, temporary folder, proxy) is gone when it has ended, however it did.
+3. The repository of the workspace is touched by our own git alone, and never while a command is being
+   started that could see half of it.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import weakref
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from functools import cache
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from placet.errors import ToolError
+from placet.sandbox.bubblewrap import Layout, arguments, temporary
+from placet.sandbox.compiled import code_of
+from placet.sandbox.confined import Confined
+from placet.sandbox.isolation import By, Facts
+from placet.sandbox.layout import lay_out, open_own_view
+from placet.sandbox.limits import Limits, most_threads
+from placet.sandbox.places import find_places
+from placet.sandbox.turn import Turn
+
+if TYPE_CHECKING:
+    from placet.sandbox.git.view import View
+    from placet.sandbox.hosts import HostFilter
+    from placet.sandbox.workspace import Workspace
+
+
+class Sandbox:
+    """Confines the commands of a workspace by one means, which the self-test has tried.
+
+    `hosts` may be spoken to through a proxy; without it there is no network. `keep` is a folder of ours for
+    what lasts from one command to the next. `without` leaves parts out, for tests of what each is for.
+    """
+
+    def __init__(
+        self,
+        workspace: Workspace,
+        by: By,
+        facts: Facts,
+        *,
+        hosts: HostFilter | None = None,
+        keep: str | None = None,
+        without: Collection[str] = (),
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        self.workspace = workspace
+        self.by = by
+        self.facts = facts
+        self._hosts = hosts
+        self._keep = keep
+        self._without = frozenset(without)
+        self._environment = os.environ if environment is None else environment
+        self._is_other_user = os.geteuid() == 0
+        self._view: View | None = None
+        self._no_view = ""
+        """Why the repository is only shown as it is, read-only."""
+        self._is_looked_for = keep is None
+        """Whether it is known if there is a repository."""
+        self._turn = Turn()
+        self._running = 0
+
+    @property
+    def _groups(self) -> frozenset[str]:
+        """Groups of system calls that are left out."""
+        named = (part.partition("seccomp:")[2] for part in self._without)
+        return frozenset(name for name in named if name)
+
+    def confines(self) -> bool:
+        """Whether it does anything at all."""
+        return self.by != "nothing"
+
+    @asynccontextmanager
+    async def entered(
+        self,
+        argv: Sequence[str],
+        *,
+        folder: str | int,
+        environment: Mapping[str, str],
+        limits: Limits,
+        readable: Sequence[str] = (),
+    ) -> AsyncIterator[Confined]:
+        """Around one command: what the keeper gets. Afterwards `said` tells what followed it.
+
+        `readable` are folders that this command sees besides.
+
+        Raises:
+            ToolError: something that the sandbox is made of cannot be had.
+        """
+        confined = Confined(argv=list(argv), folder=folder, environment=dict(environment), facts=self.facts)
+        if self.by == "nothing":
+            yield confined
+            return
+        async with AsyncExitStack() as stack:
+            await self._limit(confined, limits, stack)
+            if self.by == "landlock":
+                self._restrict(confined, readable, stack)
+            else:
+                view = await self._enter_repository(confined, stack)
+                await self._connect(confined, stack)
+                self._wrap(confined, limits, argv, readable, view)
+            yield confined
+
+    # The parts
+
+    async def _limit(self, confined: Confined, limits: Limits, stack: AsyncExitStack) -> None:
+        confine = confined.confine
+        confine["code"] = {}
+        if limits.processes is not None:
+            confine["processes"] = most_threads(limits.processes)
+        if limits.disk_bytes is not None:
+            confine["file_bytes"] = limits.disk_bytes
+            confine["disk"] = ([str(self.workspace.folder)], limits.disk_bytes)
+            confine["code"]["disk"] = code_of("placet.sandbox.disk")
+        confine["is_watched"] = "watch" not in self._without
+        if "cgroups" not in self._without:
+            from placet.sandbox.cgroup import open_cgroup
+
+            group = open_cgroup(limits)
+            if group is not None:
+                stack.callback(group.close)
+                confine["joins"] = group.joins
+                confined.group = group
+
+    async def _enter_repository(self, confined: Confined, stack: AsyncExitStack) -> View | None:
+        """Show the repository of the workspace, if it has one, through a view of our own."""
+        view = await self._find_view()
+        if view is None:
+            confined.said += [self._no_view] if self._no_view else []
+            return None
+        async with self._turn.take():
+            if not self._running:
+                await view.refresh()
+            self._running += 1
+
+        async def bring_over() -> None:
+            async with self._turn.take():
+                self._running -= 1
+                confined.said += await view.bring_over()
+
+        stack.push_async_callback(bring_over)
+        if "disk" in confined.confine:
+            confined.confine["disk"][0].append(view.path)
+        confined.environment = {**view.environment, **confined.environment}
+        return view
+
+    async def _find_view(self) -> View | None:
+        async with self._turn.take():
+            if not self._is_looked_for:
+                assert self._keep is not None
+                try:
+                    self._view = await open_own_view(str(self.workspace.folder), self._keep)
+                except ToolError as error:
+                    self._no_view = f"git can only read inside: {error}"
+                self._is_looked_for = True
+                if self._view is not None:
+                    weakref.finalize(self, self._view.close)
+        return self._view
+
+    async def _connect(self, confined: Confined, stack: AsyncExitStack) -> None:
+        """Open the way to the hosts that are allowed, if any are."""
+        if self._hosts is None:
+            return
+        from placet.sandbox.proxy import Proxy
+
+        proxy = await stack.enter_async_context(Proxy(self._hosts))
+        confined.environment["no_proxy"] = ",".join(self._hosts.loopback_of_its_own())
+        confined.argv = proxy.entrance(confined.argv)
+        confined.pass_fds = [proxy.entrance_fd]
+        confined.proxy = proxy
+
+    def _wrap(
+        self,
+        confined: Confined,
+        limits: Limits,
+        program_argv: Sequence[str],
+        readable: Sequence[str],
+        view: View | None,
+    ) -> None:
+        """Let bubblewrap start the command."""
+        program = find_bubblewrap(self._environment)
+        if program is None:
+            raise ToolError(
+                f"'{confined.argv[0]}' was not run: bubblewrap, which is to confine it, is gone. Install it "
+                "again (package bubblewrap).",
+                retry=False,
+            )
+        layout = lay_out(
+            self.workspace,
+            self._environment,
+            folder=confined.folder,
+            argv=program_argv,
+            tmp_bytes=limits.disk_bytes,
+            readable=readable,
+            keep=self._keep,
+            view=view,
+        )
+        if self._is_other_user:
+            layout = self._stage(confined, layout)
+        # Not as arguments: those of the first process can be read inside.
+        words = "\0".join(arguments(layout, self._without)) + "\0"
+        handed: list[tuple[list[str], bytes]] = [(["--args"], os.fsencode(words))]
+        if self._is_other_user:
+            for name, text in _accounts(layout.places.home).items():
+                handed.append((["--ro-bind-data", name], text))
+        if "seccomp" not in self._without:
+            handed.append((["--seccomp"], _filter(self._groups)))
+        confined.confine["bubblewrap"] = handed
+        confined.confine["temporary"] = temporary(layout)
+        confined.argv = [program, "--", *confined.argv]
+        confined.folder = "/"
+        # Whose a folder is tells git nothing inside, where users are not what they are outside.
+        confined.environment = {**SAFE, **confined.environment, "TMPDIR": "/tmp"}
+
+    def _stage(self, confined: Confined, layout: Layout) -> Layout:
+        """Have the keeper put what is shown where another user can reach it."""
+        from placet.sandbox.other_user import STAGE
+
+        confined.confine["code"]["other_user"] = code_of("placet.sandbox.other_user")
+        staged: dict[str, str] = {}
+        writable = {layout.workspace: layout.is_writable}
+        for bind in layout.binds:
+            writable[bind.source] = writable.get(bind.source, False) or bind.is_writable
+        for path in layout.places.toolchains:
+            writable.setdefault(path, False)
+        for path in writable:
+            staged[path] = f"{STAGE}/{len(staged)}"
+        # A folder of programs may be a link, as `lib64` beside a `bin` mostly is. What it leads to is staged:
+        # a link that is put in its place after this is not followed.
+        real = {path: os.path.realpath(path) for path in layout.places.toolchains}
+        confined.confine["binds"] = [
+            (real.get(path, path), staged[path], writable[path]) for path in writable
+        ]
+        return msgspec.structs.replace(layout, staged=staged)
+
+    def _restrict(self, confined: Confined, readable: Sequence[str], stack: AsyncExitStack) -> None:
+        """Let the command restrict itself, and give it folders of its own for what it would put elsewhere."""
+        import tempfile
+
+        workspace = str(self.workspace.folder)
+        own = tempfile.mkdtemp(prefix="placet-sandbox-")
+        stack.callback(shutil.rmtree, own, ignore_errors=True)
+        for name in ("tmp", "home"):
+            os.mkdir(os.path.join(own, name))
+        places = find_places(self._environment, workspace, [self._keep] if self._keep else [])
+        folder = [] if isinstance(confined.folder, int) else [confined.folder]
+        if "disk" in confined.confine:
+            confined.confine["disk"][0].append(own)
+        confined.confine["landlock"] = {
+            "write": [workspace, own, *_DEVICES],
+            "read": ["/proc", *places.system, *places.toolchains, *folder, *readable],
+            "network": False,
+        }
+        confined.confine["seccomp"] = _filter(self._groups, is_unshared=True)
+        confined.confine["code"]["landlock"] = code_of("placet.sandbox.landlock")
+        confined.environment |= {"HOME": f"{own}/home", "TMPDIR": f"{own}/tmp"}
+
+
+SAFE = {"GIT_CONFIG_COUNT": "1", "GIT_CONFIG_KEY_0": "safe.directory", "GIT_CONFIG_VALUE_0": "*"}
+_DEVICES = [f"/dev/{name}" for name in ("null", "zero", "full", "random", "urandom")]
+
+
+def find_bubblewrap(environment: Mapping[str, str]) -> str | None:
+    """The program, from a place that only the administrator writes; else the first in PATH."""
+    for path in ("/usr/bin/bwrap", "/usr/local/bin/bwrap"):
+        if os.access(path, os.X_OK):
+            return path
+    return shutil.which("bwrap", path=environment.get("PATH"))
+
+
+@cache
+def _filter(without: frozenset[str], *, is_unshared: bool = False) -> bytes:
+    from placet.sandbox import seccomp
+
+    return seccomp.program(without=without, unshared=is_unshared)
+
+
+def _accounts(home: str) -> dict[str, bytes]:
+    """The lists of users and groups, with the user that a command of root's is. Programs ask who they are."""
+    from placet.sandbox.other_user import UID
+
+    lines = {
+        "/etc/passwd": f"sandbox:x:{UID}:{UID}::{home}:/bin/sh\n",
+        "/etc/group": f"sandbox:x:{UID}:\n",
+    }
+    found: dict[str, bytes] = {}
+    for path, line in lines.items():
+        try:
+            with open(path, "rb") as file:
+                found[path] = file.read().rstrip(b"\n") + b"\n" + line.encode()
+        except OSError:
+            continue  # A system without such a list does not need it.
+    return found

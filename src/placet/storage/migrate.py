@@ -1,0 +1,70 @@
+"""Tables that grow with the program: numbered steps, each taken once, under a lock.
+
+Keep true:
+1. A step that was released never changes; what is new is a new step at the end.
+2. All missing steps of a part are taken in one transaction, or none.
+3. Tables of a newer version are left alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from placet.errors import StorageNewer, StorageUnavailable
+from placet.storage.database import Database
+from placet.storage.transaction import Transaction
+
+_REGISTER = "schema_parts"
+
+
+class Migrations(NamedTuple):
+    """The tables of one package."""
+
+    part: str
+    steps: Sequence[Sequence[str]]
+    """Statements by step; how many steps have been taken is the version."""
+
+
+def migrate(database: Database, wanted: Migrations) -> None:
+    """Bring the tables of one part up to date; processes that do so at once take turns.
+
+    Raises:
+        StorageNewer: a newer version of the program has been here.
+        StorageError: it cannot be written.
+    """
+    newest = len(wanted.steps)
+
+    def look(t: Transaction) -> int:
+        found = t.execute(f"SELECT version FROM {_REGISTER} WHERE part = ?", (wanted.part,))
+        version: int = found[0][0] if found else 0
+        if version > newest:
+            raise StorageNewer(
+                database.name,
+                f"holds {wanted.part} tables of version {version}; this program knows version {newest}",
+                "Use the newer version of Placet, or another database.",
+            )
+        return version
+
+    def take(t: Transaction) -> None:
+        t.lock_schema()
+        t.execute(f"CREATE TABLE IF NOT EXISTS {_REGISTER} (part TEXT PRIMARY KEY, version BIGINT NOT NULL)")
+        for step in wanted.steps[look(t) :]:
+            for statement in step:
+                t.execute(statement)
+        t.execute(
+            f"INSERT INTO {_REGISTER} (part, version) VALUES (?, ?)"
+            " ON CONFLICT (part) DO UPDATE SET version = excluded.version",
+            (wanted.part, newest),
+        )
+
+    # Looked at first, so that whoever only reads needs no right to write.
+    if database.read(lambda t: t.has_table(_REGISTER) and look(t) == newest):
+        return
+    if database.read_only:
+        raise StorageUnavailable(
+            database.name,
+            f"holds no {wanted.part} tables that this version can read",
+            "Nothing has been recorded there yet, or only by an older version: use it for a run first.",
+        )
+    database.write(take).result()

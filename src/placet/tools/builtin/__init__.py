@@ -1,0 +1,93 @@
+"""Tools that come with Placet: files, search, commands, the web, arithmetic, the clock.
+
+files     read_file, write_file, edit_file
+search    list_dir, find_files, grep
+shell     shell
+web       http_get
+small     calculate, now, sleep
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from placet.sandbox.confinement import Isolation
+    from placet.sandbox.hosts import HostFilter
+    from placet.sandbox.limits import Limits
+    from placet.sandbox.workspace import Workspace
+    from placet.tools.tool import Tool
+
+BASIC = (
+    "read_file",
+    "write_file",
+    "edit_file",
+    "list_dir",
+    "find_files",
+    "grep",
+    "shell",
+    "http_get",
+    "calculate",
+    "now",
+    "sleep",
+)
+"""Their names, in the order in which `basic_tools` makes them."""
+
+
+def basic_tools(
+    workspace: Workspace | Path | str,
+    *,
+    hosts: HostFilter | None = None,
+    limits: Limits | None = None,
+    isolation: Isolation | None = None,
+    environment: Mapping[str, str] | None = None,
+    only: Sequence[str] | None = None,
+) -> list[Tool]:
+    """The basic tools, for work in one folder.
+
+    Files are read and written beneath `workspace`, whatever links say; commands start there and are confined
+    as `isolation` says, as far as this machine can. `hosts` are those that http_get may speak to: without it
+    all but private addresses. `limits` are those of a command, and `environment` is what it gets besides what
+    every command gets. `only` names the ones that are wanted.
+
+    Raises:
+        UsageError: the folder is none, or `only` names a tool that is not there.
+    """
+    from placet.errors import UsageError
+    from placet.sandbox.confinement import Isolation, isolation_of
+    from placet.sandbox.hosts import HostFilter
+    from placet.sandbox.limits import Limits
+    from placet.sandbox.workspace import Workspace
+    from placet.storage.location import config_folder, user_folder
+    from placet.tools.builtin.files import file_tools
+    from placet.tools.builtin.search import search_tools
+    from placet.tools.builtin.shell import shell_tools
+    from placet.tools.builtin.small import small_tools
+    from placet.tools.builtin.web import web_tools
+
+    where = workspace
+    if not isinstance(where, Workspace):
+        where = Workspace(where, closed=[config_folder(os.environ), user_folder(os.environ)])
+    isolation = isolation_of(isolation) or Isolation()
+    if isolation.folder is None:
+        isolation.folder = user_folder(os.environ)
+    made = [
+        *file_tools(where),
+        *search_tools(where),
+        *shell_tools(where, limits=limits or Limits(), isolation=isolation, environment=environment),
+        *web_tools(hosts or HostFilter()),
+        *small_tools(),
+    ]
+    for each in made:
+        # What a shell reaches is up to the isolation of its commands.
+        if each.name != "shell" or isolation.required == "process":
+            each.confined_to = str(where.folder)
+    if only is None:
+        return made
+    names = [tool.name for tool in made]
+    if unknown := [name for name in only if name not in names]:
+        raise UsageError(f"'{unknown[0]}' is no basic tool. There are: {', '.join(names)}.")
+    return [tool for tool in made if tool.name in only]

@@ -1,0 +1,152 @@
+"""What a running tool knows of its call, and how it hears that the call should end.
+
+A function asks for the context by annotating a parameter with `ToolContext`; that parameter is filled in
+by the runtime and never shown to a model.
+
+Keep true:
+1. `Cancel` may be used from any thread. Each callback runs exactly once, outside the lock, in the
+   thread that cancelled (or that subscribed, if it came late).
+2. A cancel is never taken back: `requested` and `hard` only go from False to True.
+3. A context works without a runtime, so that a tool can be tested: `ToolContext(action_id="a", run_id="r")`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import isfinite
+from threading import Lock
+
+import msgspec
+
+from placet.errors import UsageError
+from placet.ir.json_value import JsonValue
+
+
+class Cancel:
+    """A request to stop, shared by whoever asks and whoever works.
+
+    A soft cancel lets what has started end; a hard one also stops what is in flight.
+
+    >>> cancel = Cancel()
+    >>> cancel.cancel("the user pressed stop")
+    >>> cancel.requested, cancel.hard, cancel.reason
+    (True, False, 'the user pressed stop')
+    """
+
+    __slots__ = ("_callbacks", "_lock", "_soft", "hard", "reason", "requested")
+
+    def __init__(self) -> None:
+        self.requested: bool = False
+        self.hard: bool = False
+        self.reason: str = ""
+        """Why, in the words of the first one who cancelled; empty before."""
+        self._callbacks: dict[object, Callable[[], object]] = {}
+        self._soft: dict[object, Callable[[], object]] = {}
+        self._lock = Lock()
+
+    def cancel(self, reason: str = "cancellation requested by caller", *, hard: bool = False) -> None:
+        """Ask for the end. A later call can make a soft cancel hard, but keeps the first reason."""
+        with self._lock:
+            if not self.requested:
+                # The reason is set first: a reader without the lock who sees `requested` finds it.
+                self.reason = reason
+                self.requested = True
+            waiting = list(self._soft.values())
+            self._soft.clear()
+            if hard and not self.hard:
+                self.hard = True
+                waiting += self._callbacks.values()
+                self._callbacks.clear()
+        failure: Exception | None = None
+        for callback in waiting:
+            try:
+                callback()
+            except Exception as error:
+                # One broken listener must not keep the others running.
+                failure = failure or error
+        if failure is not None:
+            raise failure
+
+    def on_hard(self, callback: Callable[[], object]) -> Callable[[], None]:
+        """Call `callback` on a hard cancel, at once if that has already happened.
+
+        Returns a function that takes the subscription back; calling it twice is harmless.
+        """
+        return self._subscribe(callback, self._callbacks, lambda: self.hard)
+
+    def on_request(self, callback: Callable[[], object]) -> Callable[[], None]:
+        """The same for any cancel, soft or hard."""
+        return self._subscribe(callback, self._soft, lambda: self.requested)
+
+    def _subscribe(
+        self,
+        callback: Callable[[], object],
+        waiting: dict[object, Callable[[], object]],
+        is_late: Callable[[], bool],
+    ) -> Callable[[], None]:
+        token = object()
+        with self._lock:
+            late = is_late()
+            if not late:
+                waiting[token] = callback
+        if late:
+            callback()
+
+        def unsubscribe() -> None:
+            with self._lock:
+                waiting.pop(token, None)
+
+        return unsubscribe
+
+    def __repr__(self) -> str:
+        if not self.requested:
+            return "<Cancel not requested>"
+        return f"<Cancel {'hard' if self.hard else 'soft'}: {self.reason!r}>"
+
+
+class ToolContext(msgspec.Struct, frozen=True, kw_only=True, eq=False):
+    """One call, as the tool that serves it sees it."""
+
+    action_id: str
+    run_id: str
+    tenant: str | None = None
+    cancel: Cancel = msgspec.field(default_factory=Cancel)
+    idempotency_key: str = ""
+    """The same for every attempt of this call, also after a restart; hand it to the outside world."""
+    on_spend: Callable[[int | None, float | None], None] | None = None
+    """Where `spend` reports to; called in the tool's own thread."""
+    on_progress: Callable[[str, float | None, float | None], None] | None = None
+    """Where `progress` reports to; called in the tool's own thread."""
+    on_command: Callable[[dict[str, JsonValue]], None] | None = None
+    """Where tools of ours that run a command report how it was confined; called on the event loop."""
+    on_model: Callable[[dict[str, JsonValue]], None] | None = None
+    """Where tools of ours that ask a model report who answered and what it took; called on the event loop."""
+
+    def progress(self, message: str = "", *, done: float | None = None, total: float | None = None) -> None:
+        """Say how far the call has come, for whoever watches. As often as you like: only some are kept.
+
+        `done` and `total` are in whatever unit you count in.
+
+        Raises:
+            UsageError: a number that is negative or not finite.
+        """
+        for name, number in (("done", done), ("total", total)):
+            if number is not None and not (isfinite(number) and number >= 0):
+                raise UsageError(f"ToolContext.progress got {name}={number}: it must be zero or more.")
+        if self.on_progress is not None:
+            self.on_progress(str(message), done, total)
+
+    def spend(self, *, tokens: int | None = 0, cost: float | None = 0.0) -> None:
+        """Report what this call used up, so that budgets see it. Reports add up. None is for what cannot be
+        told: a limit on that is then used up.
+
+        Raises:
+            UsageError: an amount that is negative or not finite; budgets only ever shrink.
+        """
+        if (tokens or 0) < 0 or (cost or 0) < 0 or not isfinite(cost or 0):
+            raise UsageError(
+                f"ToolContext.spend got tokens={tokens}, cost={cost}: both must be zero or more. "
+                "Report what was used since the last report."
+            )
+        if self.on_spend is not None:
+            self.on_spend(tokens, cost)

@@ -1,0 +1,126 @@
+"""The tools that a runtime knows, by name.
+
+Keep true:
+1. A user's tool hides a built-in one of the same name, whichever came first; removing it shows that again.
+2. Order is that of registration; a tool that replaces or hides another takes its place in it.
+3. What the registry hands out is compiled: the first call of a tool is as cheap as the next.
+4. A tool that is withheld is not there for anybody; only the reason is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from placet.errors import UnknownTool, unknown_tool
+from placet.ir.tool_spec import ToolSchema
+from placet.tools.tool import Tool, tool
+
+
+class Registry:
+    """Tools by name, in the order they were added.
+
+    >>> def double(x: int) -> int:
+    ...     return 2 * x
+    >>> registry = Registry()
+    >>> registry.add(double)
+    >>> registry.names(), "double" in registry
+    (['double'], True)
+    """
+
+    __slots__ = ("_builtin", "_user", "_visible", "_why_not", "has_marks", "hints", "withheld")
+
+    def __init__(self, why_not: Callable[[Tool], str | None] | None = None) -> None:
+        """`why_not` says of a tool why it is not offered, or None if it is."""
+        self._why_not = why_not
+        self.withheld: dict[str, str] = {}
+        """Tools that are not offered, and why."""
+        self.hints: dict[str, str] = {}
+        """Names that nobody has registered, and what to do about it; for whoever asks for one of them."""
+        self._user: dict[str, Tool] = {}
+        self._builtin: dict[str, Tool] = {}
+        self._visible: dict[str, Tool] = {}
+        self.has_marks = False
+        """Whether some tool marks its output; kept here because every proposal asks."""
+
+    def add(self, item: Tool[..., Any] | Callable[..., Any], *, builtin: bool = False) -> Tool | None:
+        """Add a tool, or a function to be made one. Returns the tool that it replaces, if any.
+
+        A built-in that is merely hidden is not replaced.
+
+        Raises:
+            ToolDeclarationError: the function cannot be a tool, or a schema does not compile.
+        """
+        added: Tool = item if isinstance(item, Tool) else tool(item)
+        added.compile()
+        if self._why_not is not None and (reason := self._why_not(added)):
+            self.withheld[added.name] = reason
+            return None
+        shelf = self._builtin if builtin else self._user
+        replaced = shelf.get(added.name)
+        shelf[added.name] = added
+        if not builtin or added.name not in self._user:
+            self._visible[added.name] = added
+        self.has_marks = any(each.schema.marks for each in self._visible.values())
+        return replaced
+
+    def remove(self, name: str) -> Tool:
+        """Take out the tool that answers to `name`, and return it.
+
+        Raises:
+            UnknownTool: there is none.
+        """
+        shelf = self._user if name in self._user else self._builtin
+        if name not in shelf:
+            raise UnknownTool(name, known=self._visible)
+        removed = shelf.pop(name)
+        if name in self._builtin:
+            self._visible[name] = self._builtin[name]
+        else:
+            del self._visible[name]
+        self.has_marks = any(each.schema.marks for each in self._visible.values())
+        return removed
+
+    def get(self, name: str) -> Tool | None:
+        """The tool that answers to `name`, or None."""
+        found = self._visible.get(name)
+        if found is not None and self._why_not is not None and (reason := self._why_not(found)):
+            # What is required may have changed since it was added.
+            self.withheld[name] = reason
+            return None
+        return found
+
+    def missing(self, name: str) -> str:
+        """Why no tool answers to `name`, in words."""
+        return self.withheld.get(name) or self.hints.get(name) or unknown_tool(name, self._visible)
+
+    def require(self, name: str) -> Tool:
+        """The tool that answers to `name`.
+
+        Raises:
+            UnknownTool: there is none; the message offers the nearest name.
+        """
+        found = self._visible.get(name)
+        if found is None:
+            raise UnknownTool(name, known=self._visible)
+        return found
+
+    def names(self) -> list[str]:
+        """Every name, in registration order."""
+        return list(self._visible)
+
+    def schemas(self) -> list[ToolSchema]:
+        """Every tool as data, in registration order."""
+        return [found.schema for found in self._visible.values()]
+
+    def __iter__(self) -> Iterator[Tool]:
+        return iter(list(self._visible.values()))
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._visible
+
+    def __len__(self) -> int:
+        return len(self._visible)
+
+    def __repr__(self) -> str:
+        return f"<Registry: {', '.join(self._visible) or 'empty'}>"

@@ -1,0 +1,156 @@
+"""From the calls that a model wrote to plans of one action, and back to what it is told of them.
+
+Keep true:
+1. What a model calls a call is only echoed; the names in the log and the journal are ours.
+2. A call is taken as it is written: nothing in it refers to anything.
+3. Whatever a model writes comes to exactly one result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from placet.errors import NotJson
+from placet.inference.messages import ToolCall
+from placet.ir.action import Action
+from placet.ir.json_value import JsonValue, copy_json, show_json
+from placet.ir.proposal import Proposal
+from placet.policy.marks import Inflow, Marks
+from placet.safe_text import clean
+from placet.tools.registry import Registry
+
+_LONGEST_NAME = 200
+_LOGGED = 300
+"""Characters of a parameter, or a result, that the log has."""
+_SECRET = "(secret)"
+
+
+class Asked(NamedTuple):
+    """One call of a turn."""
+
+    call: ToolCall
+    """With an id, whether the model gave one or not."""
+    action_id: str
+    number: int
+    """Of its plan in the run."""
+    proposal: Proposal | None
+    """None where there is nothing that could be run."""
+    refusal: str = ""
+    """Why there is not."""
+
+
+class Offer(NamedTuple):
+    """What is offered to a model, and how its calls become plans."""
+
+    tools: Registry
+    offered: frozenset[str] | None
+    """None: whatever the runtime has."""
+    not_offered: str
+    """What is answered to a call of another tool; `{tool}` stands for its name."""
+    source: str
+    timeout_ms: int | None
+    is_strict: bool = False
+    """Whether the same is answered to every call of another tool: to one of a tool that there is not, and to
+    one that cannot be read."""
+    absent: frozenset[str] = frozenset()
+    """Tools that might be called, were they there."""
+
+    def asked(self, calls: Sequence[ToolCall], run_id: str, turn: int, before: int) -> list[Asked]:
+        """The calls of a turn, of which `before` others came before in the run."""
+        return [
+            self._one(call, run_id, turn, index, before + index) for index, call in enumerate(calls, start=1)
+        ]
+
+    def _one(self, call: ToolCall, run_id: str, turn: int, index: int, number: int) -> Asked:
+        action_id = f"t{turn}c{index}"
+        if not call.id:
+            call = msgspec.structs.replace(call, id=f"call_{turn}_{index}")
+        refusal = self._refusal(call)
+        if refusal:
+            return Asked(call, action_id, number, None, refusal)
+        try:
+            parameters = copy_json(dict(call.arguments), "arguments")
+        except (NotJson, TypeError, ValueError) as error:
+            return Asked(call, action_id, number, None, f"the arguments are not JSON: {error}")
+        action = Action(
+            id=action_id,
+            tool=call.name,
+            parameters=parameters,
+            timeout_ms=self.timeout_ms,
+            references=False,
+        )
+        proposal = Proposal(id=f"{run_id}.{number}", source=self.source, actions=(action,))
+        return Asked(call, action_id, number, proposal)
+
+    def _refusal(self, call: ToolCall) -> str:
+        if call.name in self.absent:
+            return f"there is no tool '{call.name}' here"
+        if self.is_strict and self.offered is not None and call.name not in self.offered:
+            return self.not_offered.format(tool=call.name[:_LONGEST_NAME])
+        if call.problem:
+            return f"the arguments of this call cannot be read: {clean(call.problem, 500)}. Write them again."
+        if not call.name or len(call.name) > _LONGEST_NAME:
+            return "this call names no tool. Name one of those that are offered."
+        if self.offered is not None and call.name not in self.offered:
+            if call.name in self.tools:
+                return self.not_offered.format(tool=call.name)
+            return self.tools.missing(call.name)
+        return ""
+
+    def is_read_only(self, asked: Asked) -> bool:
+        """Whether the call changes nothing, so that others like it may run beside it."""
+        if asked.proposal is None:
+            return True
+        tool = self.tools.get(asked.call.name)
+        return tool is not None and tool.schema.risk == "read_only"
+
+    def may_stay_open(self, asked: Asked) -> bool:
+        """Whether it may not be known, after a crash, what became of the call."""
+        tool = self.tools.get(asked.call.name)
+        return tool is not None and not tool.schema.repeatable
+
+    def is_instant(self, asked: Asked) -> bool:
+        """Whether the call waits for nothing, so that no task is needed for it."""
+        tool = self.tools.get(asked.call.name)
+        return tool is None or (tool.is_direct and not tool.is_async)
+
+
+def groups(calls: Sequence[Asked], is_read_only: Callable[[Asked], bool]) -> Iterator[list[Asked]]:
+    """The calls in order: those in a row that change nothing together, any other by itself."""
+    together: list[Asked] = []
+    for asked in calls:
+        if is_read_only(asked):
+            together.append(asked)
+            continue
+        if together:
+            yield together
+            together = []
+        yield [asked]
+    if together:
+        yield together
+
+
+def call_words(
+    tool: str, parameters: Mapping[str, JsonValue], text: str, given: Inflow, marks: Marks
+) -> dict[str, JsonValue]:
+    """What the log says of a call that was made: with what, and how its result begins; nothing that is marked
+    as secret."""
+    shown: dict[str, JsonValue] = {
+        name[:_LONGEST_NAME]: _SECRET if "secret" in given.at(name) else _brief(value)
+        for name, value in parameters.items()
+    }
+    return {
+        "tool": tool,
+        "parameters": shown,
+        "text": _SECRET if "secret" in marks else text[:_LOGGED],
+    }
+
+
+def _brief(value: JsonValue) -> JsonValue:
+    if value is None or isinstance(value, bool | int | float):
+        return value
+    text = value if isinstance(value, str) else show_json(value)
+    return text if len(text) <= _LOGGED else f"{text[:_LOGGED]}… ({len(text):,} characters)"

@@ -1,0 +1,83 @@
+"""How far a loop of turns may go."""
+
+from __future__ import annotations
+
+from math import inf, isfinite
+
+import msgspec
+
+from placet.errors import UsageError
+from placet.policy.budget import CostBudget
+
+_NAMES = {
+    "max_duration_ms": "time",
+    "max_tokens": "tokens",
+    "max_cost": "money",
+}
+_WHOLE = frozenset({"turns", "tokens", "tool_calls", "answer_tokens", "context_tokens"})
+_MOST = 10**15
+_MOST_S = 10_000_000
+"""Of seconds: clocks count no further than far beyond that."""
+
+
+class TurnLimits(msgspec.Struct, frozen=True, kw_only=True):
+    """TurnLimits on one run of a loop. None means no limit."""
+
+    turns: int = 50
+    """How often the model is asked; in a chat, for each message."""
+    tokens: int | None = None
+    """Read and written by models, all turns together."""
+    cost_usd: float | None = None
+    time_s: float | None = None
+    """Wall clock, waiting for people left out. What is in flight when it is over is stopped."""
+    tool_calls: int | None = None
+    call_s: float | None = None
+    """For each call of a tool; a tool's own limit may be shorter."""
+    answer_tokens: int | None = None
+    """For each answer of the model."""
+    context_tokens: int | None = None
+    """What the model can read; the conversation is made shorter before it does not fit."""
+
+    def __post_init__(self) -> None:
+        for name in self.__struct_fields__:
+            value = getattr(self, name)
+            if value is None and name != "turns":
+                continue
+            is_whole = name in _WHOLE
+            if isinstance(value, bool) or not isinstance(value, int if is_whole else int | float):
+                kind = "a whole number" if is_whole else "a number"
+                raise UsageError(f"TurnLimits({name}={value!r:.40}): it must be {kind} above 0.")
+            most = _MOST_S if name in ("time_s", "call_s") else _MOST
+            if value > most and value != inf:
+                # Not shown: Python writes out no number of many thousand digits.
+                raise UsageError(f"TurnLimits({name}=...): it must be at most {most:,}; None is no limit.")
+            if not value > 0 or not isfinite(value):
+                raise UsageError(
+                    f"TurnLimits({name}={value!r:.40}): it must be above 0, and finite; None is no limit."
+                )
+
+    @property
+    def budget(self) -> CostBudget | None:
+        """The part that the runtime enforces."""
+        found = CostBudget(
+            max_tool_calls=self.tool_calls,
+            max_duration_ms=self.time_s * 1000 if self.time_s is not None else None,
+            max_tokens=self.tokens,
+            max_cost=self.cost_usd,
+        )
+        return found if found != CostBudget() else None
+
+
+def used_up_words(limit: str, budget: CostBudget, *, is_told: bool = True) -> str:
+    """Which limit was reached, in words. What is not told counts as all that was left."""
+    name = _NAMES.get(limit, limit)
+    match limit:
+        case "max_duration_ms":
+            amount = f"{(budget.max_duration_ms or 0) / 1000:g} s"
+        case "max_tokens":
+            amount = f"{budget.max_tokens:,} tokens"
+        case _:
+            amount = f"${budget.max_cost:g}"
+    if not is_told:
+        return f"the model does not say what it used, so the limit on {name} counts as reached ({amount})"
+    return f"the limit on {name} was reached ({amount})"

@@ -1,0 +1,114 @@
+"""What may stop a loop of turns: whoever leads it, whoever waits for one message, and time.
+
+Keep true:
+1. Time that runs out stops nothing but the loop: nobody else's cancel is touched.
+2. A cancel that is used for many runs keeps none of those that have ended.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from placet.tools.context import Cancel
+from placet.turns.limits import used_up_words
+
+if TYPE_CHECKING:
+    from placet.runtime.open_run import OpenRun
+
+
+@contextmanager
+def linked(*outer: Cancel | None) -> Iterator[Cancel]:
+    """A cancel of its own, that any of the others cancels as well, as long as this lasts."""
+    inner = Cancel()
+    links = []
+    for each in outer:
+        if each is not None:
+            links.append(each.on_request(partial(_pass_on, each, inner, False)))
+            links.append(each.on_hard(partial(_pass_on, each, inner, True)))
+    try:
+        yield inner
+    finally:
+        for unlink in links:
+            unlink()
+
+
+@contextmanager
+def in_time(run: OpenRun | None, *outer: Cancel | None) -> Iterator[Cancel]:
+    """The same, which the end of the time that a run may take cancels as well."""
+    budget = run.budget if run is not None else None
+    with linked(*outer) as inner:
+        if run is None or budget is None:
+            yield inner
+            return
+        words = used_up_words("max_duration_ms", budget)
+        with when_late(run, lambda: inner.cancel(words, hard=True)):
+            yield inner
+
+
+@contextmanager
+def when_late(run: OpenRun, ring: Callable[[], None]) -> Iterator[None]:
+    """As long as this lasts, `ring` is called when the time that a run may take is over."""
+    limit_ms = run.budget.max_duration_ms if run.budget is not None else None
+    if limit_ms is None:
+        yield
+        return
+    loop = asyncio.get_running_loop()
+    alarm: asyncio.TimerHandle
+
+    def look() -> None:
+        nonlocal alarm
+        if run.elapsed_ms < limit_ms:
+            alarm = arm()  # People were waited for, and that time is nobody's.
+        else:
+            ring()
+
+    def arm() -> asyncio.TimerHandle:
+        return loop.call_later(max(limit_ms - run.elapsed_ms, 1.0) / 1000, look)
+
+    alarm = arm()
+    try:
+        yield
+    finally:
+        alarm.cancel()
+
+
+def _pass_on(outer: Cancel, inner: Cancel, hard: bool) -> None:
+    inner.cancel(outer.reason, hard=hard)
+
+
+async def stopped_by(cancel: Cancel, work: Coroutine[Any, Any, object]) -> bool:
+    """Do something to its end, unless it is cancelled first; whether it was."""
+    loop = asyncio.get_running_loop()
+    task = loop.create_task(work)
+    # May come from any thread.
+    unlink = cancel.on_request(lambda: loop.call_soon_threadsafe(task.cancel))
+    try:
+        await task
+        return False
+    except asyncio.CancelledError:
+        mine = asyncio.current_task()
+        if not cancel.requested or (mine is not None and mine.cancelling()):
+            raise
+        return True
+    finally:
+        unlink()
+        if not task.done():
+            task.cancel()
+            await asyncio.wait((task,))
+
+
+@contextmanager
+def first_error() -> Iterator[None]:
+    """Of several at once that failed, let the error of the first through as it is: it has words for people,
+    and a group of errors has none."""
+    try:
+        yield
+    except BaseExceptionGroup as group:
+        error: BaseException = group
+        while isinstance(error, BaseExceptionGroup):
+            error = error.exceptions[0]
+        raise error from None

@@ -1,0 +1,71 @@
+"""What a loop tells the journal, so that it can be gone through again after a restart.
+
+Gone through again, the loop is given these answers instead of asking the model; what came of each call is
+read back by the runtime. So a run goes on by the same code that it began with.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from typing import TypeAlias
+
+import msgspec
+
+from placet.errors import UsageError
+from placet.inference.messages import User
+from placet.inference.model import Result
+from placet.turns.ending import Ending
+
+
+class _Told(msgspec.Struct, frozen=True, tag_field="told"):
+    pass
+
+
+class Said(_Told, frozen=True, tag="said"):
+    """A person's message."""
+
+    message: User
+
+
+class Answered(_Told, frozen=True, tag="answered"):
+    """The model's answer to all that came before."""
+
+    result: Result
+
+
+class Failed(_Told, frozen=True, tag="failed"):
+    """The model gave none; or the one before came to nothing, and is to be asked for again."""
+
+    error: str
+
+
+class Overflowed(_Told, frozen=True, tag="overflowed"):
+    """It did not fit into what the model can read, and was made shorter."""
+
+
+class Ended(_Told, frozen=True, tag="ended"):
+    """No more comes of the message before."""
+
+    ending: Ending
+
+
+Told: TypeAlias = Said | Answered | Failed | Overflowed | Ended
+
+encode = msgspec.json.Encoder(enc_hook=str).encode
+_decode = msgspec.json.Decoder(Told).decode
+
+
+def read(notes: Iterable[msgspec.Raw]) -> deque[Told]:
+    """What was told, in order.
+
+    Raises:
+        UsageError: it was told by something else.
+    """
+    try:
+        return deque(_decode(bytes(note)) for note in notes)
+    except msgspec.DecodeError:
+        raise UsageError(
+            "What this run told its journal cannot be read here: it was led by something else, or by another "
+            "version of Placet."
+        ) from None

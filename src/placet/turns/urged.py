@@ -1,0 +1,49 @@
+"""A model that is left only one tool when its turns run out: what must be said is said before the end.
+
+Keep true: which word it says is its own; only that it says one is seen to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+
+import msgspec
+
+from placet.inference.messages import Assistant, ToolResult
+from placet.inference.model import Model, Piece, Request, Result, stream
+from placet.inference.wrappers.wrapped import Wrapped
+
+
+class Urged(Wrapped):
+    """A model that must call a tool from its turn `after` + 1 on, if it has not done so until then, and is
+    offered no other."""
+
+    def __init__(self, model: Model, tool: str, *, after: int) -> None:
+        super().__init__(model)
+        self._tool = tool
+        self._after = after
+
+    async def generate(self, request: Request) -> Result:
+        """The whole answer.
+
+        Raises:
+            ModelError: as the model inside.
+        """
+        return await self.model.generate(self._asked(request))
+
+    async def stream(self, request: Request) -> AsyncGenerator[Piece, None]:
+        """The answer as it comes. Raises as `generate`."""
+        async with aclosing(stream(self.model, self._asked(request))) as pieces:
+            async for piece in pieces:
+                yield piece
+
+    def _asked(self, request: Request) -> Request:
+        has_called = any(
+            isinstance(each, ToolResult) and each.name == self._tool and not each.is_error
+            for each in request.messages
+        )
+        if has_called or sum(isinstance(each, Assistant) for each in request.messages) < self._after:
+            return request
+        left = [each for each in request.tools if each.name == self._tool]
+        return msgspec.structs.replace(request, tools=left, tool_choice="required") if left else request

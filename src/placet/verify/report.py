@@ -1,0 +1,164 @@
+"""What verify found, as data.
+
+Keep true:
+1. A report holds ids, never positions, and its bytes depend on its input alone.
+2. What cannot be known before the plan runs is an `info` whose message begins with `undecided: `.
+3. Keys that only the graph knows (a policy's counter, "any key") are shown in words.
+4. No message holds a control character, whatever the plan holds.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import Literal
+
+import msgspec
+
+from placet.ir.graph import ANY_KEY, Graph
+from placet.ir.json_value import JsonValue, show_json
+
+Severity = Literal["error", "warning", "info"]
+Tier = Literal["decision_procedure", "heuristic", "sampled", "proof"]
+
+UNDECIDED = "undecided: "
+
+_RULE = "\0rule:"
+_FEW = 3
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+
+
+class Issue(msgspec.Struct, frozen=True, gc=False):
+    """One finding."""
+
+    action_id: str | None
+    """None where the finding is about the proposal as a whole."""
+    severity: Severity
+    tier: Tier
+    """How sure the finding is: decided for every case, a rule of thumb, tried on samples, or proved."""
+    message: str
+
+    @property
+    def is_undecided(self) -> bool:
+        """Whether this says that something cannot be known beforehand."""
+        return self.severity == "info" and self.message.startswith(UNDECIDED)
+
+
+class KeyConflict(msgspec.Struct, frozen=True, gc=False):
+    """Two actions that must not overlap, because of one key; they run in this order."""
+
+    key: str
+    kind: str
+    """`write_read`, `read_write` or `write_write`, in the order of the two."""
+    first: str
+    then: str
+
+
+class Report(msgspec.Struct, frozen=True, kw_only=True):
+    """What is known of a plan before it runs.
+
+    Without undecided infos `valid` means: with tools that succeed and have their declared effects, no
+    action is rejected, skipped or failed; and not valid means that at least one is.
+    """
+
+    valid: bool
+    issues: Sequence[Issue] = ()
+    simulated_state: dict[str, JsonValue] = {}
+    """The state afterwards, as far as it is known, if what is undecided goes well; keys sorted."""
+    unknown_keys: Sequence[str] = ()
+    """Keys whose value afterwards cannot be known beforehand."""
+    execution_order: Sequence[str] = ()
+    """The serial order: whatever runs in parallel, the outcome is that of this order."""
+    execution_levels: Sequence[Sequence[str]] = ()
+    conflicts: Sequence[KeyConflict] = ()
+
+    @property
+    def errors(self) -> list[Issue]:
+        """Why the plan is not valid."""
+        return [issue for issue in self.issues if issue.severity == "error"]
+
+    @property
+    def warnings(self) -> list[Issue]:
+        """What runs, but is probably not meant."""
+        return [issue for issue in self.issues if issue.severity == "warning"]
+
+    @property
+    def undecided(self) -> list[Issue]:
+        """What cannot be known before the plan runs."""
+        return [issue for issue in self.issues if issue.is_undecided]
+
+
+def error(action_id: str | None, message: str) -> Issue:
+    """The action, or the proposal, would not run to its end."""
+    return Issue(action_id, "error", "decision_procedure", printable(message))
+
+
+def warning(action_id: str | None, message: str, tier: Tier = "decision_procedure") -> Issue:
+    """It would run, but is probably not meant."""
+    return Issue(action_id, "warning", tier, printable(message))
+
+
+def info(action_id: str | None, message: str) -> Issue:
+    """Good to know."""
+    return Issue(action_id, "info", "decision_procedure", printable(message))
+
+
+def undecided(action_id: str | None, message: str) -> Issue:
+    """Only the run itself will show."""
+    return info(action_id, UNDECIDED + message)
+
+
+def printable(text: str) -> str:
+    """The text with control characters spelled out.
+
+    >>> print(printable("a\\tb \\x9b0m"))
+    a\\x09b \\x9b0m
+    """
+    if text.isprintable():
+        return text
+    return _CONTROL.sub(lambda match: f"\\x{ord(match[0]):02x}", text)
+
+
+def name_key(key: str) -> str:
+    """A key of the graph as people know it.
+
+    >>> name_key("branch"), name_key("\\0any"), name_key("\\0rule:slow")
+    ('branch', 'any key', "policy 'slow'")
+    """
+    if not key.startswith("\0"):
+        return key
+    if key == ANY_KEY:
+        return "any key"
+    if key.startswith(_RULE):
+        return f"policy '{key.removeprefix(_RULE)}'"
+    return printable(key)
+
+
+def name_few(ids: Sequence[str], count: int | None = None) -> str:
+    """The first of many ids, and how many more there are; `count` in all, if `ids` is only a part.
+
+    >>> name_few(["a", "b"]), name_few(["a", "b", "c", "d"], 10)
+    ("'a', 'b'", "'a', 'b', 'c' and 7 more")
+    """
+    named = ", ".join(f"'{name}'" for name in ids[:_FEW])
+    more = (len(ids) if count is None else count) - _FEW
+    return f"{named} and {more:,} more" if more > 0 else named
+
+
+def show_short(value: JsonValue) -> str:
+    """A value as JSON, cut where it is long."""
+    text = show_json(value)
+    return text if len(text) <= 80 else text[:77] + "..."
+
+
+def name_conflicts(graph: Graph, ids: Sequence[str]) -> list[KeyConflict]:
+    """The graph's conflicts with ids for positions and words for its private keys."""
+    return [
+        KeyConflict(key if key >= "\1" else name_key(key), kind, ids[first], ids[then])
+        for first, then, key, kind in graph.conflicts
+    ]
+
+
+def name_levels(layers: Iterable[Sequence[int]], ids: Sequence[str]) -> list[list[str]]:
+    """Layers of positions as layers of ids."""
+    return [[ids[layer[0]]] if len(layer) == 1 else [ids[i] for i in layer] for layer in layers]
