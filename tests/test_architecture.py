@@ -17,6 +17,7 @@ SOURCE = Path(__file__).resolve().parents[1] / "src" / "placet"
 
 RANKS: dict[str, int] = {
     "errors": 0,
+    "extras": 0,
     "ir": 0,
     "storage": 1,
     "redaction": 1,

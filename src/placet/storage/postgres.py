@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, unquote
 
 from placet.errors import StorageError, StorageFull, StorageLocked, StorageReadOnly, StorageUnavailable
+from placet.extras import install_command
 from placet.storage.transaction import Dialect, Rows, Transaction, Value
 
 if TYPE_CHECKING:
@@ -30,9 +31,8 @@ _LOCK_S = 20
 _IDLE_S = 30
 """How long a transaction may do nothing before the server ends it."""
 _SCHEMA = "placet"
-_LOCK = 0x617373656E74
+_LOCK = 0x706C61636574
 """Of the advisory lock under which tables change."""
-_INSTALL = "Install the driver with: pip install 'placet[postgres]'"
 _WRITERS = "storage_writers"
 _FORGET_AFTER_S = 86_400
 _PASSWORD = re.compile(r"(\w+://[^:/?#@]*:)(.*)@", re.DOTALL)
@@ -89,7 +89,10 @@ class PostgresLink:
         try:
             import psycopg
         except ImportError:
-            raise StorageUnavailable(self.name, "needs a driver that is not installed", _INSTALL) from None
+            command = install_command("postgres")
+            raise StorageUnavailable(
+                self.name, "needs the extra `postgres`", f"Install it with: {command}"
+            ) from None
         self._psycopg = psycopg
         self._connection = self._connect()
 

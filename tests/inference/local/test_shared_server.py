@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -22,6 +23,7 @@ import msgspec
 import pytest
 
 from placet.errors import ContextTooLong, ModelMissing, ModelTimeout, ModelUnavailable, RequestRefused
+from placet.extras import install_command
 from placet.inference.local.lock_file import LockFile
 from placet.inference.local.model import LocalModel
 from placet.inference.local.server_folder import server_folder
@@ -530,5 +532,5 @@ async def test_what_is_missing_is_told_with_the_command_that_gets_it(
     with pytest.raises(ModelMissing, match=r"1,117 MB.*placet model pull local"):
         await model.generate(QUESTION)
     monkeypatch.setitem(sys.modules, "xllamacpp", None)
-    with pytest.raises(ModelMissing, match=r"pip install 'placet\[local\]'"):
+    with pytest.raises(ModelMissing, match=re.escape(install_command("local"))):
         await model.generate(QUESTION)

