@@ -28,7 +28,8 @@ from placet import Runtime, tool
 def double(n: int) -> int:
     return 2 * n
 
-print(Runtime(tools=[double]).execute_sync({"actions": [{"id": "a", "tool": "double", "parameters": {"n": 21}}]})["a"].output)
+plan = {"actions": [{"id": "a", "tool": "double", "parameters": {"n": 21}}]}
+print(Runtime(tools=[double]).execute_sync(plan)["a"].output)
 """
 
 NEEDS = {
@@ -46,9 +47,8 @@ def _run(
     *command: str | Path, cwd: Path, shell: str | None = None, code: int | None = 0
 ) -> subprocess.CompletedProcess[str]:
     """Run a program as somebody with an environment of their own would: nothing of ours is on its path."""
-    kept = {
-        k: v for k, v in os.environ.items() if not k.startswith(("PYTHON", "PLACET_", "XDG_", "VIRTUAL_ENV"))
-    }
+    ours = ("PYTHON", "PLACET_", "XDG_", "VIRTUAL_ENV")
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
     done = subprocess.run(
         ["sh", "-c", shell] if shell else list(map(str, command)),
         cwd=cwd,
@@ -59,6 +59,7 @@ def _run(
             "PIP_CONSTRAINT": str(ROOT / "constraints.txt"),
             "PIP_CACHE_DIR": os.environ.get("PIP_CACHE_DIR", os.path.expanduser("~/.cache/pip")),
             "PIP_DISABLE_PIP_VERSION_CHECK": "1",
+            "PIP_NO_COMPILE": "1",
         },
         stdin=subprocess.DEVNULL,
         capture_output=True,
@@ -104,10 +105,8 @@ def _missing(python: Path, extra: str) -> str | None:
     """The command that Placet prints for what it lacks; None if it lacks nothing."""
     done = _run(python.with_name("placet"), *NEEDS[extra], cwd=python.parents[2], code=None)
     if NEEDS[extra][0] == "model":
-        [command] = [
-            model["install"] for model in json.loads(done.stdout)["models"] if model["extra"] == extra
-        ]
-        return command
+        models = {model["extra"]: model for model in json.loads(done.stdout)["models"]}
+        return models[extra]["install"]
     _, found, command = done.stderr.partition("Install it with: ")
     return command.splitlines()[0] if found else None
 
@@ -154,13 +153,15 @@ def test_files_that_only_make_sense_in_a_clone_are_not_in_the_wheel(built: dict[
     assert any(name.startswith("placet/loops/templates/") for name in names)
 
 
+CLONE = "file:///CLONE"
+IN_A_CLONE = "'.[mcp]' (in a clone"
+
+
 @pytest.mark.parametrize(
     ("origin", "wanted"),
     [
-        pytest.param(
-            {"url": "file:///{clone}", "dir_info": {"editable": True}}, "-e '{clone}[mcp]'", id="editable"
-        ),
-        pytest.param({"url": "file:///{clone}", "dir_info": {}}, "'{clone}[mcp]'", id="a folder"),
+        pytest.param({"url": CLONE, "dir_info": {"editable": True}}, "-e '{clone}[mcp]'", id="editable"),
+        pytest.param({"url": CLONE, "dir_info": {}}, "'{clone}[mcp]'", id="a folder"),
         pytest.param(
             {
                 "url": "https://example.org/placet.git",
@@ -174,28 +175,22 @@ def test_files_that_only_make_sense_in_a_clone_are_not_in_the_wheel(built: dict[
             "'placet[mcp] @ https://example.org/placet.whl'",
             id="an archive elsewhere",
         ),
-        pytest.param(
-            {"url": "file:///gone/placet.whl", "archive_info": {}}, "'.[mcp]' (in a clone", id="gone"
-        ),
-        pytest.param(None, "'.[mcp]' (in a clone", id="nothing recorded"),
-        pytest.param("{", "'.[mcp]' (in a clone", id="a record that cannot be read"),
+        pytest.param({"url": "file:///gone/placet.whl", "archive_info": {}}, IN_A_CLONE, id="gone"),
+        pytest.param(None, IN_A_CLONE, id="nothing recorded"),
+        pytest.param("{", IN_A_CLONE, id="a record that cannot be read"),
     ],
 )
 def test_the_command_names_where_placet_came_from(
     origin: object, wanted: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    clone = tmp_path / "a {clone}"
+    clone = tmp_path / "a {clone} with spaces"
     clone.mkdir()
     record = tmp_path / "placet-0.1.0.dist-info"
     record.mkdir()
     (record / "METADATA").write_text("Metadata-Version: 2.1\nName: placet\nVersion: 0.1.0\n")
     if origin is not None:
-        text = (
-            origin
-            if isinstance(origin, str)
-            else json.dumps(origin).replace("file:///{clone}", clone.as_uri())
-        )
-        (record / "direct_url.json").write_text(text)
+        text = origin if isinstance(origin, str) else json.dumps(origin)
+        (record / "direct_url.json").write_text(text.replace(CLONE, clone.as_uri()))
     monkeypatch.syspath_prepend(str(tmp_path))
 
     command = install_command("mcp")
