@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -66,6 +67,17 @@ def test_the_readme_shows_the_trip_as_it_is(tmp_path: Path) -> None:
 
     assert texts_of(DOCS / "images" / "demo.svg") == texts_of(tmp_path / "demo.svg"), (
         "the picture is old: run examples/plan_demo.py, copy examples/out/trip.svg to docs/images/demo.svg"
+    )
+
+
+def test_the_picture_of_a_terminal_shows_what_the_commands_print() -> None:
+    terminal = runpy.run_path(str(DOCS / "images" / "terminal.py"))
+
+    shown = "\n".join(texts_of(terminal["PICTURE"]))
+    printed = ElementTree.fromstring(terminal["draw"](terminal["screen"]()))
+
+    assert shown == "\n".join(line for item in printed.iter() for line in plain(item.text or "")), (
+        "the picture is old: run docs/images/terminal.py"
     )
 
 

@@ -1,0 +1,140 @@
+"""Draw docs/images/terminal.svg: real commands and what they print, as a picture of a terminal.
+
+    .venv/bin/python docs/images/terminal.py
+
+The commands run in a copy of examples/approvals, in an empty database. The head of each output is shown, up
+to the first empty line. `tests/docs/test_pages.py` runs the commands again and compares the text.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from xml.sax.saxutils import escape
+
+from rich.console import Console
+from rich.style import Style
+from rich.text import Text
+
+ROOT = Path(__file__).resolve().parents[2]
+PICTURE = Path(__file__).with_name("terminal.svg")
+
+COLUMNS = 104
+GIVEN = "--tools tools.py --policies policies.toml"
+COMMANDS = (
+    (
+        "A web page tries to choose who gets the mail. The rule says no; the plan rolls back.",
+        f"placet run mail.json {GIVEN}",
+    ),
+    (
+        "A release waits for a person. The process ends; the question stays.",
+        f"placet run plan.json {GIVEN} --run-id release-7",
+    ),
+    ("A person decides, in any process, at any time.", "placet approvals approve ID --by ada"),
+    ("The run resumes. Nothing that ended runs again.", f"placet resume release-7 {GIVEN}"),
+)
+
+_SIZE, _LINE, _CELL, _LEFT, _TOP = 14, 20, 8.43, 22, 58
+_PAPER, _INK, _DIM, _COMMENT = "#0f1720", "#d7dee6", "#8b98a5", "#7fb5d6"
+_COLOURS = ("#6e7781", "#ff7b72", "#7ee787", "#f2cc60", "#79c0ff", "#d2a8ff", "#76e3ea", "#d7dee6")
+"""ANSI 0 to 7."""
+_FONTS = "ui-monospace, SFMono-Regular, Menlo, Consolas, DejaVu Sans Mono, monospace"
+_LABEL = "A terminal: a rule stops a plan; another plan waits for an approval and is resumed"
+
+
+def screen() -> list[Text]:
+    """Run the commands and return the lines of the terminal."""
+    lines: list[Text] = []
+    with TemporaryDirectory() as made:
+        folder = Path(made) / "release"
+        shutil.copytree(
+            ROOT / "examples" / "approvals", folder, ignore=shutil.ignore_patterns("__pycache__", "demo.py")
+        )
+        approval = ""
+        for comment, command in COMMANDS:
+            printed = _run(re.sub(r"\bID\b", approval, command), folder)
+            found = re.search(r"approval ([0-9a-f]{12})", Text.from_ansi(printed).plain)
+            approval = found[1] if found else approval
+            lines += [
+                Text.assemble((f"# {comment}", _COMMENT)),
+                Text.assemble(("$ ", "bold green"), (re.sub(r"\bID\b", approval, command), "bold")),
+                *(Text.from_ansi(line) for line in printed.split("\n\n")[0].rstrip().splitlines()),
+                Text(),
+            ]
+    # As a terminal does: what is too long goes on in the next line.
+    return [part for line in lines[:-1] for part in line.divide(range(COLUMNS, len(line), COLUMNS))]
+
+
+def _run(command: str, folder: Path) -> str:
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("PLACET_")}
+    return subprocess.run(
+        ["sh", "-c", command],
+        cwd=folder,
+        env=environment
+        | {
+            "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+            "PLACET_DB": str(folder / "runs.db"),
+            "APPROVALS_WORLD": str(folder / "world.txt"),
+            "COLUMNS": str(COLUMNS),
+            "FORCE_COLOR": "1",
+            "PYTHONUTF8": "1",
+        },
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    ).stdout
+
+
+def draw(lines: list[Text]) -> str:
+    """Return the picture as SVG. Only plain shapes and text, so that it shows the same everywhere."""
+    width = round(2 * _LEFT + COLUMNS * _CELL)
+    height = _TOP + _LINE * len(lines) + 8
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" '
+        f'height="{height}" role="img" aria-label="{_LABEL}">',
+        f'<rect width="{width}" height="{height}" rx="10" fill="{_PAPER}"/>',
+        *(
+            f'<circle cx="{24 + 20 * i}" cy="24" r="6" fill="{colour}"/>'
+            for i, colour in enumerate(("#ff5f57", "#febc2e", "#28c840"))
+        ),
+        f'<g font-family="{_FONTS}" font-size="{_SIZE}">',
+    ]
+    for row, line in enumerate(lines):
+        for column, text, style in _runs(line):
+            parts.append(
+                f'<text x="{_LEFT + column * _CELL:.1f}" y="{_TOP + row * _LINE}" xml:space="preserve" '
+                f'textLength="{len(text) * _CELL:.1f}" {_attributes(style)}>{escape(text)}</text>'
+            )
+    return "\n".join([*parts, "</g>", "</svg>", ""])
+
+
+def _runs(line: Text) -> Iterator[tuple[int, str, Style]]:
+    """Pieces of one style, each with the column where it starts; blanks at either end need no drawing."""
+    column = 0
+    for segment in line.render(Console(color_system="standard", width=COLUMNS)):
+        text = segment.text.rstrip("\n")
+        bare = text.lstrip(" ")
+        if bare.rstrip(" "):
+            yield column + len(text) - len(bare), bare.rstrip(" "), segment.style or Style()
+        column += len(text)
+
+
+def _attributes(style: Style) -> str:
+    if style.color is None:
+        ink = _DIM if style.dim else _INK
+    else:
+        ink = style.color.name if style.color.number is None else _COLOURS[style.color.number % 8]
+    return f'fill="{ink}"' + (' font-weight="bold"' if style.bold else "")
+
+
+if __name__ == "__main__":
+    PICTURE.write_text(draw(screen()), encoding="utf-8")
+    print(f"drawn: {PICTURE.relative_to(ROOT)}")
