@@ -69,10 +69,3 @@ def test_pictures_are_well_formed() -> None:
     assert pictures
     for picture in pictures:
         assert ElementTree.parse(picture).getroot().tag.endswith("svg")
-
-
-def test_the_readme_is_short_and_begins_with_two_commands() -> None:
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
-
-    assert len(text.splitlines()) < 150
-    assert text.index("make demo") < text.index("make test") < text.index("## As a library")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import runpy
 import subprocess
-import sys
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -16,7 +15,6 @@ from tests.docs.pages import (
     ROOT,
     Trial,
     blocks_of,
-    compare,
     data_home,
     environment,
     name_of,
@@ -50,8 +48,8 @@ def texts_of(picture: Path) -> list[str]:
     return [line for item in ElementTree.parse(picture).iter() for line in plain(item.text or "")]
 
 
-def test_the_readme_shows_the_trip_as_it_is(tmp_path: Path) -> None:
-    """Drawn anew, the picture differs in times alone. The excerpt of `make demo`: tests/examples."""
+def test_the_picture_of_the_trip_shows_it_as_it_is(tmp_path: Path) -> None:
+    """Drawn anew, the picture differs in times alone."""
     trip = "examples/trip"
     inputs = f"--tools {trip}/tools.py --policies {trip}/policies.toml --state {trip}/state.json"
 
@@ -79,23 +77,6 @@ def test_the_picture_of_a_terminal_shows_what_the_commands_print() -> None:
     assert shown == "\n".join(line for item in printed.iter() for line in plain(item.text or "")), (
         "the picture is old: run docs/images/terminal.py"
     )
-
-
-def test_the_readme_shows_the_killed_run_as_it_is(tmp_path: Path) -> None:
-    readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    [excerpt] = [b.text for b in blocks_of(readme) if b.language == "text" and b.text.startswith("$ placet")]
-
-    done = subprocess.run(
-        [sys.executable, "examples/durable/demo.py"],
-        cwd=ROOT,
-        env=environment(tmp_path),
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-
-    compare(f"...\n{excerpt}...", done.stdout, "README.md")
 
 
 def test_hardly_any_block_is_left_out() -> None:
