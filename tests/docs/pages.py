@@ -9,6 +9,7 @@ A page is tried in an empty folder, from top to bottom, as a reader would follow
     ```toml                must be a policy file, tools; or settings, a contract, a loop if FILE is so called
     ```json                must be JSON
 
+Commands find `placet`, `python` and `pytest` as those under test.
 A page that says `$DATABASE_URL` finds an empty Postgres database there.
 `<!-- not run -->` on the line before a block leaves it out. In what is printed a line `...` stands for any
 lines and `...` inside a line for any text; times, ids, moments and the width of gaps are not compared.
@@ -279,11 +280,12 @@ def environment(
     programs = folder / ".bin"
     if not programs.exists():
         programs.mkdir()
-        for name, argv in (("placet", placet), ("python", python)):
+        pytest = (sys.executable, "-m", "pytest")
+        for name, argv in (("placet", placet), ("python", python), ("pytest", pytest)):
             script = programs / name
             script.write_text(f'#!/bin/sh\nexec {shlex.join(argv)} "$@"\n')
             script.chmod(0o755)
-    foreign = ("COLUMNS", "PLACET_DB", "PLACET_DEBUG", "FORCE_COLOR")
+    foreign = ("COLUMNS", "PLACET_DB", "PLACET_DEBUG", "FORCE_COLOR", "PYTEST_ADDOPTS")
     kept = {k: v for k, v in os.environ.items() if k not in foreign}
     return {
         **kept,
