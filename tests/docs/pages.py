@@ -10,7 +10,7 @@ A page is tried in an empty folder, from top to bottom, as a reader would follow
     ```json                must be JSON
 
 Commands find `placet`, `python` and `pytest` as those under test.
-A page that says `$DATABASE_URL` finds an empty Postgres database there.
+A page that says `$DATABASE_URL` finds an empty Postgres database there, and `psql`.
 `<!-- not run -->` on the line before a block leaves it out. In what is printed a line `...` stands for any
 lines and `...` inside a line for any text; times, ids, moments and the width of gaps are not compared.
 A command's stdout is compared, or its stderr if it wrote nothing else: on a terminal progress wipes itself.
@@ -38,6 +38,7 @@ from placet.ir.codec import decode_json, decode_proposal
 from placet.loops.spec import read_loop
 from placet.policy.loader import load_policies
 from tests.command import PLACET
+from tests.servers import postgres
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
@@ -287,9 +288,13 @@ def environment(
             script.chmod(0o755)
     foreign = ("COLUMNS", "PLACET_DB", "PLACET_DEBUG", "FORCE_COLOR", "PYTEST_ADDOPTS")
     kept = {k: v for k, v in os.environ.items() if k not in foreign}
+    path = [str(programs), os.environ["PATH"]]
+    if "DATABASE_URL" in kept:
+        # `psql` is beside the server; Debian leaves that folder off PATH.
+        path.append(str(postgres.programs()))
     return {
         **kept,
-        "PATH": f"{programs}:{os.environ['PATH']}",
+        "PATH": os.pathsep.join(path),
         "PYTHONUTF8": "1",
         "XDG_DATA_HOME": str(data_home(folder)),
         "XDG_CONFIG_HOME": str(folder / ".config"),

@@ -745,7 +745,7 @@ def test_models_of_this_machine_are_told_as_they_are() -> None:
     for at, weights in enumerate(CATALOGUE.values()):
         assert rows["is"][at] == weights.title
         assert rows["licence"][at] == weights.licence
-        assert f"placet[{weights.extra}]" in rows["needs"][at]
+        assert f".[{weights.extra}]" in rows["needs"][at]
         assert megabytes(weights.memory) in rows["needs"][at]
         assert (
             rows["download, on the disk"][at] == f"{megabytes(weights.download)}, {megabytes(weights.size)}"
