@@ -9,7 +9,8 @@ A page is tried in an empty folder, from top to bottom, as a reader would follow
     ```toml                must be a policy file, tools; or settings, a contract, a loop if FILE is so called
     ```json                must be JSON
 
-A page that says `$DATABASE_URL` finds an empty Postgres database there.
+Commands find `placet`, `python` and `pytest` as those under test.
+A page that says `$DATABASE_URL` finds an empty Postgres database there, and `psql`.
 `<!-- not run -->` on the line before a block leaves it out. In what is printed a line `...` stands for any
 lines and `...` inside a line for any text; times, ids, moments and the width of gaps are not compared.
 A command's stdout is compared, or its stderr if it wrote nothing else: on a terminal progress wipes itself.
@@ -37,6 +38,7 @@ from placet.ir.codec import decode_json, decode_proposal
 from placet.loops.spec import read_loop
 from placet.policy.loader import load_policies
 from tests.command import PLACET
+from tests.servers import postgres
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
@@ -279,15 +281,20 @@ def environment(
     programs = folder / ".bin"
     if not programs.exists():
         programs.mkdir()
-        for name, argv in (("placet", placet), ("python", python)):
+        pytest = (sys.executable, "-m", "pytest")
+        for name, argv in (("placet", placet), ("python", python), ("pytest", pytest)):
             script = programs / name
             script.write_text(f'#!/bin/sh\nexec {shlex.join(argv)} "$@"\n')
             script.chmod(0o755)
-    foreign = ("COLUMNS", "PLACET_DB", "PLACET_DEBUG", "FORCE_COLOR")
+    foreign = ("COLUMNS", "PLACET_DB", "PLACET_DEBUG", "FORCE_COLOR", "PYTEST_ADDOPTS")
     kept = {k: v for k, v in os.environ.items() if k not in foreign}
+    path = [str(programs), os.environ["PATH"]]
+    if "DATABASE_URL" in kept:
+        # `psql` is beside the server; Debian leaves that folder off PATH.
+        path.append(str(postgres.programs()))
     return {
         **kept,
-        "PATH": f"{programs}:{os.environ['PATH']}",
+        "PATH": os.pathsep.join(path),
         "PYTHONUTF8": "1",
         "XDG_DATA_HOME": str(data_home(folder)),
         "XDG_CONFIG_HOME": str(folder / ".config"),
