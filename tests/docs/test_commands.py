@@ -532,8 +532,6 @@ def test_a_command_about_a_model_on_this_machine_works(command: str, tmp_path: P
 # --- Where it comes from ---
 
 PLACES = ("README.md", "CONTRIBUTING.md", "docs", "examples", "CHANGELOG.md", "src")
-TO_MEND = ("CHANGELOG.md", "src")
-"""Still to be mended; then they go out of this list."""
 _INSTALLS = re.compile(
     r"\b(?:pip3?|pipx|uv|poetry|pdm|conda)\b[^\n`]*?\b(?:install|add|run|download|inject)\b(?P<what>[^\n`]*)|\buvx\b(?P<run>[^\n`]*)"
 )
@@ -558,15 +556,7 @@ def files_of(place: str) -> Iterable[Path]:
     return [each for each in sorted(path.rglob("*")) if each.suffix in kinds and "out" not in each.parts]
 
 
-@pytest.mark.parametrize(
-    "place",
-    [
-        pytest.param(
-            place, marks=pytest.mark.xfail(strict=False, reason="to be mended") if place in TO_MEND else ()
-        )
-        for place in PLACES
-    ],
-)
+@pytest.mark.parametrize("place", PLACES)
 def test_nobody_is_told_to_ask_the_package_index_for_placet(place: str) -> None:
     """The name is not ours there: a reader might install code of somebody else. A clone is installed."""
     wrong = {
