@@ -9,7 +9,7 @@ BENCH_ARGS ?=
 EVAL_ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test fmt bench eval-calls eval-turns eval-code eval-agents eval-loops mutants soak clean
+.PHONY: help setup demo test fmt docs docs-serve bench eval-calls eval-turns eval-code eval-agents eval-loops mutants soak clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s  %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -45,6 +45,16 @@ fmt: $(STAMP) ## format the code and mend what the linter can mend
 	@$(BIN)/ruff check --fix --quiet . || true
 	@$(BIN)/ruff format .
 
+# mkdocs-material speaks of its successor at every start; that is nothing to act on while building.
+MKDOCS := NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs
+
+docs: $(STAMP) ## build the documentation site into site/, ready to open; any warning is an error
+	@$(MKDOCS) build --quiet
+	@echo "open site/index.html"
+
+docs-serve: $(STAMP) ## show the site on http://127.0.0.1:8000, renewed while you write
+	@$(MKDOCS) serve --no-strict --dev-addr 127.0.0.1:8000
+
 bench: $(STAMP) ## measure: ratios against bare asyncio and a peer, in one run (BENCH_ARGS=--json)
 	@$(BIN)/python -m benchmarks $(BENCH_ARGS)
 
@@ -77,7 +87,7 @@ mutants: $(STAMP) ## break the code in small ways, one at a time; each must turn
 	@$(BIN)/python tests/mutants/run.py "$(ONLY)"
 
 clean: ## remove the environments and caches
-	rm -rf .venv benchmarks/.peer-venv .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist
+	rm -rf .venv benchmarks/.peer-venv .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist site
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # PIP_CONSTRAINT also reaches the environment in which the package itself is built.

@@ -299,7 +299,7 @@ def test_what_git_has_removed_is_said_of_the_round_and_can_be_denied(person: Per
 
 def test_the_loop_of_the_guide_comes_to_a_question(person: Person) -> None:
     page = (Path(__file__).parents[2] / "docs" / "how-to" / "write-a-loop.md").read_text()
-    text = page.split("```toml title=.placet/loops/licences.toml\n", 1)[1].split("```", 1)[0]
+    text = page.split('```toml title=".placet/loops/licences.toml"\n', 1)[1].split("```", 1)[0]
     (person.repository / "x.py").write_text("print()\n")
     git(person.repository, "add", "x.py")
     git(person.repository, "commit", "-qm", "a source")

@@ -4,7 +4,7 @@ A page is tried in an empty folder, from top to bottom, as a reader would follow
 
     ```python              runs; all blocks of a page share one namespace
     ```output              what the python block before it printed
-    ```LANG title=FILE     is written to FILE; ~ is the folder itself
+    ```LANG title="FILE"   is written to FILE; ~ is the folder itself
     ```console             each line `$ COMMAND` runs, the lines below it are what it prints
     ```toml                must be a policy file, tools; or settings, a contract, a loop if FILE is so called
     ```json                must be JSON
@@ -47,7 +47,7 @@ REFERENCE = DOCS / "reference"
 NOT_RUN = "<!-- not run -->"
 HOME = "~/"
 """How the title of a file begins that belongs to the person, not to a project."""
-_FENCE = re.compile(r"^```(?P<language>\w*)(?: title=(?P<title>\S+))?$")
+_FENCE = re.compile(r'^```(?P<language>\w*)(?: title="(?P<title>[^\s"]+)")?$')
 _MASKS = (
     (re.compile(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:\.\d+)?(?:Z| UTC)?"), "MOMENT"),
     (re.compile(r"\b\d{4}-\d\d-\d\d \(UTC\)"), "DAY"),
@@ -98,7 +98,9 @@ def blocks_of(text: str) -> Iterator[Block]:
             continue
         fence = _FENCE.match(lines[at])
         if fence is None:
-            raise ValueError(f"line {at + 1}: fences stand alone, at the start of the line: {lines[at]!r}")
+            raise ValueError(
+                f"line {at + 1}: fences stand alone, at the start of a line, titles in quotes: {lines[at]!r}"
+            )
         end = next((i for i in range(at + 1, len(lines)) if lines[i] == "```"), None)
         if end is None:
             raise ValueError(f"line {at + 1}: the block is never closed")

@@ -110,6 +110,7 @@ PRINTS = '```python\nprint("one", 2)\n```\n'
         pytest.param(
             "  ```python\n  1\n  ```\n", "fences stand alone", id="a fence that would be passed over"
         ),
+        pytest.param("```python title=a.py\n1\n```\n", "titles in quotes", id="a title without quotes"),
     ],
 )
 def test_a_page_that_is_wrong_is_found_out(
@@ -129,8 +130,8 @@ def test_what_differs_from_run_to_run_does_not_matter(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     page = (
-        "```python title=tools.py\nfrom placet import tool\n\n\n@tool\ndef t() -> int:\n    return 7\n```\n"
-        '```json title=plan.json\n{"actions": [{"id": "a", "tool": "t"}]}\n```\n'
+        '```python title="tools.py"\nfrom placet import tool\n\n\n@tool\ndef t() -> int:\n    return 7\n```\n'
+        '```json title="plan.json"\n{"actions": [{"id": "a", "tool": "t"}]}\n```\n'
         "```console\n$ placet run plan.json --tools tools.py\n✓ succeeded plan.json 1 action, 1 layer, 9 s\n"
         "└── layer 1\n    └── ✓ a  t  succeeded  1.5 s  → ...\n...\n  cost: 1 tool call, <1 ms of work\n"
         "  story: placet explain 0123456789ab\n```\n"
