@@ -43,7 +43,6 @@ MAKEFILE = (ROOT / "Makefile").read_text(encoding="utf-8")
 
 BENCH = "takes minutes on an idle machine, and says what it measures"
 EVAL = "asks the local model for many minutes: a score, no pass or fail"
-INSTALL = "installs into the reader's environment, from the package index"
 SETUP = "sets up what these tests run in"
 
 
@@ -56,6 +55,7 @@ class Elsewhere(NamedTuple):
     """The test that runs it, or does the same: FILE, FILE::TEST, or a target of make."""
 
 
+INSTALL = Elsewhere(by="tests/packaging/test_distributions.py::test_all_extras_install_from_a_clone")
 EXAMPLES = Elsewhere(by="tests/examples/test_examples.py::test_the_commands_of_the_readme_work")
 MODELS = Elsewhere(by="tests/docs/test_commands.py::test_a_command_about_a_model_on_this_machine_works")
 TRIP = "--tools trip/tools.py --policies trip/policies.toml --state trip/state.json"
@@ -68,6 +68,7 @@ ELSEWHERE: dict[str, Elsewhere] = {
         by="tests/examples/test_examples.py::test_the_demo_shows_proposals_decisions_results_and_the_story"
     ),
     "make test": Elsewhere("runs this very test"),
+    "make docs": Elsewhere(by="tests/docs/test_site.py"),
     "make fmt": Elsewhere("changes the files of the clone; `make test` checks what it would change"),
     "make mutants": Elsewhere("takes hours"),
     "make bench": Elsewhere(BENCH),
@@ -81,10 +82,10 @@ ELSEWHERE: dict[str, Elsewhere] = {
     "make eval-agents": Elsewhere(EVAL),
     ".venv/bin/python -m pytest tests/runtime -q -k abort": Elsewhere(by="make test"),
     ".venv/bin/python -m pytest tests/durable/test_kills.py -s": Elsewhere(by="tests/durable/test_kills.py"),
-    "pip install path/to/the/clone": Elsewhere(INSTALL),
-    "pip install '.[embed]'": Elsewhere(INSTALL),
-    "pip install '.[local]'": Elsewhere(INSTALL),
-    "pip install '.[postgres]'": Elsewhere(INSTALL),
+    "pip install path/to/the/clone": INSTALL,
+    "pip install '.[embed]'": INSTALL,
+    "pip install '.[local]'": INSTALL,
+    "pip install '.[postgres]'": INSTALL,
     "export DATABASE_URL=postgresql://USER:PASSWORD@HOST:5432/NAME": Elsewhere(
         "names the reader's database; the page is followed with one of the tests"
     ),
