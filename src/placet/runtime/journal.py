@@ -26,17 +26,19 @@ from placet.policy.budget import CostBudget
 from placet.runtime.scope import Scope
 
 Choice = Literal["done", "retry", "fail"]
+"""It happened; execute it again; it did not happen, and must not."""
 CHOICES: tuple[Choice, ...] = ("done", "retry", "fail")
 
 DECIDED_FAILED = "it was in flight when the run was broken off, and was decided to have failed"
 
 
 class Decision(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a person says of an effect whose outcome is not known."""
+    """A person's decision about an action whose outcome is unknown."""
 
     choice: Choice
+    """`"done"` (it happened), `"retry"` (execute it again) or `"fail"` (it did not happen, and must not)."""
     output: Any | msgspec.UnsetType = msgspec.UNSET
-    """What the action answered, as JSON. Needed where it is `done` and others refer to its output."""
+    """The output of the action, as JSON. Required with `"done"` if other actions use the output."""
 
 
 class Beginning(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -1,0 +1,303 @@
+"""Write the reference as Markdown that reads well as it is, on a code host, and on a generated site.
+
+Keep true:
+1. Headings of a page are distinct whatever their case: an anchor is the heading in lower case, without dots.
+2. No bar stands inside backticks in a table: renderers disagree about what it means.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from pathlib import Path
+
+import griffe
+
+from apidocs.source import NO_PAGE, Call, Doc, Expression, Name, Page, Reference, Row, definition_of, quoted
+
+FOLDER = Path(__file__).resolve().parents[1] / "docs" / "reference" / "api"
+OVERVIEW = FOLDER.parent / "python-api.md"
+BEGIN, END = "<!-- generated: begin -->", "<!-- generated: end -->"
+ERRORS = "../errors.md"
+WIDTH = 88
+_CODE = re.compile(r"`([^`\n]+)`")
+_KIND = griffe.ParameterKind
+
+
+def render(reference: Reference) -> dict[str, str]:
+    """Every page by its file name."""
+    return {page.file: _Writer(reference, page).page() for page in reference.layout.pages}
+
+
+def overview(reference: Reference, text: str) -> str:
+    """The overview with its list of names made anew."""
+    before, _, rest = text.partition(BEGIN)
+    _, _, after = rest.partition(END)
+    parts = []
+    for page in reference.layout.pages:
+        writer = _Writer(reference, page, prefix="api/")
+        parts += [f"### [{page.title}](api/{page.file})", page.intro, writer.contents()]
+    return f"{before}{BEGIN}\n\n" + "\n\n".join(parts) + f"\n\n{END}{after}"
+
+
+def anchor(heading: str) -> str:
+    """A heading as links spell it."""
+    return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
+
+
+class _Writer:
+    def __init__(self, reference: Reference, page: Page, prefix: str = "") -> None:
+        self._reference = reference
+        self._page = page
+        self._prefix = prefix
+        """From where the links are followed to the folder of the pages."""
+        self._owner: Name | None = None
+        """Whose section is being written: its methods are linked by their bare names."""
+
+    def page(self) -> str:
+        parts = [
+            f"# {self._page.title}",
+            "<!-- Generated from the docstrings by `make api`; edit those. -->",
+            f"{self._page.intro} All pages: [Python API](../python-api.md).",
+            self.contents(),
+        ]
+        for name in self._reference.on(self._page.file):
+            parts += self._section(name)
+        return "\n\n".join(part for part in parts if part) + "\n"
+
+    def contents(self) -> str:
+        rows = []
+        for name in self._reference.on(self._page.file):
+            self._owner = name
+            summary = self._cell(name.doc.summary)
+            rows.append(f"| {self._link(name)} | {summary} |")
+        self._owner = None
+        return _table(("name", "summary"), rows)
+
+    # Sections
+
+    def _section(self, name: Name) -> list[str]:
+        self._owner = name
+        parts = [f"## {name.name}", self._import(name), self._prose(name.doc.text)]
+        if name.kind == "alias":
+            parts.append(_fence(f"{name.name} = {_one_per_line(name)}"))
+            parts.append(self._names_in(name.value))
+        if name.bases:
+            parts.append(f"Inherits from {', '.join(self._link_to(each) for each in name.bases)}.")
+        if name.call is not None:
+            parts += self._call(name.call, name)
+        if name.kind == "data":
+            parts.append(self._rows("field", name.fields))
+        if name.attributes:
+            parts.append(self._attributes(name))
+        if name.implements is not None:
+            parts.append(self._implemented(name))
+        see = self._reference.layout.see.get(name.public or name.path, ())
+        if see:
+            parts.append("See also: " + ", ".join(f"[{title}](../{path})" for title, path in see) + ".")
+        for method in name.methods:
+            parts += [f"### `{name.name}.{method.name}`", *self._call(method, name)]
+        self._owner = None
+        return parts
+
+    def _import(self, name: Name) -> str:
+        line = f"`from {name.module} import {name.name}`"
+        return line if name.public else f"{line} ({NO_PAGE})"
+
+    def _call(self, call: Call, owner: Name) -> list[str]:
+        """A signature and all that is said about it. What is said of a function stands above already."""
+        shown = call.overloads or (call,)
+        parts = [_fence("\n\n".join(signature(each) for each in shown))]
+        if owner.kind != "function":
+            parts.append(self._prose(call.doc.text))
+        if owner.kind != "data" or not call.is_constructor:
+            parts.append(self._rows("parameter", call.parameters))
+        if call.returns is not None and str(call.returns) != "None":
+            meaning = self._inline(call.doc.returns)
+            parts.append(f"Returns {self._type(call.returns)}{': ' + meaning if meaning else '.'}")
+        if call.doc.raises:
+            lines = [f"- `{error}`: {self._inline(when)}" for error, when in call.doc.raises]
+            parts.append(f"Raises ([errors]({ERRORS})):\n\n" + "\n".join(lines))
+        return parts
+
+    def _rows(self, what: str, rows: Iterable[Row]) -> str:
+        lines = [
+            f"| `{row.name}` | {self._type(row.type)} | {_default_cell(row)} | {self._cell(row.meaning)} |"
+            for row in rows
+        ]
+        return _table((what, "type", "default", "meaning"), lines)
+
+    def _attributes(self, name: Name) -> str:
+        lines = [
+            f"| `{row.name}` | {self._type(row.type)} | {self._cell(row.meaning)} |" for row in name.attributes
+        ]
+        return _table(("attribute", "type", "meaning"), lines)
+
+    def _implemented(self, name: Name) -> str:
+        assert name.implements is not None
+        protocol = self._reference.names[name.implements]
+        names = ", ".join(
+            f"[`{each}`]({self._address(protocol, f'{protocol.name}.{each}')})" for each in name.implemented
+        )
+        return f"Implements {self._link(protocol)}, where these methods are described: {names}."
+
+    # Text
+
+    def _prose(self, text: str) -> str:
+        """A docstring as Markdown: examples and indented lines in fences, lists apart from what leads in."""
+        parts = []
+        for block in re.split(r"\n\s*\n", text):
+            lines = block.splitlines()
+            if block.startswith(">>>"):
+                parts.append(_fence(block, "pycon"))
+            elif lines and all(line.startswith("    ") for line in lines):
+                parts.append(_fence("\n".join(line[4:] for line in lines)))
+            else:
+                apart = re.sub(r"^(?!\d+\. |- )(.+)\n(?=\d+\. |- )", r"\1\n\n", block, flags=re.MULTILINE)
+                parts.append(self._inline(apart))
+        return "\n\n".join(parts)
+
+    def _inline(self, text: str) -> str:
+        """Text whose backticked names are links, where they are described."""
+        return _CODE.sub(lambda found: self._code(found[1]), text)
+
+    def _code(self, code: str) -> str:
+        owner = self._owner
+        if owner is not None:
+            if code in {method.name for method in owner.methods}:
+                return f"[`{code}`]({self._address(owner, f'{owner.name}.{code}')})"
+            if code == owner.name:
+                return f"`{code}`"
+        first, _, method = code.partition(".")
+        near = [each for each in self._reference.on(self._page.file) if each.name == first]
+        found = near or [each for each in self._reference.names.values() if each.name == first]
+        if len(found) != 1 or not first[:1].isupper():
+            return f"`{code}`"
+        target = found[0]
+        if method and method not in {each.name for each in target.methods}:
+            return f"`{code}`"
+        return f"[`{code}`]({self._address(target, code)})"
+
+    def _cell(self, text: str) -> str:
+        """Text on one line, for a table."""
+        line = " ".join(text.split())
+        for code in _CODE.findall(line):
+            if "|" in code:
+                raise ValueError(f"a bar in backticks cannot stand in a table: `{code}`")
+        return self._inline(line.replace("|", "\\|"))
+
+    # Links
+
+    def _link(self, name: Name) -> str:
+        return f"[`{name.name}`]({self._address(name, name.name)})"
+
+    def _link_to(self, path: str) -> str:
+        return self._link(self._reference.names[path])
+
+    def _address(self, name: Name, heading: str) -> str:
+        here = name.page == self._page.file and not self._prefix
+        return f"{'' if here else self._prefix + name.page}#{anchor(heading)}"
+
+    def _type(self, expression: Expression) -> str:
+        """A type with links, in one piece of code that may hold bars."""
+        if expression is None:
+            return ""
+        if not any(path in self._reference.names for path in _paths(expression)):
+            text = quoted(str(expression))
+            if "|" not in text:
+                return f"`{text}`"
+        return f"<code>{self._linked(expression)}</code>"
+
+    def _linked(self, expression: Expression) -> str:
+        if not isinstance(expression, griffe.Expr):
+            return _escaped(quoted(str(expression)))
+        made = ""
+        for part in expression.iterate(flat=True):
+            if isinstance(part, griffe.ExprName):
+                name = self._reference.names.get(definition_of(part))
+                made += f"[{part.name}]({self._address(name, name.name)})" if name else _escaped(part.name)
+            else:
+                made += _escaped(quoted(str(part)))
+        return made.strip('"')
+
+    def _names_in(self, expression: Expression) -> str:
+        """Links to the described parts of a type."""
+        found = dict.fromkeys(path for path in _paths(expression) if path in self._reference.names)
+        return f"Parts: {', '.join(self._link_to(each) for each in found)}." if found else ""
+
+
+def signature(call: Call) -> str:
+    """A signature as it is written in Python: on one line, or one parameter per line."""
+    head = call.name if call.is_constructor else f"{'async ' if call.is_async else ''}def {call.name}"
+    tail = "" if call.returns is None else f" -> {_plain(call.returns)}"
+    parameters = list(_parameters(call.parameters))
+    decorators = "".join(f"@{each}\n" for each in call.decorators)
+    line = f"{head}({', '.join(parameters)}){tail}"
+    if len(line) <= WIDTH:
+        return decorators + line
+    inner = "".join(f"    {each},\n" for each in parameters)
+    return f"{decorators}{head}(\n{inner}){tail}"
+
+
+def _parameters(rows: Iterable[Row]) -> Iterable[str]:
+    is_positional_only = False
+    has_star = False
+    for row in rows:
+        if is_positional_only and row.kind is not _KIND.positional_only:
+            yield "/"
+        is_positional_only = row.kind is _KIND.positional_only
+        if row.kind is _KIND.keyword_only and not has_star:
+            yield "*"
+        has_star = has_star or row.kind in (_KIND.var_positional, _KIND.keyword_only)
+        kind = f": {_plain(row.type)}" if row.type is not None else ""
+        default = "" if row.default is None else f" = {row.default}" if kind else f"={row.default}"
+        yield f"{row.name}{kind}{default}"
+    if is_positional_only:
+        yield "/"
+
+
+def _plain(expression: Expression) -> str:
+    text = quoted(str(expression))
+    return text[1:-1] if re.fullmatch(r'"[^"]*"', text) else text
+
+
+def _one_per_line(name: Name) -> str:
+    text = _plain(name.value)
+    if len(text) + len(name.name) + 3 <= WIDTH:
+        return text
+    if text.startswith("Literal["):
+        return "Literal[\n" + "".join(f"    {each},\n" for each in text[8:-1].split(", ")) + "]"
+    if text.count("[") == 0 and " | " in text:
+        return "(\n    " + "\n    | ".join(text.split(" | ")) + "\n)"
+    return text
+
+
+def _paths(expression: Expression) -> Iterable[str]:
+    if isinstance(expression, griffe.Expr):
+        for part in expression.iterate(flat=True):
+            if isinstance(part, griffe.ExprName):
+                yield definition_of(part)
+
+
+def _default_cell(row: Row) -> str:
+    if row.default is None:
+        return "" if row.name.startswith("*") else "required"
+    if "|" in row.default:
+        return f"<code>{_escaped(row.default)}</code>"
+    return f"`{row.default}`"
+
+
+def _escaped(text: str) -> str:
+    for character in ("\\", "|", "*"):
+        text = text.replace(character, f"\\{character}")
+    return text.replace("<", "&lt;")
+
+
+def _fence(text: str, language: str = "py") -> str:
+    return f"```{language}\n{text}\n```"
+
+
+def _table(head: tuple[str, ...], rows: list[str]) -> str:
+    if not rows:
+        return ""
+    return "\n".join([f"| {' | '.join(head)} |", f"|{'---|' * len(head)}", *rows])
