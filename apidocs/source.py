@@ -237,7 +237,7 @@ class _Reader:
         given = {row.name: row for row in call.parameters} if call else _types_given(line)
         for each in own:
             for name, member in each.members.items():
-                if member.is_alias or name in {*hidden, *implemented, *above}:
+                if member.is_alias or name in {*hidden, *implemented, *above} or _is_of_class(member):
                     continue
                 if member.is_function and _is_shown(name, member):
                     if name not in {method.name for method in methods}:
@@ -290,7 +290,7 @@ class _Reader:
             for name, member in each.members.items():
                 if not member.is_attribute or "property" in member.labels or member.annotation is None:
                     continue
-                if name.startswith("_") or str(member.annotation).startswith("ClassVar"):
+                if name.startswith("_") or _is_of_class(member):
                     continue
                 meaning = member.docstring.value if member.docstring else ""
                 if not meaning:
@@ -302,7 +302,9 @@ class _Reader:
                     meaning,
                     _KIND.keyword_only if is_keyword else _KIND.positional_or_keyword,
                 )
-        return tuple(rows.values())
+        # Those of the class itself are why anybody looks; what it inherits follows.
+        own = line[0].members
+        return tuple(sorted(rows.values(), key=lambda row: row.name not in own))
 
     def _attribute(self, member: Any, given: Mapping[str, Row]) -> Row:
         """An attribute; `given` are the parameters of the constructor, by name."""
@@ -503,6 +505,11 @@ def _is_keyword_only(found: Any) -> bool:
     return keywords.get("kw_only") == "True" or any(
         "dataclass" in str(each.value) and "kw_only=True" in str(each.value) for each in found.decorators
     )
+
+
+def _is_of_class(member: Any) -> bool:
+    """Whether it is a variable of the class that nobody wrote anything about."""
+    return member.is_attribute and member.labels == {"class-attribute"} and not member.docstring
 
 
 def _by_kind(rows: Iterable[Row]) -> tuple[Row, ...]:
