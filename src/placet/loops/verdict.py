@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from placet.turns.ending import Ending
 
 VerdictWord = Literal["done", "done_with_concerns", "needs_context", "blocked"]
+"""The work is complete; complete, with concerns; information is missing; it cannot be done."""
 VERDICTS: tuple[VerdictWord, ...] = get_args(VerdictWord)
 TOOL = "give_verdict"
 """What a checker calls."""
@@ -32,11 +33,14 @@ _MOST_GIVEN = 100
 
 
 class Verdict(msgspec.Struct, frozen=True, kw_only=True):
-    """What was said about the work."""
+    """The checker's judgement of the work."""
 
     verdict: VerdictWord
+    """The judgement."""
     summary: str = ""
+    """Reasons in words."""
     concerns: tuple[str, ...] = ()
+    """Single concerns."""
 
 
 def one_of(given: Collection[Verdict]) -> tuple[Verdict | None, str]:

@@ -22,7 +22,7 @@ Function: TypeAlias = Callable[[Act, Path], "str | Awaitable[str]"]
 
 
 class CallbackExecutor:
-    """Calls a function."""
+    """Executor that calls a function."""
 
     name = "callback"
     needs_change = False
@@ -34,8 +34,13 @@ class CallbackExecutor:
         idempotent: bool = False,
         check: Callable[[Receipt], bool] | None = None,
     ) -> None:
-        """`idempotent`: the same key twice is done once, so after a crash it may be called again. `check`
-        says later whether what was done still holds."""
+        """Create the executor.
+
+        Args:
+            function: Function, async or not, that takes the act and performs it.
+            idempotent: The same key twice has one effect, so it may be called again after a crash.
+            check: Function that returns whether what a receipt says is still so.
+        """
         self._function = function
         self._check = check
         self.risk: Risk = "idempotent" if idempotent else "destructive"
