@@ -80,8 +80,9 @@ class _Writer:
         self._owner = name
         parts = [f"## {name.name}", self._import(name), self._prose(name.doc.text)]
         if name.kind == "alias":
-            parts.append(_fence(f"{name.name} = {_one_per_line(name)}"))
-            parts.append(self._names_in(name.value))
+            parts += [_fence(f"{name.name} = {_one_per_line(name)}"), self._names_in(name.value)]
+        if name.kind == "constant":
+            parts.append(_fence(f"{name.name}: {_plain(name.value)}"))
         if name.bases:
             parts.append(f"Inherits from {', '.join(self._link_to(each) for each in name.bases)}.")
         if name.call is not None:
@@ -90,7 +91,7 @@ class _Writer:
             parts.append(self._rows("field", name.fields))
         if name.attributes:
             parts.append(self._attributes(name))
-        if name.implements is not None:
+        if name.implements:
             parts.append(self._implemented(name))
         see = self._reference.layout.see.get(name.public or name.path, ())
         if see:
@@ -134,12 +135,14 @@ class _Writer:
         return _table(("attribute", "type", "meaning"), lines)
 
     def _implemented(self, name: Name) -> str:
-        assert name.implements is not None
-        protocol = self._reference.names[name.implements]
-        names = ", ".join(
-            f"[`{each}`]({self._address(protocol, f'{protocol.name}.{each}')})" for each in name.implemented
-        )
-        return f"Implements {self._link(protocol)}, where these methods are described: {names}."
+        protocols = " and ".join(self._link_to(each) for each in name.implements)
+        members = []
+        for path, member in name.implemented:
+            protocol = self._reference.names[path]
+            is_method = member in {each.name for each in protocol.methods}
+            heading = f"{protocol.name}.{member}" if is_method else protocol.name
+            members.append(f"[`{member}`]({self._address(protocol, heading)})")
+        return f"Implements {protocols}, where these are described: {', '.join(members)}."
 
     # Text
 

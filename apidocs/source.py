@@ -47,8 +47,8 @@ class Layout(NamedTuple):
     public: tuple[str, ...]
     """The modules whose `__all__` is public."""
     pages: tuple[Page, ...]
-    implements: Mapping[str, str] = {}
-    """Classes whose methods are described at a protocol that they implement without naming it as a base."""
+    implements: Mapping[str, tuple[str, ...]] = {}
+    """Classes whose methods are described at protocols that they implement without naming them as bases."""
     internal: Mapping[str, tuple[str, ...]] = {}
     """Methods and attributes by class that only other parts of the package use."""
     mentioned: Mapping[str, str] = {}
@@ -111,19 +111,21 @@ class Name:
     page: str
     doc: Doc
     kind: str
-    """`class`, `protocol`, `data` (its fields are its constructor's parameters), `function` or `alias`."""
+    """`class`, `protocol`, `data` (its fields are its constructor's parameters), `function`, `alias` (of a type)
+    or `constant`."""
     call: Call | None = None
     """The function, or the constructor."""
     value: Expression = None
-    """Of the name of a type: the type."""
+    """Of an alias: the type that it stands for; of a constant: its type."""
     fields: tuple[Row, ...] = ()
     attributes: tuple[Row, ...] = ()
     methods: tuple[Call, ...] = ()
     bases: tuple[str, ...] = ()
     """Described classes that it inherits from."""
-    implements: str | None = None
-    """A described protocol whose methods it has."""
-    implemented: tuple[str, ...] = ()
+    implements: tuple[str, ...] = ()
+    """Described protocols whose members it has."""
+    implemented: tuple[tuple[str, str], ...] = ()
+    """Each such member: where its protocol is defined, and its name."""
 
     @property
     def name(self) -> str:
@@ -206,6 +208,9 @@ class _Reader:
         if found.is_function:
             call = self._call(found)
             return Name(path, public, page, call.doc, "function", call)
+        is_constant = found.annotation is not None and "TypeAlias" not in str(found.annotation)
+        if is_constant:
+            return Name(path, public, page, doc, "constant", value=found.annotation)
         return Name(path, public, page, doc, "alias", value=found.value)
 
     def _class(self, found: Any, public: str | None, page: str) -> Name:
@@ -229,9 +234,15 @@ class _Reader:
             made = next((each.members["__init__"] for each in line if "__init__" in each.members), None)
             if made is not None:
                 call = self._call(made, name=found.name)
-        protocol = self._protocol(found)
+        protocols = self._protocols(found)
         has = {name for each in own for name in each.members}
-        implemented = tuple(name for name in _methods(protocol) if name in has) if protocol else ()
+        implemented = {
+            name: above.path
+            for protocol in protocols
+            for above in (protocol, *self._bases(protocol))
+            for name in above.members
+            if name in has and not name.startswith("_")
+        }
         methods = []
         attributes: dict[str, Row] = {}
         given = {row.name: row for row in call.parameters} if call else _types_given(line)
@@ -256,8 +267,8 @@ class _Reader:
             attributes=tuple(row for row in attributes.values()),
             methods=tuple(methods),
             bases=tuple(each.path for each in line[1:] if each.path in self._pages),
-            implements=protocol.path if protocol else None,
-            implemented=implemented,
+            implements=tuple(each.path for each in protocols),
+            implemented=tuple((path, name) for name, path in implemented.items()),
         )
 
     def _bases(self, found: Any) -> list[Any]:
@@ -270,9 +281,9 @@ class _Reader:
                 line += [above, *self._bases(above)]
         return line
 
-    def _protocol(self, found: Any) -> Any:
-        name = self._listed(self._layout.implements, found)
-        return self._object(self._reference.public.get(name, name)) if name else None
+    def _protocols(self, found: Any) -> list[Any]:
+        names = self._listed(self._layout.implements, found) or ()
+        return [self._object(self._reference.public.get(name, name)) for name in names]
 
     def _listed(self, names: Mapping[str, Any], found: Any) -> Any:
         """What a part of the layout says of a class, which it may call by its public name."""
@@ -515,10 +526,6 @@ def _is_of_class(member: Any) -> bool:
 def _by_kind(rows: Iterable[Row]) -> tuple[Row, ...]:
     """Positional ones first, as a signature has them."""
     return tuple(sorted(rows, key=lambda row: row.kind is _KIND.keyword_only))
-
-
-def _methods(protocol: Any) -> list[str]:
-    return [name for name, member in protocol.members.items() if not name.startswith("_")]
 
 
 def _types_given(line: Iterable[Any]) -> dict[str, Row]:

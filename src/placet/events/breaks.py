@@ -15,6 +15,8 @@ from collections.abc import Iterator, Sequence
 from typing import Literal, NamedTuple, Protocol
 
 FindingKind = Literal["edited", "removed", "inserted", "reordered", "truncated", "rewritten", "unanchored"]
+"""An event was changed; removed; inserted; moved; the end was cut off; the log was replaced; the anchor is
+missing."""
 
 MAX_STRETCHES = 300
 """Breaks that are explained; those beyond are counted."""
@@ -25,11 +27,14 @@ _KEPT = 20
 
 
 class Finding(NamedTuple):
-    """One thing that is wrong with a log."""
+    """A sign that a log was tampered with."""
 
     kind: FindingKind
+    """Kind of change."""
     position: int | None
+    """Position in the log; `None` if it is about the whole log."""
     message: str
+    """The finding in one sentence."""
 
 
 class Digests(Protocol):

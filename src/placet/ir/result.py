@@ -47,9 +47,9 @@ class CostSummary(msgspec.Struct, frozen=True, kw_only=True):
     """Counters of a run, over all attempts."""
 
     tool_calls: int = 0
-    """Calls that were made; results from a cache are not counted."""
+    """Actions whose tool was called, and compensations; results from a cache are not counted."""
     actions_executed: int = 0
-    """Actions that succeeded or failed."""
+    """Actions that succeeded, failed, or have an unknown outcome."""
     actions_rejected: int = 0
     """Actions that a policy, a budget or a person rejected."""
     actions_skipped: int = 0

@@ -111,6 +111,7 @@ class Allowlist:
 
 Said: TypeAlias = "Answer | bool"
 Callback: TypeAlias = "Callable[[Proposed], Said | Awaitable[Said]]"
+"""Function, async or not, that decides about an act."""
 
 
 class CallbackGate:

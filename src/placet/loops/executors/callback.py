@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from placet.coder.repository import Repository
 
 Function: TypeAlias = Callable[[Act, Path], "str | Awaitable[str]"]
-"""Returns what was done, in words. What it raises is a failure of the act."""
+"""Function, async or not, that takes the act and a folder with the files of the change, and returns what was
+done. An exception is a failure of the act."""
 
 
 class CallbackExecutor:
@@ -37,7 +38,7 @@ class CallbackExecutor:
         """Create the executor.
 
         Args:
-            function: Function, async or not, that takes the act and performs it.
+            function: The function that performs the act.
             idempotent: The same key twice has one effect, so it may be called again after a crash.
             check: Function that returns whether what a receipt says is still so.
         """

@@ -51,7 +51,7 @@ class Act(msgspec.Struct, frozen=True, kw_only=True):
     included: tuple[str, ...] = ()
     """Files with uncommitted changes that the tree contains."""
     checks: tuple[str, ...] = ()
-    """Names of the checks that passed."""
+    """Commands of the checks."""
     verdict: Verdict | None = None
     """Verdict of the checker."""
     key: str = ""
