@@ -368,6 +368,7 @@ PAGES = (
         (
             "placet.inference.open_model",
             "placet.inference.Model",
+            "placet.inference.model.StreamingModel",
             "placet.inference.stream",
             "placet.inference.Request",
             "placet.inference.Intent",
@@ -398,21 +399,27 @@ PAGES = (
             "placet.inference.model.Choice",
             "placet.inference.passage.Passage",
             "placet.inference.passage.Beside",
+            "placet.inference.passage.Doubt",
+            "placet.inference.passage.doubts_in",
+            "placet.inference.passage.reads_passages",
             "placet.inference.Models",
             "placet.inference.roles.Role",
             "placet.inference.roles.Picked",
             "placet.inference.Embedder",
+            "placet.inference.model.Vectors",
             "placet.inference.Scripted",
             "placet.inference.scripted.Turn",
             "placet.inference.wrappers.wrapped.Wrapped",
             "placet.inference.Limited",
             "placet.inference.Retrying",
             "placet.inference.Budgeted",
+            "placet.inference.wrappers.budget.Spent",
             "placet.inference.Recording",
             "placet.inference.Replaying",
             "placet.inference.providers.Provider",
             "placet.inference.providers.Format",
             "placet.inference.providers.ToolMode",
+            "placet.inference.wire.format.Dialect",
         ),
     ),
     Page(
@@ -455,9 +462,13 @@ IMPLEMENTS = {
     "placet.JsonlTrajectories": ("placet.runtime.trajectory.TrajectoryStore",),
     "placet.SqlTrajectories": ("placet.runtime.trajectory.TrajectoryStore",),
     "placet.state.memory.MemoryState": ("placet.state.store.StateStore",),
-    "placet.inference.Models": ("placet.inference.Model",),
-    "placet.inference.Scripted": ("placet.inference.Model",),
-    "placet.inference.Replaying": ("placet.inference.Model",),
+    "placet.inference.Models": ("placet.inference.model.StreamingModel", "placet.inference.Embedder"),
+    "placet.inference.Scripted": ("placet.inference.model.StreamingModel",),
+    "placet.inference.Limited": ("placet.inference.model.StreamingModel",),
+    "placet.inference.Retrying": ("placet.inference.model.StreamingModel",),
+    "placet.inference.Budgeted": ("placet.inference.model.StreamingModel",),
+    "placet.inference.Recording": ("placet.inference.model.StreamingModel",),
+    "placet.inference.Replaying": ("placet.inference.model.StreamingModel",),
 }
 """Classes whose methods are described at protocols that they implement without inheriting from them."""
 
@@ -467,7 +478,6 @@ INTERNAL = {
         *("__init__", "begin", "take_up", "release", "emit", "hear", "came_of", "has_ended"),
         *("goes_on_from", "wait_begins", "wait_ends", "stop_by", "max_concurrency"),
     ),
-    "placet.runtime.open_run.Acted": ("marks", "__init__"),
     "placet.HostFilter": (
         *("refusal_of_name", "refusal_of_address", "loopback_of_its_own", "names_port", "addresses"),
     ),
@@ -506,13 +516,30 @@ INTERNAL = {
     "placet.inference.Models": ("reads_passages", "makes_vectors", "check"),
     "placet.inference.wrappers.wrapped.Wrapped": ("reads_passages", "makes_vectors"),
     "placet.inference.Recording": ("answers", "last_was_answer", "encoded"),
-    "placet.inference.Replaying": ("notes", "reads_passages"),
+    "placet.inference.Replaying": ("reads_passages",),
 }
 """Members of described classes that only other parts of the package use; `__init__`: only they build one."""
 
 MENTIONED = {
     "placet.sandbox.workspace.Workspace": "a folder that file tools cannot leave; a path does as well",
     "placet.sandbox.snapshot.store.Snapshots": "a store of snapshots; a path does as well",
+    "placet.policy.gate.Gate": "a runtime passes its own to `verify`",
+    "placet.policy.budget.Allowance": "a budget and what is left of it; a `CostBudget` does as well",
+    "placet.policy.marks.Marks": "labels on a value, with where each comes from",
+    "placet.policy.marks.Inflow": "labels on the parameters of a call",
+    "placet.runtime.marks.Kept": "labels on state keys, as JSON",
+    "placet.validator.Tools": "what `Registry` does for `verify`",
+    "placet.validator.ToolFacts": "what `Tool` does for `verify`",
+    "placet.coder.repository.Repository": "the user's git repository",
+    "placet.coder.workshop.Workshop": "a private copy of a git repository",
+    "placet.runtime.journal.RunRecord": "a struct that a journal stores as it is",
+    "placet.runtime.journal.Taken": "a struct of a record, its entries and their journal",
+    "placet.runtime.journal.Note": "structs that a journal stores as they are",
+    "placet.state.store.Unit": "the writes of one proposal; made and taken by a store",
+    "placet.state.store.Missing": "the type of `MISSING`",
+    "placet.testing.state_store.Check": "said at the suite",
+    "placet.testing.event_store.Check": "said at the suite",
+    "placet.testing.journal.Check": "said at the suite",
 }
 """Types that signatures mention and no page describes: nobody needs more than this to use what mentions them."""
 
