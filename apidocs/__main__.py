@@ -1,11 +1,11 @@
-"""`python -m apidocs [--check]`: write the pages, or report which ones are out of date and what lacks a meaning."""
+"""`python -m apidocs [--check]`: write the pages, or list pages that are out of date and missing meanings."""
 
 from __future__ import annotations
 
 import sys
 
 from apidocs.layout import LAYOUT
-from apidocs.markdown import FOLDER, render
+from apidocs.markdown import FOLDER, pages
 from apidocs.source import read
 
 
@@ -17,7 +17,7 @@ def main(arguments: list[str]) -> int:
     reference = read(LAYOUT)
     for gap in reference.gaps:
         print(gap, file=sys.stderr)
-    made = {FOLDER / name: text for name, text in render(reference).items()}
+    made = pages(reference)
     old = [path for path, text in made.items() if not path.exists() or path.read_text("utf-8") != text]
     stale = [path for path in FOLDER.glob("*.md") if path not in made]
     if arguments:

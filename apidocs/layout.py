@@ -1,7 +1,7 @@
 """Which names stand on which page.
 
-A name is written where it is imported from if it is public, else where it is defined. The tests hold this list
-against the code: every public name, and every type that a described signature mentions, must be here.
+A name is written as its public path if it has one, otherwise as the path of its definition. The tests compare
+this list with the code: every public name, and every type that a described signature mentions, must be here.
 """
 
 from __future__ import annotations
@@ -266,7 +266,7 @@ PAGES = (
     Page(
         "loops.md",
         "API: loops",
-        "A loop runs rounds in a git repository: one model makes a change, another checks it, a gate decides.",
+        "A loop runs rounds in a git repository: a model makes a change, another checks it, a gate decides.",
         (
             "placet.LoopEngine",
             "placet.LoopSpec",
@@ -498,9 +498,7 @@ INTERNAL = {
     "placet.CapabilitySet": ("too_many", "problems"),
     "placet.policy.permission.CallByCall": ("spelled_out",),
     "placet.assistant.chat.Chat": ("__init__", "note", "go_on", "leave"),
-    "placet.agents.course.Course": (
-        *("__init__", "go_on", "pursue", "end", "has_begun"),
-    ),
+    "placet.agents.course.Course": (*("__init__", "go_on", "pursue", "end", "has_begun"),),
     "placet.coder.session.Session": ("moved", "touched"),
     "placet.loops.round.Receipt": ("sealed",),
     "placet.loops.budget.Spend": ("plus", "with_answer"),
@@ -541,9 +539,69 @@ MENTIONED = {
     "placet.testing.event_store.Check": "said at the suite",
     "placet.testing.journal.Check": "said at the suite",
 }
-"""Types that signatures mention and no page describes: nobody needs more than this to use what mentions them."""
+"""Types that signatures mention and no page describes, with what a reader needs to know of each."""
 
-SEE: dict[str, tuple[tuple[str, str], ...]] = {}
+LAST = {"placet.Runtime": ("beside", "narrowed", "open_run", "reopen_run")}
+"""Methods for code that drives its own loop; they stand behind those that everybody uses."""
+
+SEE: dict[str, tuple[tuple[str, str], ...]] = {
+    "placet.Runtime": (
+        ("Embed in your program", "how-to/embed-in-your-program.md"),
+        ("Make a runtime durable", "how-to/make-a-runtime-durable.md"),
+        ("Restore a workspace", "how-to/restore-a-workspace.md"),
+        ("Require isolation", "how-to/require-isolation.md"),
+    ),
+    "placet.Scope": (("Tenants and shared stores", "how-to/tenants-and-shared-stores.md"),),
+    "placet.ReplanConfig": (("Replan and candidates", "how-to/replan-and-candidates.md"),),
+    "placet.PlacetError": (("Errors", "reference/errors.md"),),
+    "placet.Proposal": (("Proposals and results", "reference/proposal.md"),),
+    "placet.Action": (("the wire format", "reference/proposal.md#action"),),
+    "placet.ProposalResult": (("Proposals and results", "reference/proposal.md#proposalresult"),),
+    "placet.verify": (("Verify", "reference/verify.md"),),
+    "placet.tool": (("Write a tool", "how-to/write-a-tool.md"),),
+    "placet.ToolSchema": (("Proposals and results", "reference/proposal.md#toolschema"),),
+    "placet.ToolError": (("Errors", "reference/errors.md#toolerror"),),
+    "placet.Cancel": (("Cancel", "how-to/cancel.md"),),
+    "placet.basic_tools": (("Built-in tools", "reference/tools.md#built-in-tools"),),
+    "placet.HostFilter": (("The web", "reference/tools.md#the-web"),),
+    "placet.Isolation": (
+        ("Isolation", "reference/isolation.md"),
+        ("Confine commands", "how-to/confine-commands.md"),
+    ),
+    "placet.policy.case.Rule": (("Policy rules", "reference/policy-rules.md"),),
+    "placet.CostBudget": (("Limit cost and time", "how-to/limit-cost-and-time.md"),),
+    "placet.Posture": (("Settings", "reference/settings.md#postures"),),
+    "placet.policy.permission.Tier": (("Settings", "reference/settings.md#tiers"),),
+    "placet.approvals.approval.Approval": (("Ask before acting", "how-to/ask-before-acting.md"),),
+    "placet.runtime.asking.Person": (("Ask a person", "how-to/build-an-assistant.md#ask-a-person"),),
+    "placet.Assistant": (("Build an assistant", "how-to/build-an-assistant.md"),),
+    "placet.AgentRunner": (("Write an agent", "how-to/write-an-agent.md"),),
+    "placet.AgentSpec": (("Agent files", "reference/agents.md"),),
+    "placet.Coder": (("Build a coder", "how-to/build-a-coder.md"),),
+    "placet.Contract": (("Contract", "reference/contract.md"),),
+    "placet.coder.session.State": (("States", "explanation/coding.md#states"),),
+    "placet.coder.events.Event": (("Events", "reference/events.md#watching-a-coding-session"),),
+    "placet.LoopEngine": (("Loops", "explanation/loops.md"),),
+    "placet.LoopSpec": (("Loop files", "reference/loops.md"),),
+    "placet.loops.round.Outcome": (("Outcomes", "reference/loops.md#outcomes"),),
+    "placet.EventLog": (("Log and explain", "how-to/log-and-explain.md"),),
+    "placet.events.event.Event": (("kinds of events and their data", "reference/events.md#kinds"),),
+    "placet.events.event.EventKind": (("kinds of events and their data", "reference/events.md#kinds"),),
+    "placet.SqlEvents": (("Check the log", "how-to/check-the-log.md"),),
+    "placet.Redactor": (("Keep secrets out of the log", "how-to/keep-secrets-out-of-the-log.md"),),
+    "placet.open_database": (("URLs", "reference/storage.md#urls"),),
+    "placet.SqlCheckpoints": (("Checkpoints", "how-to/checkpoints.md"),),
+    "placet.inference.open_model": (("Names of models", "reference/models.md#names"),),
+    "placet.inference.Model": (("Bring your own client", "how-to/bring-your-own-client.md"),),
+    "placet.inference.Request": (("Request", "reference/models.md#request"),),
+    "placet.inference.Result": (("Result", "reference/models.md#result"),),
+    "placet.inference.passage.Passage": (("Passages", "reference/models.md#passages"),),
+    "placet.inference.Models": (("Roles", "reference/models.md#roles"),),
+    "placet.inference.wrappers.wrapped.Wrapped": (("Wrappers", "reference/models.md#wrappers"),),
+    "placet.inference.Recording": (("Record and replay", "how-to/record-and-replay.md"),),
+    "placet.testing.agent_scenarios": (("Test an agent", "how-to/test-an-agent.md#in-pytest"),),
+    "placet.testing.state_store_suite": (("Test your agent code", "how-to/test-your-agent-code.md"),),
+}
 """Pages to read on."""
 
 LAYOUT = Layout(
@@ -555,4 +613,5 @@ LAYOUT = Layout(
     internal=INTERNAL,
     mentioned=MENTIONED,
     see=SEE,
+    last=LAST,
 )

@@ -13,30 +13,53 @@ from pathlib import Path
 
 import griffe
 
-from apidocs.source import NO_PAGE, Call, Doc, Expression, Name, Page, Reference, Row, definition_of, quoted
+from apidocs.source import (
+    NO_PAGE,
+    Call,
+    Expression,
+    Name,
+    Page,
+    Reference,
+    Row,
+    definition_of,
+    mentioned_in,
+    quoted,
+)
 
 FOLDER = Path(__file__).resolve().parents[1] / "docs" / "reference" / "api"
 OVERVIEW = FOLDER.parent / "python-api.md"
 BEGIN, END = "<!-- generated: begin -->", "<!-- generated: end -->"
 ERRORS = "../errors.md"
+TITLE = "API: "
+INDEXED = 4
+"""A class with as many methods begins with a list of them."""
 WIDTH = 88
 _CODE = re.compile(r"`([^`\n]+)`")
 _KIND = griffe.ParameterKind
 
 
+def pages(reference: Reference) -> dict[Path, str]:
+    """Every file of the reference with its text, the overview included."""
+    made = {FOLDER / name: text for name, text in render(reference).items()}
+    return {**made, OVERVIEW: overview(reference, OVERVIEW.read_text("utf-8"))}
+
+
 def render(reference: Reference) -> dict[str, str]:
-    """Every page by its file name."""
+    """The pages by their file names."""
     return {page.file: _Writer(reference, page).page() for page in reference.layout.pages}
 
 
 def overview(reference: Reference, text: str) -> str:
-    """The overview with its list of names made anew."""
-    before, _, rest = text.partition(BEGIN)
-    _, _, after = rest.partition(END)
-    parts = []
-    for page in reference.layout.pages:
-        writer = _Writer(reference, page, prefix="api/")
-        parts += [f"### [{page.title}](api/{page.file})", page.intro, writer.contents()]
+    """The overview with its list of names made anew.
+
+    Raises:
+        ValueError: it does not say where the list stands.
+    """
+    before, begin, rest = text.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not (begin and end):
+        raise ValueError(f"{OVERVIEW.name} has no lines {BEGIN} and {END}")
+    parts = [_Writer(reference, page, prefix="api/").group() for page in reference.layout.pages]
     return f"{before}{BEGIN}\n\n" + "\n\n".join(parts) + f"\n\n{END}{after}"
 
 
@@ -59,18 +82,32 @@ class _Writer:
             f"# {self._page.title}",
             "<!-- Generated from the docstrings by `make api`; edit those. -->",
             f"{self._page.intro} All pages: [Python API](../python-api.md).",
-            self.contents(),
+            self._contents(self._reference.on(self._page.file)),
         ]
         for name in self._reference.on(self._page.file):
             parts += self._section(name)
         return "\n\n".join(part for part in parts if part) + "\n"
 
-    def contents(self) -> str:
+    def group(self) -> str:
+        """The section of the overview about this page: a row for each public name, links to other types."""
+        names = self._reference.on(self._page.file)
+        title = self._page.title.removeprefix(TITLE)
+        parts = [
+            f"### {title[0].upper()}{title[1:]}",
+            f"{self._page.intro} Page: [{self._page.title}](api/{self._page.file}).",
+            self._contents([each for each in names if each.public]),
+        ]
+        others = ", ".join(self._link(each) for each in names if not each.public)
+        return "\n\n".join(filter(None, [*parts, f"Other types: {others}." if others else ""]))
+
+    def _contents(self, names: Iterable[Name]) -> str:
         rows = []
-        for name in self._reference.on(self._page.file):
+        for name in names:
             self._owner = name
-            summary = self._cell(name.doc.summary)
-            rows.append(f"| {self._link(name)} | {summary} |")
+            module = "" if name.public is None or name.module == "placet" else f" of `{name.module}`"
+            rows.append(
+                f"| {self._link(name)}{module if self._prefix else ''} | {self._cell(name.doc.summary)} |"
+            )
         self._owner = None
         return _table(("name", "summary"), rows)
 
@@ -95,11 +132,21 @@ class _Writer:
             parts.append(self._implemented(name))
         see = self._reference.layout.see.get(name.public or name.path, ())
         if see:
-            parts.append("See also: " + ", ".join(f"[{title}](../{path})" for title, path in see) + ".")
+            links = (f"[{title}](../{_from_reference(path)})" for title, path in see)
+            parts.append(f"See also: {', '.join(links)}.")
+        if len(name.methods) >= INDEXED:
+            parts.append(self._index(name))
         for method in name.methods:
             parts += [f"### `{name.name}.{method.name}`", *self._call(method, name)]
         self._owner = None
         return parts
+
+    def _index(self, name: Name) -> str:
+        rows = []
+        for each in name.methods:
+            address = self._address(name, f"{name.name}.{each.name}")
+            rows.append(f"| [`{each.name}`]({address}) | {self._cell(each.doc.summary)} |")
+        return _table(("method", "summary"), rows)
 
     def _import(self, name: Name) -> str:
         line = f"`from {name.module} import {name.name}`"
@@ -113,13 +160,22 @@ class _Writer:
             parts.append(self._prose(call.doc.text))
         if owner.kind != "data" or not call.is_constructor:
             parts.append(self._rows("parameter", call.parameters))
-        if call.returns is not None and str(call.returns) != "None":
-            meaning = self._inline(call.doc.returns)
-            parts.append(f"Returns {self._type(call.returns)}{': ' + meaning if meaning else '.'}")
+        parts.append(self._returns(call))
         if call.doc.raises:
             lines = [f"- `{error}`: {self._inline(when)}" for error, when in call.doc.raises]
             parts.append(f"Raises ([errors]({ERRORS})):\n\n" + "\n".join(lines))
         return parts
+
+    def _returns(self, call: Call) -> str:
+        """What is returned, where the signature does not say it all."""
+        kind, verb = call.returns, "Returns"
+        if any("contextmanager" in each for each in call.decorators):
+            assert isinstance(kind, griffe.ExprSubscript)
+            kind = kind.slice
+            verb = f"`{'async with' if call.is_async else 'with'}` gives"
+        if not call.doc.returns and not self._has_links(kind):
+            return ""
+        return f"{verb} {self._type(kind)}. {self._inline(call.doc.returns)}".rstrip()
 
     def _rows(self, what: str, rows: Iterable[Row]) -> str:
         lines = [
@@ -130,7 +186,8 @@ class _Writer:
 
     def _attributes(self, name: Name) -> str:
         lines = [
-            f"| `{row.name}` | {self._type(row.type)} | {self._cell(row.meaning)} |" for row in name.attributes
+            f"| `{row.name}` | {self._type(row.type)} | {self._cell(row.meaning)} |"
+            for row in name.attributes
         ]
         return _table(("attribute", "type", "meaning"), lines)
 
@@ -156,7 +213,9 @@ class _Writer:
             elif lines and all(line.startswith("    ") for line in lines):
                 parts.append(_fence("\n".join(line[4:] for line in lines)))
             else:
-                apart = re.sub(r"^(?!\d+\. |- )(.+)\n(?=\d+\. |- )", r"\1\n\n", block, flags=re.MULTILINE)
+                # One line for each paragraph and each item of a list.
+                joined = re.sub(r"\n(?!\d+\. |- )\s*", " ", block)
+                apart = re.sub(r"^(?!\d+\. |- )(.+)\n", r"\1\n\n", joined, flags=re.MULTILINE)
                 parts.append(self._inline(apart))
         return "\n\n".join(parts)
 
@@ -171,15 +230,20 @@ class _Writer:
                 return f"[`{code}`]({self._address(owner, f'{owner.name}.{code}')})"
             if code == owner.name:
                 return f"`{code}`"
-        first, _, method = code.partition(".")
+        first, _, member = code.partition(".")
         near = [each for each in self._reference.on(self._page.file) if each.name == first]
         found = near or [each for each in self._reference.names.values() if each.name == first]
-        if len(found) != 1 or not first[:1].isupper():
+        # Of several with the same name, the one that is imported from the package itself.
+        found = [each for each in found if each.module == self._reference.layout.package] or found
+        # In small letters a name may be that of a parameter.
+        if len(found) != 1 or not (first[:1].isupper() or "_" in first):
             return f"`{code}`"
         target = found[0]
-        if method and method not in {each.name for each in target.methods}:
+        if member in {each.name for each in target.methods}:
+            return f"[`{code}`]({self._address(target, code)})"
+        if member and member not in {each.name for each in (*target.fields, *target.attributes)}:
             return f"`{code}`"
-        return f"[`{code}`]({self._address(target, code)})"
+        return f"[`{code}`]({self._address(target, first)})"
 
     def _cell(self, text: str) -> str:
         """Text on one line, for a table."""
@@ -205,11 +269,14 @@ class _Writer:
         """A type with links, in one piece of code that may hold bars."""
         if expression is None:
             return ""
-        if not any(path in self._reference.names for path in _paths(expression)):
+        if not self._has_links(expression):
             text = quoted(str(expression))
             if "|" not in text:
                 return f"`{text}`"
         return f"<code>{self._linked(expression)}</code>"
+
+    def _has_links(self, expression: Expression) -> bool:
+        return any(path in self._reference.names for path in mentioned_in(expression))
 
     def _linked(self, expression: Expression) -> str:
         if not isinstance(expression, griffe.Expr):
@@ -225,8 +292,14 @@ class _Writer:
 
     def _names_in(self, expression: Expression) -> str:
         """Links to the described parts of a type."""
-        found = dict.fromkeys(path for path in _paths(expression) if path in self._reference.names)
+        found = dict.fromkeys(path for path in mentioned_in(expression) if path in self._reference.names)
         return f"Parts: {', '.join(self._link_to(each) for each in found)}." if found else ""
+
+
+def _from_reference(path: str) -> str:
+    """A path in the folder `docs`, as it is followed from the folder `docs/reference`."""
+    inside = path.removeprefix("reference/")
+    return inside if inside != path else f"../{path}"
 
 
 def signature(call: Call) -> str:
@@ -273,13 +346,6 @@ def _one_per_line(name: Name) -> str:
     if text.count("[") == 0 and " | " in text:
         return "(\n    " + "\n    | ".join(text.split(" | ")) + "\n)"
     return text
-
-
-def _paths(expression: Expression) -> Iterable[str]:
-    if isinstance(expression, griffe.Expr):
-        for part in expression.iterate(flat=True):
-            if isinstance(part, griffe.ExprName):
-                yield definition_of(part)
 
 
 def _default_cell(row: Row) -> str:

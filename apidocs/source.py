@@ -2,9 +2,9 @@
 
 Keep true:
 1. Nothing is imported from the package: what is described is what is written.
-2. A meaning has one source: `Args:` of a docstring, or the string under a field. A parameter that is handed on
-   says so with "Takes the arguments of `NAME`.", and has the meaning it has there.
-3. Whatever is public and has no meaning is a gap, and every gap is reported.
+2. A meaning has one source: `Args:` of a docstring, or the string under a field. A docstring that says "Takes
+   the arguments of `NAME`." reuses the meanings of the parameters of NAME.
+3. A public name, parameter or field without a meaning is a gap, and every gap is reported.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -24,7 +24,7 @@ Expression = griffe.Expr | str | None
 NO_PAGE = "no public name yet"
 _KIND = griffe.ParameterKind
 _STARS = {_KIND.var_positional: "*", _KIND.var_keyword: "**"}
-_HANDED_ON = re.compile(r"Takes the arguments of ((?:`[\w.]+`(?:, | and )?)+)")
+_HANDED_ON = re.compile(r"Takes the arguments of ((?:`[\w.]+`(?:, | and )?)+)\.")
 _INFERRED = {"True": "bool", "False": "bool"}
 
 
@@ -54,7 +54,9 @@ class Layout(NamedTuple):
     mentioned: Mapping[str, str] = {}
     """Types that signatures mention and no page describes, each with what it is."""
     see: Mapping[str, tuple[tuple[str, str], ...]] = {}
-    """Pages to read on, by name: (title, path from the folder of the reference)."""
+    """Pages to read on, by name: (title, path from the folder `docs`)."""
+    last: Mapping[str, tuple[str, ...]] = {}
+    """Methods that few need, by class: they stand at the end."""
 
 
 @dataclass(frozen=True)
@@ -111,8 +113,8 @@ class Name:
     page: str
     doc: Doc
     kind: str
-    """`class`, `protocol`, `data` (its fields are its constructor's parameters), `function`, `alias` (of a type)
-    or `constant`."""
+    """`class`, `protocol`, `data` (its constructor takes its fields), `function`, `alias` (of a type) or
+    `constant`."""
     call: Call | None = None
     """The function, or the constructor."""
     value: Expression = None
@@ -256,6 +258,8 @@ class _Reader:
                 elif member.is_attribute and not name.startswith("_") and name not in attributes:
                     if kind != "data" or "property" in member.labels:
                         attributes[name] = self._attribute(member, given)
+        last = self._listed(self._layout.last, found) or ()
+        methods.sort(key=lambda method: method.name in last)
         return Name(
             path=found.path,
             public=public,
@@ -308,7 +312,7 @@ class _Reader:
                     self._gap(f"{line[0].path}.{name}", "no meaning")
                 rows[name] = Row(
                     name,
-                    member.annotation,
+                    simplified(member.annotation),
                     _default(member.value),
                     meaning,
                     _KIND.keyword_only if is_keyword else _KIND.positional_or_keyword,
@@ -341,7 +345,7 @@ class _Reader:
         if not doc.text and name is None:
             self._gap(function.path, "no description")
         args = dict(doc.args)
-        handed_on = self._handed_on(function, doc)
+        handed_on = self._handed_on(function)
         known = {each.name for each in function.parameters}
         for unknown in args.keys() - known:
             self._gap(f"{function.path}({unknown})", "no such parameter")
@@ -355,7 +359,13 @@ class _Reader:
             is_starred = each.kind in _STARS
             default = None if each.default is None or is_starred else _default(each.default)
             rows.append(
-                Row(f"{_STARS.get(each.kind, '')}{each.name}", each.annotation, default, meaning, each.kind)
+                Row(
+                    f"{_STARS.get(each.kind, '')}{each.name}",
+                    simplified(each.annotation),
+                    default,
+                    meaning,
+                    each.kind,
+                )
             )
         return Call(
             name or function.name,
@@ -379,10 +389,11 @@ class _Reader:
         )
         return Call(function.name, rows, function.returns, Doc())
 
-    def _handed_on(self, function: Any, doc: Doc) -> dict[str, str]:
+    def _handed_on(self, function: Any) -> dict[str, str]:
         """Meanings of parameters that are those of other functions."""
         found: dict[str, str] = {}
-        for names in _HANDED_ON.findall(" ".join(doc.text.split())):
+        text = function.docstring.value if function.docstring is not None else ""
+        for names in _HANDED_ON.findall(" ".join(text.split())):
             for name in re.findall(r"`([\w.]+)`", names):
                 for row in self._call(self._other(function, name)).parameters:
                     found.setdefault(row.name.lstrip("*"), row.meaning)
@@ -435,6 +446,16 @@ class _Reader:
                     if target.is_class or (target.is_attribute and not _is_variable(target)):
                         found.setdefault(target.path, each.path)
         return found
+
+
+def simplified(expression: Expression) -> Expression:
+    """A type without the limits on its values, which the meaning tells."""
+    if isinstance(expression, griffe.ExprBinOp):
+        return replace(expression, left=simplified(expression.left), right=simplified(expression.right))
+    if isinstance(expression, griffe.ExprSubscript) and str(expression.left) == "Annotated":
+        inner = expression.slice
+        return simplified(inner.elements[0]) if isinstance(inner, griffe.ExprTuple) else inner
+    return expression
 
 
 def mentioned_in(expression: Expression) -> Iterator[str]:
@@ -490,7 +511,9 @@ def _doc(found: Any) -> Doc:
                 texts.append(f"{section.title}: {section.value.description}")
             case other:
                 raise ValueError(f"{found.path}: a docstring with a section of '{other.value}'")
-    return Doc("\n\n".join(texts).strip(), args, returns, tuple(raises))
+    # For readers of the source; the page has the whole table.
+    text = _HANDED_ON.sub("", "\n\n".join(texts)).strip()
+    return Doc(text, args, returns, tuple(raises))
 
 
 def _one_line(text: str) -> str:
@@ -545,9 +568,7 @@ def _default(value: Expression) -> str | None:
     if value is None:
         return None
     if isinstance(value, griffe.ExprCall) and str(value.function) in ("msgspec.field", "field"):
-        given = {
-            each.name: each.value for each in value.arguments if isinstance(each, griffe.ExprKeyword)
-        }
+        given = {each.name: each.value for each in value.arguments if isinstance(each, griffe.ExprKeyword)}
         if "default_factory" in given:
             made = str(given["default_factory"])
             return "..." if made.startswith("lambda") else f"{made}()"

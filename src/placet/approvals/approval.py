@@ -21,7 +21,13 @@ from placet.ir.json_value import JsonValue, canonical_bytes, copy_json
 from placet.ir.tool_spec import Reversibility, Risk
 
 Decision = Literal["once", "always", "deny", "withdrawn"]
-"""Approve this call; approve every equal call; deny; the run has withdrawn its question."""
+"""Answer to an approval. A person gives one of the first three.
+
+- `once`: approve this call.
+- `always`: approve every call with the same fingerprint.
+- `deny`: deny it.
+- `withdrawn`: the run has withdrawn its question.
+"""
 
 ANSWERS: tuple[Decision, ...] = ("once", "always", "deny")
 """What a person can say."""

@@ -30,8 +30,17 @@ State = Literal[
     "failed",
     "abandoned",
 ]
-"""State of a session: created; the drafted contract needs confirmation; the contract is confirmed; running;
-the change passes and needs approval; published; failed; abandoned."""
+"""State of a coding session.
+
+- `created`: nothing has happened yet.
+- `contract_proposed`: the model drafted a contract; a person has to confirm it.
+- `contract_confirmed`: the contract is confirmed.
+- `running`: the model is working.
+- `needs_approval`: the change passes; a person has to approve it.
+- `merged`: the change is published.
+- `failed`: the checks did not pass.
+- `abandoned`: it was denied or cancelled, or there was nothing to do.
+"""
 
 OPEN: tuple[State, ...] = ("created", "contract_proposed", "contract_confirmed", "running", "needs_approval")
 """More may come of a session that is in one of these."""

@@ -15,8 +15,16 @@ from collections.abc import Iterator, Sequence
 from typing import Literal, NamedTuple, Protocol
 
 FindingKind = Literal["edited", "removed", "inserted", "reordered", "truncated", "rewritten", "unanchored"]
-"""An event was changed; removed; inserted; moved; the end was cut off; the log was replaced; the anchor is
-missing."""
+"""How a log was changed.
+
+- `edited`: an event was changed.
+- `removed`: events were removed.
+- `inserted`: events were inserted.
+- `reordered`: events were moved.
+- `truncated`: the end was cut off.
+- `rewritten`: the log was replaced from some point on.
+- `unanchored`: the anchor is missing.
+"""
 
 MAX_STRETCHES = 300
 """Breaks that are explained; those beyond are counted."""

@@ -14,7 +14,12 @@ import msgspec
 from placet.events.event import Event
 
 SpanStatus = Literal["ok", "error", "unset"]
-"""It succeeded; it did not; it is open."""
+"""How a span ended.
+
+- `ok`: it succeeded.
+- `error`: it did not.
+- `unset`: it is open.
+"""
 
 _CLOSES: dict[str, SpanStatus] = {
     "action_succeeded": "ok",

@@ -26,11 +26,23 @@ from placet.ir.tool_spec import ToolSchema
 from placet.tools.context import Cancel
 
 Stop = Literal["end", "calls", "length", "stop", "refused", "other"]
-"""Why an answer ended: it is complete; the model asks for tools; the limit on its length; a stop text; the
-model or the provider refused; something else."""
+"""Why an answer ended.
+
+- `end`: it is complete.
+- `calls`: the model asks for tools.
+- `length`: it reached the limit on its length.
+- `stop`: it came to a text of `Request.stop`.
+- `refused`: the model or the provider refused.
+- `other`: something else.
+"""
 
 ToolChoice = Literal["auto", "required", "none"]
-"""The model may ask for tools; must; must not."""
+"""Whether a model asks for tools.
+
+- `auto`: it may.
+- `required`: it must.
+- `none`: it must not.
+"""
 Thinking = Literal["off", "low", "medium", "high"]
 """How much the model reasons before it answers."""
 Task = Literal["chat", "code", "judge", "classify", "summarize"]

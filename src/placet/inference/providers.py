@@ -22,8 +22,13 @@ from placet.inference.wire.format import Dialect
 Format = Literal["openai", "anthropic", "gemini"]
 """Wire format of a provider."""
 ToolMode = Literal["native", "schema", "lenient", "native_then_lenient"]
-"""How a model gets tools: as the wire format defines it; by a JSON Schema of the answer; by instructions in
-the text; the first, and the third if the server refuses."""
+"""How a model gets tools.
+
+- `native`: as the wire format defines it.
+- `schema`: by a JSON Schema of the answer.
+- `lenient`: by instructions in the text.
+- `native_then_lenient`: `native`; if the server refuses, `lenient`.
+"""
 
 
 class Provider(msgspec.Struct, frozen=True, kw_only=True):

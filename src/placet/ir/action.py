@@ -16,9 +16,20 @@ from placet.ir.json_value import JsonValue
 from placet.ir.tool_spec import Reversibility
 
 ActionType = Literal["tool_call", "state_write", "state_read", "assertion"]
-"""Call a tool; write a state key; read a state key; compare a state key with an expected value."""
+"""Kind of action.
+
+- `tool_call`: call a tool.
+- `state_write`: write a state key.
+- `state_read`: read a state key.
+- `assertion`: compare a state key with an expected value.
+"""
 FailureBehavior = Literal["abort", "retry", "skip"]
-"""Abort the plan and undo it; try again; skip the action and those that depend on it."""
+"""What a failure of an action means for the plan.
+
+- `abort`: abort the plan and undo it.
+- `retry`: try again, up to `max_retries` times; then the action has failed, and the plan continues.
+- `skip`: the action is skipped, and the plan continues.
+"""
 InvocationMode = Literal["one_shot", "streaming", "long_running"]
 """Only `one_shot` is available; the others are rejected."""
 

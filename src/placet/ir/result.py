@@ -13,11 +13,28 @@ from placet.ir.json_value import JsonValue
 Status = Literal[
     "proposed", "validated", "executing", "succeeded", "failed", "rejected", "skipped", "unknown"
 ]
-"""State of an action. A finished action has one of the last five: `unknown` means that it was started and its
-end is not known."""
+"""State of an action. A finished action has one of the last five.
+
+- `proposed`: not reached yet.
+- `validated`: it passed every check, or waits for an approval.
+- `executing`: it is running.
+- `succeeded`: it succeeded.
+- `failed`: it ran and did not succeed.
+- `rejected`: a check, a policy or a person refused it; it never started.
+- `skipped`: it did not run, or failed with `failure_behavior="skip"`.
+- `unknown`: it was started, and it is not known whether its effect happened; counts as failed.
+"""
 Outcome = Literal["succeeded", "partial", "aborted", "refused", "canceled", "budget", "waiting"]
-"""Outcome of a run: all actions succeeded; some did not; the plan was aborted and undone; it was refused
-before anything ran; it was canceled; a budget was used up; it waits for a person."""
+"""Outcome of a run.
+
+- `succeeded`: every action succeeded.
+- `partial`: some action did not succeed, and none of those aborts the plan.
+- `aborted`: the plan was aborted and undone.
+- `refused`: it was refused before anything ran.
+- `canceled`: it was canceled; with a journal it can be resumed.
+- `budget`: a limit was reached.
+- `waiting`: a person has to decide something; then it can be resumed.
+"""
 
 CANCELED_PREFIX = "canceled: "
 

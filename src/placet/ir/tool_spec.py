@@ -15,12 +15,26 @@ import msgspec
 from placet.ir.json_value import JsonValue
 
 Risk = Literal["read_only", "idempotent", "network", "destructive"]
-"""Only reads; repeating has no further effect; sends data to a network; changes something that repeating
-would change again."""
+"""What a call of a tool can do.
+
+- `read_only`: it changes nothing.
+- `idempotent`: it changes something; repeating it has no further effect.
+- `network`: it sends data to a network.
+- `destructive`: it changes something, and repeating it changes it again. The default.
+"""
 Reversibility = Literal["reversible", "compensable", "irreversible"]
-"""The runtime can undo it; another action can undo it; it cannot be undone."""
+"""Whether an effect can be undone.
+
+- `reversible`: the runtime can undo it.
+- `compensable`: another action can undo it.
+- `irreversible`: nothing can undo it.
+"""
 Mark = Literal["untrusted", "secret"]
-"""Label on a value: an outsider chose it; no outsider may see it."""
+"""Label on a value; it follows the value wherever a plan passes it.
+
+- `untrusted`: an outsider chose it.
+- `secret`: no outsider may see it.
+"""
 
 STRICTNESS: dict[str, int] = {"reversible": 0, "compensable": 1, "irreversible": 2}
 

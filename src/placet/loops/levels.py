@@ -21,8 +21,12 @@ if TYPE_CHECKING:
     from placet.tools.tool import Tool
 
 Level = Literal["L1", "L2", "L3"]
-"""How far a loop may go by itself: it reports; it prepares a change for a person to decide; it acts
-unattended within an allowlist."""
+"""How far a loop may go by itself.
+
+- `L1`: it reports, and changes nothing.
+- `L2`: it prepares a change; a person decides about each.
+- `L3`: it acts unattended, within an allowlist, on verified changes.
+"""
 LEVELS: tuple[Level, ...] = get_args(Level)
 WORDS: dict[Level, str] = {"L1": "report", "L2": "assisted", "L3": "unattended"}
 LOOKS = ("read_only", "network")

@@ -30,8 +30,14 @@ Phase = Literal[
 """Step of a round."""
 PHASES: tuple[Phase, ...] = get_args(Phase)
 Outcome = Literal["reported", "proceeded", "escalated", "budget_exhausted", "failed"]
-"""Outcome of a round: it reported its findings; the change was verified, allowed and executed; a person has
-to decide; a limit was exceeded; an error, or it was stopped."""
+"""Outcome of a round.
+
+- `reported`: it reported its findings.
+- `proceeded`: the change was verified and allowed, and the executor has acted.
+- `escalated`: a person has to decide.
+- `budget_exhausted`: a limit was exceeded.
+- `failed`: an error, or it was stopped.
+"""
 OUTCOMES: tuple[Outcome, ...] = get_args(Outcome)
 
 

@@ -33,11 +33,24 @@ _MOST_TEXT = 20_000
 _MOST_TIMEOUT_S = 86_400.0
 
 ExecutorName = Literal["record", "callback", "commit", "apply_patch", "command", "webhook"]
-"""Record only; call a function; commit on a branch; apply to the working tree; run a command; post to a URL.
+"""What an executor does.
+
+- `record`: only record the change.
+- `callback`: call a function.
+- `commit`: commit on a branch.
+- `apply_patch`: change the files of the working tree.
+- `command`: run a command.
+- `webhook`: post to a URL.
 """
 EXECUTORS: tuple[ExecutorName, ...] = ("record", "callback", "commit", "apply_patch", "command", "webhook")
 GateName = Literal["escalate", "allowlist", "policy", "callback"]
-"""Ask a person always; allow the listed kinds; ask policy rules; ask a function."""
+"""Who decides whether an act may run without a person.
+
+- `escalate`: always ask a person.
+- `allowlist`: allow the kinds in `allow`.
+- `policy`: ask policy rules.
+- `callback`: ask a function.
+"""
 GATES: tuple[GateName, ...] = ("escalate", "allowlist", "policy", "callback")
 IsolationName = Literal["none", "changes", "process"]
 """The least isolation that commands and checks must have."""

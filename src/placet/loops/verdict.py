@@ -22,7 +22,13 @@ if TYPE_CHECKING:
     from placet.turns.ending import Ending
 
 VerdictWord = Literal["done", "done_with_concerns", "needs_context", "blocked"]
-"""The work is complete; complete, with concerns; information is missing; it cannot be done."""
+"""Judgement of the work.
+
+- `done`: it is complete.
+- `done_with_concerns`: it is complete, with concerns.
+- `needs_context`: information is missing.
+- `blocked`: it cannot be done.
+"""
 VERDICTS: tuple[VerdictWord, ...] = get_args(VerdictWord)
 TOOL = "give_verdict"
 """What a checker calls."""

@@ -24,9 +24,19 @@ from placet.ir.json_value import JsonValue, texts_in
 from placet.ir.tool_spec import ToolSchema
 
 Tier = Literal["read_only", "sandbox_edit", "full_access"]
-"""How far an action reaches: it only reads; it changes files in the working folder; anything else."""
+"""How far an action reaches.
+
+- `read_only`: it only reads.
+- `sandbox_edit`: it changes something inside the working folder.
+- `full_access`: anything else.
+"""
 Answer = Literal["allow", "ask", "deny"]
-"""Execute without asking; ask a person; do not execute."""
+"""Answer to an action.
+
+- `allow`: execute it without asking.
+- `ask`: ask a person.
+- `deny`: do not execute it.
+"""
 
 TIERS: tuple[Tier, ...] = get_args(Tier)
 ANSWERS: tuple[Answer, ...] = get_args(Answer)

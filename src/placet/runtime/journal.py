@@ -26,7 +26,12 @@ from placet.policy.budget import CostBudget
 from placet.runtime.scope import Scope
 
 Choice = Literal["done", "retry", "fail"]
-"""It happened; execute it again; it did not happen, and must not."""
+"""Outcome of an action that was in flight when its run was interrupted.
+
+- `done`: it happened.
+- `retry`: execute it again.
+- `fail`: it did not happen, and must not.
+"""
 CHOICES: tuple[Choice, ...] = ("done", "retry", "fail")
 
 DECIDED_FAILED = "it was in flight when the run was broken off, and was decided to have failed"

@@ -15,7 +15,13 @@ from placet.ir.json_value import JsonValue
 from placet.ir.result import Status
 
 TrajectoryOutcome = Literal["success", "replan_success", "replan_exhausted", "failed"]
-"""The proposal succeeded; a replan succeeded; all replans failed; it failed."""
+"""Outcome of a trajectory.
+
+- `success`: the proposal succeeded.
+- `replan_success`: a replan succeeded.
+- `replan_exhausted`: all replans failed.
+- `failed`: it failed.
+"""
 
 _REWARD: dict[Status, float] = {"succeeded": 1.0, "failed": 0.0, "rejected": 0.0}
 

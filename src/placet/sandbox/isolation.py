@@ -16,13 +16,22 @@ from typing import Literal
 import msgspec
 
 Level = Literal["none", "changes", "process"]
-"""From the weakest to the strongest: the command has all rights of the user; it works on a copy whose changes
-can be discarded; the kernel confines it."""
+"""How far commands are confined, from the weakest to the strongest.
+
+- `none`: a command has all rights of the user.
+- `changes`: it works on a copy whose changes can be discarded.
+- `process`: the kernel confines files, network and other processes.
+"""
 LEVELS: tuple[Level, ...] = ("none", "changes", "process")
 """From the weakest to the strongest."""
 
 How = Literal["kernel", "watchdog", "no"]
-"""What enforces a protection: the kernel; a periodic check that stops the command; nothing."""
+"""What enforces a protection.
+
+- `kernel`: the kernel; a self-test tried to break it on this machine.
+- `watchdog`: a periodic check, which stops the command.
+- `no`: nothing.
+"""
 
 By = Literal["bubblewrap", "landlock", "nothing"]
 """The mechanism that confines commands."""

@@ -17,8 +17,17 @@ from placet.ir.json_value import JsonValue
 from placet.ir.result import Outcome, Status, Waiting
 
 End = Literal["success", "max_turns", "cancelled", "error", "stuck", "budget", "waiting", "unmet"]
-"""How a turn loop ended: the model finished; it used up its turns; it was cancelled; an error; it repeated
-itself; a limit was reached; a person has to decide something; the goal of an agent is not met."""
+"""How a turn loop ended.
+
+- `success`: the model finished.
+- `max_turns`: it used up its turns.
+- `cancelled`: it was cancelled; it can be resumed.
+- `error`: the model or the storage failed; it can be resumed.
+- `stuck`: the model repeated itself.
+- `budget`: a limit was reached.
+- `waiting`: a person has to decide something; it can be resumed.
+- `unmet`: the goal of the agent is not met.
+"""
 
 OUTCOMES: Mapping[End, Outcome] = {
     "success": "succeeded",

@@ -19,9 +19,20 @@ from placet.ir.graph import ANY_KEY, Graph
 from placet.ir.json_value import JsonValue, show_json
 
 Severity = Literal["error", "warning", "info"]
-"""The action or the proposal would not complete; it would run, but is probably a mistake; information."""
+"""How serious an issue is.
+
+- `error`: the action or the proposal would not complete.
+- `warning`: it would run, but is probably a mistake.
+- `info`: information, or undecided.
+"""
 Tier = Literal["decision_procedure", "heuristic", "sampled", "proof"]
-"""How certain a finding is: decided for every case; a rule of thumb; tried on samples; proved."""
+"""How certain an issue is.
+
+- `decision_procedure`: decided for every case.
+- `heuristic`: a rule of thumb.
+- `sampled`: tried on samples.
+- `proof`: proved.
+"""
 
 UNDECIDED = "undecided: "
 

@@ -23,8 +23,12 @@ from placet.verify.report import name_key, printable
 from placet.verify.verify import ProposalGiven
 
 Kind = Literal["write_write", "read_write", "stale_read"]
-"""Two proposals write a key; one reads it and another writes it; a precondition or an assumption that a write
-of another proposal can make untrue."""
+"""Kind of conflict between proposals.
+
+- `write_write`: two proposals write a key.
+- `read_write`: one writes a key that another reads.
+- `stale_read`: a write can make a precondition or an assumption of another proposal untrue.
+"""
 _FEW = 3
 
 
