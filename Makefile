@@ -9,7 +9,7 @@ BENCH_ARGS ?=
 EVAL_ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test fmt bench eval-calls eval-turns eval-code eval-agents eval-loops mutants soak clean
+.PHONY: help setup demo test fmt api bench eval-calls eval-turns eval-code eval-agents eval-loops mutants soak clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s  %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -44,6 +44,9 @@ setup: $(STAMP) ## make .venv, and nothing else
 fmt: $(STAMP) ## format the code and mend what the linter can mend
 	@$(BIN)/ruff check --fix --quiet . || true
 	@$(BIN)/ruff format .
+
+api: $(STAMP) ## write the Python API reference from the docstrings
+	@$(BIN)/python -m apidocs
 
 bench: $(STAMP) ## measure: ratios against bare asyncio and a peer, in one run (BENCH_ARGS=--json)
 	@$(BIN)/python -m benchmarks $(BENCH_ARGS)

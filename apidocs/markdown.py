@@ -29,6 +29,7 @@ from apidocs.source import (
 FOLDER = Path(__file__).resolve().parents[1] / "docs" / "reference" / "api"
 OVERVIEW = FOLDER.parent / "python-api.md"
 BEGIN, END = "<!-- generated: begin -->", "<!-- generated: end -->"
+GENERATED = "<!-- Generated from the docstrings by `make api`; edit those. -->"
 ERRORS = "../errors.md"
 TITLE = "API: "
 INDEXED = 4
@@ -80,7 +81,7 @@ class _Writer:
     def page(self) -> str:
         parts = [
             f"# {self._page.title}",
-            "<!-- Generated from the docstrings by `make api`; edit those. -->",
+            GENERATED,
             f"{self._page.intro} All pages: [Python API](../python-api.md).",
             self._contents(self._reference.on(self._page.file)),
         ]

@@ -30,7 +30,7 @@ from placet.inference.model import (
 from placet.inference.passage import reads_passages
 
 Role = Literal["default", "code", "fast", "judge", "embed"]
-"""What a model is used for."""
+"""Purpose for which a model is chosen."""
 ROLES: tuple[Role, ...] = get_args(Role)
 
 _OF_TASK: Mapping[str, Role] = {"code": "code", "judge": "judge", "classify": "fast", "summarize": "fast"}

@@ -24,7 +24,7 @@ ActionType = Literal["tool_call", "state_write", "state_read", "assertion"]
 - `assertion`: compare a state key with an expected value.
 """
 FailureBehavior = Literal["abort", "retry", "skip"]
-"""What a failure of an action means for the plan.
+"""Consequence of a failed action for the plan.
 
 - `abort`: abort the plan and undo it.
 - `retry`: try again, up to `max_retries` times; then the action has failed, and the plan continues.

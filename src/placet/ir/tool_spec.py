@@ -15,7 +15,7 @@ import msgspec
 from placet.ir.json_value import JsonValue
 
 Risk = Literal["read_only", "idempotent", "network", "destructive"]
-"""What a call of a tool can do.
+"""Risk of calling a tool.
 
 - `read_only`: it changes nothing.
 - `idempotent`: it changes something; repeating it has no further effect.

@@ -33,7 +33,7 @@ _MOST_TEXT = 20_000
 _MOST_TIMEOUT_S = 86_400.0
 
 ExecutorName = Literal["record", "callback", "commit", "apply_patch", "command", "webhook"]
-"""What an executor does.
+"""Kind of executor.
 
 - `record`: only record the change.
 - `callback`: call a function.

@@ -26,7 +26,7 @@ LEVELS: tuple[Level, ...] = ("none", "changes", "process")
 """From the weakest to the strongest."""
 
 How = Literal["kernel", "watchdog", "no"]
-"""What enforces a protection.
+"""Mechanism that enforces a protection.
 
 - `kernel`: the kernel; a self-test tried to break it on this machine.
 - `watchdog`: a periodic check, which stops the command.
