@@ -11,9 +11,8 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -169,6 +168,8 @@ class _Reader:
             layout.package, search_paths=[layout.folder], docstring_parser="google", resolve_aliases=True
         )
         self._reference = Reference(layout)
+        self._pages: dict[str, str] = {}
+        """The page of each name, by where it is defined."""
 
     def read(self) -> Reference:
         public = self._reference.public
@@ -185,14 +186,10 @@ class _Reader:
             for name in page.names:
                 path = public.get(name) or self._object(name).path
                 self._pages[path] = page.file
-        for path, page in self._pages.items():
-            self._reference.names[path] = self._name(path, by_definition.get(path), page)
+        for path, file in self._pages.items():
+            self._reference.names[path] = self._name(path, by_definition.get(path), file)
         self._report_missing()
         return self._reference
-
-    @cached_property
-    def _pages(self) -> dict[str, str]:
-        return {}
 
     # Names
 
@@ -222,44 +219,21 @@ class _Reader:
         line = [found, *self._bases(found)]
         kind = _kind(line)
         hidden = self._listed(self._layout.internal, found) or ()
-        # What a described base has is described there; what a private one has belongs to this class.
+        call, fields = self._constructor(line, kind) if "__init__" not in hidden else (None, ())
+        # Members of a described base are described there; those of a private base belong to this class.
         own = [each for each in line if each is found or each.path not in self._pages]
-        above = {name for each in line if each not in own for name in each.members}
-        fields: tuple[Row, ...] = ()
-        call = None
-        if "__init__" in hidden:
-            pass  # Made by the package, never by its users.
-        elif kind == "data":
-            fields = self._fields(line)
-            call = Call(found.name, _by_kind(fields), None, Doc(), is_constructor=True)
-        elif kind == "class":
-            made = next((each.members["__init__"] for each in line if "__init__" in each.members), None)
-            if made is not None:
-                call = self._call(made, name=found.name)
+        inherited = {name for each in line if each not in own for name in each.members}
         protocols = self._protocols(found)
-        has = {name for each in own for name in each.members}
-        implemented = {
-            name: above.path
-            for protocol in protocols
-            for above in (protocol, *self._bases(protocol))
-            for name in above.members
-            if name in has and not name.startswith("_")
-        }
-        methods = []
-        attributes: dict[str, Row] = {}
-        given = {row.name: row for row in call.parameters} if call else _types_given(line)
+        implemented = self._implemented(own, protocols)
+        members: dict[str, Any] = {}
         for each in own:
             for name, member in each.members.items():
-                if member.is_alias or name in {*hidden, *implemented, *above} or _is_of_class(member):
-                    continue
-                if member.is_function and _is_shown(name, member):
-                    if name not in {method.name for method in methods}:
-                        methods.append(self._call(member))
-                elif member.is_attribute and not name.startswith("_") and name not in attributes:
-                    if kind != "data" or "property" in member.labels:
-                        attributes[name] = self._attribute(member, given)
+                is_described = name in hidden or name in implemented or name in inherited
+                if not (is_described or member.is_alias or _is_of_class(member)):
+                    members.setdefault(name, member)
+        given = {row.name: row for row in call.parameters} if call else _types_given(line)
         last = self._listed(self._layout.last, found) or ()
-        methods.sort(key=lambda method: method.name in last)
+        methods = [self._call(member) for name, member in members.items() if _is_method(name, member)]
         return Name(
             path=found.path,
             public=public,
@@ -267,13 +241,38 @@ class _Reader:
             doc=doc,
             kind=kind,
             call=call,
-            fields=fields,
-            attributes=tuple(row for row in attributes.values()),
-            methods=tuple(methods),
+            # Its own fields first: a reader looks for what distinguishes it from its base.
+            fields=tuple(sorted(fields, key=lambda row: row.name not in found.members)),
+            attributes=tuple(
+                self._attribute(member, given)
+                for name, member in members.items()
+                if _is_attribute(name, member, kind)
+            ),
+            methods=tuple(sorted(methods, key=lambda method: method.name in last)),
             bases=tuple(each.path for each in line[1:] if each.path in self._pages),
             implements=tuple(each.path for each in protocols),
             implemented=tuple((path, name) for name, path in implemented.items()),
         )
+
+    def _constructor(self, line: list[Any], kind: str) -> tuple[Call | None, tuple[Row, ...]]:
+        """How an object is made; and its fields, if they are the parameters."""
+        if kind == "data":
+            fields = self._fields(line)
+            rows = _in_signature(fields, own=line[0].members)
+            return Call(line[0].name, rows, None, Doc(), is_constructor=True), fields
+        made = next((each.members["__init__"] for each in line if "__init__" in each.members), None)
+        if kind == "protocol" or made is None:
+            return None, ()
+        return self._call(made, name=line[0].name), ()
+
+    def _implemented(self, own: list[Any], protocols: list[Any]) -> dict[str, str]:
+        """The members that protocols describe: each name, with where its protocol is defined."""
+        has = {name for each in own for name in each.members if not name.startswith("_")}
+        found: dict[str, str] = {}
+        for protocol in protocols:
+            for each in (protocol, *self._bases(protocol)):
+                found |= {name: each.path for name in each.members if name in has}
+        return found
 
     def _bases(self, found: Any) -> list[Any]:
         """The classes of the package that it inherits from, nearest first."""
@@ -317,9 +316,7 @@ class _Reader:
                     meaning,
                     _KIND.keyword_only if is_keyword else _KIND.positional_or_keyword,
                 )
-        # Those of the class itself are why anybody looks; what it inherits follows.
-        own = line[0].members
-        return tuple(sorted(rows.values(), key=lambda row: row.name not in own))
+        return tuple(rows.values())
 
     def _attribute(self, member: Any, given: Mapping[str, Row]) -> Row:
         """An attribute; `given` are the parameters of the constructor, by name."""
@@ -449,12 +446,15 @@ class _Reader:
 
 
 def simplified(expression: Expression) -> Expression:
-    """A type without the limits on its values, which the meaning tells."""
+    """A type without `Annotated`: the meaning says which values are allowed."""
     if isinstance(expression, griffe.ExprBinOp):
-        return replace(expression, left=simplified(expression.left), right=simplified(expression.right))
+        left, right = simplified(expression.left), simplified(expression.right)
+        assert left is not None
+        assert right is not None
+        return replace(expression, left=left, right=right)
     if isinstance(expression, griffe.ExprSubscript) and str(expression.left) == "Annotated":
-        inner = expression.slice
-        return simplified(inner.elements[0]) if isinstance(inner, griffe.ExprTuple) else inner
+        assert isinstance(expression.slice, griffe.ExprTuple)
+        return simplified(expression.slice.elements[0])
     return expression
 
 
@@ -546,9 +546,9 @@ def _is_of_class(member: Any) -> bool:
     return member.is_attribute and member.labels == {"class-attribute"} and not member.docstring
 
 
-def _by_kind(rows: Iterable[Row]) -> tuple[Row, ...]:
-    """Positional ones first, as a signature has them."""
-    return tuple(sorted(rows, key=lambda row: row.kind is _KIND.keyword_only))
+def _in_signature(rows: Iterable[Row], *, own: Container[str]) -> tuple[Row, ...]:
+    """Positional fields in their order; then keyword-only ones, those of the class before inherited ones."""
+    return tuple(sorted(rows, key=lambda row: (row.kind is _KIND.keyword_only) * (1 + (row.name not in own))))
 
 
 def _types_given(line: Iterable[Any]) -> dict[str, Row]:
@@ -557,10 +557,19 @@ def _types_given(line: Iterable[Any]) -> dict[str, Row]:
     return {each.name: Row(each.name, each.annotation, None, "") for each in made.parameters} if made else {}
 
 
-def _is_shown(name: str, member: Any) -> bool:
-    if name.startswith("__") and name.endswith("__"):
-        return name not in ("__init__", "__post_init__", "__repr__") and member.docstring is not None
-    return not name.startswith("_")
+def _is_method(name: str, member: Any) -> bool:
+    """Whether it is a method to describe; of those with special names, one that has a docstring."""
+    if not member.is_function or name in ("__init__", "__post_init__", "__repr__"):
+        return False
+    is_special = name.startswith("__") and name.endswith("__")
+    return member.docstring is not None if is_special else not name.startswith("_")
+
+
+def _is_attribute(name: str, member: Any, kind: str) -> bool:
+    """Whether it is an attribute to describe; fields of data are described as such."""
+    if not member.is_attribute or name.startswith("_"):
+        return False
+    return kind != "data" or "property" in member.labels
 
 
 def _default(value: Expression) -> str | None:
