@@ -9,7 +9,7 @@ BENCH_ARGS ?=
 EVAL_ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test fmt docs docs-serve bench eval-calls eval-turns eval-code eval-agents eval-loops mutants soak clean
+.PHONY: help setup demo test fmt api docs docs-serve bench eval-calls eval-turns eval-code eval-agents eval-loops mutants soak clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s  %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -44,6 +44,9 @@ setup: $(STAMP) ## make .venv, and nothing else
 fmt: $(STAMP) ## format the code and mend what the linter can mend
 	@$(BIN)/ruff check --fix --quiet . || true
 	@$(BIN)/ruff format .
+
+api: $(STAMP) ## write the Python API reference from the docstrings
+	@$(BIN)/python -m apidocs
 
 # mkdocs-material speaks of its successor at every start; that is nothing to act on while building.
 MKDOCS := NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs

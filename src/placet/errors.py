@@ -58,9 +58,10 @@ from difflib import get_close_matches
 
 
 class PlacetError(Exception):
-    """The base of all of them."""
+    """Base class of all errors that Placet raises."""
 
-    code = "placet"
+    code: str = "placet"
+    """Stable identifier of the kind of error."""
 
 
 class InputError(PlacetError):
@@ -392,15 +393,19 @@ class ApprovalDecided(UsageError):
 
 
 class ToolError(PlacetError):
-    """Raise it in a tool to fail the action with words of your own.
-
-    `retry=False` says that trying again cannot help. `unknown=True` says that the effect may or may
-    not have happened: such an attempt is repeated only when the tool is read_only or idempotent.
-    """
+    """Raise it in a tool to fail the action with a message of your own."""
 
     code = "tool"
 
     def __init__(self, message: str, *, retry: bool = True, unknown: bool = False) -> None:
+        """Create the error.
+
+        Args:
+            message: Why the action failed; a model reads it.
+            retry: `False`: another attempt cannot help.
+            unknown: `True`: the effect may or may not have happened. Such an attempt is repeated only if the
+                tool is `read_only` or `idempotent`.
+        """
         self.retry = retry
         self.unknown = unknown
         super().__init__(message)

@@ -161,13 +161,23 @@ def _forms(secret: str) -> Iterator[str]:
 
 
 class Redactor:
-    """Takes secrets out of texts and JSON values.
+    """Removes secrets from texts and JSON values: registered ones, values that look like secrets, and values
+    under names such as `password`.
 
     >>> Redactor(["hunter2hunter2"]).value({"note": "it is hunter2hunter2", "apiKey": 5, "tokens": 12})
     {'note': 'it is [redacted]', 'apiKey': '[redacted]', 'tokens': 12}
     """
 
     def __init__(self, secrets: Iterable[str] = (), *, names: Iterable[str] = ()) -> None:
+        """Create a redactor.
+
+        Args:
+            secrets: Secrets to remove wherever they occur.
+            names: Further names whose values are secrets.
+
+        Raises:
+            UsageError: a secret is too short.
+        """
         own = [words for name in names if (words := _words(name))]
         self._rules = _rules(tuple(sorted({"_".join(words) for words in own})))
         self._own = frozenset("".join(words) for words in own)
@@ -185,12 +195,15 @@ class Redactor:
             self.add_secret(secret)
 
     def add_secret(self, value: str) -> None:
-        """From now on `value` is taken out wherever it stands, also percent-encoded, in base64 or escaped.
+        """Register a secret. It is removed wherever it occurs, also percent-encoded, in base64 or escaped.
 
-        White space around it does not count. Of several lines, each long one is a secret of its own.
+        White space around it is ignored. Of a secret of several lines, each long line is a secret of its own.
+
+        Args:
+            value: The secret.
 
         Raises:
-            UsageError: it is no text, or so short that ordinary text would be blacked out with it.
+            UsageError: it is not a text, or so short that ordinary text would be removed.
         """
         given: object = value
         secret = given.strip() if isinstance(given, str) else ""
@@ -224,10 +237,13 @@ class Redactor:
                 self.add_secret(text)
 
     def text(self, text: str) -> str:
-        """The text without secrets; the same one if it holds none.
+        """Return a text without secrets; the same object if it holds none.
 
         >>> Redactor().text("postgresql://app:hunter2@db/main?sslmode=require&password=hunter2")
         'postgresql://app:[redacted]@db/main?sslmode=require&password=[redacted]'
+
+        Args:
+            text: The text.
         """
         if not self._is_sorted:
             self._sort()
@@ -271,9 +287,12 @@ class Redactor:
         return most
 
     def value(self, value: JsonValue) -> JsonValue:
-        """The value without secrets: the same one if it holds none, else a copy.
+        """Return a JSON value without secrets: the same object if it holds none, otherwise a copy.
 
-        What stands under the name of a secret goes as a whole, unless it is null, true or false.
+        A value under the name of a secret is removed as a whole, unless it is null, true or false.
+
+        Args:
+            value: The value.
         """
         return self._walk(value, _DEEPEST)
 

@@ -8,6 +8,7 @@ A page is tried in an empty folder, from top to bottom, as a reader would follow
     ```console             each line `$ COMMAND` runs, the lines below it are what it prints
     ```toml                must be a policy file, tools; or settings, a contract, a loop if FILE is so called
     ```json                must be JSON
+    ```py, ```pycon        signatures and examples of generated pages: shown as Python, not run
 
 Commands find `placet`, `python` and `pytest` as those under test.
 A page that says `$DATABASE_URL` finds an empty Postgres database there, and `psql`.
@@ -30,6 +31,7 @@ from io import StringIO
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from apidocs.markdown import GENERATED
 from placet.agents.files import read_agent
 from placet.app.command_tools import read_command_tools
 from placet.app.settings import FILE_NAME, parse_settings
@@ -45,6 +47,8 @@ DOCS = ROOT / "docs"
 REFERENCE = DOCS / "reference"
 
 NOT_RUN = "<!-- not run -->"
+SHOWN = ("py", "pycon")
+"""Languages of blocks that are shown as Python and not run; only generated pages may use them."""
 HOME = "~/"
 """How the title of a file begins that belongs to the person, not to a project."""
 _FENCE = re.compile(r'^```(?P<language>\w*)(?: title="(?P<title>[^\s"]+)")?$')
@@ -77,6 +81,11 @@ def pages() -> list[Path]:
     """Every page that a reader meets; tutorials first, because they take longest to follow."""
     written = sorted(DOCS.rglob("*.md"), key=lambda page: ("tutorials" not in page.parts, page))
     return [*written, ROOT / "README.md"]
+
+
+def is_generated(text: str) -> bool:
+    """Whether a page was written by `apidocs`, whose tests compare it with the source."""
+    return GENERATED in text
 
 
 def name_of(page: Path) -> str:
@@ -211,10 +220,11 @@ class Trial:
         elif block.language == "toml":
             self._read_toml(block)
         else:
-            assert block.language in ("python", "output", "console", "sh", "text"), (
+            shown = ("sh", "text", *(SHOWN if is_generated(self._text) else ()))
+            assert block.language in ("python", "output", "console", *shown), (
                 f"{place}: a block of '{block.language}' is not tried by anything"
             )
-        self.steps += block.language not in ("sh", "text")
+        self.steps += block.language not in ("sh", "text", *SHOWN)
 
     def _execute(self, block: Block, place: str) -> None:
         printed = StringIO()

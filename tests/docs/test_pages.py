@@ -107,6 +107,7 @@ PRINTS = '```python\nprint("one", 2)\n```\n'
         pytest.param('```json\n{"actions": [{"tol": "x"}]}\n```\n', "mean nothing", id="no action"),
         pytest.param('```toml\n[[rule]]\nname = "n"\nkind = "deny"\n```\n', "no kind of rule", id="no rule"),
         pytest.param("```bash\nls\n```\n", "not tried by anything", id="a language nobody tries"),
+        pytest.param("```py\n1\n```\n", "not tried by anything", id="Python that is only shown"),
         pytest.param(
             "  ```python\n  1\n  ```\n", "fences stand alone", id="a fence that would be passed over"
         ),

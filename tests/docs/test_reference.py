@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import importlib
 import inspect
 import re
 import threading
@@ -24,8 +23,8 @@ from placet.app.model_settings import _PRICE, _PROVIDER
 from placet.app.settings import _HTTP, _ISOLATION, _KEYS
 from placet.cli.main import cli
 from placet.coder import events as coding
-from placet.coder.contract import Check, CheckResult, Contract
-from placet.coder.session import OPEN, Attempt, Iteration, Session, State
+from placet.coder.contract import Check, Contract
+from placet.coder.session import OPEN, State
 from placet.events.event import KINDS
 from placet.events.span import _CLOSES
 from placet.inference import Intent, Request, Result, Scripted, ToolCall, Usage
@@ -91,7 +90,6 @@ ERRORS = REFERENCE / "errors.md"
 RULES = REFERENCE / "policy-rules.md"
 SETTINGS = REFERENCE / "settings.md"
 VERIFY = REFERENCE / "verify.md"
-API = REFERENCE / "python-api.md"
 TOOLS = REFERENCE / "tools.md"
 ISOLATION = REFERENCE / "isolation.md"
 MODELS = REFERENCE / "models.md"
@@ -472,72 +470,11 @@ def test_every_key_of_a_tool_that_is_a_program_is_explained() -> None:
     assert set(table(section(TOOLS, "Commands as tools"))) == set(command_tools._KEYS)
 
 
-# Python
-
-
-@pytest.mark.parametrize("module", ["placet", "placet.tools", "placet.inference", "placet.testing"])
-def test_every_public_name_is_explained(module: str) -> None:
-    documented = set(table(section(API, f"Names in {module}")))
-    public = set(importlib.import_module(module).__all__)
-
-    assert public <= documented
+# Contracts and loops
 
 
 def parameters_of(call: Any) -> set[str]:
     return {name for name in inspect.signature(call).parameters if name != "self"}
-
-
-def test_every_parameter_of_the_runtime_is_explained_with_its_default() -> None:
-    rows = table(section(API, "Runtime"))
-
-    for name, parameter in inspect.signature(placet.Runtime).parameters.items():
-        assert name in rows, f"Runtime({name}=)"
-        assert rows[name][0] == f"`{parameter.default!r}`".replace("'", '"'), f"default of Runtime({name}=)"
-
-
-def test_every_method_of_the_runtime_is_explained_with_its_parameters() -> None:
-    documented = {}
-    for code in table(section(API, "Runtime")):
-        call = re.fullmatch(r"(?:await )?(\w+)\((.*)\)", code)
-        if call:
-            documented[call[1]] = {name for name in re.split(r"[ ,*]+", call[2]) if name}
-    methods = {
-        name: parameters_of(value)
-        for name, value in vars(placet.Runtime).items()
-        if inspect.isfunction(value) and not name.startswith("_")
-    }
-
-    assert documented == methods
-
-
-def test_every_part_of_the_coder_is_explained() -> None:
-    text = section(API, "Coder")
-    rows, limits = table(text), table(section(API, "CodeLimits"))
-    defaults = {name: p.default for name, p in inspect.signature(placet.Coder).parameters.items()}
-    methods = {
-        name: parameters_of(value)
-        for name, value in vars(placet.Coder).items()
-        if inspect.isfunction(value) and not name.startswith("_")
-    }
-    calls = filter(None, (re.fullmatch(r"(?:await )?(\w+)\((.*)\)", code) for code in rows))
-    documented = {call[1]: {name for name in re.split(r"[ ,*]+", call[2]) if name} for call in calls}
-
-    for name in set(defaults) - {"runtime", "model", "repository"}:
-        assert rows[name][0] == f"`{defaults[name]!r}`", name
-    assert documented == methods
-    assert {name: row[0] for name, row in limits.items()} == {
-        f.name: default_of(f).replace("null", "None") for f in msgspec.structs.fields(placet.CodeLimits)
-    }
-    named = set().union(*(set(each.__struct_fields__) for each in (Attempt, CheckResult)))
-    assert named | (set(Session.__struct_fields__) - INSIDE) <= codes_in(text)
-    assert set(Iteration.__struct_fields__) - INSIDE <= codes_in(text)
-
-
-INSIDE = {
-    *("repository_key", "even_if_green", "drafting", "drafting_usd", "created_at", "changed_at"),
-    *("failed", "is_judged"),
-}
-"""Of a session: what nobody needs who only looks at one."""
 
 
 def test_every_key_of_a_contract_and_every_state_is_explained() -> None:
@@ -547,10 +484,6 @@ def test_every_key_of_a_contract_and_every_state_is_explained() -> None:
     assert documented == {*Contract.__struct_fields__, *Check.__struct_fields__}
     assert set(states) == set(get_args(State))
     assert {"contract_proposed", "needs_approval"} < set(OPEN)
-
-
-HOOKS = {"on_spend", "on_progress", "on_command", "on_model"}
-"""Of a context: where the runtime listens. Tools call the methods."""
 
 
 @pytest.mark.parametrize(
@@ -570,33 +503,6 @@ def test_every_key_of_a_loop_is_explained(heading: str, struct: str) -> None:
     found = set(table(section(REFERENCE / "loops.md", heading)))
 
     assert found == set(getattr(spec, struct).__struct_fields__)
-
-
-def test_every_option_of_tool_is_explained() -> None:
-    options = parameters_of(placet.tool) - {"fn"}
-
-    assert set(table(section(API, "Options of tool"))) == options
-
-
-@pytest.mark.parametrize(
-    "struct",
-    [
-        placet.CostBudget,
-        placet.CapabilitySet,
-        placet.Scope,
-        placet.ReplanConfig,
-        placet.ToolContext,
-        placet.Calls,
-        placet.Posture,
-        placet.Permissions,
-        placet.Limits,
-    ],
-)
-def test_every_field_of_a_setting_is_named(struct: Any) -> None:
-    row = table(section(API, "Names in placet"))[struct.__name__]
-    named = {re.split(r"[=(]", code)[0] for code in codes_in(row[0])}
-
-    assert {f.name for f in msgspec.structs.fields(struct)} - HOOKS <= named
 
 
 # Isolation

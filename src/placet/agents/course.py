@@ -35,7 +35,7 @@ _TIME = "max_duration_ms"
 
 
 class Course(NamedTuple):
-    """A run of an agent that is under way."""
+    """An open conversation with an agent. Made by `AgentRunner.conversation`."""
 
     run: OpenRun
     loop: TurnLoop
@@ -49,10 +49,13 @@ class Course(NamedTuple):
     """The run for which it counts besides."""
 
     async def say(self, text: str) -> AgentResult:
-        """Say something to the agent; what came of it.
+        """Send a message and return the result of it.
+
+        Args:
+            text: The message.
 
         Raises:
-            UsageError: there is nothing to say.
+            UsageError: the message is empty.
         """
         check_said(text)
         return self._came_of([await self.loop.say(User(text))])
@@ -63,7 +66,7 @@ class Course(NamedTuple):
 
     @property
     def run_id(self) -> str:
-        """By which the run is known."""
+        """Id of the run."""
         return self.run.run_id
 
     @property
@@ -73,7 +76,7 @@ class Course(NamedTuple):
 
     @property
     def result(self) -> AgentResult:
-        """What came of all messages so far."""
+        """The result of all messages so far."""
         return self._came_of(self.loop.endings)
 
     def _came_of(self, endings: Sequence[Ending], goal: GoalResult | None = None) -> AgentResult:

@@ -43,10 +43,11 @@ class GoalResult(msgspec.Struct, frozen=True, kw_only=True):
     """How far an agent came with its goal."""
 
     met: bool
+    """Whether the check passed."""
     iterations: int
     """How often the agent tried."""
     reason: str = ""
-    """Why the goal is not met, by its last check or because it came to none; empty if it is met."""
+    """Why the goal is not met; empty if it is."""
 
 
 async def run_check(command: str, workspace: Workspace, isolation: Isolation, *, timeout_s: float) -> Checked:

@@ -27,43 +27,50 @@ _MISSING = "missing"
 
 
 class AgentResult(msgspec.Struct, frozen=True, kw_only=True):
-    """What came of an agent's run, or of one message to it."""
+    """The result of an agent's run, or of one message to it."""
 
     output: str
-    """What it said last; where it said nothing, a sentence about how it ended."""
+    """The last words of the model; if there were none, a sentence about the end."""
     status: End
+    """How it ended; as in `Ending`."""
     turns: int = 0
+    """How often the model was asked."""
     called: tuple[str, ...] = ()
-    """The tools that ran, in order, whatever came of it."""
+    """Tools that ran, in order, whatever their result."""
     refused: Mapping[str, int] = {}
-    """Tools that it called and may not use, and how often. None of these calls ran."""
+    """Tools that it called and may not use, with the number of calls. None of them ran."""
     denied: tuple[str, ...] = ()
     """Calls of tools that it may use, which a rule or a person refused."""
     missing: Mapping[str, int] = {}
-    """Tools on its list that it called and that are not there, and how often."""
+    """Tools on its list that it called and that do not exist, with the number of calls."""
     goal: GoalResult | None = None
-    """None for an agent without a goal."""
+    """How far it came with its goal; `None` for an agent without one."""
     usage: Usage | None = None
+    """Tokens of all answers, as far as they are known."""
     cost_usd: float | None = None
+    """Cost in US dollars; `None` if it is not known."""
     run_id: str = ""
+    """Id of the run, for `resume` and `placet explain`."""
     error: str | None = None
     """Why it did not end in success."""
     waiting: tuple[Waiting, ...] = ()
+    """Decisions that the run waits for."""
     is_cut_off: bool = False
+    """Whether the last answer reached the limit on its length."""
 
     @property
     def succeeded(self) -> bool:
-        """Whether it was done, and its goal met if it has one."""
+        """Whether the agent finished, and met its goal if it has one."""
         return self.status == "success"
 
     def as_json(self) -> dict[str, JsonValue]:
-        """The same as JSON."""
+        """Return it as JSON."""
         data: dict[str, JsonValue] = msgspec.to_builtins(self)
         return {"succeeded": self.succeeded, **data}
 
     @property
     def ending(self) -> Ending:
-        """The same as any loop of turns ends."""
+        """The same result as an `Ending`."""
         counted = (*self.refused.items(), *self.missing.items())
         refused = [name for name, times in counted for _ in range(times)]
         return Ending(

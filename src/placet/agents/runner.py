@@ -71,7 +71,7 @@ def _steady(request: Request) -> Request:
 
 
 class AgentRunner:
-    """Runs one agent with a model and those tools of a runtime that the agent may use.
+    """Runs one agent with a model and the tools of a runtime that the agent may use.
 
     >>> from placet import AgentRunner, AgentSpec, Runtime
     >>> from placet.inference import Scripted
@@ -93,16 +93,24 @@ class AgentRunner:
         nobody: str = NOBODY,
         stance: StanceOf | None = None,
     ) -> None:
-        """What needs asking is said by `posture`, else by the runtime's permissions for the agent's id;
-        without either, all that is more than reading is asked about. `stance` comes before all of them, for
-        single calls. People are asked through the runtime.
+        """The agent gets only the tools on its list.
 
-        `workspace` and `isolation` are for the check of a goal: the folder where the agent's tools work, and
-        how commands there are kept in. Long results are kept in `spill`.
+        Args:
+            runtime: Executes the calls; people are asked through it.
+            model: The model.
+            spec: The agent.
+            posture: The answer to each tier of call. `None`: the runtime's permissions for the agent's id;
+                without any, every call that does more than read needs approval.
+            workspace: Folder in which the agent's tools work; required for a spec with a goal, whose check
+                runs there.
+            isolation: Protections for the check of the goal; required for a spec with a goal.
+            spill: Folder for results that are too long for a model.
+            nobody: Message to the model about a call that needs approval, if there is nobody to ask.
+            stance: Approval policy that is asked first.
 
         Raises:
-            UsageError: the spec cannot be used, has a goal and there is no workspace for it; or something
-                that is no model or posture.
+            UsageError: the spec is invalid or has a goal without a workspace, or an argument is not a model
+                or a posture.
         """
         check_model(model, "AgentRunner")
         check_spec(spec)
@@ -112,10 +120,13 @@ class AgentRunner:
                 "kept in: AgentRunner(..., workspace=Workspace(folder), isolation=Isolation('process'))."
             )
         self.spec = spec
+        """The agent."""
         self.model = model
-        self.runtime = runtime.narrowed(spec.allowed)
+        """The model."""
+        self.runtime: Runtime = runtime.narrowed(spec.allowed)
+        """The runtime, narrowed to the tools that the agent may use."""
         self.missing: Sequence[str] = tuple(name for name in spec.allowed if name not in self.runtime.tools)
-        """Tools that the agent may use and the runtime does not have."""
+        """Tools on the agent's list that the runtime does not have."""
         self._posture = Posture.named(posture) if isinstance(posture, str) else posture
         self._workspace = workspace
         self._isolation = isolation
@@ -124,11 +135,14 @@ class AgentRunner:
         self._stance = stance
 
     def changed(self, spec: AgentSpec, tools: Iterable[Tool] = ()) -> AgentRunner:
-        """The same with another spec, for whoever combines agents: its tools are among those of this one, and
-        `tools` that come with it.
+        """Return a runner for another spec with the same settings, for code that combines agents.
+
+        Args:
+            spec: The other agent; it may use tools of this runner.
+            tools: Further tools for it.
 
         Raises:
-            UsageError: the spec cannot be used.
+            UsageError: the spec is invalid.
         """
         runtime = self.runtime.narrowed(self.runtime.tools.names())
         for each in tools:
@@ -155,14 +169,22 @@ class AgentRunner:
         watch: Watch | None = None,
         budget: OpenRun | None = None,
     ) -> AgentResult:
-        """Give the agent something to do, and say what came of it. With a goal it is told what is missing
-        until the check passes or its iterations are used up. What its model takes also counts for the run
-        `budget`, if there is one, and nothing is asked once that has nothing left.
+        """Give the agent a task and return the result.
+
+        An agent with a goal is told what is missing until the check passes or its iterations are used up.
+
+        Args:
+            text: The task in words.
+            run_id: Id of the run. `None`: a new one.
+            scope: On whose behalf the agent acts; its caller id is the agent's id if it has none.
+            cancel: Request to stop.
+            watch: Function that is called with every event as it happens.
+            budget: An open run whose budget the usage of this agent also counts against.
 
         Raises:
-            UsageError: there is nothing to do, or the runtime is at work in another thread.
-            RunExists: there is a run with this id.
-            StorageError: the run cannot be kept; nothing has run.
+            UsageError: the task is empty, or the runtime is in use in another thread.
+            RunExists: the journal has a run with this id.
+            StorageError: the run cannot be recorded; nothing has run.
         """
         check_said(text)
         async with self._begun(text, run_id, scope, cancel, watch, budget) as course:
@@ -170,7 +192,12 @@ class AgentRunner:
             return await course.end(await course.pursue())
 
     def run_sync(self, text: str, **options: Any) -> AgentResult:
-        """`run` for people without an event loop."""
+        """`run` for code without an event loop.
+
+        Args:
+            text: The task in words.
+            options: Further arguments of `run`.
+        """
         refuse_inside_loop("run", of="runner")
         return run_sync(self.run(text, **options))
 
@@ -183,13 +210,19 @@ class AgentRunner:
         watch: Watch | None = None,
         budget: OpenRun | None = None,
     ) -> AgentResult:
-        """Go on with a run that was broken off, or waits, from where it stood; what came of it, if it has
-        ended. No answered turn is asked again, and no call that has ended is made again.
+        """Resume a run that was interrupted or waits. If it has ended, return its result.
+
+        No answered turn is asked again, and no completed call is made again.
+
+        Takes the arguments of `run` and `Runtime.resume`.
+
+        Args:
+            run_id: Id of the run.
 
         Raises:
-            UnknownRun: no such run is kept.
-            RunHeld: another process is at work on it.
-            UsageError: it is no run of this agent, or began with other tools or words.
+            UnknownRun: the journal has no such run.
+            RunHeld: another process is executing it.
+            UsageError: it is not a run of this agent, or began with another spec.
         """
         with in_time(budget, cancel) as inner:
             async with self.runtime.reopen_run(
@@ -216,10 +249,10 @@ class AgentRunner:
         watch: Watch | None = None,
         budget: OpenRun | None = None,
     ) -> AsyncIterator[Course]:
-        """Several messages in one run: `await conversation.say(text)` is what came of each, and
-        `conversation.result` of all so far. The check of a goal is left to whoever leads it.
+        """Open a run for several messages, for use with `async with`. The check of a goal is not run. Raises
+        the errors of `run`.
 
-        Raises: what `run` raises.
+        Takes the arguments of `run`.
         """
         async with self._begun("", run_id, scope, cancel, watch, budget) as course:
             yield course
@@ -259,7 +292,7 @@ class AgentRunner:
                 yield self._course(run, inner, watch, budget)
 
     def offered(self) -> list[str]:
-        """The tools that the model is offered."""
+        """Return the names of the tools that the model is offered."""
         return self.runtime.tools.names()
 
     def _course(self, run: OpenRun, cancel: Cancel, watch: Watch | None, budget: OpenRun | None) -> Course:

@@ -40,20 +40,20 @@ _NUMBER = re.compile(r"#[0-9]+")
 
 
 class Expectations(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """What must be so of an answer; all that is given, together."""
+    """Conditions on an answer; all that are given must hold."""
 
     expect: str | None = None
-    """The answer contains it, in whatever case."""
+    """Text that the answer contains, in any case."""
     regex: str | None = None
-    """It is found in the answer."""
+    """Regular expression that is found in the answer."""
     json: Mapping[str, JsonValue] = {}
-    """JSON paths into the answer, read as JSON, and what stands there."""
+    """JSON paths into the answer, read as JSON, with the values expected there."""
     called: tuple[str, ...] = ()
-    """Tools that ran."""
+    """Tools that must have run."""
     not_called: tuple[str, ...] = ()
-    """Tools that did not."""
+    """Tools that must not have run."""
     check: str | None = None
-    """A command for /bin/sh in the folder where the agent worked, which ends with exit code 0."""
+    """Command for `/bin/sh` in the agent's folder that must exit with 0."""
 
     @property
     def is_empty(self) -> bool:
@@ -69,72 +69,81 @@ class Expectations(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
 
 
 class Exchange(Expectations, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """One message to an agent, and what is expected of its answer."""
+    """One message to an agent, with the conditions on its answer."""
 
     input: str
+    """The message."""
 
 
 class Scenario(Expectations, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """An example of what an agent is for: one message, or `turns`, several in a row."""
+    """A test case of an agent: one message, or several in a row."""
 
     name: str = ""
+    """Name in reports."""
     input: str = ""
+    """The message."""
     turns: tuple[Exchange, ...] = ()
-    """In the place of `input`; what is expected beside them is expected of the last answer, and of the tools
-    of all turns together."""
+    """Several messages, instead of `input`. The conditions of the scenario then hold for the last answer, and
+    for the tools of all turns together."""
     files: Mapping[str, str] = {}
-    """What is in the folder when it begins, by path."""
+    """Files in the folder at the start: texts by path."""
 
     @property
     def exchanges(self) -> tuple[Exchange, ...]:
-        """Every message with what is expected of its answer, in order; what is expected at the end is said by
-        the scenario itself."""
+        """Every message with its own conditions, in order."""
         if self.turns:
             return self.turns
         return (Exchange(input=self.input),)
 
 
 class Goal(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """A command that says whether an agent has reached what it is for."""
+    """A command that decides whether an agent has reached its goal."""
 
     check: str
-    """For /bin/sh, in the folder where it works; reached when it ends with exit code 0."""
+    """Command for `/bin/sh` in the agent's folder; exit code 0 means that the goal is met."""
     max_iterations: int = ITERATIONS
-    """How often the agent may try."""
+    """How often the agent may try, up to 100."""
     timeout_s: float = CHECK_S
-    """Of the check."""
+    """Time limit of the check in seconds."""
 
 
 class AgentLimits(TurnLimits, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """How far an agent may go; turns and tokens of an answer for each message, all else for a whole run."""
+    """Limits of an agent. `turns` and `answer_tokens` are for each message, all others for the whole run."""
 
     turns: int = TURNS
+    """How often the model is asked, for each message and each iteration of a goal."""
     answer_tokens: int | None = ANSWER_TOKENS
+    """Tokens of each answer."""
 
 
 class AgentSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """An agent. Building one has no effect."""
+    """An agent as data. Building one has no effect."""
 
     id: str
-    """It names its file: 1 to 64 of a-z, 0-9, dash and underscore."""
+    """Names its file: 1 to 64 of a-z, 0-9, dash and underscore."""
     name: str = ""
-    """For people; without one, the id."""
+    """Name for people. Empty: the id."""
     description: str = ""
-    """What it is for, in a sentence: by this `placet ask` finds it."""
+    """What the agent is for, in one sentence; `placet ask` finds it by this."""
     identity: str
-    """What it is told before anything else: who it is, and how it works."""
+    """System prompt: who the agent is and how it works."""
     tools: tuple[str, ...] = ()
-    """All that it may use, by their exact names. Empty means none."""
+    """Exact names of the tools that it may use. Empty: none."""
     denied_tools: tuple[str, ...] = ()
-    """Those that it may not use, whatever `tools` says."""
+    """Tools that it may not use, whatever `tools` says."""
     standing_goal: str = ""
-    """What it is after in every run."""
+    """Its aim in every run; added to the system prompt."""
     goal: Goal | None = None
+    """A command that decides whether the agent is done."""
     model: str | None = None
-    """As after --model, such as "local" or "openai:gpt-5"; without one, whichever is chosen."""
+    """Name of a model as after `--model`, such as `"local"` or `"openai:gpt-5"`. `None`: the default model.
+   """
     limits: AgentLimits = AgentLimits()
+    """Limits of each run."""
     enabled: bool = True
+    """`False`: it is not run, and `placet ask` does not find it."""
     scenarios: tuple[Scenario, ...] = ()
+    """Test cases."""
 
     @property
     def title(self) -> str:
@@ -143,7 +152,7 @@ class AgentSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, f
 
     @property
     def allowed(self) -> tuple[str, ...]:
-        """The tools that it may use, in order, each once."""
+        """Tools that it may use, in order, each once."""
         denied = frozenset(self.denied_tools)
         return tuple(dict.fromkeys(name for name in self.tools if name not in denied))
 

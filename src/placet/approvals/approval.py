@@ -21,7 +21,13 @@ from placet.ir.json_value import JsonValue, canonical_bytes, copy_json
 from placet.ir.tool_spec import Reversibility, Risk
 
 Decision = Literal["once", "always", "deny", "withdrawn"]
-"""This one time; whenever the fingerprint is the same; not at all; the run took its question back."""
+"""Answer to an approval. A person gives one of the first three.
+
+- `once`: approve this call.
+- `always`: approve every call with the same fingerprint.
+- `deny`: deny it.
+- `withdrawn`: the run has withdrawn its question.
+"""
 
 ANSWERS: tuple[Decision, ...] = ("once", "always", "deny")
 """What a person can say."""
@@ -39,51 +45,67 @@ _ANSWER_FIELDS = (
 
 
 class Approval(msgspec.Struct, frozen=True, kw_only=True):
-    """One action that waits for a person, or has been decided by one. Times are seconds since the epoch."""
+    """A question to a person about one action, and the answer. Times are seconds since the epoch."""
 
     id: str
+    """Id of the approval."""
     run_id: str
+    """Id of the run that asks."""
     action_id: str
+    """Id of the action."""
     tool: str
+    """The tool that would be called."""
     parameters: dict[str, JsonValue] = {}
+    """Its parameters, complete and unredacted."""
     risk: Risk
+    """Declared risk of the tool."""
     reversibility: Reversibility
+    """Whether the effect can be undone."""
     preview: str | None = None
-    """What would change, as a diff or a text for people."""
+    """What would change, as a diff or a text."""
     compensation: dict[str, JsonValue] | None = None
-    """What would take it back. The answer covers that too: it runs without another question."""
+    """The call that would undo the action. The answer covers it, too: it runs without another question."""
     reasons: Sequence[str] = ()
-    """Why it is asked, a sentence each: "policy 'x': ...". A tuple, whatever was handed in."""
+    """Why approval is needed, one sentence each: "policy 'x': ...". Always a tuple."""
     tier: str | None = None
+    """Tier of the action, if a posture asks."""
     agent: str | None = None
-    """Who wants to do it."""
+    """The agent that wants to act."""
     secret: Sequence[str] = ()
-    """The parameters that hold secret data, by name."""
+    """Names of the parameters that hold secret data."""
     proposal_id: str = ""
+    """Id of the proposal."""
     key: str = ""
-    """Which action of the run it is, whatever plans of the run share its id."""
+    """Key of the action in the run; distinguishes actions with the same id in several plans."""
     isolation: str = "none"
-    """What keeps the agent from answering by itself. With "none" nothing does."""
+    """Protection that keeps the agent from answering its own question; `"none"`: there is none."""
     fingerprint: str
-    """From `fingerprint`: what an `always` is good for."""
+    """Hash of everything that the answer depends on; an `always` covers calls with the same fingerprint."""
     tenant: str | None = None
+    """Tenant of the run."""
     folder: str | None = None
+    """Working folder; the answer is valid for this folder only."""
     requested_at: float
+    """When it was asked."""
     expires_at: float | None = None
-    """From then on it can no longer be decided. Without one the question stays open."""
+    """When it can no longer be answered. `None`: it stays open."""
 
     decision: Decision | None = None
+    """The answer; `None` while it is open."""
     reason: str | None = None
+    """Why it was decided so; the model is told."""
     decided_by: str | None = None
-    """A person, as the terminal, API or page knows them."""
+    """Who decided, as the terminal or program knows them."""
     decided_at: float | None = None
+    """When it was decided."""
     holds_until: float | None = None
-    """From then on an `always` is none any more. Without one it holds for good."""
+    """When an `always` ends. `None`: it does not end."""
     revoked_by: str | None = None
-    """A person who took an `always` back. What was decided before stays in the record."""
+    """Who revoked an `always`. The original decision stays in the record."""
     revoked_at: float | None = None
-    """From then on it is none any more, however long it was to hold."""
+    """When it was revoked."""
     revoked_reason: str | None = None
+    """Why it was revoked."""
 
     def __post_init__(self) -> None:
         # A decoder makes lists, a caller makes either: one kind, so that two approvals compare.
@@ -91,11 +113,19 @@ class Approval(msgspec.Struct, frozen=True, kw_only=True):
         msgspec.structs.force_setattr(self, "secret", tuple(self.secret))
 
     def open_at(self, now: float) -> bool:
-        """Whether it can be decided."""
+        """Return whether it can be decided at a time.
+
+        Args:
+            now: Seconds since the epoch.
+        """
         return self.decision is None and (self.expires_at is None or now < self.expires_at)
 
     def stands_at(self, now: float) -> bool:
-        """Whether it is an `always` that still holds."""
+        """Return whether it is an `always` that is in force at a time.
+
+        Args:
+            now: Seconds since the epoch.
+        """
         return (
             self.decision == "always"
             and self.revoked_at is None

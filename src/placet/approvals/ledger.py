@@ -8,32 +8,43 @@ from placet.approvals.approval import Approval, Decision
 
 
 class ApprovalLedger(Protocol):
-    """Questions and answers. Implementations pass `placet.testing.ledger.approval_ledger_suite`.
+    """Protocol of approval stores. Implementations pass `placet.testing.ledger.approval_ledger_suite`.
 
     Promises:
-    1. Deciding only records. Whoever owns the run sees it and goes on; nothing runs from here.
-    2. An answer is final. Of several given at once, also by several processes, exactly one counts, and
-       everyone else is told so, also those who said the same. Only an `always` can be ended later, once,
-       and its record keeps what was decided before.
-    3. What is returned is on disk, and shares nothing with what was handed in.
-    4. Parameters come back as they were given: whoever decides must see what will run.
+    1. Deciding only records. The process that owns the run reads the decision and resumes; nothing runs here.
+    2. An answer is final. Of several answers given at once, also by several processes, exactly one counts;
+       the others get an error. Only an `always` can be revoked later, once, and its record keeps the original
+       decision.
+    3. A returned approval is on disk and shares no mutable value with the argument.
+    4. Parameters are returned exactly as they were given.
     """
 
     def request(self, approval: Approval) -> Approval:
-        """Ask. Asking the same under the same id again returns what is known, so a resumed run may do so.
+        """Ask a question. Asking the same question again under the same id returns the stored approval, so
+        that a resumed run may repeat it.
+
+        Args:
+            approval: The question.
 
         Raises:
-            UsageError: it brings a decision, or its id is that of another question.
-            NotJson: it holds what JSON cannot carry.
+            UsageError: it contains a decision, or its id belongs to another question.
+            NotJson: it holds a value that is not JSON.
         """
         ...
 
     def get(self, approval: str) -> Approval | None:
-        """The approval with that id."""
+        """Return the approval with an id, or `None`.
+
+        Args:
+            approval: Id of the approval.
+        """
         ...
 
     def find(self, prefix: str) -> Approval:
-        """The approval whose id is, or begins with, `prefix`.
+        """Return the approval whose id is, or starts with, a text.
+
+        Args:
+            prefix: The id, or its beginning.
 
         Raises:
             UsageError: there is none, or there are several.
@@ -50,61 +61,83 @@ class ApprovalLedger(Protocol):
         holds_until: float | None = None,
         fingerprint: str | None = None,
     ) -> Approval:
-        """Answer, and return what is recorded.
+        """Record the answer and return the approval.
 
         Args:
-            holds_until: When an `always` ends; without one it holds for good.
-            fingerprint: Of what the person saw: the answer is for that and nothing else.
+            approval: Id of the approval.
+            decision: `"once"`, `"always"` or `"deny"`.
+            by: Who decides.
+            reason: Why; the model is told.
+            holds_until: When an `always` ends, in seconds since the epoch. `None`: it does not end.
+            fingerprint: Fingerprint of the approval that the person saw; a different one is refused.
 
         Raises:
-            ApprovalDecided: it was decided or withdrawn before, its time is up, or it is about something
-                else than what the person saw.
-            UsageError: there is no such approval, no such answer, nobody who gives it, or `holds_until` is
-                past or not of an `always`.
-            NotJson: `by` or `reason` is a text that no encoding can carry.
+            ApprovalDecided: it was decided or withdrawn before, it has expired, or the fingerprint differs.
+            UsageError: there is no such approval or decision, `by` is empty, or `holds_until` is in the past
+                or given without `"always"`.
+            NotJson: `by` or `reason` cannot be encoded.
         """
         ...
 
     def withdraw(self, approval: str, reason: str) -> Approval:
-        """Take a question back, also one whose time is up, and return what is recorded.
+        """Withdraw a question, even if it has expired. For the run that asked; a person denies.
 
-        One that was decided or withdrawn before stays as it is. For the run that asked; a person denies.
+        A question that was decided or withdrawn before stays as it is.
+
+        Args:
+            approval: Id of the approval.
+            reason: Why.
 
         Raises:
             UsageError: there is no such approval.
-            NotJson: `reason` is a text that no encoding can carry.
+            NotJson: `reason` cannot be encoded.
         """
         ...
 
     def revoke(self, approval: str, *, by: str, reason: str | None = None) -> Approval:
-        """End an `always` that is in force, from now on, and return what is recorded.
+        """End an `always` that is in force. Equal calls need approval again; no older `always` comes back.
 
-        The same is asked about again. No older `always` comes back.
+        Args:
+            approval: Id of the approval.
+            by: Who revokes it.
+            reason: Why.
 
         Raises:
-            ApprovalDecided: it is no `always` that is in force: it is open, was decided otherwise, ran out,
-                was revoked before, or a later answer about the same took its place.
-            UsageError: there is no such approval, or nobody who revokes it.
-            NotJson: `by` or `reason` is a text that no encoding can carry.
+            ApprovalDecided: it is not an `always` that is in force.
+            UsageError: there is no such approval, or `by` is empty.
+            NotJson: `by` or `reason` cannot be encoded.
         """
         ...
 
     def pending(self, *, run: str | None = None, tenant: str | None = None) -> list[Approval]:
-        """Those that can be decided now, the oldest first; of one run or tenant, or of all."""
+        """Return the approvals that can be decided now, oldest first.
+
+        Args:
+            run: Only those of this run.
+            tenant: Only those of this tenant.
+        """
         ...
 
     def recent(self, limit: int, *, run: str | None = None) -> list[Approval]:
-        """At most `limit` of all, decided or not, what was asked last first; of one run, or of all."""
+        """Return the newest approvals, decided or not, newest first.
+
+        Args:
+            limit: Maximum number.
+            run: Only those of this run.
+        """
         ...
 
     def standing(self, fingerprint: str) -> Approval | None:
-        """The `always` that is in force for a fingerprint: the latest, if it has not run out.
+        """Return the `always` that is in force for a fingerprint, or `None`.
 
-        A denial ends it, and so does `revoke`, and whatever ended never brings back an older one. The time in
-        which a question could be answered does not limit how long its answer holds.
+        A denial or `revoke` ends it, and no older one comes back. The time in which a question could be
+        answered does not limit how long its answer holds.
+
+        Args:
+            fingerprint: The fingerprint.
         """
         ...
 
     def standing_ones(self) -> list[Approval]:
-        """Every `always` that is in force, one for each fingerprint, what was decided last first."""
+        """Return every `always` that is in force, one for each fingerprint, newest decision first."""
         ...

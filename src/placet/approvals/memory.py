@@ -25,9 +25,14 @@ from placet.ir.json_value import copy_json
 
 
 class MemoryApprovals:
-    """A ledger for one process. Safe to use from any thread."""
+    """Approvals of one process, in memory. Safe to use from any thread."""
 
     def __init__(self, *, clock: Callable[[], float] = time.time) -> None:
+        """Create an empty store.
+
+        Args:
+            clock: Returns seconds since the epoch.
+        """
         self._clock = clock
         self._asked: dict[str, Approval] = {}
         self._answers: dict[str, Approval] = {}

@@ -87,13 +87,17 @@ def has_approvals(database: Database) -> bool:
 
 
 class SqlApprovals:
-    """A ledger that all processes on one database share. Each call waits for the disk."""
+    """Approvals in a database, shared by all processes that use it. Each call waits for the disk."""
 
     def __init__(self, database: Database, *, clock: Callable[[], float] = time.time) -> None:
-        """Makes its tables.
+        """Create the tables if they are missing.
+
+        Args:
+            database: From `open_database`.
+            clock: Returns seconds since the epoch.
 
         Raises:
-            StorageError: they cannot be made.
+            StorageError: the tables cannot be created.
         """
         self._database = database
         self._clock = clock

@@ -68,6 +68,9 @@ _NOT_OFFERED = "tool '{tool}' is not offered to you"
 class Assistant:
     """Does tasks with a model and the tools of a runtime.
 
+    Every tool call of the model is an action of one run: policies, permissions, approvals, limits, log and
+    journal hold for it as for any plan.
+
     >>> from placet import Assistant, Runtime
     >>> from placet.inference import Scripted
     >>> assistant = Assistant(Runtime(), Scripted(["Hello."]))
@@ -91,25 +94,40 @@ class Assistant:
         spill: Spill | None = None,
         nobody: str = NOBODY,
     ) -> None:
-        """`tools` are those that the model is offered, by name: without it, all of the runtime's that do not
-        ask a model themselves.
+        """Whether a call needs approval is decided in this order: `approval_policy`, `gated_tools`, then the
+        tier of the call by `posture` or the runtime's permissions. A policy of the runtime that denies wins
+        over all of them.
 
-        What needs asking: `approval_policy` is asked first, with the tool and its parameters, and answers
-        "allow", "ask", "deny", a Stance with a reason, or None; `gated_tools` are always asked about; what is
-        left is decided by its tier, as `posture` says, or the runtime's permissions. Without either, all that
-        is more than reading is asked about. People are asked through the runtime.
-
-        `name` stands in the log and in `placet log costs`. `failures` is how often in a row the model may
-        give no answer. Long results are kept in `spill`.
+        Args:
+            runtime: Executes the calls; people are asked through it.
+            model: The model.
+            system: System prompt.
+            tools: Names of the tools that the model is offered. `None`: all of the runtime's, except those
+                that ask a model themselves.
+            limits: Limits on each run.
+            posture: The answer to each tier of call: a `Posture` or the name of one. `None`: the runtime's
+                permissions; without any, every call that does more than read needs approval.
+            gated_tools: Names of tools that always need approval.
+            approval_policy: Function of a tool's name and its parameters that is asked first; it returns
+                `"allow"`, `"ask"`, `"deny"`, a `Stance`, or `None` to leave it to the others. One that raises
+                denies.
+            name: Name in the log and in `placet log costs`.
+            failures: How many times in a row the model may give no answer before the run ends.
+            spill: Folder for results that are too long for a model.
+            nobody: Message to the model about a call that needs approval, if there is nobody to ask.
 
         Raises:
-            UsageError: a tool that the runtime does not have, or something that is no model or posture.
+            UsageError: the runtime does not have a named tool, or an argument is not a model or a posture.
         """
         check_model(model, "Assistant")
         self.runtime = runtime
+        """The runtime that executes the calls."""
         self.model = model
+        """The model."""
         self.name = name
-        self.limits = limits or TurnLimits()
+        """Name in the log."""
+        self.limits: TurnLimits = limits or TurnLimits()
+        """Limits on each run."""
         self._system = system
         self._tools = None if tools is None else names_of_tools(runtime.tools, "tools", tools)
         if failures < 1:
@@ -138,17 +156,25 @@ class Assistant:
         watch: Watch | None = None,
         record: str | PathLike[str] | None = None,
     ) -> Ending:
-        """Do a task, and say how it ended.
+        """Do a task and return how it ended.
 
-        With an `output_type` (a Struct, a dataclass, a pydantic model ...) `output` is the answer as that;
-        one that does not fit is asked for once more. `watch` is told what happens as it does. With `record`
-        the run is kept in that file, from which `placet replay` goes through it again.
+        Args:
+            task: The task in words.
+            images: Images that belong to the task.
+            output_type: Type of the answer, such as a Struct, a dataclass or a pydantic model;
+                `Ending.output` is then of this type. An answer that does not fit is asked for once more.
+            run_id: Id of the run in the log and in the journal. `None`: a new one.
+            scope: On whose behalf the assistant acts.
+            session: Session of the runtime whose policies also hold.
+            cancel: Request to stop.
+            watch: Function that is called with every event as it happens.
+            record: File to record the run in, for `placet replay`.
 
         Raises:
-            InputError: it cannot be recorded there; nothing has run.
-            UsageError: there is no task, or the runtime is at work in another thread.
-            RunExists: there is a run with this id.
-            StorageError: the run cannot be kept; nothing has run.
+            InputError: the recording file cannot be used; nothing has run.
+            UsageError: the task is empty, or the runtime is in use in another thread.
+            RunExists: the journal has a run with this id.
+            StorageError: the run cannot be recorded; nothing has run.
         """
         message = _message(task, images)
         output = OutputType.of(output_type) if output_type is not None else None
@@ -178,10 +204,12 @@ class Assistant:
         watch: Watch | None = None,
         record: str | PathLike[str] | None = None,
     ) -> Ending:
-        """`run` for people without an event loop.
+        """`run` for code without an event loop.
+
+        Takes the arguments of `run`.
 
         Raises:
-            UsageError: this thread has an event loop running; await `run` there.
+            UsageError: this thread runs an event loop; await `run` there.
         """
         refuse_inside_loop("run", of="assistant")
         return run_sync(
@@ -210,9 +238,12 @@ class Assistant:
         cancel: Cancel | None = None,
         record: str | PathLike[str] | None = None,
     ) -> AsyncGenerator[Event, None]:
-        """What happens, as it does; the last event is `Done`. Closing it stops the run, which can be resumed.
+        """Do a task and yield events as they happen; the last one is `Done`. Iterate over it with `async
+        for`.
 
-        Raises: what `run` raises.
+        Closing the generator stops the run, which can be resumed. Raises the errors of `run`.
+
+        Takes the arguments of `run`.
         """
         happens = watched(
             lambda watch: self.run(
@@ -244,22 +275,26 @@ class Assistant:
         watch: Watch | None = None,
         record: str | PathLike[str] | None = None,
     ) -> Ending:
-        """Go on with a run that was broken off, or waits, from where it stood; how it ended, if it has.
+        """Resume a run that was interrupted or waits. If it has ended, return how it ended.
 
-        No answered turn is asked again, and no call that has ended is made again. `decide` says what became
-        of a call whose outcome is not known: see `Runtime.resume`. A run that was recorded goes on in the
-        same file with `record`. One that was begun with an `output_type` needs it again; of one that has
-        ended, the answer is read as it.
+        No answered turn is asked again, and no completed call is made again. What needed approval when the
+        run began still does, besides what this assistant asks about.
 
-        What needed asking as the run began needs it still, with whatever this assistant asks about; with
-        `widen` only the latter.
+        Takes the arguments of `run` and `Runtime.resume`.
+
+        Args:
+            run_id: Id of the run.
+            output_type: Type of the answer; required if the run began with one.
+            widen: Only the rules of this assistant decide what needs approval, not those with which the run
+                began.
+            record: File of the recording, if the run was recorded.
 
         Raises:
             InputError: the file holds another run, or none.
-            UnknownRun: no such run is kept.
-            RunHeld: another process is at work on it.
-            UsageError: it is no run of an assistant, or is a chat; the output type, or an approval policy, is
-                missing with which it was begun; or what it has answered does not fit the output type.
+            UnknownRun: the journal has no such run.
+            RunHeld: another process is executing it.
+            UsageError: it is not a run of an assistant, or is a chat; the output type or approval policy of
+                the run is missing; or its answer does not fit the output type.
         """
         output = OutputType.of(output_type) if output_type is not None else None
         going_on = self._going_on(run_id, widen, has_output=output is not None)
@@ -355,11 +390,18 @@ class Assistant:
         before_effect: Callable[[], Awaitable[None]] | None = None,
         record: str | PathLike[str] | None = None,
     ) -> AsyncIterator[Chat]:
-        """A conversation. It is kept when it is left, and goes on with `resume=True` under the same id.
-        `before_effect` is awaited before each call that may change something. `record` is as in `run`, and
-        in `resume`; so is `widen`.
+        """Open a conversation, for use with `async with`. It is saved when it is left, and can be resumed
+        under the same id.
 
-        Raises: what `run` and `resume` raise; and UsageError for a run that is no conversation, or has ended.
+        Raises the errors of `run` and `resume`, and `UsageError` if the run is not a conversation or has
+        ended.
+
+        Takes the arguments of `run` and `resume`.
+
+        Args:
+            run_id: Id of the run. `None`: a new one; required to resume.
+            resume: Resume the conversation `run_id`.
+            before_effect: Awaited before each call that may change something.
         """
         if resume:
             if run_id is None:
@@ -392,7 +434,7 @@ class Assistant:
     # Parts
 
     def offered(self) -> list[str]:
-        """The tools that the model is offered."""
+        """Return the names of the tools that the model is offered."""
         if self._tools is not None:
             return self._tools
         return [each.name for each in self.runtime.tools if _MODEL_LABEL not in each.schema.labels]

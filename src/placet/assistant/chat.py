@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class Chat:
-    """A conversation that is under way."""
+    """An open conversation. Made by `Assistant.chat`."""
 
     def __init__(self, run: OpenRun, loop: TurnLoop) -> None:
         self._run = run
@@ -40,30 +40,34 @@ class Chat:
         if run.ended is None:
             run.wait_begins()
         self.last: Ending | None = None
-        """What came of the newest message."""
+        """How the newest message ended; `None` before the first."""
 
     @property
     def run_id(self) -> str:
-        """By which it goes on later."""
+        """Id of the run, to resume the conversation later."""
         return self._run.run_id
 
     @property
     def waits(self) -> ProposalResult | None:
-        """What a person has to decide before it can go on, if anything."""
+        """The decision that the conversation waits for, or `None`."""
         return self._run.ended
 
     @property
     def messages(self) -> Sequence[Message]:
-        """All that was said, as the model sees it."""
+        """All messages, as the model sees them."""
         return self._loop.conversation.messages
 
     @property
     def tokens(self) -> int:
-        """How many were read and written so far, from the first message on."""
+        """Tokens read and written so far."""
         return self._run.tokens
 
     def use(self, model: Model) -> None:
-        """Have another model answer from now on."""
+        """Let another model answer from now on.
+
+        Args:
+            model: The model.
+        """
         self._loop.use(model)
 
     def note(self, kind: str, data: dict[str, Any]) -> None:
@@ -71,13 +75,18 @@ class Chat:
         self._run.emit(kind, self._run.about.id, data)
 
     async def say(self, text: str, *, images: Sequence[Image] = (), cancel: Cancel | None = None) -> Ending:
-        """Say something; what came of it. If it then waits for a decision, the conversation must be left, and
-        goes on when that is made. With a `cancel` of its own a message can be stopped, and another be said
-        after it.
+        """Send a message and return how it ended.
+
+        If it then waits for a decision, leave the conversation and resume it when the decision is made.
+
+        Args:
+            text: The message.
+            images: Images that belong to it.
+            cancel: Request to stop this message only; another one can follow.
 
         Raises:
-            UsageError: there is nothing to say, something waits for a decision, the message before is still
-                being answered, or the conversation was left.
+            UsageError: the message is empty, a decision is pending, the previous message is still being
+                answered, or the conversation was left.
         """
         if not text.strip():
             raise UsageError("There is nothing to say.")

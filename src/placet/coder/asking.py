@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from placet.coder.store import Sessions
 
 AskPerson = Callable[[Question], Awaitable[str | None]]
-"""Asks somebody who is right here; None leaves the question to others."""
+"""Async function that puts a `Question` to somebody directly and returns the answer, or `None` to leave it to
+others."""
 
 TOOL = "ask_user"
 _Question = Annotated[

@@ -16,17 +16,20 @@ from placet.coder.python_source import Function, compiles, parse_piece
 
 
 class Change(msgspec.Struct, frozen=True):
-    """Lines of a file, and what replaces them."""
+    """Lines of a file, and the text that replaces them."""
 
     path: str
+    """Path of the file."""
     first: int
+    """First line that is replaced, from 1."""
     last: int
-    """One less than `first` if nothing is replaced."""
+    """Last line that is replaced; `first - 1` if the text is inserted."""
     text: str
+    """The new text."""
     surprise: float = 0.0
-    """Of the model, at what stands there now."""
+    """How unlikely the model finds the lines that are there now."""
     is_remembered: bool = False
-    """Whether it is what the hint says, and not the model."""
+    """Whether the change comes from a repair and not from the model."""
 
 
 class Changes:

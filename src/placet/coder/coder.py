@@ -45,7 +45,9 @@ if TYPE_CHECKING:
 
 
 class Coder:
-    """Changes programs until checks are green, in a private copy of their repository."""
+    """Changes a program in a private copy of its git repository until checks pass, and publishes changes that
+    a person approves.
+    """
 
     def __init__(
         self,
@@ -63,17 +65,25 @@ class Coder:
         ask: AskPerson | None = None,
         chooses_context: bool = True,
     ) -> None:
-        """`runtime` brings policies, the log, the journal and the people to ask; its tools are not used.
+        """The coder uses the policies, permissions, log, journal and approvals of the runtime, and tools of
+        its own. To approve, resume or cancel a session later, the runtime needs a `journal`.
 
-        `home` is where private copies are kept, else the person's state folder. `sessions` and `repairs` are
-        where sessions, and what helped before, are kept; without them, in memory. Commands and checks run
-        under `isolation`; without it, "process" is required. `style` is "large" or "small"; without it, what
-        suits the model. A model may ask a person something if `ask_s` says how long a question waits; `ask`
-        is an async function that puts it to somebody right here. `chooses_context=False` shows the model no
-        part of the program unasked.
+        Args:
+            runtime: Executes the calls; people are asked through it.
+            model: The model that writes the change.
+            repository: A folder of the git repository.
+            home: Folder for private copies. `None`: `code` in the user's state folder.
+            sessions: Store of sessions, such as `SqlSessions`. `None`: in memory.
+            repairs: Store of approaches that helped before, such as `SqlRepairs`. `None`: in memory.
+            isolation: Protections for commands and checks. `None`: `Isolation("process")`.
+            limits: Limits of each session.
+            style: `"large"` or `"small"`, for large and small models. `None`: what suits the model.
+            ask_s: How long a question of the model waits for a person, in seconds. `None`: it cannot ask.
+            ask: Function that puts a question of the model to somebody directly.
+            chooses_context: Show the model the part of the program that a failure is about.
 
         Raises:
-            UsageError: something that is no model, or no style.
+            UsageError: an argument is not a model or a style.
         """
         from placet.coder.repairs import MemoryRepairs
         from placet.coder.style import style_for
@@ -84,8 +94,11 @@ class Coder:
         if ask_s is not None and not ask_s > 0:
             raise UsageError(f"Coder(ask_s={ask_s!r:.40}): it must be above 0; None asks nobody.")
         self.runtime = runtime
+        """The runtime."""
         self.model = model
-        self.limits = limits or CodeLimits()
+        """The model."""
+        self.limits: CodeLimits = limits or CodeLimits()
+        """Limits of each session."""
         self._folder = Path(repository)
         self._home = Path(home) if home is not None else state_folder(os.environ) / "code"
         self._sessions: Sessions = sessions if sessions is not None else MemorySessions()
@@ -115,23 +128,31 @@ class Coder:
         cancel: Cancel | None = None,
         watch: Watch | None = None,
     ) -> Session:
-        """Work until the checks are green, or it goes no further. The session then says how far it came:
-        `needs_approval`, `failed`, or `abandoned` if there was nothing to turn green. With `approve` a green
-        change is published at once.
+        """Work until the checks pass or no progress is possible, and return the session.
 
-        `checks` are commands; `contract` says more about them. Without either the model drafts a contract,
-        and the session waits for a person to confirm it: `contract_proposed`. `may_touch` are patterns of
-        files that checks depend on and that the change may touch all the same. `candidates` attempts are
-        made side by side. With `include_changes` the work begins with what the person has not committed.
-        Checks that are all green before any work end the session, unless `even_if_green`. `keep` leaves the
-        private copies where they are.
+        Its state is then `needs_approval`, `failed`, or `abandoned` if there was nothing to do;
+        `contract_proposed` if the model drafted a contract that a person has to confirm; `merged` if
+        `approve` published the change. A session that was stopped by `cancel` can be resumed.
 
-        Stopped by `cancel` the session stays as it is, and can be resumed.
+        Args:
+            intent: The change to make, in words.
+            checks: Commands or `Check` objects that must pass. Without them and without a `contract`, the
+                model drafts a contract.
+            contract: The checks and what the change may touch.
+            may_touch: Patterns of files that checks depend on and that the change may modify nevertheless.
+            candidates: Number of attempts that are made side by side.
+            include_changes: Start with the uncommitted changes of the working tree.
+            even_if_green: Work even if all checks pass before any change.
+            approve: Publish a change that passes without waiting for approval.
+            keep: Leave the private copies in place.
+            session_id: Id of the session. `None`: a new one.
+            cancel: Request to stop.
+            watch: Function that is called with every event as it happens.
 
         Raises:
-            UsageError: no intent, no repository, a contract that cannot be, or an id that is taken; or the
-                runtime has no journal, and it is not to `approve` by itself what it makes.
-            IsolationMissing: this machine enforces less than is required.
+            UsageError: there is no intent or no repository, the contract is invalid, the id is in use, or the
+                runtime has no journal and `approve` is not set.
+            IsolationMissing: less is enforced than required.
         """
         check_asked(intent, candidates=candidates, session_id=session_id)
         agreed = agreed_contract(intent, checks, contract, may_touch)
@@ -179,7 +200,13 @@ class Coder:
                 return session
 
     def run_sync(self, intent: str, checks: Sequence[str | Check] = (), **options: Any) -> Session:
-        """`run` for people without an event loop."""
+        """`run` for code without an event loop.
+
+        Takes the arguments of `run`.
+
+        Args:
+            options: Further arguments of `run`.
+        """
         refuse_inside_loop("run", of="coder")
         return run_sync(self.run(intent, checks, **options))
 
@@ -192,12 +219,17 @@ class Coder:
         cancel: Cancel | None = None,
         watch: Watch | None = None,
     ) -> Session:
-        """Go on with a session where it stands; one that has ended, or waits for a person, is returned.
+        """Resume a session. One that has ended, or waits for a person, is returned as it is.
+
+        Takes the arguments of `run`.
+
+        Args:
+            session_id: Id of the session, or its beginning.
 
         Raises:
-            UsageError: there is none.
-            RunHeld: another process is at work on it.
-            IsolationMissing: this machine enforces less than is required.
+            UsageError: there is no such session.
+            RunHeld: another process is working on it.
+            IsolationMissing: less is enforced than required.
         """
         from placet.coder.leading import SessionLeader
 
@@ -222,12 +254,14 @@ class Coder:
     # What a person decides
 
     async def approve(self, session_id: str, *, watch: Watch | None = None, keep: bool = False) -> Session:
-        """Confirm a drafted contract, which is then worked on by `resume`; or publish a green change as one
-        commit on a branch of its own.
+        """Confirm a drafted contract, which `resume` then works on; or publish a passing change as one commit
+        on the branch `placet/ID`.
+
+        Takes the arguments of `resume`.
 
         Raises:
             UsageError: there is nothing to approve.
-            RunHeld: another process is at work on it.
+            RunHeld: another process is working on it.
         """
         session = self._sessions.find(session_id)
         _check_waits(session, "approve")
@@ -244,9 +278,12 @@ class Coder:
             return work.session
 
     async def deny(self, session_id: str, reason: str = "", *, watch: Watch | None = None) -> Session:
-        """Refuse what waits for approval; nothing is published.
+        """Reject a drafted contract or a change; nothing is published. Raises the errors of `approve`.
 
-        Raises: as `approve`.
+        Takes the arguments of `resume`.
+
+        Args:
+            reason: Why; recorded in the session.
         """
         session = self._sessions.find(session_id)
         _check_waits(session, "deny")
@@ -256,10 +293,12 @@ class Coder:
             return work.session
 
     async def cancel(self, session_id: str, reason: str = "") -> Session:
-        """End a session for good: at once if nobody is at work on it, else as soon as whoever is notices.
+        """End a session permanently, even one that another process is working on.
+
+        Takes the arguments of `deny`.
 
         Raises:
-            UsageError: there is none, or it has ended.
+            UsageError: there is no such session, or it has ended.
         """
         session = self._sessions.find(session_id)
         if not session.is_open:
@@ -275,8 +314,14 @@ class Coder:
             return self._sessions.find(session.id)  # Whoever is at work will notice.
 
     async def diff(self, session_id: str, *, whole: bool = False) -> str:
-        """The change so far, or as it is to be published, as a unified diff. The `whole` is all that the
-        commit changes, with what the person had not committed where the work began with it."""
+        """Return the change so far, or as it would be published, as a unified diff.
+
+        Takes the arguments of `resume`.
+
+        Args:
+            whole: Also show the uncommitted changes with which the work began: everything that the commit
+                changes.
+        """
         from placet.coder.workshop import Workshop, find_repository
 
         session = self._sessions.find(session_id)

@@ -34,61 +34,75 @@ _EXAMPLE = 'Write at least:  [[checks]]  command = "pytest -q"'
 
 
 class Check(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One command that decides."""
+    """A command that must pass."""
 
     name: str
+    """Name of the check."""
     command: str
-    """For /bin/sh, in the top folder of the repository."""
+    """Command for `/bin/sh` in the top folder of the repository."""
     expect_exit_zero: bool = True
-    """Otherwise the exit code says nothing, and `output_contains` decides."""
+    """The exit code must be 0. `False`: only `output_contains` decides."""
     output_contains: str | None = None
+    """Text that the output must contain."""
     timeout_secs: float = TIMEOUT_S
+    """Time limit in seconds, up to 86,400."""
 
 
 class Contract(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What has to be so for the work to be done."""
+    """The conditions under which the work is done."""
 
     description: str
+    """What the change is to achieve."""
     checks: tuple[Check, ...]
+    """The checks, at least one; all must pass."""
     may_touch: tuple[str, ...] = ()
-    """Patterns, such as `tests/**`, of files that checks depend on and that the change may touch all the
-    same."""
+    """Patterns, such as `tests/**`, of files that checks depend on and that the change may modify
+    nevertheless."""
 
 
 class Tests(msgspec.Struct, frozen=True, kw_only=True):
-    """What a test program reports of itself, beside its exit code."""
+    """Counts that a test program reports."""
 
     __test__ = False
 
     passed: int = 0
+    """Tests that passed."""
     failed: int = 0
+    """Tests that failed."""
     skipped: int = 0
-    """Also those that were expected to fail, and did."""
+    """Tests that were skipped, or were expected to fail and did."""
     unloaded: int = 0
-    """Of those that failed, files of tests that could not even be loaded: what they hold is not known."""
+    """Of the failed ones, test files that could not be loaded."""
     one: str = ""
-    """The name of one of them, by which a later report of the same tests is known; empty if none has one."""
+    """Name of one of the tests, by which a later report of the same tests is recognised; empty if there is
+    none."""
     modules: tuple[str, ...] = ()
-    """What holds them, of the base alone: those files are tests, whatever they are called."""
+    """Test files, in the report about the base."""
     absent: tuple[str, ...] = ()
-    """Of those, the ones that could not be loaded."""
+    """Test files that could not be loaded, in the report about the base."""
 
 
 class CheckResult(msgspec.Struct, frozen=True, kw_only=True):
-    """What came of one check."""
+    """The result of one check."""
 
     name: str
+    """Name of the check."""
     command: str
+    """The command."""
     passed: bool
+    """Whether it passed."""
     exit_code: int | None = None
-    """None when it was ended, or could not be started."""
+    """Exit code; `None` if it was stopped or could not be started."""
     ended_by: str = "itself"
+    """What ended it: `itself`, or the limit that was reached."""
     why: str = ""
-    """Why it is red, in words; empty if it is green."""
+    """Why it did not pass; empty if it did."""
     output: str = ""
-    """What it wrote, stdout and stderr as they came; of long output the head and the tail."""
+    """Standard output and standard error as they came; of long output, the beginning and the end."""
     duration_ms: float = 0.0
+    """Time that it took, in milliseconds."""
     tests: Tests | None = None
+    """Counts of the test program; `None` if it reports none."""
 
 
 def first_red(results: Sequence[CheckResult]) -> CheckResult | None:

@@ -21,116 +21,155 @@ class _Event(msgspec.Struct, frozen=True, kw_only=True, tag_field="event"):
 
 
 class StateChanged(_Event, frozen=True, tag="state"):
-    """The session is somewhere else by now."""
+    """The session has another state."""
 
     session: str
+    """Id of the session."""
     state: State
+    """The new state."""
     reason: str = ""
+    """Why, if that needs explaining."""
 
 
 class BaselineStarted(_Event, frozen=True, tag="baseline"):
     """The checks run once before any work."""
 
     session: str
+    """Id of the session."""
 
 
 class IterationStarted(_Event, frozen=True, tag="iteration"):
-    """A fresh conversation begins."""
+    """A new conversation begins."""
 
     attempt: int
+    """Number of the attempt."""
     number: int
+    """Number of the iteration."""
     most: int
+    """Maximum number of iterations."""
     hint: str | None = None
-    """What helped before, if the model is told so."""
+    """The approach that helped before, if the model is shown one."""
 
 
 class Said(_Event, frozen=True, tag="text"):
-    """A piece of what the model says, as it comes."""
+    """Part of the model's answer, as it arrives."""
 
     attempt: int
+    """Number of the attempt."""
     text: str
+    """The part."""
 
 
 class Called(_Event, frozen=True, tag="call"):
-    """The model asks for a tool; nothing has happened yet."""
+    """The model asks for a tool; nothing has run yet."""
 
     attempt: int
+    """Number of the attempt."""
     turn: int
+    """Number of the turn, from 1."""
     action_id: str
+    """Id of the action."""
     tool: str
+    """Name of the tool."""
     parameters: Mapping[str, JsonValue]
+    """Parameters of the call."""
 
 
 class CallEnded(_Event, frozen=True, tag="result"):
-    """What came of a call, as the model sees it."""
+    """The result of a call, as the model sees it."""
 
     attempt: int
+    """Number of the attempt."""
     turn: int
+    """Number of the turn, from 1."""
     action_id: str
+    """Id of the action."""
     tool: str
+    """Name of the tool."""
     ok: bool
+    """Whether it succeeded."""
     text: str
+    """The output or the error, as the model reads it."""
 
 
 class PlanTold(_Event, frozen=True, tag="plan"):
-    """What the model says at the end of an iteration."""
+    """The model's words at the end of an iteration."""
 
     attempt: int
+    """Number of the attempt."""
     text: str
+    """The words."""
 
 
 class CheckStarted(_Event, frozen=True, tag="check_started"):
-    """A check begins; attempt 0 is the state before any work."""
+    """A check begins."""
 
     attempt: int
+    """Number of the attempt; 0 before any work."""
     name: str
+    """Name of the check."""
     command: str
+    """The command."""
 
 
 class CheckCompleted(_Event, frozen=True, tag="check_completed"):
-    """What came of a check."""
+    """A check has ended."""
 
     attempt: int
+    """Number of the attempt; 0 before any work."""
     result: CheckResult
+    """Its result."""
 
 
 class SealBroken(_Event, frozen=True, tag="sealed"):
-    """Files were changed that checks depend on; they are put back, and the iteration is not green."""
+    """Files that checks depend on were changed. They are restored, and the iteration does not pass."""
 
     attempt: int
+    """Number of the attempt."""
     paths: Sequence[str]
+    """Paths of the files."""
 
 
 class Spent(_Event, frozen=True, tag="spent"):
-    """What the turns of an iteration took."""
+    """Usage of the turns of an iteration."""
 
     attempt: int
+    """Number of the attempt."""
     number: int
+    """Number of the iteration."""
     turns: int
+    """Turns of the iteration."""
     tokens: int
-    """Of the whole session so far."""
+    """Tokens of the whole session so far."""
     cost_usd: float | None = None
+    """Cost of the whole session so far in US dollars, if it is known."""
 
 
 class Asked(_Event, frozen=True, tag="question"):
-    """The model wants to know something."""
+    """The model asks a question."""
 
     attempt: int
+    """Number of the attempt."""
     question: Question
+    """The question."""
 
 
 class Trouble(_Event, frozen=True, tag="error"):
     """The model gave no answer, or something else went wrong."""
 
     attempt: int
+    """Number of the attempt."""
     text: str
+    """What went wrong."""
 
 
 class Noted(_Event, frozen=True, tag="note"):
-    """Something that the loop did by itself."""
+    """Something that the loop did itself."""
 
     attempt: int
+    """Number of the attempt."""
     text: str
+    """What it did."""
 
 
 Event: TypeAlias = (
@@ -149,4 +188,7 @@ Event: TypeAlias = (
     | Trouble
     | Noted
 )
+"""An event of a coding session. Its field `event` names the kind, such as `state`, `call` or
+`check_completed`."""
 Watch: TypeAlias = Callable[[Event], None]
+"""Function that is called with every event as it happens."""

@@ -27,7 +27,7 @@ ErrorClass = Literal[
     "no_output_match",
     "other",
 ]
-"""`type_error` is a type checker's; an exception of that name is a failed test, or a crash."""
+"""Kind of failure of a check."""
 
 _HEAD, _TAIL, _LINE = 64_000, 128_000, 400
 _STEERING = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b\n]*(?:\x07|\x1b\\)?)")

@@ -44,75 +44,117 @@ Moment = Annotated[float, msgspec.Meta(ge=0, le=1e11)]
 
 
 class Repair(msgspec.Struct, frozen=True, kw_only=True):
-    """An approach that turned a failure green, and what came of it since."""
+    """An approach that made a failing check pass, and how often it helped since."""
 
     id: str
+    """Id of the repair."""
     repository: str
+    """Key of the repository; `Session.repository_key`."""
     command: str
+    """The check that failed."""
     error_class: ErrorClass
+    """Kind of failure."""
     message: str
+    """The failure, without what changes from run to run."""
     approach: str
+    """What helped, in a model's words."""
     wins: int = 1
+    """How often the failure went away."""
     losses: int = 0
+    """How often it was shown and the failure returned."""
     made: float
-    """When it was first learned, in seconds since the epoch."""
+    """When it was learned, in seconds since the epoch."""
     used: float
-    """When a win or a loss was last counted."""
+    """When a win or a loss was last counted, in seconds since the epoch."""
 
     @property
     def signature(self) -> Signature:
-        """What it is known by."""
+        """The failure it helps against."""
         return Signature(command=self.command, error_class=self.error_class, message=self.message)
 
     @property
     def rank(self) -> int:
-        """Wins less losses."""
+        """Wins minus losses."""
         return self.wins - self.losses
 
 
 class Hint(msgspec.Struct, frozen=True, kw_only=True):
-    """A repair to show."""
+    """A repair to show to a model."""
 
     id: str
+    """Id of the repair."""
     approach: str
+    """What helped, in a model's words."""
     is_coarse: bool
     """Whether it helped against another failure of the same command and kind."""
 
 
 class RepairMemory(Protocol):
-    """Repairs, kept between sessions. Each call may wait for a disk."""
+    """Protocol of stores of repairs. A call may wait for the disk."""
 
     def recall(self, repository: str, signature: Signature) -> Hint | None:
-        """The best repair: of this very failure, else of one of the same command and kind."""
+        """Return the best repair for a failure, otherwise for one of the same command and kind, or `None`.
+
+        Args:
+            repository: Key of the repository; `Session.repository_key`.
+            signature: The failure.
+        """
         ...
 
     def learned(self, repository: str, signature: Signature, approach: str, *, hint: str | None) -> None:
-        """Keep what turned a failure green, or count a win if it is known. A `hint` that was shown wins too;
-        one that says the same wins once."""
+        """Store an approach that made a check pass, or count a win if it is known.
+
+        Takes the arguments of `recall`.
+
+        Args:
+            approach: What helped, in a model's words.
+            hint: Id of the repair that was shown; it wins, too.
+        """
         ...
 
     def failed(self, hint_id: str) -> None:
-        """Count a loss: it was shown, and the failure came back. One that is no longer kept is no error."""
+        """Count a loss: the repair was shown, and the failure returned.
+
+        Args:
+            hint_id: Id of the repair; an unknown one is ignored.
+        """
         ...
 
     def export(self, repository: str) -> bytes:
-        """All of a repository's repairs, as JSON to share."""
+        """Return all repairs of a repository as JSON, to share them.
+
+        Takes the arguments of `recall`.
+        """
         ...
 
     def bring_in(self, repository: str, data: bytes) -> int:
-        """Add what somebody shared; how many repairs were new or have other counts now.
+        """Import shared repairs and return how many were new or changed. Importing twice changes nothing.
+
+        Takes the arguments of `recall`.
+
+        Args:
+            data: JSON from `export`.
 
         Raises:
-            DecodeError: it is no such file, or holds too much; nothing was added.
+            DecodeError: the data is not valid or too large; nothing was imported.
         """
         ...
 
     def entries(self, repository: str) -> list[Repair]:
-        """All of a repository's repairs, those used last first."""
+        """Return all repairs of a repository, last used first.
+
+        Takes the arguments of `recall`.
+        """
         ...
 
     def forget(self, repository: str, id: str) -> bool:
-        """Drop a repair; whether there was one."""
+        """Delete a repair and return whether there was one.
+
+        Takes the arguments of `recall`.
+
+        Args:
+            id: Id of the repair.
+        """
         ...
 
 

@@ -59,7 +59,7 @@ def has_repairs(database: Database) -> bool:
 
 
 class SqlRepairs:
-    """Repairs that all processes on one database share. Each call waits for the disk."""
+    """Repairs in a database, shared by all processes that use it. Each call waits for the disk."""
 
     def __init__(
         self,
@@ -68,10 +68,15 @@ class SqlRepairs:
         redactor: Redactor | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """Makes its tables.
+        """Create the tables if they are missing.
+
+        Args:
+            database: From `open_database`.
+            redactor: Removes secrets before anything is stored.
+            clock: Returns seconds since the epoch.
 
         Raises:
-            StorageError: they cannot be made.
+            StorageError: the tables cannot be created.
         """
         self._database = database
         self._redactor = redactor if redactor is not None else Redactor()

@@ -30,6 +30,17 @@ State = Literal[
     "failed",
     "abandoned",
 ]
+"""State of a coding session.
+
+- `created`: nothing has happened yet.
+- `contract_proposed`: the model drafted a contract; a person has to confirm it.
+- `contract_confirmed`: the contract is confirmed.
+- `running`: the model is working.
+- `needs_approval`: the change passes; a person has to approve it.
+- `merged`: the change is published.
+- `failed`: the checks did not pass.
+- `abandoned`: it was denied or cancelled, or there was nothing to do.
+"""
 
 OPEN: tuple[State, ...] = ("created", "contract_proposed", "contract_confirmed", "running", "needs_approval")
 """More may come of a session that is in one of these."""
@@ -69,22 +80,27 @@ HALTS = ("cancelled", "budget", "waiting")
 
 
 class CodeLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """How far a session may go. None means no limit."""
+    """Limits of a coding session. `None` means no limit."""
 
     iterations: int = 8
-    """Of each candidate."""
+    """How often each candidate starts a new conversation."""
     turns: int = 24
-    """Of each iteration."""
+    """How often the model is asked in each iteration; under the style `small`, once."""
     answer_tokens: int = 4096
+    """Tokens of each answer; under the style `small`, fewer."""
     tokens: int | None = None
-    """Read and written by the model, all candidates together; so too what follows."""
+    """Tokens read and written in the whole session, over all candidates."""
     cost_usd: float | None = None
+    """Cost of the whole session in US dollars."""
     time_s: float | None = None
+    """Wall-clock time of the whole session in seconds; time spent waiting for people is not counted."""
     call_s: float | None = None
-    """For each call of a tool."""
+    """Time for each tool call in seconds."""
     context_tokens: int | None = None
+    """Size of the model's context window."""
     same_failure: int | None = 3
-    """How often in a row the very same failure may come back before it is given up."""
+    """How often in a row the same failure may return before the candidate gives up. Not used under the style
+    `small`."""
 
     def __post_init__(self) -> None:
         for name in ("iterations", "same_failure"):
@@ -97,7 +113,7 @@ class CodeLimits(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def of_iteration(self) -> TurnLimits:
-        """The part that holds for one iteration."""
+        """The limits of one iteration."""
         return TurnLimits(
             turns=self.turns,
             answer_tokens=self.answer_tokens,
@@ -107,51 +123,59 @@ class CodeLimits(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def of_session(self) -> TurnLimits:
-        """The part that holds for all candidates together."""
+        """The limits of all candidates together."""
         return TurnLimits(tokens=self.tokens, cost_usd=self.cost_usd, time_s=self.time_s)
 
 
 class Iteration(msgspec.Struct, kw_only=True):
-    """One fresh conversation, and the checks after it."""
+    """One conversation with the model, and the checks after it."""
 
     number: int
+    """Number of the iteration, from 1."""
     run_id: str
-    """Of its turns."""
+    """Id of the run of its turns."""
     prompt: str = ""
+    """The prompt that the model got."""
     hint: str | None = None
-    """The repair that was shown."""
+    """Id of the repair that was shown to the model."""
     status: str = ""
-    """How the turns ended; empty while they go on."""
+    """How the turns ended, as in `Ending`; empty while they run."""
     summary: str = ""
+    """The last words of the model."""
     turns: int = 0
+    """How often the model was asked."""
     usage: Usage | None = None
+    """Tokens of its answers, as far as they are known."""
     cost_usd: float | None = None
+    """Cost in US dollars; `None` if it is not known."""
     failed: int = 0
-    """How often in a row the model had given no answer when it ended."""
+    """How many times in a row the model had given no answer when it ended."""
     tree: str = ""
-    """What was made of the files."""
+    """Git tree of the files after the turns."""
     sealed: list[str] = []
-    """Sealed files that were changed, and put back."""
+    """Files that checks depend on which were changed, and restored."""
     tried: Change | None = None
-    """The one change that it is about, where a small model looks closely."""
+    """The single change that the iteration is about, under the style `small`."""
     spare: Usage | None = None
-    """What was read and written for turns that gave no answer, beside `usage`."""
+    """Tokens of turns that gave no answer, in addition to `usage`."""
     results: list[CheckResult] = []
+    """Results of the checks."""
     is_judged: bool = False
+    """Whether the checks have run."""
 
     @property
     def has_turned(self) -> bool:
-        """Whether its turns are over, and nobody has to decide anything in there."""
+        """Whether its turns have ended and nobody has to decide anything."""
         return bool(self.status) and self.status not in HALTS
 
     @property
     def has_answers(self) -> bool:
-        """Whether the model has said anything in it."""
+        """Whether the model answered at least once."""
         return self.turns > self.failed
 
     @property
     def is_green(self) -> bool:
-        """Whether the checks say that it is done."""
+        """Whether all checks passed and no sealed file was changed."""
         return (
             self.is_judged and not self.sealed and bool(self.results) and all(r.passed for r in self.results)
         )
@@ -161,9 +185,11 @@ class Attempt(msgspec.Struct, kw_only=True):
     """One candidate: a folder of its own, and iterations in it."""
 
     number: int
+    """Number of the attempt, from 1."""
     iterations: list[Iteration] = []
+    """Its iterations, in order."""
     ended: str = ""
-    """Why it goes no further; empty while it does."""
+    """Why it ended; empty while it runs."""
 
     @property
     def latest(self) -> Iteration | None:
@@ -172,7 +198,7 @@ class Attempt(msgspec.Struct, kw_only=True):
 
     @property
     def judged(self) -> Iteration | None:
-        """The newest iteration that was checked."""
+        """The newest iteration whose checks have run."""
         return next((each for each in reversed(self.iterations) if each.is_judged), None)
 
 
@@ -180,66 +206,81 @@ class Session(msgspec.Struct, kw_only=True):
     """A coding session."""
 
     id: str
+    """Id of the session, and of its run."""
     intent: str
+    """The change to make, in words."""
     repository: str
-    """The top folder of the person's repository."""
+    """Top folder of the user's repository."""
     repository_key: str = ""
-    """What repairs are remembered by."""
+    """Key of the repository in the store of repairs; the same for every clone."""
     state: State = "created"
+    """Current state."""
     reason: str = ""
-    """Why it is where it is, where that needs saying."""
+    """Why it is in this state, if that needs explaining."""
     contract: Contract | None = None
+    """The checks that must pass; `None` before there is a contract."""
     limits: CodeLimits = CodeLimits()
+    """Its limits."""
     candidates: int = 1
+    """Number of attempts that are made side by side."""
     style: str = "large"
-    """How the model is led: see `placet.coder.style`."""
+    """`"large"` or `"small"`."""
     model: str = ""
+    """Name of the model."""
     begun_on: str = ""
-    """The person's commit when it began."""
+    """The user's commit at the start."""
     base: str = ""
-    """The tree that it began with."""
+    """Git tree at the start of the work."""
     includes_changes: bool = False
-    """Whether the person's uncommitted changes are to be in it."""
+    """Whether the work starts with the user's uncommitted changes."""
     included: list[str] = []
-    """The person's files with such changes: they go into the commit besides what the model changes."""
+    """Files with such changes; they become part of the commit."""
     even_if_green: bool = False
+    """Whether to work even if all checks pass before any change."""
     drafting: Usage | None = None
-    """What it took to draft the contract."""
+    """Tokens used to draft the contract."""
     drafting_usd: float | None = 0.0
+    """Cost of drafting the contract in US dollars."""
     baseline: list[CheckResult] = []
+    """Results of the checks before any work."""
     attempts: list[Attempt] = []
+    """The candidates."""
     winner: int | None = None
-    """The attempt whose checks were green first."""
+    """Number of the attempt that passed first."""
     result: str = ""
-    """The tree that is to be published."""
+    """Git tree that is to be published."""
     commit: str = ""
+    """The commit that was published."""
     branch: str = ""
-    """Where it was published."""
+    """The branch on which it was published."""
     created_at: float = 0.0
+    """When it was created, in seconds since the epoch."""
     changed_at: float = 0.0
+    """When it last changed, in seconds since the epoch."""
 
     @property
     def is_open(self) -> bool:
-        """Whether more may come of it."""
+        """Whether it has not ended."""
         return self.state in OPEN
 
     @property
     def is_green(self) -> bool:
-        """Whether the checks of the winner were green."""
+        """Whether the checks of the winner passed."""
         won = self.won
         return won is not None and won.is_green
 
     @property
     def won(self) -> Iteration | None:
-        """The iteration whose checks were green."""
+        """The iteration whose checks passed."""
         if self.winner is None:
             return None
         return next(a for a in self.attempts if a.number == self.winner).judged
 
     @property
     def results(self) -> list[CheckResult]:
-        """What came of the checks last: of the winner, else of the last attempt that was checked, else before
-        any work."""
+        """The latest results of the checks: of the winner, otherwise of the last attempt that was checked,
+        otherwise of the baseline.
+        """
         if self.won is not None:
             return self.won.results
         judged = [each.judged for each in self.attempts if each.judged is not None]
@@ -247,19 +288,19 @@ class Session(msgspec.Struct, kw_only=True):
 
     @property
     def iterations(self) -> int:
-        """How many there were, all candidates together."""
+        """Number of iterations, over all candidates."""
         return sum(len(attempt.iterations) for attempt in self.attempts)
 
     @property
     def tokens(self) -> int:
-        """Read and written, as far as it is known."""
+        """Tokens read and written, as far as they are known."""
         made = [each for attempt in self.attempts for each in attempt.iterations]
         used = [self.drafting, *(each.usage for each in made), *(each.spare for each in made)]
         return sum(usage.total for usage in used if usage is not None)
 
     @property
     def cost_usd(self) -> float | None:
-        """What it cost; None where some of it is not known."""
+        """Cost in US dollars; `None` if part of it is not known."""
         made = [each for attempt in self.attempts for each in attempt.iterations]
         costs = [self.drafting_usd, *(each.cost_usd for each in made if each.has_answers)]
         return None if any(cost is None for cost in costs) else sum(cost or 0.0 for cost in costs)
@@ -281,14 +322,21 @@ class Session(msgspec.Struct, kw_only=True):
 
 
 class Question(msgspec.Struct, frozen=True, kw_only=True):
-    """Something that a model wants to know of a person."""
+    """A question of a model to a person."""
 
     id: str
+    """Id of the question."""
     session: str
+    """Id of the session."""
     text: str
+    """The question."""
     asked_at: float
+    """When it was asked, in seconds since the epoch."""
     until: float
-    """When the model goes on without an answer."""
+    """When the model continues without an answer, in seconds since the epoch."""
     answer: str | None = None
+    """The answer; `None` while it is open."""
     by: str | None = None
+    """Who answered."""
     answered_at: float | None = None
+    """When it was answered, in seconds since the epoch."""

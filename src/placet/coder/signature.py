@@ -62,20 +62,23 @@ Quoted = Literal["kept", "names", "hidden"]
 
 
 class Signature(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a failed check is known by."""
+    """What identifies a failure of a check."""
 
     command: str
+    """The check that failed."""
     error_class: ErrorClass
+    """Kind of failure."""
     message: str
+    """The failure, without what changes from run to run."""
 
     @property
     def key(self) -> str:
-        """The same for the same failure."""
+        """Hash that is the same for the same failure."""
         return digest(self.command, self.error_class, self.message)
 
     @property
     def coarse(self) -> str:
-        """The same for every failure of that command that is of the same kind."""
+        """Hash that is the same for all failures of the command with the same kind."""
         return digest(self.command, self.error_class)
 
 

@@ -20,53 +20,95 @@ from placet.errors import UsageError
 
 
 class Sessions(Protocol):
-    """A store of sessions. Each call that writes waits for the disk, where there is one."""
+    """Protocol of stores of coding sessions. Calls that write wait for the disk."""
 
     def put(self, session: Session) -> None:
-        """Keep it as it is now."""
+        """Store a session as it is now.
+
+        Args:
+            session: The session.
+        """
         ...
 
     def get(self, session: str) -> Session | None:
-        """The session with that id."""
+        """Return the session with an id, or `None`.
+
+        Args:
+            session: Id of the session.
+        """
         ...
 
     def find(self, prefix: str) -> Session:
-        """The session whose id is, or begins with, `prefix`.
+        """Return the session whose id is, or starts with, a text.
+
+        Args:
+            prefix: The id, or its beginning.
 
         Raises:
-            UsageError: there is none, or several.
+            UsageError: there is none, or there are several.
         """
         ...
 
     def listed(self, *, state: State | None = None, limit: int = 50) -> list[Session]:
-        """The newest, newest first."""
+        """Return the newest sessions, newest first.
+
+        Args:
+            state: Only those in this state.
+            limit: Maximum number.
+        """
         ...
 
     def ask_to_stop(self, session: str, reason: str) -> None:
-        """Let whoever is at work on it stop."""
+        """Ask the process that works on a session to stop.
+
+        Args:
+            session: Id of the session.
+            reason: Why.
+        """
         ...
 
     def asked_to_stop(self, session: str) -> str | None:
-        """Why it is to stop; None if it is not."""
+        """Return why a session is to stop, or `None`.
+
+        Args:
+            session: Id of the session.
+        """
         ...
 
     def ask(self, question: Question) -> Question:
-        """Put a question; one that was put before, under the same id, is returned as it is by now."""
+        """Store a question. If the id is in use, return the stored question.
+
+        Args:
+            question: The question.
+        """
         ...
 
     def question(self, question: str) -> Question | None:
-        """The question with that id."""
+        """Return the question with an id, or `None`.
+
+        Args:
+            question: Id of the question.
+        """
         ...
 
     def questions(self, session: str | None = None) -> list[Question]:
-        """Those that wait for an answer, oldest first."""
+        """Return the open questions, oldest first.
+
+        Args:
+            session: Only those of this session.
+        """
         ...
 
     def answer(self, question: str, text: str, by: str) -> Question:
-        """Answer one.
+        """Answer a question.
+
+        Args:
+            question: Id of the question.
+            text: The answer.
+            by: Who answers.
 
         Raises:
-            UsageError: there is none, it was answered, or nobody waits for it any longer.
+            UsageError: there is no such question, it was answered, or it has expired.
         """
         ...
 

@@ -47,13 +47,17 @@ def has_sessions(database: Database) -> bool:
 
 
 class SqlSessions:
-    """A store that all processes on one database share. Each call waits for the disk."""
+    """Coding sessions in a database, shared by all processes that use it. Each call waits for the disk."""
 
     def __init__(self, database: Database, *, clock: Callable[[], float] = time.time) -> None:
-        """Makes its tables.
+        """Create the tables if they are missing.
+
+        Args:
+            database: From `open_database`.
+            clock: Returns seconds since the epoch.
 
         Raises:
-            StorageError: they cannot be made.
+            StorageError: the tables cannot be created.
         """
         self._database = database
         self._clock = clock
@@ -103,7 +107,11 @@ class SqlSessions:
         return [self._session(row) for row in rows]
 
     def ended_before(self, moment: float) -> list[Session]:
-        """Those of which nothing more can come, and that were changed last before a moment."""
+        """Return the sessions that have ended and last changed before a time.
+
+        Args:
+            moment: Seconds since the epoch.
+        """
         marks = ", ".join("?" * len(OPEN))
         rows = self._database.read(
             lambda t: t.execute(
@@ -115,7 +123,11 @@ class SqlSessions:
         return [each for row in rows if (each := self._session(row)).changed_at < moment]
 
     def drop(self, session: str) -> None:
-        """Forget one, with what was asked and wanted of it."""
+        """Delete a session with its questions.
+
+        Args:
+            session: Id of the session.
+        """
 
         def work(t: Transaction) -> None:
             name = searchable(session)

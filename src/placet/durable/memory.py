@@ -13,7 +13,7 @@ _decode = msgspec.json.Decoder(Note).decode
 
 
 class MemoryJournal:
-    """Keeps runs as long as the process lives."""
+    """Records runs in memory, as long as the process lives."""
 
     def __init__(self) -> None:
         self._runs: dict[str, _MemoryRun] = {}

@@ -77,24 +77,32 @@ _decode_result = msgspec.json.Decoder(ProposalResult).decode
 
 
 class RunSummary(msgspec.Struct, frozen=True, kw_only=True):
-    """One run, as a list shows it."""
+    """A run in a list."""
 
     run_id: str
+    """Id of the run."""
     proposal_id: str
+    """Id of the proposal."""
     source: str
+    """Who proposed it."""
     tenant: str | None
+    """Tenant of the run."""
     actions: int
+    """Number of actions."""
     status: Outcome | str
-    """How it ended; `running` while somebody is at work on it; `interrupted` if nobody is any more."""
+    """The outcome; `running` while a process works on it; `interrupted` if none does."""
     begun: float
+    """When it began, in seconds since the epoch."""
     ended: float | None
+    """When it ended, in seconds since the epoch."""
     holder: str | None
-    """Who is at work on it, in words."""
+    """The process that works on it."""
     context: dict[str, JsonValue] = {}
+    """The values that the journal stores with every run."""
 
 
 class SqlJournal:
-    """Keeps runs in a database, and lists them."""
+    """Records runs in a database, and lists them."""
 
     def __init__(
         self,
@@ -104,16 +112,22 @@ class SqlJournal:
         redactor: Redactor | None = None,
         lease_s: float = LEASE_S,
     ) -> None:
-        """`context` is kept with every run that begins here: what it takes to set up a runtime for it again.
+        """Create the tables if they are missing.
 
-        `redactor` takes secrets out of what a list of runs shows. `lease_s` is how long others wait for a
-        holder of whom nothing is heard, and who may be on another machine.
+        Args:
+            database: From `open_database`.
+            context: Values to store with every run that begins here, such as what is needed to set up its
+                runtime again.
+            redactor: Removes secrets from the list of runs.
+            lease_s: How long others wait, in seconds, before they take over a run whose process does not
+                respond.
 
         Raises:
-            StorageError: the database cannot be used.
+            StorageError: the tables cannot be created.
         """
         migrate(database, MIGRATIONS)
         self.database = database
+        """The database."""
         self._context = dict(context or {})
         self._redactor = redactor if redactor is not None else Redactor()
         self._lease_s = lease_s
@@ -203,7 +217,12 @@ class SqlJournal:
         return taken
 
     def runs(self, *, status: str | None = None, limit: int = 50) -> list[RunSummary]:
-        """The newest runs, newest first."""
+        """Return the newest runs, newest first.
+
+        Args:
+            status: Only those with this status.
+            limit: Maximum number.
+        """
 
         def work(t: Transaction) -> list[RunSummary]:
             now = t.now()
@@ -219,15 +238,22 @@ class SqlJournal:
         return self.database.read(work)
 
     def prune(self, before: float) -> list[str]:
-        """Forget the runs that ended for good before a moment, with what they were asked to do and their
-        results; returns their ids. Those that can still be resumed stay. Waits for the disk."""
+        """Delete the runs that ended before a time, and return their ids. Runs that can be resumed stay.
+        Waits for the disk.
+
+        Args:
+            before: Seconds since the epoch.
+        """
         marks = ", ".join("?" * len(RESUMABLE))
         work = f"DELETE FROM runs WHERE status NOT IN ({marks}) AND ended < ? RETURNING run_id"
         rows = self.database.write(lambda t: t.execute(work, [*RESUMABLE, before])).result()
         return [row[0] for row in rows]
 
     def find(self, run_id: str) -> RunSummary:
-        """The run whose id is, or begins with, `run_id`.
+        """Return the run whose id is, or starts with, a text.
+
+        Args:
+            run_id: The id, or its beginning.
 
         Raises:
             UnknownRun: there is none, or there are several.
@@ -279,7 +305,7 @@ class SqlJournal:
         return [self._read(_decode_note, note) for (note,) in rows]
 
     def close(self) -> None:
-        """Renew nothing any more. The database stays open."""
+        """Stop renewing the claims of this process and wait for that to end. The database stays open."""
         self._closed.set()
         if self._renewing is not None:
             self._renewing.join()

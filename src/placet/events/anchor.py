@@ -27,10 +27,18 @@ _LOG_ID = re.compile(r"[0-9a-f]{32}")
 
 
 class Anchor:
-    """A folder of heads, by log."""
+    """A folder that holds the newest digest of each log. Put it where those who can write the log cannot
+    write.
+    """
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
-        self.folder = Path(folder)
+        """Describe the folder; it is created when something is stored.
+
+        Args:
+            folder: The folder.
+        """
+        self.folder: Path = Path(folder)
+        """The folder."""
 
     def head_file(self, log_id: str) -> Path:
         """Where the head of a log is kept.
@@ -67,7 +75,11 @@ class Anchor:
             os.fsync(file)
 
     def read(self, log_id: str) -> Anchored:
-        """What is known of a log; nothing, if the file is not there or not whole."""
+        """Return what is known of a log; nothing if the file is missing or incomplete.
+
+        Args:
+            log_id: Id of the log.
+        """
         try:
             place = self.head_file(log_id)
         except ValueError:

@@ -15,6 +15,16 @@ from collections.abc import Iterator, Sequence
 from typing import Literal, NamedTuple, Protocol
 
 FindingKind = Literal["edited", "removed", "inserted", "reordered", "truncated", "rewritten", "unanchored"]
+"""How a log was changed.
+
+- `edited`: an event was changed.
+- `removed`: events were removed.
+- `inserted`: events were inserted.
+- `reordered`: events were moved.
+- `truncated`: the end was cut off.
+- `rewritten`: the log was replaced from some point on.
+- `unanchored`: the anchor is missing.
+"""
 
 MAX_STRETCHES = 300
 """Breaks that are explained; those beyond are counted."""
@@ -25,11 +35,14 @@ _KEPT = 20
 
 
 class Finding(NamedTuple):
-    """One thing that is wrong with a log."""
+    """A sign that a log was tampered with."""
 
     kind: FindingKind
+    """Kind of change."""
     position: int | None
+    """Position in the log; `None` if it is about the whole log."""
     message: str
+    """The finding in one sentence."""
 
 
 class Digests(Protocol):

@@ -77,47 +77,58 @@ class Head(NamedTuple):
 
 
 class Segment(msgspec.Struct, frozen=True, kw_only=True):
-    """A beginning of the log that was dropped on purpose."""
+    """A part of the log that was deleted on purpose."""
 
     first: int
+    """Position of its first event."""
     last: int
+    """Position of its last event."""
     count: int
+    """Number of events."""
     digest: str
-    """Of its last record; the next one names it as the one before."""
+    """Digest of its last event; the next event refers to it."""
     first_time: float
+    """Time of its first event, in seconds since the epoch."""
     last_time: float
+    """Time of its last event, in seconds since the epoch."""
     closed_at: float
+    """When it was deleted, in seconds since the epoch."""
     seal: str = ""
-    """Digest over all of the above and the log's id; kept in the anchor too."""
+    """Digest over all other fields and the id of the log; also stored in the anchor."""
 
 
 class Anchored(NamedTuple):
-    """What is known of a log outside it."""
+    """The facts about a log that an anchor holds."""
 
     place: str
-    """Where that was looked for."""
+    """The file."""
     position: int | None
-    """None: there is nothing."""
+    """Position that the log has reached; `None` if nothing is known."""
     digest: str
+    """Digest of the event there."""
     seals: frozenset[str]
-    """Of the segments that were closed."""
+    """Seals of the closed segments."""
 
 
 class ChainReport(msgspec.Struct, frozen=True, kw_only=True):
-    """What checking a log came to."""
+    """The result of `SqlEvents.verify`."""
 
     valid: bool
+    """Whether there are no findings."""
     checked: int
+    """Number of events that were checked."""
     first: int | None
-    """Position of the first record there is."""
+    """Position of the first event."""
     last: int | None
+    """Position of the last event."""
     dropped: int
-    """Records that were dropped on purpose, in closed segments."""
+    """Number of events in closed segments."""
     anchored: bool
-    """Whether a head kept outside was there to compare with; else nothing tells what was cut off the end."""
+    """Whether there was an anchor to compare with; without one, a truncated log is not noticed."""
     findings: list[Finding]
+    """The findings."""
     more: int = 0
-    """Findings beyond those that are listed."""
+    """Number of further findings that are not listed."""
 
 
 def link(prev: str, row: Row) -> str:

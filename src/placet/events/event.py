@@ -51,27 +51,36 @@ EventKind = Literal[
     "checkpoint_saved",
     "sink_failed",
 ]
+"""Kind of an event of the runtime. Turn loops, coding sessions and loops add kinds of their own."""
 KINDS: tuple[str, ...] = get_args(EventKind)
 
 
 class Event(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
-    """One thing that happened. Positional, because the runtime makes several per action."""
+    """One thing that happened."""
 
     seq: int
-    """Orders the log; each log counts from 1."""
+    """Position in the log, from 1."""
     kind: str
-    """One of KINDS, or a loop's own (turn_*, check_*, round_*)."""
+    """Kind of event: an `EventKind`, or one of a turn loop, a coding session or a loop (`turn_*`, `check_*`,
+    `round_*`)."""
     time: float
     """Seconds since the epoch."""
     run_id: str | None = None
+    """Id of the run."""
     proposal_id: str | None = None
+    """Id of the proposal."""
     action_id: str | None = None
+    """Id of the action."""
     trace_id: str | None = None
+    """Id of the trace; the same for all proposals of a run."""
     span_id: str | None = None
+    """Id of the span."""
     tenant: str | None = None
+    """Tenant of the run."""
     data: dict[str, JsonValue] = {}
+    """Data of the event; which keys there are depends on the kind."""
 
     @property
     def at(self) -> datetime:
-        """When, as a moment in UTC."""
+        """The time as a `datetime` in UTC."""
         return datetime.fromtimestamp(self.time, UTC)

@@ -45,11 +45,17 @@ class LineFile:
 
 
 class JsonlSink:
-    """Append events to a file."""
+    """Appends events to a file as JSON lines."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
+        """Open the file for appending.
+
+        Args:
+            path: The file; it is created if it is missing.
+        """
         self._file = LineFile(path)
-        self.path = self._file.path
+        self.path: Path = self._file.path
+        """The file."""
 
     def write(self, events: Sequence[Event]) -> None:
         """Append a batch."""

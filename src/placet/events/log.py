@@ -47,13 +47,19 @@ _NOTHING: dict[str, JsonValue] = {}
 
 
 class EventLog:
-    """Append-only, ordered by `seq`."""
+    """The events of a runtime, in order. Iterate over it to get the events in memory, without secrets."""
 
     def __init__(
         self, *, sinks: Iterable[EventSink] = (), keep: int = 50_000, redactor: Redactor | None = None
     ) -> None:
-        """`keep` bounds what memory holds; sinks get everything. Without a `redactor` of its own the log
-        takes out what looks like a secret; register others with `log.redactor.add_secret`."""
+        """Create an empty log.
+
+        Args:
+            sinks: Where events are also written.
+            keep: How many events memory holds; sinks get all of them.
+            redactor: Removes secrets from events that leave the log. `None`: a new one, which removes values
+                that look like secrets.
+        """
         if redactor is not None:
             self.redactor = redactor
         self._ring: deque[Event] = deque(maxlen=keep)
@@ -68,7 +74,7 @@ class EventLog:
 
     @cached_property
     def redactor(self) -> Redactor:
-        """Takes secrets out of whatever leaves the log."""
+        """Removes secrets from events that leave the log. Register secrets with its `add_secret`."""
         # Made when first needed: its rules take longer to compile than a small run takes.
         return Redactor()
 
@@ -83,7 +89,18 @@ class EventLog:
         tenant: str | None = None,
         data: dict[str, JsonValue] | None = None,
     ) -> None:
-        """Record that something happened, now."""
+        """Record an event.
+
+        Args:
+            kind: Kind of event.
+            run_id: Id of the run.
+            proposal_id: Id of the proposal.
+            action_id: Id of the action.
+            trace_id: Id of the trace.
+            span_id: Id of the span.
+            tenant: Tenant of the run.
+            data: Data of the event, as JSON.
+        """
         self.recorder(run_id, proposal_id, trace_id, tenant)(kind, action_id, span_id, data or _NOTHING)
 
     def recorder(
@@ -127,15 +144,26 @@ class EventLog:
 
     @property
     def lost(self) -> int:
-        """How many events some sink is known not to have taken, each counted once for every such sink."""
+        """How many events a sink did not accept, counted once for every such sink."""
         return self._lost_elsewhere + sum(outlet.lost for outlet in (*self._sinks, *self._leaving))
 
     def add_sink(self, sink: EventSink) -> None:
-        """Send everything from now on to `sink` too."""
+        """Write every event from now on to a sink.
+
+        Args:
+            sink: The sink.
+        """
         self._sinks.append(Outlet(sink))
 
     def remove_sink(self, sink: EventSink) -> None:
-        """Stop sending to `sink`, after handing it what it has not seen."""
+        """Stop writing to a sink, after it has received every event so far.
+
+        Args:
+            sink: The sink.
+
+        Raises:
+            ValueError: it is not a sink of this log.
+        """
         self.flush()
         outlet = next((each for each in self._sinks if each.sink is sink), None)
         if outlet is None:
@@ -153,7 +181,7 @@ class EventLog:
             self.flush()
 
     def flush(self) -> None:
-        """Hand everything new to the sinks, and notice what became of what they were handed before."""
+        """Pass all new events to the sinks."""
         self._flush_planned = False
         self._hear()
         if not self._new_events:
@@ -166,11 +194,10 @@ class EventLog:
                 self._tell(trouble.sink, trouble.error)
 
     async def settle(self) -> None:
-        """Wait until every sink has on disk what has been recorded so far; never raises for a sink.
+        """Wait until every sink has stored the events recorded so far. Never raises for a sink.
 
-        This is what "acknowledged" means: if `lost` is afterwards what it was before the events were made,
-        all of them are on disk, as safely as each sink keeps things. Whatever is not has been told by a
-        `sink_failed` event, once per outage. Many may wait at the same time; they share the work.
+        If `lost` has not grown afterwards, all of them are on disk, as safely as each sink stores them. A
+        failure is recorded as a `sink_failed` event, once per outage.
         """
         if not self._sinks and not self._leaving:
             return
@@ -258,8 +285,7 @@ class EventLog:
         limit: int | None = None,
         newest: bool = False,
     ) -> list[Event]:
-        """Kept events that match everything given, oldest first, or with `newest` newest first. `since` and
-        `until` are seconds since the epoch, both included; `after` is a `seq`, not included."""
+        """Return events in memory that match all conditions. As `EventStore.query`; `after` is a `seq`."""
         kinds = None if kind is None else {kind} if isinstance(kind, str) else set(kind)
         found = (
             e
@@ -278,7 +304,11 @@ class EventLog:
         return list(self._shown(found if limit is None else islice(found, max(limit, 0))))
 
     def spans(self, *, trace: str | None = None) -> list[Span]:
-        """Spans of the kept events, in the order in which they began."""
+        """Return the spans of the events in memory, in the order in which they began.
+
+        Args:
+            trace: Only those of this trace.
+        """
         return spans_of(self._shown(self._ring) if trace is None else self.query(trace=trace))
 
     def counts(self) -> dict[str, int]:

@@ -17,14 +17,18 @@ from placet.events.event import Event
 
 
 class EventSink(Protocol):
-    """Where events go besides memory. `write` may raise; the log reports it and goes on."""
+    """Protocol of event sinks. `write` may raise; the log records the failure and continues."""
 
     def write(self, events: Sequence[Event]) -> Future[Any] | None:
-        """Take a batch: new events, in order. It must not wait for a disk or a network.
+        """Accept a batch of new events. It must not wait for a disk or a network.
 
-        None says that the batch is where it belongs. A future says that it is on its way: it ends when the
-        batch is on disk, or with the error for which it is not. Futures end in the order in which they were
-        given out. If the value is itself an exception, the batch is on disk but something beside it failed.
+        Args:
+            events: The events, in order.
+
+        Returns:
+            `None` if the batch is stored; otherwise a future that ends when it is on disk, or with the error.
+                Futures must end in order. A future whose value is an exception means that the batch is on
+                disk and something else failed.
         """
         ...
 

@@ -14,6 +14,12 @@ import msgspec
 from placet.events.event import Event
 
 SpanStatus = Literal["ok", "error", "unset"]
+"""How a span ended.
+
+- `ok`: it succeeded.
+- `error`: it did not.
+- `unset`: it is open.
+"""
 
 _CLOSES: dict[str, SpanStatus] = {
     "action_succeeded": "ok",
@@ -32,16 +38,25 @@ class Span(msgspec.Struct, kw_only=True, omit_defaults=True):
     name: str
     """`proposal` or `action`."""
     trace_id: str
+    """Id of the trace."""
     span_id: str
+    """Id of the span."""
     parent_id: str | None = None
+    """Id of the enclosing span."""
     start: float
+    """Start in seconds since the epoch."""
     run_id: str | None = None
+    """Id of the run."""
     proposal_id: str | None = None
+    """Id of the proposal."""
     action_id: str | None = None
+    """Id of the action; `None` for a proposal."""
     tool: str | None = None
+    """The tool that the action calls."""
     end: float | None = None
-    """None while it is open."""
+    """End in seconds since the epoch; `None` while it is open."""
     status: SpanStatus = "unset"
+    """How it ended."""
 
 
 def spans_of(events: Iterable[Event]) -> list[Span]:

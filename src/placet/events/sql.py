@@ -71,14 +71,21 @@ def _migrations() -> Migrations:
 
 
 class SqlEvents:
-    """An event sink, and everything that it and others wrote to the same database. Safe on any thread."""
+    """Events in a database: a sink, and a store of everything written to the same database. Safe to use from
+    any thread.
+    """
 
     def __init__(self, database: Database, *, durable: bool = False, anchor: Anchor | None = None) -> None:
-        """With `durable` a batch that is acknowledged survives a loss of power, not only of the process. With
-        `anchor` the head is kept there after each commit.
+        """Create the tables if they are missing.
+
+        Args:
+            database: From `open_database`.
+            durable: A batch that is acknowledged survives a power failure, not only the end of the process.
+            anchor: Folder in which the newest digest is stored after each commit, so that a truncated log is
+                noticed.
 
         Raises:
-            StorageError: the tables cannot be made.
+            StorageError: the tables cannot be created.
         """
         self._database = database
         self._durable = durable
@@ -195,14 +202,20 @@ class SqlEvents:
         return True
 
     def prune(self, before: float) -> Segment | None:
-        """Drop the oldest events: all up to the first that is not older than `before`, and never the newest.
+        """Delete the oldest events: all before the first that is not older than a time, but never the newest
+        event.
 
-        What is dropped becomes a closed segment, which says how many there were and anchors the last digest:
-        the chain goes on from there. Verify first: what was tampered with goes too, and the traces with it.
-        Waits for the disk. None if there is nothing to drop.
+        The deleted events become a closed segment, so that the chain of digests stays valid. Verify first:
+        traces of tampering are deleted, too. Waits for the disk.
+
+        Args:
+            before: Seconds since the epoch.
+
+        Returns:
+            The closed segment; `None` if there was nothing to delete.
 
         Raises:
-            StorageError: that cannot be written, or the anchor cannot; nothing is dropped then.
+            StorageError: the database or the anchor cannot be written; nothing was deleted.
         """
         return self._database.write(partial(self._close_segment, before)).result()
 
@@ -287,7 +300,10 @@ class SqlEvents:
         until: float | None = None,
         after: int | None = None,
     ) -> Iterator[Event]:
-        """The same, oldest first, a page at a time: however many there are, few are in memory."""
+        """Yield the events of `EventStore.query`, oldest first, with only some of them in memory at a time.
+
+        Takes the arguments of `EventStore.query`.
+        """
         wanted = Filter.of(kind, run, trace, proposal, action, tool, tenant, since, until)
         return self._pages(wanted, after, None, False)
 
@@ -320,18 +336,22 @@ class SqlEvents:
         return cost_by_agent(self.scan(kind=COUNTED))
 
     def last_position(self) -> int:
-        """The position of the newest event; 0 if there was never one."""
+        """Return the position of the newest event; 0 if there never was one."""
         rows = self._database.read(lambda t: t.execute("SELECT position FROM events_head"))
         return int(rows[0][0]) if rows else 0
 
     def segments(self) -> list[Segment]:
-        """What was dropped on purpose, oldest first."""
+        """Return the closed segments, oldest first."""
         return self._database.read(_segments)
 
     # Checking
 
     def verify(self, *, anchor: Anchor | None = None) -> ChainReport:
-        """Check the whole log as it is now; others may go on writing. `anchor`: not the one written to."""
+        """Check the chain of digests of the whole log. Others may continue writing.
+
+        Args:
+            anchor: Anchor to compare with. `None`: the one that is written to.
+        """
         anchor = anchor if anchor is not None else self._anchor
         while True:
             # The anchor first: both move forwards, and read in this order it cannot be ahead.

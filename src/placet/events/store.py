@@ -9,7 +9,7 @@ from placet.events.event import Event
 
 
 class EventStore(Protocol):
-    """Kept events, ordered by `seq`. Implementations pass `placet.testing.event_store_suite`."""
+    """Protocol of event stores. Implementations pass `event_store_suite`."""
 
     def query(
         self,
@@ -27,16 +27,30 @@ class EventStore(Protocol):
         limit: int | None = None,
         newest: bool = False,
     ) -> list[Event]:
-        """Events that match everything given, oldest first, or with `newest` newest first.
+        """Return events that match all conditions, oldest first.
 
-        `since` and `until` are seconds since the epoch, both included; `after` is a `seq`, not included.
+        Args:
+            kind: Kind, or several.
+            run: Id of the run.
+            trace: Id of the trace.
+            proposal: Id of the proposal.
+            action: Id of the action.
+            tool: Name of the tool.
+            tenant: Tenant of the run.
+            since: Earliest time in seconds since the epoch, inclusive.
+            until: Latest time in seconds since the epoch, inclusive.
+            after: Only events after this `seq`.
+            limit: Maximum number.
+            newest: Newest first.
         """
         ...
 
     def counts(self) -> dict[str, int]:
-        """How many events there are of each kind."""
+        """Return the number of events of each kind."""
         ...
 
     def cost_by_agent(self) -> dict[str, dict[str, float]]:
-        """What the runs of each source came to: runs, calls, actions, retries, time."""
+        """Return totals for each source: runs, calls, actions, retries and time; if a model was asked, also
+        answers, tokens and cost.
+        """
         ...

@@ -15,78 +15,97 @@ import msgspec
 from placet.ir.json_value import JsonValue
 
 ImageType = Literal["image/png", "image/jpeg", "image/gif", "image/webp"]
-"""What all three wire formats take."""
+"""Types of image that all wire formats accept."""
 
 
 class Carried(msgspec.Struct, frozen=True, kw_only=True):
-    """Something of a provider's that must come back to it unchanged, such as the signature of a thought."""
+    """Data of a provider that must be sent back unchanged, such as the signature of a thought."""
 
     format: str
-    """The wire format that it is for; any other leaves it out."""
+    """The wire format that it belongs to; other formats leave it out."""
     data: JsonValue
+    """The data."""
 
 
 class ToolCall(msgspec.Struct, frozen=True, kw_only=True):
-    """A model asks for a tool. Nothing has happened yet."""
+    """A tool call that a model asks for. Nothing has run yet."""
 
     id: str = ""
-    """The model's own name for the call, to be echoed with the result; empty where it gave none."""
+    """The model's id of the call, to send back with the result; empty if there is none."""
     name: str
+    """Name of the tool."""
     arguments: Mapping[str, JsonValue] = {}
+    """Arguments; empty if they cannot be read."""
     problem: str = ""
-    """Why the arguments cannot be read; they are empty then, and `raw` is what the model wrote."""
+    """Why the arguments cannot be read; empty if they can."""
     raw: str = ""
+    """The arguments as the model wrote them, if they cannot be read."""
     carried: Carried | None = None
+    """Data that must be sent back to the provider."""
 
 
 class Text(msgspec.Struct, frozen=True, tag="text", tag_field="kind"):
-    """Words."""
+    """A text as a part of a message."""
 
     text: str
+    """The text."""
 
 
 class Image(msgspec.Struct, frozen=True, kw_only=True, tag="image", tag_field="kind"):
-    """A picture, by value: what a model sees must not change on the way."""
+    """An image as a part of a message, by value."""
 
     data: bytes
+    """The bytes of the file."""
     type: ImageType = "image/png"
+    """Its media type."""
 
 
 Part: TypeAlias = Text | Image
+"""Part of a `User` message."""
 
 
 class System(msgspec.Struct, frozen=True, tag="system", tag_field="role"):
-    """What holds for the whole conversation."""
+    """System prompt."""
 
     text: str
+    """The text."""
 
 
 class User(msgspec.Struct, frozen=True, tag="user", tag_field="role"):
-    """What a person, or whoever asks, says."""
+    """Message of a person or a program."""
 
     content: str | Sequence[Part]
+    """A text, or a list of texts and images."""
 
     @property
     def parts(self) -> Sequence[Part]:
-        """The same as a list of parts."""
+        """The content as a list of parts."""
         return (Text(self.content),) if isinstance(self.content, str) else self.content
 
 
 class Assistant(msgspec.Struct, frozen=True, kw_only=True, tag="assistant", tag_field="role"):
-    """What the model said, and which tools it asked for."""
+    """Answer of the model. (`placet.Assistant` is another class.)"""
 
     text: str = ""
+    """The text."""
     calls: Sequence[ToolCall] = ()
+    """The tools that it asks for."""
     carried: Carried | None = None
+    """Data that must be sent back to the provider."""
 
 
 class ToolResult(msgspec.Struct, frozen=True, kw_only=True, tag="tool", tag_field="role"):
-    """What came of one call."""
+    """Result of a tool call."""
 
     call_id: str
+    """Id of the call; `ToolCall.id`."""
     name: str
+    """Name of the tool."""
     text: str
+    """The result as text."""
     is_error: bool = False
+    """Whether it is an error."""
 
 
 Message: TypeAlias = System | User | Assistant | ToolResult
+"""A message of a conversation."""

@@ -26,14 +26,31 @@ from placet.ir.tool_spec import ToolSchema
 from placet.tools.context import Cancel
 
 Stop = Literal["end", "calls", "length", "stop", "refused", "other"]
-"""It was done; it wants tools; there was no room for more; it came to a stop sequence; it, or whoever guards
-it, would not answer; something else."""
+"""Why an answer ended.
+
+- `end`: it is complete.
+- `calls`: the model asks for tools.
+- `length`: it reached the limit on its length.
+- `stop`: it came to a text of `Request.stop`.
+- `refused`: the model or the provider refused.
+- `other`: something else.
+"""
 
 ToolChoice = Literal["auto", "required", "none"]
+"""Whether a model asks for tools.
+
+- `auto`: it may.
+- `required`: it must.
+- `none`: it must not.
+"""
 Thinking = Literal["off", "low", "medium", "high"]
+"""How much the model reasons before it answers."""
 Task = Literal["chat", "code", "judge", "classify", "summarize"]
+"""Kind of work that a request is for."""
 Prefer = Literal["quality", "speed"]
+"""Prefer the better or the faster model."""
 Ability = Literal["tools", "images", "long_context"]
+"""Something that a model must be able to do."""
 
 
 _TOOL_CHOICES = get_args(ToolChoice)
@@ -51,36 +68,46 @@ def _no_choice(name: str, value: object, known: Iterable[object]) -> UsageError:
 
 
 class Intent(msgspec.Struct, frozen=True, kw_only=True):
-    """What a request is for, where no model is named."""
+    """Purpose of a request; `Models` chooses a model by it."""
 
     task: Task = "chat"
+    """Kind of work."""
     prefer: Prefer = "quality"
+    """`"quality"` or `"speed"`."""
     requires: Sequence[Ability] = ()
+    """Abilities that the model must have."""
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):
-    """One question to a model, with all that it may know."""
+    """One request to a model. A model never changes it."""
 
     messages: Sequence[Message]
+    """The conversation so far, in order."""
     tools: Sequence[ToolSchema] = ()
+    """Tools that the model may ask for, such as `runtime.tools.schemas()`."""
     tool_choice: ToolChoice = "auto"
+    """Whether the model may, must or must not ask for tools."""
     temperature: float | None = 0.0
-    """None leaves it to the provider; so does `thinking`, where a provider allows no other."""
+    """From 0 to 2. `None`: the provider decides; so does `thinking`, if a provider allows no other."""
     max_tokens: int | None = None
+    """Maximum length of the answer in tokens. `None`: the provider decides."""
     stop: Sequence[str] = ()
+    """Texts at which the answer ends."""
     schema: Mapping[str, JsonValue] | None = None
-    """JSON Schema that the answer has to fit; the text is then JSON."""
+    """JSON Schema that the answer must match; the text is then JSON."""
     thinking: Thinking | None = None
-    """None leaves it to the provider."""
+    """How much the model reasons. `None`: the provider decides."""
     passage: Passage | None = None
-    """A line to be read instead of the messages, by a model that `reads_passages`: the text of the answer is
-    its doubts, as JSON."""
+    """A line to read instead of the messages, for models with `reads_passages`; the text of the answer is
+    JSON for `doubts_in`."""
     cache: bool = True
     """Whether the beginning of the conversation will be sent again, so that caching it pays."""
     model: str | None = None
-    """A model by name, `provider:name`: nobody else may answer."""
+    """Name of the model that must answer, `provider:name`."""
     intent: Intent | None = None
+    """Purpose of the request, if no model is named."""
     cancel: Cancel | None = None
+    """Request to stop: the call ends immediately and the connection is closed."""
 
     def __post_init__(self) -> None:
         """Tell whoever builds it what cannot be meant, before it is sent to anybody.
@@ -109,59 +136,75 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Choice(msgspec.Struct, frozen=True, kw_only=True):
-    """Which model was to answer, and why that one."""
+    """The model that was chosen, and why."""
 
     model: str
+    """Name of the model."""
     role: str | None = None
+    """Role in which it was asked; `None` if it was named."""
     because: str
+    """Why it was chosen."""
 
 
 class Result(msgspec.Struct, frozen=True, kw_only=True):
-    """What came back."""
+    """The answer of a model."""
 
     text: str = ""
+    """The text."""
     calls: Sequence[ToolCall] = ()
+    """The tools that the model asks for. Nothing has run yet."""
     reasoning: str = ""
+    """The reasoning, if the model shows it."""
     usage: Usage | None = None
+    """Tokens as the provider counts them; `None` if they are not reported."""
     cost: float | None = None
-    """In US dollars; None where usage or price are not known."""
+    """Cost in US dollars; `None` if usage or price are not known."""
     model: str = ""
-    """The model that answered, as it calls itself."""
+    """Name of the model that answered, as it calls itself."""
     latency_ms: float = 0.0
-    """From the request to the last word, other attempts included."""
+    """Time from the request to the end of the answer in milliseconds, including retries."""
     stop: Stop = "end"
+    """Why the answer ended."""
     carried: Carried | None = None
+    """Data that must be sent back to the provider."""
     choice: Choice | None = None
+    """Which model was chosen, if several are set up."""
 
     @property
     def message(self) -> Assistant:
-        """What is appended to the conversation."""
+        """The message to append to the conversation."""
         return Assistant(text=self.text, calls=self.calls, carried=self.carried)
 
 
 class Words(msgspec.Struct, frozen=True):
-    """A piece of the text, as it comes."""
+    """Part of the text, as it arrives."""
 
     text: str
+    """The part."""
 
 
 class Thought(msgspec.Struct, frozen=True):
-    """A piece of the reasoning, as it comes."""
+    """Part of the reasoning, as it arrives."""
 
     text: str
+    """The part."""
 
 
 Piece: TypeAlias = Words | Thought | Result
+"""Part of a streamed answer; the last one is the whole `Result`."""
 
 
 class Model(Protocol):
-    """Whoever answers requests. One that also streams is a `StreamingModel`."""
+    """Protocol of models: any object with `generate` is one. Many also have `stream`, `name` and `close`."""
 
     async def generate(self, request: Request) -> Result:
-        """The whole answer.
+        """Return the whole answer.
+
+        Args:
+            request: The request.
 
         Raises:
-            ModelError: there is none; says why and what to do.
+            ModelError: there is no answer; says why and what to do.
         """
         ...
 
@@ -181,21 +224,39 @@ def check_model(given: object, taker: str) -> None:
 
 @runtime_checkable
 class StreamingModel(Protocol):
-    """A model that hands out its answer as it comes."""
+    """Protocol of models that stream their answer."""
 
-    async def generate(self, request: Request) -> Result: ...
+    async def generate(self, request: Request) -> Result:
+        """Return the whole answer, as `Model.generate`.
+
+        Args:
+            request: The request.
+        """
+        ...
 
     def stream(self, request: Request) -> AsyncGenerator[Piece, None]:
-        """Pieces of text and reasoning in order, then the whole result. Closing it ends the request."""
+        """Yield parts of text and reasoning in order, then the whole result. Closing the generator ends the
+        request.
+
+        Args:
+            request: The request.
+        """
         ...
 
 
 class Vectors(list[list[float]]):
-    """One vector per text, and what they took where that is known."""
+    """A list of vectors, with their usage and cost."""
 
     def __init__(
         self, vectors: Iterable[list[float]], *, usage: Usage | None = None, cost: float | None = None
     ) -> None:
+        """Create the list.
+
+        Args:
+            vectors: One vector for each text.
+            usage: Tokens, if they are known.
+            cost: Cost in US dollars, if it is known.
+        """
         super().__init__(vectors)
         self.usage = usage
         self.cost = cost
@@ -203,13 +264,16 @@ class Vectors(list[list[float]]):
 
 @runtime_checkable
 class Embedder(Protocol):
-    """Whoever turns texts into vectors of one length."""
+    """Protocol of models that turn texts into vectors."""
 
     async def embed(self, texts: Sequence[str]) -> Sequence[Sequence[float]]:
-        """One vector per text, in order, each of length 1; as `Vectors` where it is known what they took.
+        """Return one vector of length 1 for each text, in order; as `Vectors` if the usage is known.
+
+        Args:
+            texts: The texts.
 
         Raises:
-            ModelError: there are none; says why and what to do.
+            ModelError: there are no vectors; says why and what to do.
         """
         ...
 
@@ -221,7 +285,15 @@ def makes_vectors(model: object) -> TypeGuard[Embedder]:
 
 
 async def stream(model: Model, request: Request) -> AsyncGenerator[Piece, None]:
-    """The answer of any model in pieces; of one that does not stream, in one piece."""
+    """Yield the answer of any model in parts, the last of which is the whole `Result`. A model that does not
+    stream gives one part.
+
+    Use it in `async with aclosing(...)`: closing the generator ends the request.
+
+    Args:
+        model: The model.
+        request: The request.
+    """
     if isinstance(model, StreamingModel):
         async with aclosing(model.stream(request)) as pieces:
             async for piece in pieces:

@@ -33,15 +33,22 @@ def open_model(
     providers: Mapping[str, Provider] | None = None,
     prices: Mapping[str, Price] | None = None,
 ) -> Model:
-    """The model of a name such as `anthropic:claude-sonnet-5-5`, `local`, `replay:FILE`.
+    """Open a model by name, such as `anthropic:claude-sonnet-5-5`, `local` or `replay:FILE`. No request is
+    sent yet.
 
-    Keys are taken from the variables of the environment that the provider itself names. `providers` are
-    more of them, `prices` (by provider:name) go before those that are known. Nothing is asked yet.
+    The model has tool mode, separated reasoning, retries and a time limit around it.
+
+    Args:
+        name: Name of the model.
+        environment: Environment variables, in which keys and URLs are looked up; usually `os.environ`.
+        providers: Further providers by name.
+        prices: Prices by `provider:name`, which win over the built-in ones: `{"lab:big": Price(input=1,
+            output=4)}`.
 
     Raises:
-        UnknownModel: nobody knows the name.
-        KeyMissing: the provider wants a key.
-        ModelMissing: what a model on this machine needs is not there.
+        UnknownModel: there is no such model or provider.
+        KeyMissing: the provider needs a key.
+        ModelMissing: something that a local model needs is not installed.
         InputError: a script or recording cannot be read.
     """
     kind, colon, rest = name.partition(":")

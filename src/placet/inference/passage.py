@@ -14,46 +14,57 @@ import msgspec
 
 
 class Beside(msgspec.Struct, frozen=True, kw_only=True):
-    """Another file that tells what the text is for."""
+    """Another file that shows what a passage is for."""
 
     path: str
+    """Path of the file."""
     text: str
+    """Its text."""
 
 
 class Passage(msgspec.Struct, frozen=True, kw_only=True):
-    """One line, and what stands around it."""
+    """One line of a file with its context, for a model that was trained to fill in the middle."""
 
     path: str
+    """Path of the file."""
     before: str
-    """All up to the beginning of the line, the line feed included."""
+    """Text before the line, including the line feed."""
     line: str
+    """The line, without its line feed."""
     after: str
-    """From the line feed on that ends the line."""
+    """Text after the line, from its line feed on."""
     beside: Sequence[Beside] = ()
+    """Other files that show what the line is for."""
 
 
 class Doubt(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a model would have written something else."""
+    """A place where a model would have written something else."""
 
     at: int
-    """As many characters of the line would be as they are."""
+    """Number of characters of the line that the model agrees with."""
     instead: str
-    """The whole line as the model would have it; where it begins something that goes on below, the lines that
-    belong to it as well."""
+    """The whole line as the model would write it, with the lines below that belong to it."""
     surprise: float
-    """How much more likely that is to the model than what stands there, as a natural logarithm. Below 0 it is
-    a word that it would also have taken; the rest of the line is then as it stands there."""
+    """How much more likely that is than the present line, as a natural logarithm. Below 0, it is a word that
+    the model also considered."""
 
 
 def reads_passages(model: object) -> bool:
-    """Whether a request with a passage is answered: its text is then what `doubts_in` reads."""
+    """Return whether a model answers requests with a passage.
+
+    Args:
+        model: The model.
+    """
     return bool(getattr(model, "reads_passages", False))
 
 
 def doubts_in(text: str) -> list[Doubt]:
-    """The doubts of an answer.
+    """Read the doubts from the text of an answer.
+
+    Args:
+        text: Text of the answer to a request with a passage.
 
     Raises:
-        msgspec.DecodeError: these are none.
+        msgspec.DecodeError: the text holds none.
     """
     return msgspec.json.decode(text, type=list[Doubt])

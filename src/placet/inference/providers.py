@@ -20,24 +20,38 @@ from placet.errors import KeyMissing, KeyRefused, UnknownModel
 from placet.inference.wire.format import Dialect
 
 Format = Literal["openai", "anthropic", "gemini"]
+"""Wire format of a provider."""
 ToolMode = Literal["native", "schema", "lenient", "native_then_lenient"]
+"""How a model gets tools.
+
+- `native`: as the wire format defines it.
+- `schema`: by a JSON Schema of the answer.
+- `lenient`: by instructions in the text.
+- `native_then_lenient`: `native`; if the server refuses, `lenient`.
+"""
 
 
 class Provider(msgspec.Struct, frozen=True, kw_only=True):
-    """One of them."""
+    """A provider of models."""
 
     name: str
+    """Name of the provider."""
     format: Format
+    """Its wire format."""
     url: str
+    """Base URL."""
     keys: Sequence[str] = ()
-    """Variables that hold its key, the first that is set wins; none where it wants no key."""
+    """Environment variables that hold its key; the first that is set wins."""
     url_variable: str = ""
-    """The variable that replaces the URL."""
+    """Environment variable that replaces the URL."""
     tool_mode: ToolMode = "native"
+    """How its models get tools."""
     dialect: Dialect = Dialect()
+    """How it differs from others of the same format."""
     needs_key: bool = True
+    """Whether it needs a key."""
     swallows_opening: bool = False
-    """Whether an answer may begin inside of its reasoning, as chat templates of one's own servers make it."""
+    """Whether an answer may begin inside its reasoning, as with some chat templates."""
 
 
 PROVIDERS: Mapping[str, Provider] = {

@@ -30,21 +30,28 @@ from placet.inference.model import (
 from placet.inference.passage import reads_passages
 
 Role = Literal["default", "code", "fast", "judge", "embed"]
+"""Purpose for which a model is chosen."""
 ROLES: tuple[Role, ...] = get_args(Role)
 
 _OF_TASK: Mapping[str, Role] = {"code": "code", "judge": "judge", "classify": "fast", "summarize": "fast"}
 
 
 class Picked(NamedTuple):
-    """Who may answer, the first choice first."""
+    """The models that may answer a request, first choice first."""
 
     names: Sequence[str]
+    """Names of the models."""
     role: Role | None
+    """Role in which they are asked; `None` if the request names a model."""
     because: str
+    """Why they were chosen."""
 
 
 class Models:
-    """Models by role. Each is opened when it is first asked.
+    """Several models behind one, chosen by role. Each is opened when it is first asked.
+
+    If a model ends in a `ModelError` that is not about the request, the next of the list is asked; other
+    exceptions pass.
 
     >>> from placet.inference.scripted import Scripted
     >>> models = Models({"default": ["a:1"], "code": ["b:2"]}, lambda name: Scripted([name]))
@@ -60,11 +67,17 @@ class Models:
         abilities: Callable[[str], Container[Ability] | None] = lambda name: None,
         because: str = "",
     ) -> None:
-        """`opened` makes the model of a name; it is called once for each. `abilities` says what it can do,
-        None where nobody knows; such a model is tried. `because` says how the default came to be it.
+        """Set up the roles. No model is opened yet.
+
+        Args:
+            roles: Names of models by role, first choice first.
+            opened: Function that opens a model by name; called once for each.
+            abilities: Function that returns the abilities of a model, or `None` if they are not known; such a
+                model is tried.
+            because: Why the default model was chosen, for `Choice.because`.
 
         Raises:
-            UsageError: a role that there is none, or whose models are no list.
+            UsageError: a role is unknown, or its models are not a list.
         """
         for role, names in roles.items():
             if role not in ROLES or isinstance(names, str):
@@ -77,11 +90,12 @@ class Models:
         self._abilities = abilities
         self._because = because
         self._open: dict[str, Model] = {}
-        self.name = (roles.get("default") or ["none"])[0]
+        self.name: str = (roles.get("default") or ["none"])[0]
+        """Name of the first default model."""
 
     @property
     def names(self) -> list[str]:
-        """Every model that answers in some role, once."""
+        """Names of all models that answer in some role, each once."""
         roles = (names for role, names in self._roles.items() if role != "embed")
         return list(dict.fromkeys(name for names in roles for name in names))
 
@@ -100,10 +114,14 @@ class Models:
         return bool(self._roles.get("embed"))
 
     def pick(self, request: Request) -> Picked:
-        """Who may answer a request.
+        """Return the models that may answer a request.
+
+        Args:
+            request: The request.
 
         Raises:
-            ModelMissing: nobody can do what it needs.
+            ModelMissing: no model has the abilities that it needs.
+            UnknownModel: it names a model that is not set up.
         """
         if request.model is not None:
             if request.model not in self.names:
@@ -189,7 +207,7 @@ class Models:
         self._model(name)
 
     async def close(self) -> None:
-        """Let go of all that were opened."""
+        """Close all models that were opened."""
         for model in self._open.values():
             close = getattr(model, "close", None)
             if close is not None:

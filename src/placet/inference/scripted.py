@@ -27,7 +27,7 @@ from placet.ir.json_value import JsonValue
 from placet.safe_text import clean
 
 Turn: TypeAlias = str | Result | ToolCall | Sequence[ToolCall] | Exception
-"""One answer: its text, the tools it asks for, the whole result, or what goes wrong."""
+"""One answer: a text, tool calls, a whole result, or an exception to raise."""
 
 MOST_BYTES = 16 * 2**20
 """Of a script in a file."""
@@ -37,9 +37,9 @@ _MOST_PIECES = 64
 
 
 class Scripted:
-    """Answers with the given turns, or with what a function makes of the request.
+    """A model that gives prepared answers, for tests and demonstrations.
 
-    Calls without an id get one, `call_1`, `call_2` and so on, as a provider would give them.
+    Calls without an id get one: `call_1`, `call_2` and so on.
 
     >>> import asyncio
     >>> from placet.inference.messages import User
@@ -51,13 +51,19 @@ class Scripted:
     def __init__(
         self, turns: Sequence[Turn] | Callable[[Request], Turn | Awaitable[Turn]], *, name: str = "scripted"
     ) -> None:
-        """
+        """Create the model.
+
+        Args:
+            turns: The answers, one per request; or a function, async or not, that makes one from the request.
+            name: Name of the model.
+
         Raises:
-            UsageError: one of the turns is nothing that a model can answer.
+            UsageError: a turn is not a valid answer.
         """
         self.name = name
+        """Name of the model."""
         self.requests: list[Request] = []
-        """What was asked, in order."""
+        """The requests so far, in order."""
         self._function = turns if callable(turns) else None
         self._turns: Sequence[Turn] = () if callable(turns) else list(turns)
         self._calls = 0
@@ -66,10 +72,15 @@ class Scripted:
 
     @classmethod
     def from_file(cls, path: str | PathLike[str], *, name: str | None = None) -> Scripted:
-        """The script in a JSON file: `{"turns": ["text", {"calls": [{"name": ..., "arguments": {...}}]}]}`.
+        """Read the answers from a JSON file: `{"turns": ["text", {"calls": [{"name": ..., "arguments":
+        {...}}]}]}`.
+
+        Args:
+            path: The file.
+            name: Name of the model. `None`: `scripted:` and the path.
 
         Raises:
-            InputError: the file cannot be read, or is no script; names the place.
+            InputError: the file cannot be read, or is not a script; names the place.
         """
         return cls(_read(Path(path)), name=name or f"scripted:{path}")
 

@@ -13,24 +13,28 @@ _PER = 1_000_000
 
 
 class Usage(msgspec.Struct, frozen=True, kw_only=True):
-    """Tokens, as the provider counts them."""
+    """Tokens as the provider counts them; `None` if a number is not reported."""
 
     input: int | None = None
-    """All that was read, what came from a cache included."""
+    """Tokens read, including those from a cache."""
     output: int | None = None
-    """All that was written, reasoning included."""
+    """Tokens written, including reasoning."""
     cached: int | None = None
-    """Of `input`, what was read from the provider's cache."""
+    """Input tokens that came from the provider's cache."""
     cache_written: int | None = None
-    """Of `input`, what was put into the provider's cache."""
+    """Input tokens that were put into the provider's cache."""
 
     @property
     def total(self) -> int:
-        """What is known, together."""
+        """Input and output together, as far as they are known."""
         return (self.input or 0) + (self.output or 0)
 
     def __add__(self, other: Usage) -> Usage:
-        """Both together; what neither of them tells is not known."""
+        """Return the sum; a number that neither of them has stays `None`.
+
+        Args:
+            other: The other usage.
+        """
 
         def add(a: int | None, b: int | None) -> int | None:
             return (a or 0) + (b or 0) if a is not None or b is not None else None
@@ -44,22 +48,28 @@ class Usage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Price(msgspec.Struct, frozen=True, kw_only=True):
-    """US dollars for a million tokens."""
+    """Price of a model in US dollars for a million tokens."""
 
     input: float
+    """Price of input tokens."""
     output: float
+    """Price of output tokens."""
     cached: float | None = None
-    """None: as much as any input."""
+    """Price of input tokens from a cache. `None`: as `input`."""
     cache_written: float | None = None
+    """Price of input tokens put into a cache. `None`: as `input`."""
     beyond: Beyond | None = None
-    """What is charged instead for long conversations."""
+    """Another price for long requests."""
 
     def cost(self, usage: Usage | None) -> float | None:
-        """What an answer costs in US dollars; None where the provider did not say what it took.
+        """Return the cost of an answer in US dollars; `None` if the usage is not known.
 
         >>> price = Price(input=2, output=10, beyond=Beyond(tokens=200_000, price=Price(input=4, output=15)))
         >>> price.cost(Usage(input=200_000, output=1000)), price.cost(Usage(input=200_001, output=1000))
         (0.41, 0.815004)
+
+        Args:
+            usage: Tokens of the answer.
         """
         if usage is None or usage.input is None or usage.output is None:
             return None
@@ -79,5 +89,6 @@ class Beyond(msgspec.Struct, frozen=True, kw_only=True):
     """Another price, from a length on."""
 
     tokens: int
-    """Of input, cached ones included: with more than these the other price holds for the whole answer."""
+    """Number of input tokens; with more, the other price holds for the whole answer."""
     price: Price
+    """The other price."""

@@ -16,7 +16,8 @@ import msgspec
 from placet.errors import NotJson
 
 JsonValue: TypeAlias = Any
-"""None, bool, int, float, str, list or dict with string keys; checked at the boundaries by `copy_json`."""
+"""A JSON value: `None`, a bool, an int, a float, a str, a list, or a dict with string keys. Checked where it
+enters."""
 
 MAX_DEPTH = 100
 

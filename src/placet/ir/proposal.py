@@ -22,14 +22,18 @@ def _now() -> datetime:
 
 
 class Proposal(msgspec.Struct, frozen=True, kw_only=True, dict=True):
-    """What a model, a person or a program asks the runtime to do."""
+    """A plan: actions that a model, a person or a program asks the runtime to execute."""
 
     id: str = msgspec.field(default_factory=new_id)
+    """Twelve hexadecimal digits if absent or empty."""
     source: str = "unknown"
+    """Who proposes."""
     timestamp: datetime = msgspec.field(default_factory=_now)
+    """When it was proposed, with a time zone."""
     actions: Sequence[Action] = ()
+    """The steps."""
     context: dict[str, JsonValue] = {}
-    """Passed through untouched."""
+    """Values of the caller; passed through unchanged."""
 
     def __post_init__(self) -> None:
         if not self.id:
@@ -41,7 +45,7 @@ class Proposal(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     @property
     def unknown_fields(self) -> Sequence[tuple[str | None, str]]:
-        """Fields of the document that mean nothing here: (action id or None, path)."""
+        """Fields of the decoded document that have no meaning: pairs of action id (or `None`) and path."""
         found: Sequence[tuple[str | None, str]] = self.__dict__.get("unknown_fields_", ())
         return found
 

@@ -13,85 +13,134 @@ from placet.ir.json_value import JsonValue
 Status = Literal[
     "proposed", "validated", "executing", "succeeded", "failed", "rejected", "skipped", "unknown"
 ]
+"""State of an action. A finished action has one of the last five.
+
+- `proposed`: not reached yet.
+- `validated`: it passed every check, or waits for an approval.
+- `executing`: it is running.
+- `succeeded`: it succeeded.
+- `failed`: it ran and did not succeed.
+- `rejected`: a check, a policy or a person refused it; it never started.
+- `skipped`: it did not run, or failed with `failure_behavior="skip"`.
+- `unknown`: it was started, and it is not known whether its effect happened; counts as failed.
+"""
 Outcome = Literal["succeeded", "partial", "aborted", "refused", "canceled", "budget", "waiting"]
+"""Outcome of a run.
+
+- `succeeded`: every action succeeded.
+- `partial`: some action did not succeed, and none of those aborts the plan.
+- `aborted`: the plan was aborted and undone.
+- `refused`: it was refused before anything ran.
+- `canceled`: it was canceled; with a journal it can be resumed.
+- `budget`: a limit was reached.
+- `waiting`: a person has to decide something; then it can be resumed.
+"""
 
 CANCELED_PREFIX = "canceled: "
 
 
 class ActionResult(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """How one action ended."""
+    """The result of one action."""
 
     action_id: str
+    """Id of the action."""
     status: Status
+    """How it ended."""
     output: JsonValue = None
+    """Output of the tool, as JSON; `None` unless it succeeded."""
     error: str | None = None
+    """Why it did not succeed."""
     state_changes: dict[str, JsonValue] = {}
-    """What this action wrote, and nothing of its neighbours'."""
+    """State keys that this action wrote, with their values."""
     duration_ms: float | None = None
+    """Time that it took, in milliseconds; `None` if it never ran."""
     timestamp: datetime
+    """When it ended, in UTC."""
     rolled_back: bool = False
     """It succeeded, and the plan was aborted afterwards."""
 
 
 class CostSummary(msgspec.Struct, frozen=True, kw_only=True):
-    """What a proposal cost, all attempts together."""
+    """Counters of a run, over all attempts."""
 
     tool_calls: int = 0
-    """Tools that really ran; a cached or deduplicated answer is no call."""
+    """Actions whose tool was called, and compensations; results from a cache are not counted."""
     actions_executed: int = 0
-    """Succeeded and failed ones."""
+    """Actions that succeeded, failed, or have an unknown outcome."""
     actions_rejected: int = 0
+    """Actions that a policy, a budget or a person rejected."""
     actions_skipped: int = 0
+    """Actions that were skipped."""
     total_duration_ms: float = 0.0
-    """The sum of the actions' own times."""
+    """Sum of the durations of the actions, in milliseconds."""
     retries: int = 0
+    """Attempts after the first."""
 
 
 class CompensationResult(msgspec.Struct, frozen=True, kw_only=True):
-    """How taking one action back went."""
+    """The result of undoing one action."""
 
     action_id: str
+    """Id of the action that was undone."""
     status: Literal["succeeded", "failed", "rejected", "unknown"]
+    """How undoing it ended."""
     error: str | None = None
+    """Why it did not succeed."""
 
 
 class Waiting(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Something a person has to decide."""
+    """A decision that a run waits for."""
 
     kind: Literal["approval", "unknown_outcome", "message"]
+    """An approval; the outcome of an action that was in flight; the next message of a chat."""
     action_id: str
+    """The action that it is about; empty for a message."""
     reason: str
+    """Why the run waits."""
     needs_output: bool = False
-    """Whether others refer to what the action answered, so that `done` must say what that was."""
+    """Whether other actions use the output, so that a `"done"` must come with it."""
     approval: str | None = None
-    """The id under which the question is put, of kind `approval`."""
+    """Id of the approval, if `kind` is `approval`."""
 
 
 class ProposalResult(msgspec.Struct, frozen=True, kw_only=True):
-    """What came of a proposal. `results` has the proposal's order."""
+    """The result of a proposal. `results` has the order of the proposal."""
 
     proposal_id: str
+    """Id of the proposal."""
     run_id: str
+    """Id of the run, for `Runtime.resume` and `placet explain`."""
     trace_id: str
+    """Id of its trace in the event log."""
     outcome: Outcome
+    """How the run ended."""
     error: str | None = None
+    """Why it did not succeed."""
     results: Sequence[ActionResult] = ()
+    """The result of each action."""
     cost: CostSummary = CostSummary()
+    """Counters of the run."""
     waiting: Sequence[Waiting] = ()
+    """Decisions that the run waits for."""
     irreversible: Sequence[str] = ()
-    """Ids that ran in an aborted plan and cannot be taken back."""
+    """Ids of actions that ran in an aborted plan and could not be undone."""
     compensations: Sequence[CompensationResult] = ()
+    """How undoing each action went, after an abort."""
     replans: int = 0
+    """How often another proposal was asked for."""
     loop: dict[str, JsonValue] | msgspec.UnsetType = msgspec.UNSET
-    """Of a run that a loop of turns led: its status, summary, turns and usage."""
+    """For a run that a turn loop drove: its status, summary, turns and usage. Unset otherwise."""
 
     @property
     def succeeded(self) -> bool:
-        """Whether everything that was asked for happened."""
+        """Whether every action succeeded."""
         return self.outcome == "succeeded"
 
     def __getitem__(self, action_id: str) -> ActionResult:
-        """The result of one action.
+        """Return the result of one action.
+
+        Args:
+            action_id: Id of the action.
 
         Raises:
             KeyError: the proposal has no such action.

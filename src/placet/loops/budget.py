@@ -45,18 +45,22 @@ ITERATIONS = 24
 
 
 class LoopBudget(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Limits on what models read, write and cost, and on time. None means no limit."""
+    """Limits on the usage of models and on time. `None` means no limit."""
 
     input_tokens: int | None = None
+    """Tokens that models read."""
     output_tokens: int | None = None
+    """Tokens that models write."""
     total_tokens: int | None = None
+    """Tokens read and written."""
     cost_usd: float | None = None
+    """Cost in US dollars; the price of the model must be known."""
     time_s: float | None = None
-    """Wall clock, waiting for people left out."""
+    """Wall-clock time in seconds; time spent waiting for people is not counted."""
     iterations: int | None = None
-    """How often a model is asked in one sub-run, maker or checker."""
+    """How often a model is asked, for maker and checker each. `None`: 24."""
     cached_weight: float = 1.0
-    """What an input token that came from a provider's cache counts, from 0 to 1."""
+    """How much an input token from a provider's cache counts, from 0 to 1."""
 
     def __post_init__(self) -> None:
         for name in ORDER:
@@ -74,24 +78,26 @@ class LoopBudget(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
 
 class Spend(msgspec.Struct, frozen=True, kw_only=True):
-    """What was used."""
+    """Usage of a round."""
 
     input_tokens: int = 0
-    """All that was read, what came from a cache included."""
+    """Tokens read, including those from a cache."""
     output_tokens: int = 0
+    """Tokens written."""
     cached_tokens: int = 0
-    """Of the input, what came from a provider's cache."""
+    """Input tokens that came from a provider's cache."""
     cost_usd: float = 0.0
-    """As far as it is known."""
+    """Cost in US dollars, as far as it is known."""
     time_s: float = 0.0
+    """Time in seconds."""
     untold: int = 0
-    """Answers of which a model did not say what they took."""
+    """Answers whose usage the model did not report."""
     unpriced: int = 0
-    """Answers of which nobody knows what they cost."""
+    """Answers whose price is not known."""
 
     @property
     def total_tokens(self) -> int:
-        """Read and written."""
+        """Tokens read and written."""
         return self.input_tokens + self.output_tokens
 
     def plus(self, other: Spend) -> Spend:

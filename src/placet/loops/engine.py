@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 
 class LoopEngine:
-    """Runs rounds of one loop in one repository."""
+    """Runs rounds of one loop in one git repository."""
 
     def __init__(
         self,
@@ -65,16 +65,28 @@ class LoopEngine:
         clock: Callable[[], float] = time.time,
         watch: Watch | None = None,
     ) -> None:
-        """`runtime` brings policies, the log, the journal and the people to ask; its tools are not used. It
-        needs a journal and approvals: an escalation is a question that stays.
+        """The engine uses the policies, log, journal and approvals of the runtime, and tools of its own.
 
-        `checker_model` checks, else the same model in a fresh conversation. `rounds` is where rounds are
-        kept; without it, in memory. `home` is where private copies are kept. Commands and checks run under
-        `isolation`; without it, what the loop says is required. `gate` and `executor` take the place of what
-        the loop's file names. `watch` is told of every phase.
+        Args:
+            runtime: Executes the calls; it needs a `journal` and `approvals`.
+            model: The model that makes the change.
+            spec: The loop.
+            repository: A folder of the git repository.
+            checker_model: The model that checks. `None`: the same model in a new conversation.
+            rounds: Store of rounds, such as `SqlRounds`. `None`: in memory.
+            home: Folder for private copies. `None`: the user's state folder.
+            isolation: Protections for commands and checks. `None`: those that the loop requires.
+            gate: Gate to use instead of the loop's own, such as `AlwaysEscalate`, `Allowlist`, `CallbackGate`
+                or `PolicyGate`.
+            executor: Executor to use instead of the loop's own, such as `CallbackExecutor`.
+            maker_tools: Tools for the maker besides the built-in ones; at L1 only those that read are
+                offered.
+            checker_tools: Tools for the checker besides the built-in ones.
+            clock: Returns seconds since the epoch.
+            watch: Function that is called with the round and the phase whenever a phase begins.
 
         Raises:
-            UsageError: the runtime lacks a journal or approvals, or something is no model.
+            UsageError: the runtime has no journal or no approvals, or an argument is not a model.
         """
         from placet.loops.subruns import SubRuns
         from placet.sandbox.confinement import Isolation, isolation_of
@@ -96,8 +108,11 @@ class LoopEngine:
             return executor or executor_of(round.spec.executor)
 
         self.runtime = runtime
+        """The runtime."""
         self.spec = spec
+        """The loop."""
         self.rounds: Rounds = rounds if rounds is not None else MemoryRounds()
+        """The store of rounds."""
         self._clock = clock
         self._isolation = isolation_of(isolation) or Isolation(spec.isolation, folder=user_folder(os.environ))
         kept = Path(home) if home is not None else state_folder(os.environ) / "loops"
@@ -135,10 +150,16 @@ class LoopEngine:
         rebase: Round | None = None,
         by: str = "",
     ) -> Round:
-        """Run one round to its outcome. Stopped by `cancel` it stays open, and can be resumed.
+        """Run one round to its outcome. Errors become the outcome `failed`, except `RunHeld`, which is raised
+        if another process runs the round.
 
-        `rebase` is an escalated round whose change is to be brought over to where the person is now, because
-        `by` wants that; what comes of it is asked, whatever the level.
+        Args:
+            round_id: Id of the round. `None`: a new one.
+            due_at: When the round was due, in seconds since the epoch, if a schedule started it.
+            cancel: Request to stop; the round then stays open and can be resumed.
+            rebase: Escalated round whose change is to be moved to the current commit. The result needs
+                approval at every level.
+            by: Who wants the rebase.
         """
         from placet.loops.scheduler import new_round_id
 
@@ -185,13 +206,17 @@ class LoopEngine:
         decide: Mapping[str, Decided | Choice] | None = None,
         cancel: Cancel | None = None,
     ) -> Round:
-        """Go on with a round that was broken off; carry out, or close, one that a person has decided about.
-        One that has ended, or still waits, is returned as it is. `decide` says what became of an act of which
-        nobody knows: {"act": "done" | "retry" | "fail"}.
+        """Resume a round that was interrupted; execute or close one that a person has decided about. One that
+        has ended, or still waits, is returned as it is.
+
+        Args:
+            round_id: Id of the round, or its beginning.
+            decide: Outcome of an act whose outcome is unknown, such as `{"act": "done"}`.
+            cancel: Request to stop.
 
         Raises:
-            UsageError: there is none, or it asks nothing that `decide` could decide.
-            RunHeld: another process is at work on it.
+            UsageError: there is no such round, or there is nothing that `decide` could decide.
+            RunHeld: another process is working on it.
         """
         round = self.rounds.find(round_id)
         if round.is_open:
@@ -207,8 +232,9 @@ class LoopEngine:
         return round
 
     async def settle_decided(self) -> list[Round]:
-        """Carry out, or close, what people have decided elsewhere, or what has expired. Each round of L2 and
-        L3 begins with it."""
+        """Execute or close the rounds that people have decided about elsewhere, or that have expired. Rounds
+        of L2 and L3 begin with it.
+        """
         settled = []
         for round in await asyncio.to_thread(self.rounds.waiting, await self._copies.key_of(self.spec.name)):
             if await self._decisions.is_answered(round):
@@ -217,12 +243,19 @@ class LoopEngine:
         return settled
 
     async def decide(self, round_id: str, decision: Answer, *, by: str, reason: str | None = None) -> Round:
-        """Answer what an escalated round asks, and carry out what was approved on exactly the tree that was
-        shown.
+        """Answer the question of an escalated round and execute what was approved, on exactly the tree that
+        was shown.
+
+        Takes the arguments of `resume`.
+
+        Args:
+            decision: `"once"`, `"always"` or `"deny"`.
+            by: Who decides.
+            reason: Why.
 
         Raises:
             UsageError: there is no such round, or it asks nothing.
-            ApprovalDecided: somebody was quicker, or its time is up.
+            ApprovalDecided: it was decided before, or has expired.
             BaseMoved: the change no longer applies; nothing was decided.
         """
         round = self.rounds.find(round_id)
@@ -232,18 +265,30 @@ class LoopEngine:
     async def rebase(
         self, round_id: str, *, by: str = "", new_round: str | None = None, cancel: Cancel | None = None
     ) -> Round:
-        """A new round that brings an escalated change over to where the person is now, and has it checked
-        again. What comes of it is asked anew; only then the old question is withdrawn.
+        """Run a new round that moves an escalated change to the current commit and checks it again. The old
+        question is then withdrawn.
+
+        Takes the arguments of `resume`.
+
+        Args:
+            by: Who wants it.
+            new_round: Id of the new round. `None`: a new one.
 
         Raises:
-            UsageError: there is no such round, it does not wait, or nobody knows whether its act was done.
+            UsageError: there is no such round, it does not wait, or the outcome of its act is unknown.
         """
         old = self.rounds.find(round_id)
         see_that_it_can_be_rebased(old)
         return await self.run_round(round_id=new_round, cancel=cancel, rebase=old, by=by)
 
     async def reverse(self, round_id: str, *, by: str, reason: str = "") -> Round:
-        """Note that what a round did was taken back. A loop of which that is said may do less from now on.
+        """Record that the act of a round was undone. This lowers the level of the loop.
+
+        Takes the arguments of `resume`.
+
+        Args:
+            by: Who undid it.
+            reason: Why.
 
         Raises:
             UsageError: there is no such round, or it did nothing.
@@ -251,8 +296,11 @@ class LoopEngine:
         return await self._standings.reverse(round_id, by=by, reason=reason)
 
     async def raise_again(self, *, by: str, because: str) -> Standing:
-        """Let the loop go as far as its file says again, after it was lowered. What was taken back before
-        lowers it no more; what is taken back from now on does.
+        """Restore the level of the loop's file after it was lowered.
+
+        Args:
+            by: Who decides.
+            because: Why.
 
         Raises:
             UsageError: it was not lowered.
@@ -262,23 +310,37 @@ class LoopEngine:
     # Looking
 
     async def check(self, receipt: Receipt) -> Finding:
-        """Whether a receipt is one that was given, and what it says still is so.
+        """Check whether a receipt is authentic and what it says still holds. A round whose act was reverted
+        counts as undone from then on.
 
-        A round whose act somebody has reverted counts as taken back from then on.
+        Args:
+            receipt: The receipt.
         """
         return await self._standings.check(receipt)
 
     async def look_back(self, most: int = 5) -> list[Finding]:
-        """Check the receipts of the newest rounds. What was reverted lowers the loop's level."""
+        """Check the receipts of the newest rounds. A reverted act lowers the level of the loop. Rounds of L2
+        and L3 begin with it.
+
+        Args:
+            most: Maximum number of rounds.
+        """
         return await self._standings.look_back(self.spec.name, most)
 
     async def diff(self, round: Round, *, whole: bool = False) -> str:
-        """The change of a round as a unified diff. With `whole` also what the person had not committed, and
-        what the round began with."""
+        """Return the change of a round as a unified diff.
+
+        Args:
+            round: The round.
+            whole: Also show the uncommitted changes with which the round began.
+        """
         return await self._copies.diff(round, whole=whole)
 
     async def see_that_it_applies(self, round: Round) -> None:
-        """Return if the change of a round still applies to where the person is.
+        """Check that the change of a round still applies to the current commit.
+
+        Args:
+            round: The round.
 
         Raises:
             BaseMoved: it does not.

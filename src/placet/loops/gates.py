@@ -25,43 +25,60 @@ if TYPE_CHECKING:
 
 
 class Proposed(msgspec.Struct, frozen=True, kw_only=True):
-    """An action that a round has come to."""
+    """An act that a round proposes."""
 
     loop: str
+    """Name of the loop."""
     round: str
+    """Id of the round."""
     level: Level
+    """Level of the round."""
     kind: str
+    """Kind of act."""
     executor: str
+    """Name of the executor."""
     summary: str
+    """What the change does."""
     tree: str
+    """Git tree of the change."""
     base: str
+    """The commit that it is based on."""
     changed: tuple[str, ...] = ()
+    """Paths of the files that it changes."""
     verdict: Verdict | None = None
+    """Verdict of the checker."""
     verified: bool = False
+    """Whether the change counts as verified."""
 
 
 class Answer(NamedTuple):
-    """What a gate says."""
+    """The answer of a gate."""
 
     proceed: bool
+    """Whether the act may run without a person."""
     reason: str
+    """Why, or why not."""
 
 
 class Gate(Protocol):
-    """Somebody who says whether an action may run without a person."""
+    """Protocol of gates, which decide whether an act may run without a person."""
 
     @property
     def name(self) -> str:
-        """What it is called in records."""
+        """Name in records."""
         ...
 
     async def decide(self, proposed: Proposed) -> Answer:
-        """Yes or no, and why. Whatever is raised counts as no."""
+        """Decide about an act. An exception counts as no.
+
+        Args:
+            proposed: The act.
+        """
         ...
 
 
 class AlwaysEscalate:
-    """Every action is for a person to decide."""
+    """Gate that leaves every act to a person."""
 
     name = "escalate"
 
@@ -71,11 +88,16 @@ class AlwaysEscalate:
 
 
 class Allowlist:
-    """Actions of some kinds may run, if they are verified."""
+    """Gate that allows verified acts of some kinds."""
 
     name = "allowlist"
 
     def __init__(self, kinds: Collection[str]) -> None:
+        """Create the gate.
+
+        Args:
+            kinds: Kinds of act.
+        """
         self._kinds = frozenset(kinds)
 
     async def decide(self, proposed: Proposed) -> Answer:
@@ -89,14 +111,20 @@ class Allowlist:
 
 Said: TypeAlias = "Answer | bool"
 Callback: TypeAlias = "Callable[[Proposed], Said | Awaitable[Said]]"
+"""Function, async or not, that decides about an act."""
 
 
 class CallbackGate:
-    """A function decides: true or false, or an `Answer` with its reason."""
+    """Gate that asks a function."""
 
     name = "callback"
 
     def __init__(self, function: Callback) -> None:
+        """Create the gate.
+
+        Args:
+            function: Function, async or not, that returns a bool or an `Answer`.
+        """
         self._function = function
 
     async def decide(self, proposed: Proposed) -> Answer:
@@ -112,20 +140,29 @@ class CallbackGate:
 
 
 class PolicyGate:
-    """Rules of a policy file decide. They see a call of the tool `loop_KIND` with what is proposed as its
-    parameters; a rule that denies it, or would ask, escalates."""
+    """Gate that asks policy rules. They see a call of the tool `loop_KIND` with the proposed act as its
+    parameters; a rule that denies or asks escalates.
+    """
 
     name = "policy"
 
     def __init__(self, rules: Sequence[tuple[str, Rule]]) -> None:
+        """Create the gate.
+
+        Args:
+            rules: Rules with their names.
+        """
         self._rules = list(rules)
 
     @classmethod
     def from_file(cls, path: Path | str) -> PolicyGate:
-        """The rules of a file, or of a folder of files.
+        """Read the rules from a file, or from a folder of files.
+
+        Args:
+            path: The file or folder.
 
         Raises:
-            PolicyFileError: they cannot be read; names file and key.
+            PolicyFileError: the rules are invalid; names file and key.
         """
         from placet.policy.loader import load_policies
 

@@ -49,7 +49,7 @@ STOPPED = "stopped: "
 _LOGGED = 2_000
 
 Watch = Callable[[Round, str], None]
-"""Told of every phase as it begins."""
+"""Function that is called with the round and the name of a phase when the phase begins."""
 
 
 class Paused(Exception):

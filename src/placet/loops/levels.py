@@ -21,6 +21,12 @@ if TYPE_CHECKING:
     from placet.tools.tool import Tool
 
 Level = Literal["L1", "L2", "L3"]
+"""How far a loop may go by itself.
+
+- `L1`: it reports, and changes nothing.
+- `L2`: it prepares a change; a person decides about each.
+- `L3`: it acts unattended, within an allowlist, on verified changes.
+"""
 LEVELS: tuple[Level, ...] = get_args(Level)
 WORDS: dict[Level, str] = {"L1": "report", "L2": "assisted", "L3": "unattended"}
 LOOKS = ("read_only", "network")
@@ -28,20 +34,22 @@ LOOKS = ("read_only", "network")
 
 
 class Standing(msgspec.Struct, frozen=True, kw_only=True):
-    """The highest level that a loop may act at, whatever its file says. L3 lifts an earlier one: then the
-    file alone says it again."""
+    """The highest level at which a loop may act, whatever its file says. At L3 only the file decides."""
 
     loop: str
-    """The loop's key."""
+    """Key of the loop."""
     level: Level
+    """The highest level."""
     reason: str
+    """Why it was lowered or restored."""
     since: float
+    """Since when, in seconds since the epoch."""
     by: str = ""
-    """Who raised it again; empty where it was lowered."""
+    """Who restored it; empty if it was lowered."""
 
     @property
     def lowers(self) -> bool:
-        """Whether it keeps the loop from anything."""
+        """Whether it restricts the loop."""
         return self.level != "L3"
 
 

@@ -27,65 +27,90 @@ LEADER = "loop"
 Phase = Literal[
     "recalling", "making", "freezing", "checking", "judging", "gating", "executing", "recording", "ended"
 ]
+"""Step of a round."""
 PHASES: tuple[Phase, ...] = get_args(Phase)
 Outcome = Literal["reported", "proceeded", "escalated", "budget_exhausted", "failed"]
+"""Outcome of a round.
+
+- `reported`: it reported its findings.
+- `proceeded`: the change was verified and allowed, and the executor has acted.
+- `escalated`: a person has to decide.
+- `budget_exhausted`: a limit was exceeded.
+- `failed`: an error, or it was stopped.
+"""
 OUTCOMES: tuple[Outcome, ...] = get_args(Outcome)
 
 
 class SubRun(msgspec.Struct, kw_only=True):
-    """One conversation with a model: the maker's, or the checker's."""
+    """One conversation with a model: of the maker or of the checker."""
 
     run_id: str
+    """Id of the run."""
     model: str = ""
+    """Name of the model."""
     prompt: str = ""
+    """The prompt that the model got."""
     status: str = ""
-    """How it ended; empty while it goes on."""
+    """How it ended, as in `Ending`; empty while it runs."""
     text: str = ""
-    """What the model said last."""
+    """The last words of the model."""
     error: str = ""
+    """Why it did not end in success."""
     turns: int = 0
+    """How often the model was asked."""
     tools: tuple[str, ...] = ()
+    """Tools that succeeded, in order."""
     is_cut_off: bool = False
-    """Whether any of its answers ran into the limit on its length."""
+    """Whether any answer reached the limit on its length."""
     unread: int = 0
-    """Calls of the tool for verdicts, or reports, that came to nothing."""
+    """Calls of the verdict or report tool that were malformed."""
     spend: Spend = Spend()
+    """What it used."""
     given: dict[str, Verdict] = {}
     """The verdicts that were given, by the key of the call."""
 
     @property
     def has_ended(self) -> bool:
-        """Whether more may come of it."""
+        """Whether it has ended."""
         return bool(self.status) and self.status not in ("cancelled", "waiting")
 
 
 class Decision(msgspec.Struct, frozen=True, kw_only=True):
-    """Whether the action may run without a person."""
+    """Whether the act may run without a person."""
 
     proceed: bool
+    """Whether it may."""
     reason: str
-    """Why not, or why."""
+    """Why, or why not."""
     gate: str = ""
-    """Who said so: the engine, or a gate by its name."""
+    """Who decided: the engine, or a gate by its name."""
 
 
 class Receipt(msgspec.Struct, frozen=True, kw_only=True):
-    """What an executor did, so that it can be looked at later."""
+    """A record of what an executor did."""
 
     loop: str
+    """Name of the loop."""
     round: str
+    """Id of the round."""
     kind: str
+    """Kind of act."""
     executor: str
+    """Name of the executor."""
     summary: str
+    """What was done."""
     tree: str
+    """Git tree of the change."""
     base: str
+    """The commit that it is based on."""
     key: str
-    """The idempotency key: the same for every attempt of this action."""
+    """Idempotency key: the same for every attempt of this act."""
     at: float
+    """When it was done, in seconds since the epoch."""
     data: dict[str, JsonValue] = {}
-    """What is needed to find again what was done."""
+    """Values by which the effect can be found again."""
     digest: str = ""
-    """Over all of the above."""
+    """Hash over all other fields."""
 
     def sealed(self) -> Receipt:
         """The same with its digest."""
@@ -93,7 +118,7 @@ class Receipt(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_intact(self) -> bool:
-        """Whether it says what it said when it was made."""
+        """Whether it is unchanged since it was made."""
         return bool(self.digest) and self.digest == _digest(self)
 
 
@@ -106,104 +131,126 @@ class Later(msgspec.Struct, frozen=True, kw_only=True):
     """Something that was decided about a round after it had ended."""
 
     what: Literal["approved", "denied", "expired", "superseded", "reversed", "unknown", "failed"]
+    """What was decided."""
     at: float
+    """When, in seconds since the epoch."""
     by: str = ""
+    """Who decided."""
     reason: str = ""
+    """Why."""
 
 
 class Round(msgspec.Struct, kw_only=True):
-    """One round."""
+    """One round of a loop."""
 
     id: str
+    """Id of the round, and of its run."""
     loop: str
+    """Name of the loop."""
     repository: str
-    """The top folder of the person's repository."""
+    """Top folder of the user's repository."""
     spec: LoopSpec
     """The loop as it was when the round began."""
     number: int = 0
-    """Counted from 1 for each loop."""
+    """Number of the round, counted from 1 for each loop."""
     level: Level = "L1"
-    """At which it ran: the one of the file, or less."""
+    """Level at which it runs: that of the file, or a lower one."""
     phase: Phase = "recalling"
+    """Current step."""
     started_at: float = 0.0
+    """When it started, in seconds since the epoch."""
     changed_at: float = 0.0
+    """When it last changed, in seconds since the epoch."""
     ended_at: float | None = None
+    """When it ended, in seconds since the epoch."""
     due_at: float | None = None
-    """When it was due, if it was the schedule that began it."""
+    """When it was due, in seconds since the epoch, if a schedule started it."""
     base: str = ""
-    """The person's commit when it began."""
+    """The user's commit at the start."""
     base_tree: str = ""
-    """The tree that it began with."""
+    """Git tree at the start of the work."""
     recalled: list[str] = []
-    """What was told of earlier rounds."""
+    """Facts about earlier rounds that the maker was told."""
     context: str = ""
-    """What the hook before the round wrote."""
+    """Output of the hook before the round."""
     baseline: list[CheckResult] = []
-    """What came of the checks before any work."""
+    """Results of the checks before any work."""
     is_prepared: bool = False
-    """Whether the earlier rounds, the hook and the checks before any work are known."""
+    """Whether earlier rounds, hook and baseline are known."""
     maker: SubRun | None = None
+    """Conversation with the maker."""
     tree: str = ""
-    """The change, frozen: what is checked, and what is acted on."""
+    """Git tree of the change; the checks and the executor use exactly this."""
     changed: list[str] = []
-    """The files that it changes."""
+    """Paths of the files that it changes."""
     included: list[str] = []
-    """What the person had not committed when it began, and it began with: a commit has that, too."""
+    """Files with uncommitted changes with which it began; a commit contains them, too."""
     sealed: list[str] = []
-    """Files that checks depend on, which the maker changed, and which were put back."""
+    """Files that checks depend on which the maker changed, and which were restored."""
     checker: SubRun | None = None
+    """Conversation with the checker."""
     checks: list[CheckResult] = []
+    """Results of the checks."""
     is_checked: bool = False
+    """Whether the checks have run."""
     verdict: Verdict | None = None
+    """Verdict of the checker."""
     verified: bool = False
+    """Whether the change counts as verified."""
     unverified: str = ""
-    """Why it is not verified, in words."""
+    """Why it does not."""
     decision: Decision | None = None
+    """Whether the act may run without a person."""
     outcome: Outcome | None = None
+    """The outcome; `None` while it runs."""
     reason: str = ""
-    """Why that outcome, where it needs saying."""
+    """Why it has this outcome, if that needs explaining."""
     limit: str = ""
-    """budget_exhausted: which."""
+    """The limit that was exceeded, if the outcome is `budget_exhausted`."""
     summary: str = ""
+    """What the round found or did."""
     approval: str = ""
-    """escalated: the id of the question."""
+    """Id of the approval, if the outcome is `escalated`."""
     receipt: Receipt | None = None
+    """The receipt of the executor."""
     spend: Spend = Spend()
+    """What the round used."""
     later: list[Later] = []
+    """What was decided after it had ended."""
     would: str = ""
-    """What the executor would do, in its own words."""
+    """What the executor would do."""
     rebased_from: str = ""
-    """The round whose change this one brings over to where the person is now."""
+    """Id of the round whose change this one moves to the current commit."""
     rebased_by: str = ""
     """Who wanted that."""
     brought: str = ""
-    """That change, as a diff."""
+    """That change as a diff."""
 
     @property
     def key(self) -> str:
-        """By which rounds of the same loop are known."""
+        """Key of the loop: its repository and name."""
         return loop_key(self.repository, self.loop)
 
     @property
     def is_open(self) -> bool:
-        """Whether it has not come to an outcome yet."""
+        """Whether it has no outcome yet."""
         return self.outcome is None
 
     @property
     def is_waiting(self) -> bool:
-        """Whether a person still has to decide about it."""
+        """Whether a person still has to decide."""
         return self.outcome == "escalated" and not any(
             each.what in ("approved", "denied", "expired", "superseded", "failed") for each in self.later
         )
 
     @property
     def is_quiet(self) -> bool:
-        """Whether nobody needs to be told."""
+        """Whether nobody needs to be informed."""
         return self.outcome == "proceeded"
 
     @property
     def has_change(self) -> bool:
-        """Whether there is anything to act on."""
+        """Whether it changes any file."""
         return bool(self.changed)
 
 

@@ -33,12 +33,30 @@ _MOST_TEXT = 20_000
 _MOST_TIMEOUT_S = 86_400.0
 
 ExecutorName = Literal["record", "callback", "commit", "apply_patch", "command", "webhook"]
+"""Kind of executor.
+
+- `record`: only record the change.
+- `callback`: call a function.
+- `commit`: commit on a branch.
+- `apply_patch`: change the files of the working tree.
+- `command`: run a command.
+- `webhook`: post to a URL.
+"""
 EXECUTORS: tuple[ExecutorName, ...] = ("record", "callback", "commit", "apply_patch", "command", "webhook")
 GateName = Literal["escalate", "allowlist", "policy", "callback"]
+"""Who decides whether an act may run without a person.
+
+- `escalate`: always ask a person.
+- `allowlist`: allow the kinds in `allow`.
+- `policy`: ask policy rules.
+- `callback`: ask a function.
+"""
 GATES: tuple[GateName, ...] = ("escalate", "allowlist", "policy", "callback")
 IsolationName = Literal["none", "changes", "process"]
+"""The least isolation that commands and checks must have."""
 ISOLATIONS: tuple[IsolationName, ...] = ("none", "changes", "process")
 DeliveryName = Literal["terminal", "file", "command", "webhook"]
+"""Way in which a report is delivered."""
 DELIVERIES: tuple[DeliveryName, ...] = ("terminal", "file", "command", "webhook")
 
 
@@ -47,91 +65,113 @@ class _Table(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 class Worker(_Table, frozen=True):
-    """The maker, or the checker."""
+    """The maker or the checker of a loop."""
 
     prompt: str = ""
+    """The task. Empty: the intent of the loop."""
     tools: tuple[str, ...] | None = None
-    """By name; without it, what suits its part and the level. At L1 only those that look are offered."""
+    """Names of the tools that it is offered. `None`: those that suit its part; at L1 only tools that read."""
     model: str = ""
-    """By name, `provider:name`; without it, the one that the loop is run with."""
+    """Name of a model, such as `openai:gpt-5`. Empty: the model that the loop runs with."""
     hosts: tuple[str, ...] = ()
-    """Hosts that its web tool may speak to; without any it is not offered."""
+    """Hosts that its web tool may contact; without any, the tool is not offered."""
 
 
 class ExecutorSpec(_Table, frozen=True):
-    """What is done with a change that may be acted on."""
+    """What is done with an approved change."""
 
     use: ExecutorName = "record"
+    """Kind of executor."""
     branch: str = ""
-    """commit: the branch to make, where `{loop}`, `{number}` and `{round}` are filled in."""
+    """For `commit`: the branch to create; `{loop}`, `{number}` and `{round}` are filled in."""
     command: str = ""
-    """command: for /bin/sh, in a copy of the change."""
+    """For `command`: command for `/bin/sh` in a copy of the change."""
     check: str = ""
-    """command, webhook: a command that ends with 0 if what was done still holds."""
+    """For `command` and `webhook`: a command that exits with 0 if the effect still holds."""
     url: str = ""
-    """webhook: where to post to."""
+    """For `webhook`: where to post."""
     hosts: tuple[str, ...] = ()
-    """webhook: the hosts that may be spoken to."""
+    """For `webhook`: hosts that may be contacted."""
     idempotent: bool = False
-    """command, webhook: the same key twice is done once, so after a crash it may be tried again."""
+    """For `command` and `webhook`: the same key twice has one effect, so it may be repeated after a crash."""
     timeout_s: float = 60.0
+    """Time limit in seconds."""
 
 
 class Delivery(_Table, frozen=True):
     """Where the report of a round goes."""
 
     to: DeliveryName
+    """Way of delivery."""
     path: str = ""
+    """For `file`: file to append to, relative to the repository."""
     command: str = ""
+    """For `command`: command for `/bin/sh` in the repository; it reads the report as JSON on standard input.
+   """
     url: str = ""
+    """For `webhook`: where to post the report as JSON."""
     hosts: tuple[str, ...] = ()
+    """For `webhook`: hosts that may be contacted."""
     always: bool = False
-    """Also when the round proceeded, of which nobody else is told."""
+    """Also report rounds whose change was executed without a person."""
 
 
 class Hooks(_Table, frozen=True):
-    """Commands of the person's, run outside of the sandbox: hosted services are reached through them."""
+    """Commands of the user, which run outside the sandbox."""
 
     before: str = ""
-    """Its output is given to the maker, as data."""
+    """Command before the round; its output is given to the maker as data."""
     after: str = ""
-    """Run when the round has ended, with the report as JSON on stdin."""
+    """Command after the round; it reads the report as JSON on standard input."""
     timeout_s: float = 60.0
+    """Time limit of each in seconds."""
 
 
 class LoopSpec(_Table, frozen=True):
-    """One loop."""
+    """A loop as data, as in its file. `placet.loops.spec.read_loop(text, where)` reads one."""
 
     name: str
+    """Name of the loop: lower-case letters, digits, dash and underscore."""
     intent: str
+    """What the loop is for."""
     level: Level = "L1"
+    """How far it may go by itself."""
     cadence: str = ""
-    """When it runs by itself; empty: only when somebody asks."""
+    """When it runs, such as `daily 09:00`. Empty: only on request."""
     timezone: str = "UTC"
+    """Time zone of the cadence and of the daily budget."""
     kind: str = "report"
-    """What kind of action comes of it, such as `changelog` or `dependency-update`."""
+    """Kind of act, such as `changelog` or `dependency-update`."""
     allow: tuple[str, ...] = ()
-    """The kinds that it may act on at L3 without a person."""
+    """Kinds of act that it may execute at L3 without a person."""
     gate: GateName = "escalate"
+    """Gate that decides whether an act may run without a person; it can only be stricter than the level."""
     policies: str = ""
-    """gate = "policy": the rules, a file or a folder of the repository."""
+    """For the gate `policy`: file or folder of rules."""
     isolation: IsolationName = "process"
+    """The least isolation that commands and checks must have."""
     include_changes: bool = False
-    """Begin with what is not committed, too."""
+    """Start with the uncommitted changes of the working tree."""
     may_touch: tuple[str, ...] = ()
-    """Patterns of files that checks depend on and that the maker may touch all the same."""
+    """Patterns of files that checks depend on and that the maker may change nevertheless."""
     expires_s: float | None = None
-    """How long an escalation waits for a person; without it, until somebody decides."""
+    """How long an escalation waits for a person, in seconds. `None`: without limit."""
     budget: LoopBudget = LoopBudget()
-    """Per round."""
+    """Limits of each round."""
     day: LoopBudget = LoopBudget()
-    """Per day, all rounds together."""
+    """Limits of each day, over all rounds."""
     maker: Worker = Worker()
+    """The worker that makes the change."""
     checker: Worker = Worker()
+    """The worker that checks it."""
     checks: tuple[Check, ...] = ()
+    """Commands that must pass."""
     executor: ExecutorSpec = ExecutorSpec()
+    """What is done with a change."""
     delivery: tuple[Delivery, ...] = ()
+    """Where reports go."""
     hooks: Hooks = Hooks()
+    """Commands before and after a round."""
 
     def __post_init__(self) -> None:
         for place, words, fix in _problems(self):
@@ -141,7 +181,7 @@ class LoopSpec(_Table, frozen=True):
 
     @property
     def contract(self) -> Contract:
-        """Its checks, and what the maker may touch of what they depend on."""
+        """Its checks and `may_touch`, as a `Contract`."""
         return Contract(description=self.intent, checks=self.checks, may_touch=self.may_touch)
 
 

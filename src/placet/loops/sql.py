@@ -46,13 +46,16 @@ def has_rounds(database: Database) -> bool:
 
 
 class SqlRounds:
-    """A store that all processes on one database share. Each call waits for the disk."""
+    """Rounds in a database, shared by all processes that use it. Each call waits for the disk."""
 
     def __init__(self, database: Database) -> None:
-        """Makes its tables.
+        """Create the tables if they are missing.
+
+        Args:
+            database: From `open_database`.
 
         Raises:
-            StorageError: they cannot be made.
+            StorageError: the tables cannot be created.
         """
         self._database = database
         migrate(database, MIGRATIONS)

@@ -22,58 +22,107 @@ from placet.loops.round import Round
 
 
 class Rounds(Protocol):
-    """A store of rounds. `loop` is always the key of a loop. Each call that writes waits for the disk."""
+    """Protocol of stores of rounds. Calls that write wait for the disk."""
 
     def begin(self, round: Round) -> Round:
-        """Keep a new round, and give it its number. One that is there already is returned as it is."""
+        """Store a new round and assign its number. If the id is in use, return the stored round.
+
+        Args:
+            round: The round.
+        """
         ...
 
     def put(self, round: Round) -> None:
-        """Keep it as it is now."""
+        """Store a round as it is now.
+
+        Args:
+            round: The round.
+        """
         ...
 
     def get(self, round: str) -> Round | None:
-        """The round with that id."""
+        """Return the round with an id, or `None`.
+
+        Args:
+            round: Id of the round.
+        """
         ...
 
     def find(self, prefix: str) -> Round:
-        """The round whose id is, or begins with, `prefix`.
+        """Return the round whose id is, or starts with, a text.
+
+        Args:
+            prefix: The id, or its beginning.
 
         Raises:
-            UsageError: there is none, or several.
+            UsageError: there is none, or there are several.
         """
         ...
 
     def listed(self, loop: str | None = None, *, limit: int = 50) -> list[Round]:
-        """The newest, newest first."""
+        """Return the newest rounds, newest first.
+
+        Args:
+            loop: Only those of this loop; `Round.key`.
+            limit: Maximum number.
+        """
         ...
 
     def unfinished(self, loop: str | None = None) -> list[Round]:
-        """Those without an outcome, oldest first: somebody is at work on them, or was."""
+        """Return the rounds without an outcome, oldest first.
+
+        Takes the arguments of `listed`.
+        """
         ...
 
     def waiting(self, loop: str | None = None) -> list[Round]:
-        """Escalated ones that nobody has decided about, oldest first."""
+        """Return the escalated rounds that nobody has decided about, oldest first.
+
+        Takes the arguments of `listed`.
+        """
         ...
 
     def spent(self, loop: str, since: float, *, but: str = "") -> Spend:
-        """What the rounds that began since then have used, all but one."""
+        """Return the total usage of the rounds of a loop that began since a time.
+
+        Args:
+            loop: Key of the loop; `Round.key`.
+            since: Seconds since the epoch.
+            but: Id of a round to leave out.
+        """
         ...
 
     def standing(self, loop: str) -> Standing | None:
-        """How far a loop may go at most, if that was ever lowered."""
+        """Return the highest level at which a loop may act, or `None` if it was never lowered.
+
+        Args:
+            loop: Key of the loop; `Round.key`.
+        """
         ...
 
     def set_standing(self, standing: Standing) -> None:
-        """Lower it, or lift it again."""
+        """Lower or restore the highest level of a loop.
+
+        Args:
+            standing: The new level.
+        """
         ...
 
     def ask_to_stop(self, round: str, reason: str) -> None:
-        """Let whoever is at work on a round stop."""
+        """Ask the process that works on a round to stop.
+
+        Args:
+            round: Id of the round.
+            reason: Why.
+        """
         ...
 
     def asked_to_stop(self, round: str) -> str | None:
-        """Why it is to stop; None if it is not."""
+        """Return why a round is to stop, or `None`.
+
+        Args:
+            round: Id of the round.
+        """
         ...
 
 

@@ -22,6 +22,13 @@ if TYPE_CHECKING:
     from placet.turns.ending import Ending
 
 VerdictWord = Literal["done", "done_with_concerns", "needs_context", "blocked"]
+"""Judgement of the work.
+
+- `done`: it is complete.
+- `done_with_concerns`: it is complete, with concerns.
+- `needs_context`: information is missing.
+- `blocked`: it cannot be done.
+"""
 VERDICTS: tuple[VerdictWord, ...] = get_args(VerdictWord)
 TOOL = "give_verdict"
 """What a checker calls."""
@@ -32,11 +39,14 @@ _MOST_GIVEN = 100
 
 
 class Verdict(msgspec.Struct, frozen=True, kw_only=True):
-    """What was said about the work."""
+    """The checker's judgement of the work."""
 
     verdict: VerdictWord
+    """The judgement."""
     summary: str = ""
+    """Reasons in words."""
     concerns: tuple[str, ...] = ()
+    """Single concerns."""
 
 
 def one_of(given: Collection[Verdict]) -> tuple[Verdict | None, str]:

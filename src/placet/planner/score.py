@@ -30,7 +30,7 @@ _CALL, _ACTION = 1.0, 0.1
 
 
 class Feedback:
-    """How often each tool succeeded and failed.
+    """Counts of successes and failures of each tool.
 
     >>> feedback = Feedback({"search": (8, 2)})
     >>> feedback.rate("search"), feedback.rate("never_seen")
@@ -40,13 +40,22 @@ class Feedback:
     __slots__ = ("_counts",)
 
     def __init__(self, counts: Mapping[str, tuple[int, int]] | None = None) -> None:
-        """`counts`: successes and failures by tool."""
+        """Start with the given counts, or with none.
+
+        Args:
+            counts: Successes and failures by tool.
+        """
         self._counts: dict[str, list[int]] = {
             tool: [successes, failures] for tool, (successes, failures) in (counts or {}).items()
         }
 
     def record(self, result: ProposalResult, proposal: Proposal) -> None:
-        """Learn from a run: what its tool calls came to. What never ran says nothing about its tool."""
+        """Count the tool calls of a run. Calls that never ran are not counted.
+
+        Args:
+            result: Result of the run.
+            proposal: The proposal that was executed.
+        """
         tools = {action.id: action.tool for action in proposal.actions if action.type == "tool_call"}
         for one in result.results:
             tool = tools.get(one.action_id)
@@ -58,14 +67,19 @@ class Feedback:
                 self._counts.setdefault(tool, [0, 0])[one.status != "succeeded"] += 1
 
     def rate(self, tool: str) -> float:
-        """How likely a call succeeds, by Laplace's rule: with a success and a failure added to the record."""
+        """Return the likelihood that a call succeeds, by Laplace's rule: one success and one failure are
+        added to the counts.
+
+        Args:
+            tool: Name of the tool.
+        """
         if tool not in self._counts:
             return NO_RECORD
         successes, failures = self._counts[tool]
         return (successes + 1) / (successes + failures + 2)
 
     def counts(self) -> dict[str, tuple[int, int]]:
-        """Successes and failures by tool, as they can be given back to `Feedback`."""
+        """Return successes and failures by tool, in the form that `Feedback` accepts."""
         return {tool: (good, bad) for tool, (good, bad) in sorted(self._counts.items())}
 
 

@@ -11,18 +11,25 @@ import msgspec
 
 
 class CostBudget(msgspec.Struct, frozen=True, kw_only=True):
-    """Limits on one run, all its replans together. None means no limit."""
+    """Limits on one run, including its replans. `None` means no limit."""
 
     max_tool_calls: int | None = None
+    """Number of tool calls."""
     max_duration_ms: float | None = None
-    """Wall clock, waiting for people left out."""
+    """Wall-clock time in milliseconds; time spent waiting for people is not counted."""
     max_actions: int | None = None
+    """Number of actions."""
     max_tokens: int | None = None
+    """Number of tokens that models and tools report."""
     max_cost: float | None = None
-    """In the currency of the price table."""
+    """Cost that models and tools report, in US dollars."""
 
     def tightened(self, other: CostBudget | None) -> CostBudget:
-        """The stricter of the two, limit by limit."""
+        """Return the stricter of the two, limit by limit.
+
+        Args:
+            other: The other budget; `None` changes nothing.
+        """
         if other is None:
             return self
         limits = {}

@@ -18,14 +18,17 @@ from placet.validator import ToolFacts
 
 
 class Calls(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A choice of tool calls; every key that is given must fit."""
+    """A selection of tool calls; every condition that is given must match."""
 
     tool: str = "*"
-    """A tool's name; `*` stands for any text."""
+    """Name of the tool; `*` matches any text, so `shell*` is a family and `shell` is only `shell`."""
     risk: Risk | Sequence[Risk] | None = None
+    """Only tools that declare this risk, or one of these."""
     label: str | None = None
+    """Only tools with this label."""
     path: str | None = None
-    """A path such as `secrets/*`, which must fit some text in the parameters."""
+    """Only calls with a path such as `secrets/*` among the texts of their parameters; without a leading `/`
+    it matches at any depth."""
 
     def __post_init__(self) -> None:
         for name in ("tool", "risk", "label", "path"):

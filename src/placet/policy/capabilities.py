@@ -12,15 +12,16 @@ from placet.policy.pattern import matches_any
 
 
 class CapabilitySet(msgspec.Struct, frozen=True, kw_only=True):
-    """Limits on a runtime. Names may use `*`; None means no limit, an empty list means none at all."""
+    """Limits on what a runtime may use at all. `None` means no limit, an empty list means nothing."""
 
     allowed_tools: Sequence[str] | None = None
+    """Names of tools; `*` matches any text."""
     denied_tools: Sequence[str] = ()
-    """Wins over `allowed_tools`."""
+    """Names of tools; wins over `allowed_tools`."""
     allowed_state_keys: Sequence[str] | None = None
-    """Applies to every key an action reads or writes, in whatever field it stands."""
+    """State keys that an action may read or write, in whatever field it names them; `*` matches any text."""
     max_actions: int | None = None
-    """A proposal with more is refused whole."""
+    """A proposal with more actions is refused."""
 
     def too_many(self, count: int) -> str | None:
         """Why a proposal of `count` actions is refused, or None."""

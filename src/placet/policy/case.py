@@ -35,10 +35,10 @@ class Case(NamedTuple):
 
 
 class Rule(Calls, frozen=True, kw_only=True, tag_field="kind", forbid_unknown_fields=True):
-    """What every declared rule has: the calls it is about, and words for the person."""
+    """Base class of all rules: which calls the rule is about, and its message."""
 
     reason: str = ""
-    """Said instead of the rule's own words."""
+    """Message of a denial, instead of the rule's own."""
     unless_approved: bool = False
     """Ask a person instead of denying."""
     reads_parameters: ClassVar[bool] = True

@@ -25,7 +25,8 @@ from placet.policy.trace import Trace, TraceRule
 from placet.validator import ToolFacts, Undecided, View
 
 PolicyCallable = Callable[..., str | None]
-"""(action, state) -> reason or None; one that takes only the action reads no state."""
+"""Function `(action, state)` or `(action)` that returns a reason to deny, or `None`. One that raises denies.
+"""
 
 
 class Policy:
@@ -215,6 +216,11 @@ class PolicySet:
     """Named policies, in the order in which they were added."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
+        """Create an empty set.
+
+        Args:
+            clock: Monotonic clock in seconds, for rate limits.
+        """
         self._clock = clock
         self._policies: dict[str, Policy] = {}
         self.revision = 0
@@ -225,8 +231,13 @@ class PolicySet:
     def add(self, name: str, rule: Rule | PolicyCallable, *, reads: Iterable[str] | None = None) -> None:
         """Add a policy.
 
+        Args:
+            name: Name in messages and events.
+            rule: A rule, or a policy function.
+            reads: State keys that the function reads. `None`: any key.
+
         Raises:
-            UsageError: the name is taken, or `rule` is neither a rule nor a function.
+            UsageError: the name is in use, or `rule` is neither a rule nor a function.
         """
         if isinstance(rule, Rule):
             _check_values(name, rule)
@@ -237,7 +248,10 @@ class PolicySet:
         self._by_tool.clear()
 
     def add_unnamed(self, rule: Rule | PolicyCallable) -> None:
-        """Add a policy under the name of what it is, with a number where that is taken.
+        """Add a policy under the name of its kind or function, with a number if that is in use.
+
+        Args:
+            rule: A rule, or a policy function.
 
         Raises:
             UsageError: `rule` is neither a rule nor a function.
@@ -253,13 +267,20 @@ class PolicySet:
         self.add(name, rule)
 
     def remove(self, name: str) -> bool:
-        """Remove a policy; false if there is none of that name."""
+        """Remove a policy.
+
+        Args:
+            name: Name of the policy.
+
+        Returns:
+            `False` if there is none of that name.
+        """
         self._by_tool.clear()
         self.revision += 1
         return self._policies.pop(name, None) is not None
 
     def names(self) -> Sequence[str]:
-        """All names, in order."""
+        """Return all names, in order."""
         return list(self._policies)
 
     def __len__(self) -> int:

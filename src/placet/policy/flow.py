@@ -15,11 +15,12 @@ from placet.validator import Undecided, undo_of
 
 
 class FlowRule(Rule, frozen=True, kw_only=True, tag="flow_rule"):
-    """Deny a call whose parameters, or one of them, hold marked data."""
+    """Denies a call whose parameters hold labelled data."""
 
     mark: Mark
+    """The label: `"untrusted"` or `"secret"`."""
     param: str | Sequence[str] | None = None
-    """Which parameters, such as `to` or `message.to`; without it, any."""
+    """Which parameters, such as `to` or `message.to`. `None`: any."""
     reads_parameters: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
@@ -53,9 +54,10 @@ class FlowRule(Rule, frozen=True, kw_only=True, tag="flow_rule"):
 
 
 class MarkOutput(Rule, frozen=True, kw_only=True, tag="mark_output"):
-    """Say what the output of a tool is. Denies nothing by itself."""
+    """Labels the output of a tool. Denies nothing by itself."""
 
     marks: Annotated[Sequence[Mark], msgspec.Meta(min_length=1)]
+    """The labels; at least one."""
     reads_parameters: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
@@ -68,7 +70,7 @@ class MarkOutput(Rule, frozen=True, kw_only=True, tag="mark_output"):
 
 
 class DenyIrreversible(Rule, frozen=True, kw_only=True, tag="deny_irreversible"):
-    """Deny a call that nothing can take back."""
+    """Denies a call that cannot be undone."""
 
     reads_parameters: ClassVar[bool] = False
 

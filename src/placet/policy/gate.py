@@ -62,13 +62,16 @@ class Objection(NamedTuple):
 
 
 class Opinion(NamedTuple):
-    """What one policy, or the permission gate, had to say of an action."""
+    """The answer of one policy, or of the permission gate, to one action."""
 
     by: str
+    """Name of the policy; `permission` for the permission gate."""
     answer: Literal["allows", "asks", "denies", "undecided"]
+    """`allows`, `asks`, `denies` or `undecided`."""
     reason: str = ""
+    """Why; empty if it allows."""
     tier: Tier | None = None
-    """What the call needs to be allowed to do, where the permission gate speaks; None of a policy."""
+    """The tier of the call, if the permission gate answers; `None` for a policy."""
 
 
 _NONE: tuple[Objection, ...] = ()

@@ -24,18 +24,33 @@ from placet.ir.json_value import JsonValue, texts_in
 from placet.ir.tool_spec import ToolSchema
 
 Tier = Literal["read_only", "sandbox_edit", "full_access"]
+"""How far an action reaches.
+
+- `read_only`: it only reads.
+- `sandbox_edit`: it changes something inside the working folder.
+- `full_access`: anything else.
+"""
 Answer = Literal["allow", "ask", "deny"]
+"""Answer to an action.
+
+- `allow`: execute it without asking.
+- `ask`: ask a person.
+- `deny`: do not execute it.
+"""
 
 TIERS: tuple[Tier, ...] = get_args(Tier)
 ANSWERS: tuple[Answer, ...] = get_args(Answer)
 
 
 class Posture(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What an agent is answered, tier by tier."""
+    """The answer to each tier of action."""
 
     read_only: Answer = "allow"
+    """Answer to actions that only read."""
     sandbox_edit: Answer = "ask"
+    """Answer to actions that change something inside the working folder."""
     full_access: Answer = "ask"
+    """Answer to all other actions."""
 
     def __post_init__(self) -> None:
         for tier in TIERS:
@@ -45,20 +60,32 @@ class Posture(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
                 )
 
     def to(self, tier: Tier) -> Answer:
-        """The answer to an action of that tier."""
+        """Return the answer to a tier.
+
+        Args:
+            tier: The tier.
+        """
         found: Answer = getattr(self, tier)
         return found
 
     def tightened(self, other: Posture) -> Posture:
-        """The stricter of the two, tier by tier."""
+        """Return the stricter of the two, tier by tier.
+
+        Args:
+            other: The other posture.
+        """
         return Posture(**{tier: max(self.to(tier), other.to(tier), key=ANSWERS.index) for tier in TIERS})
 
     @classmethod
     def named(cls, name: str) -> Posture:
-        """A preset, or what a standing tier means: all up to it is allowed, all above is asked.
+        """Return a preset: `cautious`, `balanced` or `trusting`; or `read_only`, `sandbox_edit` or
+        `full_access`, which allow everything up to that tier and ask about the rest.
 
         >>> Posture.named("balanced").full_access, Posture.named("read_only").sandbox_edit
         ('ask', 'ask')
+
+        Args:
+            name: Name of the preset.
 
         Raises:
             UsageError: there is none of that name.
@@ -80,31 +107,40 @@ POSTURES: dict[str, Posture] = {
 
 
 class Permissions(msgspec.Struct, frozen=True, kw_only=True):
-    """The posture of everyone, and of agents that have their own."""
+    """The posture for everyone, and postures of single agents."""
 
     standing: Posture = POSTURES["trusting"]
+    """The posture of every caller that has none of its own; `trusting` by default."""
     agents: Mapping[str, Posture] = {}
-    """By the caller's id, as the scope of a run names it."""
+    """Postures by caller id, as in `Scope.caller_id`."""
 
     def posture(self, caller: str | None) -> Posture:
-        """What holds for a caller."""
+        """Return the posture of a caller.
+
+        Args:
+            caller: Id of the caller; `None` for an unknown one.
+        """
         return self.agents.get(caller, self.standing) if caller is not None else self.standing
 
 
 class Stance(NamedTuple):
-    """What is answered to one call, and why."""
+    """The answer of an approval policy to one call."""
 
     answer: Answer
+    """`"allow"`, `"ask"` or `"deny"`."""
     reason: str = ""
+    """Why; shown to the person or to the model."""
 
 
 StanceOf = Callable[[str, Mapping[str, JsonValue]], "Stance | Answer | None"]
-"""Says of a tool and its parameters what is answered; None leaves it to others."""
+"""Approval policy: a function of a tool's name and its parameters that returns a `Stance`, an answer, or
+`None` to leave it to others."""
 
 
 class CallByCall:
-    """What is answered to single calls, before anybody looks at tiers: by a function, else by a list of tools
-    that a person must always be asked about."""
+    """Answers to single calls, asked before the tiers: an approval policy, then a list of tools that always
+    need approval.
+    """
 
     __slots__ = ("_gated", "_of", "nobody", "otherwise", "overrules")
 
@@ -117,8 +153,15 @@ class CallByCall:
         overrules: bool = False,
         nobody: str = "",
     ) -> None:
-        """`otherwise` is what is answered by tier where nothing else is set up, or in any case if it
-        `overrules`; `nobody` is what is said to calls that need an approval where there is nobody to ask."""
+        """Create it.
+
+        Args:
+            of: The approval policy.
+            gated: Names of tools that always need approval.
+            otherwise: Posture for all other calls, if the runtime has no permissions.
+            overrules: Use `otherwise` even if the runtime has permissions.
+            nobody: Message to a model about a call that needs approval, if there is nobody to ask.
+        """
         self._of = of
         self._gated = frozenset(gated)
         self.otherwise = otherwise
@@ -126,8 +169,13 @@ class CallByCall:
         self.nobody = nobody
 
     def answer(self, tool: str, parameters: Mapping[str, JsonValue]) -> Stance | None:
-        """What is answered to a call; None where its tier decides. A function that raises, or answers what is
-        no answer, denies."""
+        """Return the answer to a call; `None` if its tier decides. A policy that raises, or returns something
+        else, denies.
+
+        Args:
+            tool: Name of the tool.
+            parameters: Parameters of the call.
+        """
         if self._of is not None:
             try:
                 found = self._of(tool, parameters)

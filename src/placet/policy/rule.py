@@ -46,7 +46,7 @@ class Counter:
 
 
 class DenyTool(Rule, frozen=True, kw_only=True, tag="deny_tool"):
-    """Deny a tool altogether."""
+    """Denies a tool."""
 
     reads_parameters: ClassVar[bool] = False
 
@@ -55,14 +55,18 @@ class DenyTool(Rule, frozen=True, kw_only=True, tag="deny_tool"):
 
 
 class DenyToolParam(Rule, frozen=True, kw_only=True, tag="deny_tool_param"):
-    """Deny a tool when a parameter holds, equals, or merely is given."""
+    """Denies a tool if a parameter has a certain value. Give exactly one of `contains`, `equals` and
+    `presence`.
+    """
 
     param: str
+    """Name of the parameter."""
     contains: str | None = None
-    """Denied when this text stands anywhere in the value, in any case and spelling of its letters."""
+    """Deny if this text occurs anywhere in the value, in any case and any equivalent Unicode spelling."""
     equals: JsonValue | msgspec.UnsetType = msgspec.UNSET
+    """Deny if the value equals this, as JSON."""
     presence: bool = False
-    """Denied when the parameter is given at all."""
+    """Deny if the parameter is given at all."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -100,12 +104,14 @@ class DenyToolParam(Rule, frozen=True, kw_only=True, tag="deny_tool_param"):
 
 
 class AllowToolParam(Rule, frozen=True, kw_only=True, tag="allow_tool_param"):
-    """Allow a tool only with listed values of a parameter. The one allowlist, so it fails closed."""
+    """Denies a tool unless a parameter has one of the listed values."""
 
     param: str
+    """Name of the parameter; a call without it is denied."""
     values: Sequence[JsonValue] = ()
+    """Allowed values."""
     matching: str | None = None
-    """A regular expression that the whole text of the value must fit."""
+    """Regular expression that the whole text of the value must match to be allowed."""
 
     def check(self, case: Case) -> str | None:
         if self.param in case.action.parameters:
@@ -124,10 +130,10 @@ class AllowToolParam(Rule, frozen=True, kw_only=True, tag="allow_tool_param"):
 
 
 class DenyKeyword(Rule, frozen=True, kw_only=True, tag="deny_keyword"):
-    """Deny any action whose parameters or expected effects mention a word, in any case and spelling of its
-    letters."""
+    """Denies any action whose parameters or expected effects contain a text."""
 
     keyword: Annotated[str, msgspec.Meta(min_length=1)]
+    """The text, in any case and any equivalent Unicode spelling; not empty."""
 
     def about(self, action: Action, tool: ToolFacts | None) -> bool:
         if action.type != "tool_call":
@@ -152,10 +158,14 @@ class DenyKeyword(Rule, frozen=True, kw_only=True, tag="deny_keyword"):
 
 
 class DenyToolParamMatching(Rule, frozen=True, kw_only=True, tag="deny_tool_param_matching"):
-    """Deny a tool when a parameter fits a regular expression. One that does not compile denies the tool."""
+    """Denies a tool if a parameter matches a regular expression. A pattern that does not compile denies the
+    tool.
+    """
 
     param: str
+    """Name of the parameter."""
     pattern: str
+    """Regular expression, searched for in each text of the value and in its JSON."""
 
     def check(self, case: Case) -> str | None:
         compiled = _compiled(self.pattern)
@@ -174,10 +184,12 @@ class DenyToolParamMatching(Rule, frozen=True, kw_only=True, tag="deny_tool_para
 
 
 class RequireState(Rule, frozen=True, kw_only=True, tag="require_state"):
-    """Allow a tool only while a state key exists, or has a value."""
+    """Denies a tool unless a state key exists or has a certain value."""
 
     key: str
+    """The state key."""
     value: JsonValue | msgspec.UnsetType = msgspec.UNSET
+    """The value that it must have. Unset: it is enough that the key exists."""
     reads_parameters: ClassVar[bool] = False
 
     def check(self, case: Case) -> str | None:
@@ -192,10 +204,12 @@ class RequireState(Rule, frozen=True, kw_only=True, tag="require_state"):
 
 
 class RateLimitTool(Rule, frozen=True, kw_only=True, tag="rate_limit_tool"):
-    """Deny a tool that was admitted too often within a sliding window."""
+    """Denies a tool that was admitted too often within a sliding window."""
 
     max_calls: Annotated[int, msgspec.Meta(ge=0)]
+    """Number of calls within the window, 0 or more."""
     interval_secs: Annotated[float, msgspec.Meta(gt=0)]
+    """Length of the window in seconds, above 0."""
     reads_parameters: ClassVar[bool] = False
 
     def check(self, case: Case) -> str | None:

@@ -35,16 +35,18 @@ class Past:
 
 
 class TraceRule(Rule, frozen=True, kw_only=True, tag="trace_rule"):
-    """Deny a call because of what has run before it, or has not. Exactly one of the four."""
+    """Denies a call because of calls that have run before it, or have not. Give exactly one of the four
+    conditions.
+    """
 
     only_after: Calls | None = None
-    """Denied until such a call has succeeded."""
+    """Deny until such a call has succeeded."""
     only_before: Calls | None = None
-    """Denied once such a call has run."""
+    """Deny once such a call has run."""
     never_with: Calls | None = None
-    """Denied once such a call has run; and such a call once one of these has."""
+    """Deny once such a call has run; and deny such a call once one of these has run."""
     at_most: Annotated[int, msgspec.Meta(ge=0)] | None = None
-    """Denied when so many have run."""
+    """Deny once this many have run, 0 or more."""
     reads_parameters: ClassVar[bool] = False
 
     def __post_init__(self) -> None:

@@ -36,16 +36,19 @@ _MOST_AGAIN = 1_000
 
 
 class Reply(NamedTuple):
-    """What a person answers who is asked right here."""
+    """The answer of a person who is asked directly."""
 
     decision: Decision
+    """`"once"`, `"always"` (for every equal call) or `"deny"`."""
     reason: str | None = None
+    """Why; the model is told."""
     by: str = "the person who was asked"
+    """Name that is recorded with the decision."""
 
 
 Person = Callable[[Approval], "Awaitable[Reply | None] | Reply | None"]
-"""Somebody who can be asked right here; one who takes a while is awaited. None is no answer: the question
-stays open, for others to answer."""
+"""Function, async or not, that puts an `Approval` to somebody and returns a `Reply`, or `None` to leave the
+question open for others."""
 
 
 class Desk:

@@ -33,20 +33,28 @@ FORMAT = 1
 
 
 class Checkpoint(msgspec.Struct, frozen=True, kw_only=True):
-    """What is kept."""
+    """A snapshot of what a runtime remembers."""
 
     id: str
+    """Id of the checkpoint."""
     created: datetime
+    """When it was made, in UTC."""
     state: dict[str, JsonValue]
+    """The shared state, by key."""
     tenants: dict[str, dict[str, JsonValue]] = {}
+    """The state of each tenant."""
     events: Sequence[Event] = ()
+    """The events in memory."""
     tools: Sequence[ToolSchema] = ()
+    """Schemas of the registered tools."""
     policies: Sequence[str] = ()
-    """Names only: a rule or function cannot be trusted out of a file."""
+    """Names of the policies. Rules and functions are not stored: a file is not trusted to define them."""
     metadata: dict[str, JsonValue] = {}
+    """The JSON values passed to `Runtime.checkpoint`."""
     marks: Kept = {}
-    """The marks on keys of `state`."""
+    """Marks on keys of `state`."""
     tenant_marks: dict[str, Kept] = {}
+    """The same for each tenant."""
 
 
 def take(

@@ -26,17 +26,24 @@ from placet.policy.budget import CostBudget
 from placet.runtime.scope import Scope
 
 Choice = Literal["done", "retry", "fail"]
+"""Outcome of an action that was in flight when its run was interrupted.
+
+- `done`: it happened.
+- `retry`: execute it again.
+- `fail`: it did not happen, and must not.
+"""
 CHOICES: tuple[Choice, ...] = ("done", "retry", "fail")
 
 DECIDED_FAILED = "it was in flight when the run was broken off, and was decided to have failed"
 
 
 class Decision(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a person says of an effect whose outcome is not known."""
+    """A person's decision about an action whose outcome is unknown."""
 
     choice: Choice
+    """`"done"` (it happened), `"retry"` (execute it again) or `"fail"` (it did not happen, and must not)."""
     output: Any | msgspec.UnsetType = msgspec.UNSET
-    """What the action answered, as JSON. Needed where it is `done` and others refer to its output."""
+    """The output of the action, as JSON. Required with `"done"` if other actions use the output."""
 
 
 class Beginning(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -210,40 +217,43 @@ Note = (
 
 
 class RunJournal(Protocol):
-    """The notes of one run, as long as we hold it.
-
-    Implementations pass `placet.testing.journal_suite`.
+    """Protocol of the journal of one run, while this process has claimed it. Implementations pass
+    `journal_suite`.
     """
 
     def note(self, note: Note) -> None:
-        """Keep a note, in memory at first; notes never overtake each other."""
+        """Record an entry, in memory at first; entries stay in order.
+
+        Args:
+            note: The entry.
+        """
         ...
 
     def flush(self) -> None:
-        """Hand over what was noted so far. It may take a moment until it is on disk."""
+        """Start writing all entries so far."""
         ...
 
     async def settle(self) -> None:
-        """Wait until every note so far is on disk.
+        """Wait until all entries so far are on disk.
 
         Raises:
-            StorageError: some are not, and will not be.
-            RunHeld: another process has taken the run over.
+            StorageError: some could not be written.
+            RunHeld: another process has taken over the run.
         """
         ...
 
     async def end(self, result: ProposalResult, shown: ProposalResult | None = None) -> None:
-        """Keep how the run ended, and let go of it. What waits for a person, or was canceled, can be taken up
-        again; otherwise the notes are no longer needed. `shown` is the result as it may be shown, where
-        there are secrets in it.
+        """Record the result of the run and release it. A run that waits, or was canceled, can be claimed
+        again; of others, the entries are no longer needed. Raises the errors of `settle`.
 
-        Raises:
-            StorageError, RunHeld: as `settle`.
+        Args:
+            result: The result.
+            shown: The result without secrets, if it holds any.
         """
         ...
 
     def release(self) -> None:
-        """Let go of a run that has not ended, so that it can be resumed at once. Never raises."""
+        """Release a run that has not ended, so that it can be resumed immediately. Never raises."""
         ...
 
 
@@ -258,23 +268,31 @@ class Taken(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Journal(Protocol):
-    """Keeps runs, so that they outlive the process."""
+    """Protocol of journals, which record runs so that they survive the process. Implementations pass
+    `journal_suite`.
+    """
 
     async def begin(self, record: RunRecord) -> RunJournal:
-        """Keep a new run, and hold it.
+        """Record a new run and claim it.
+
+        Args:
+            record: What the run is asked to do.
 
         Raises:
-            RunExists: there is one with this id.
-            StorageError: it cannot be kept.
+            RunExists: there is a run with this id.
+            StorageError: it cannot be recorded.
         """
         ...
 
     async def take(self, run_id: str) -> Taken | ProposalResult:
-        """Hold a run that was broken off; or how it ended, if it has.
+        """Claim an interrupted run; or return its result, if it has ended.
+
+        Args:
+            run_id: Id of the run.
 
         Raises:
-            UnknownRun: there is none with this id.
-            RunHeld: another process holds it.
+            UnknownRun: there is no run with this id.
+            RunHeld: another process has claimed it.
             StorageError: it cannot be read.
         """
         ...

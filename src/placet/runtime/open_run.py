@@ -38,14 +38,16 @@ from placet.tools.context import Cancel
 
 
 class Acted(NamedTuple):
-    """What came of one plan, and the marks on what its last action put out."""
+    """The result of one plan of an open run."""
 
     result: ProposalResult
+    """The result of the plan."""
     marks: Marks
+    """The marks on the output of its last action."""
 
 
 class OpenRun(Plans):
-    """A run that takes plans until it is ended."""
+    """A run that receives plans until it is ended. Made by `Runtime.open_run`."""
 
     def __init__(
         self,
@@ -57,10 +59,10 @@ class OpenRun(Plans):
         request: Request,
     ) -> None:
         super().__init__(services, settings, gate, info, allowance, request)
-        self.about = Proposal()
-        """What the run is for: a plan without actions."""
+        self.about: Proposal = Proposal()
+        """The proposal without actions that describes the run."""
         self.ended: ProposalResult | None = None
-        """How it ended, or what it waits for, once that is so."""
+        """The result, once the run has ended or waits for a decision."""
         self._record: Record | None = None
         self._denials_from = 0
         self._is_untold = False
@@ -70,12 +72,12 @@ class OpenRun(Plans):
 
     @property
     def run_id(self) -> str:
-        """By which it is resumed."""
+        """Id of the run."""
         return self._info.run_id
 
     @property
     def told(self) -> Sequence[msgspec.Raw]:
-        """What the leader told the journal before the run was broken off, in order."""
+        """The entries that `tell` recorded before the run was interrupted, in order."""
         return self._kept.replay.told
 
     async def begin(self, about: Proposal) -> None:
@@ -116,13 +118,17 @@ class OpenRun(Plans):
     # Acting
 
     async def act(self, proposal: Proposal, number: int, *, keep: bool, given: Inflow | None = None) -> Acted:
-        """Carry out one plan, the `number`th, counted from 1. Several may be under way at the same time.
+        """Execute one plan. Several plans may run at the same time.
 
-        `keep` is for a plan that may leave something in flight whose outcome is not known: it is noted whole.
-        `given` are the marks on what it says outright.
+        Args:
+            proposal: The plan.
+            number: Number of the plan in the run, from 1. After a restart, completed actions of the same
+                number are read from the journal.
+            keep: Record the plan itself, for plans whose effects must not be repeated.
+            given: Marks on values that stand in the plan itself.
 
         Raises:
-            RunHeld: the run is another's by now, and nothing more may be done in it.
+            RunHeld: another process has taken over the run.
         """
         graph = self._graph(proposal)
         if keep and number not in self._kept.replay.plans:
@@ -173,7 +179,13 @@ class OpenRun(Plans):
         return "unknown" if is_in_flight else None
 
     def say(self, kind: str, data: dict[str, JsonValue], action_id: str | None = None) -> None:
-        """Record an event of the run as a whole."""
+        """Record an event of the run.
+
+        Args:
+            kind: Kind of event.
+            data: Data of the event, as JSON.
+            action_id: The action that the event is about.
+        """
         if self._record is None:
             info = self._info
             self._record = self._services.events.recorder(
@@ -184,17 +196,21 @@ class OpenRun(Plans):
     # Keeping
 
     def tell(self, said: bytes) -> None:
-        """Have the journal keep this, JSON in the leader's own words: handed over as soon as the event loop
-        is free, and before anything that must not be repeated."""
+        """Record JSON in the journal, for the code that drives the run. It is written before any effect that
+        must not be repeated.
+
+        Args:
+            said: JSON text.
+        """
         self._is_untold = True
         self._kept.tell(Told(msgspec.Raw(said), self.elapsed_ms))
 
     async def settle(self) -> None:
-        """Wait until everything that was told is on disk.
+        """Wait until everything that `tell` recorded is on disk.
 
         Raises:
-            StorageError: it is not, and will not be.
-            RunHeld: the run is another's by now.
+            StorageError: it could not be written.
+            RunHeld: another process has taken over the run.
         """
         await self._kept.settle()
         self._is_untold = False
@@ -203,22 +219,22 @@ class OpenRun(Plans):
 
     @property
     def elapsed_ms(self) -> float:
-        """How long the run has been at work, waiting for people left out."""
+        """How long the run has been working; time spent waiting for people is not counted."""
         return (perf_counter() - self._info.started) * 1000 - self._allowance.waited_until(perf_counter())
 
     @property
     def budget(self) -> CostBudget | None:
-        """How far it may go."""
+        """Limits of the run."""
         return self._allowance.budget
 
     @property
     def tokens(self) -> int:
-        """How many were used so far, by whoever reported any."""
+        """Tokens used so far."""
         return self._allowance.tokens
 
     @property
     def cost_usd(self) -> float:
-        """What was spent so far."""
+        """Cost so far, in US dollars."""
         return self._allowance.cost
 
     def hear(self, number: int) -> None:
@@ -235,7 +251,7 @@ class OpenRun(Plans):
 
     @contextmanager
     def waiting(self) -> Iterator[None]:
-        """A person is waited for as long as this lasts."""
+        """Context manager: time spent inside does not count against the budget."""
         self.wait_begins()
         try:
             yield
@@ -243,7 +259,12 @@ class OpenRun(Plans):
             self.wait_ends()
 
     def spend(self, tokens: int | None, cost: float | None) -> None:
-        """Count what the leader used itself; None is for what cannot be told, and uses a limit up."""
+        """Count what the caller used itself. `None` means unknown, and uses up a limit.
+
+        Args:
+            tokens: Number of tokens.
+            cost: Cost in US dollars.
+        """
         self._allowance.spend(tokens, cost)
 
     def goes_on_from(self, earlier: OpenRun) -> None:
@@ -254,7 +275,7 @@ class OpenRun(Plans):
         self._info = self._info._replace(started=earlier._info.started)
 
     def used_up(self) -> str | None:
-        """Which limit leaves nothing to go on with; None if there is none."""
+        """Return the name of the limit that is used up, or `None`."""
         return None if self._allowance.budget is None else self._allowance.used_up(self.elapsed_ms)
 
     # Ending
@@ -267,10 +288,16 @@ class OpenRun(Plans):
         loop: Mapping[str, JsonValue] | None = None,
         waiting: Sequence[Waiting] | None = None,
     ) -> ProposalResult:
-        """End the run, and have everything on disk. What waits, or was canceled, can be taken up again.
+        """End the run and write everything to disk. A run that waits, or was canceled, can be resumed.
+
+        Args:
+            outcome: The outcome to record.
+            error: Why it did not succeed.
+            loop: JSON about the loop, for `ProposalResult.loop`.
+            waiting: Decisions that the run waits for. `None`: those that its plans wait for.
 
         Raises:
-            RunHeld: the run is another's by now.
+            RunHeld: another process has taken over the run.
         """
         if outcome == "canceled" and self._counted:
             forget = list(self._counted)

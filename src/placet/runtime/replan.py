@@ -15,41 +15,55 @@ MAX_ACTIONS = 100
 
 
 class ReplanConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """How often to ask, how long to wait before, and whether to verify the answer."""
+    """How often to ask for another proposal, and how to treat it."""
 
     max_replans: int = 0
+    """Maximum number of replans in one run."""
     delay_ms: int = 0
+    """Time to wait before each replan, in milliseconds."""
     verify_before_execute: bool = True
+    """Whether a new proposal is verified before it runs."""
 
 
 class FailedAction(msgspec.Struct, frozen=True, kw_only=True):
-    """One action that did not work."""
+    """An action that failed or was rejected."""
 
     action_id: str
+    """Id of the action."""
     tool: str | None
+    """The tool it called; `None` for other types of action."""
     error: str
+    """Why it failed."""
     parameters: dict[str, JsonValue]
+    """Its parameters."""
 
 
 class ReplanContext(msgspec.Struct, frozen=True, kw_only=True):
-    """What a planner needs to know to do better."""
+    """The facts that a replan callback receives."""
 
     proposal_id: str
-    """Of the proposal the run began with."""
+    """Id of the proposal with which the run began."""
     attempt: int
-    """1 for the first replan."""
+    """`1` for the first replan."""
     failed_actions: Sequence[FailedAction]
+    """The actions that failed or were rejected."""
     completed_action_ids: Sequence[str]
-    """What succeeded and stayed; what was rolled back is not among them."""
+    """Actions that succeeded and were not rolled back."""
     state: dict[str, JsonValue]
+    """The state now."""
     replans_remaining: int
-    """After this one."""
+    """How many replans are left after this one."""
     original_source: str
+    """`source` of the proposal with which the run began."""
     original_action_count: int
+    """Its number of actions."""
     original_context: dict[str, JsonValue]
+    """Its `context`."""
     rejections: Sequence[str]
-    """Why earlier answers of this run were sent back."""
+    """Why earlier answers of the callback in this run were not used."""
 
 
 ReplanAnswer = Proposal | str | bytes | dict[str, Any]
+"""A proposal, as an object, JSON text or a dict."""
 ReplanCallback = Callable[[ReplanContext], ReplanAnswer | Awaitable[ReplanAnswer]]
+"""Function, async or not, that returns another proposal after a failure."""

@@ -70,7 +70,9 @@ if TYPE_CHECKING:
     from placet.sandbox.workspace import Workspace
 
 ProposalLike = Proposal | str | bytes | dict[str, Any]
+"""A proposal in any form that the runtime accepts: a `Proposal`, JSON text, or a dict."""
 PolicyLike = Rule | PolicyCallable | tuple[str, Rule | PolicyCallable]
+"""A rule or a policy function, or either with its name."""
 
 
 class Runtime:
@@ -115,30 +117,50 @@ class Runtime:
         isolation: Isolation | None = None,
         model: Model | None = None,
     ) -> None:
-        """A state store, event log or policy set may be shared between runtimes of one event loop.
+        """A state store, an event log and a policy set may be shared between runtimes of one event loop.
 
-        `max_concurrency` bounds the dataflow schedule; `max_threads` bounds tools that are plain functions.
-        With a `journal` every run can be resumed after the death of the process.
+        Args:
+            tools: Tools made with `@tool`, or typed functions.
+            state: Initial state as a mapping, or a store to share.
+            policies: Rules, functions, `(name, rule)` pairs, or a policy set to share.
+            schedule: `"levels"` runs a plan layer by layer; `"dataflow"` starts each action as soon as its
+                dependencies have succeeded.
+            max_concurrency: Maximum number of actions at once under the schedule `dataflow`.
+            events: The event log, with its sinks; a new one if absent.
+            capabilities: Tools and state keys that may be used at all.
+            budget: Limits on each run.
+            replan: Callback that is asked for another proposal after a failure.
+            replan_config: How often `replan` is asked; without it, never.
+            trajectories: Store that receives one trajectory per proposal.
+            journal: Store that records runs, so that they can be resumed after the process has ended.
+            max_threads: Maximum number of threads for tools that are plain functions.
+            permissions: Which tiers of action need an approval: `Permissions`, a `Posture`, or the name of
+                one, such as `"balanced"`. `None`: none do.
+            approvals: Where people are asked: `SqlApprovals` or `MemoryApprovals`. Without it (and without
+                `person`), an action that needs an approval is denied.
+            patience_s: How long a run waits for an answer before it ends as `waiting`, to be resumed later.
+                Requires a `journal`. `0`: do not wait. `None`: wait indefinitely.
+            approvals_expire_s: How long a question can be answered; after that the action is rejected.
+                `None`: no limit.
+            folder: Absolute path of the folder in which the work is done. Paths outside it raise the tier of
+                an action, and an approval is valid for this folder only.
+            person: Function that asks somebody directly. It takes an `Approval` and returns a `Reply`, or
+                `None` to leave the question to others.
+            builtin: Tools such as those of `basic_tools`; a tool in `tools` with the same name hides them.
+            workspace: Folder that every plan is bound to: an abort restores it to its state before the plan.
+                Tools that are known to change nothing else, such as the file tools, are then reversible. Only
+                one run at a time may use it, across processes. Give `basic_tools` the same folder; another
+                one is a `UsageError`.
+            snapshots: Folder for snapshots of the workspace. `None`: the user's data folder.
+            isolation: Protections that must be enforced before anything runs; otherwise `execute` and
+                `resume` raise `IsolationMissing`. Give `basic_tools` the same object. Under `"process"`, only
+                tools that come with Placet, programs in a sandbox and trusted tools are offered;
+                `tools.withheld` lists the others.
+            model: A model. Plans can then call `infer` and `classify`, and `embed` if the model makes
+                vectors.
 
-        `permissions` say what needs asking, tier by tier: a posture or its name, such as "balanced". People
-        are asked through `approvals`; without it, what needs asking is denied. A run waits `patience_s` for
-        an answer, then it ends as `waiting`, to be resumed; None is as long as it takes. A question that
-        nobody answers within `approvals_expire_s` is denied. `folder` is where the work is done: an approval
-        is good for no other. A `person` can be asked right here: an async function that takes an Approval and
-        returns a Reply, or None to leave the question to others.
-
-        `builtin` are tools such as `basic_tools` makes: one of `tools` with the same name hides them.
-
-        With a `workspace` every plan is bound to that folder: an abort leaves it as the plan found it. So
-        what tools do that are known to change nothing else, such as file tools, is taken back; they must be
-        made for the same folder. One run at a time, also of other processes. Snapshots are kept in
-        `snapshots`, else in the person's data folder.
-
-        `isolation` is what must be enforced before anything runs; hand the same to `basic_tools`. Where it
-        requires "process", only tools that come with Placet, programs in a sandbox and tools that are marked
-        as trusted are offered: `tools.withheld` names the others.
-
-        With a `model` plans can call infer and classify, and embed where it makes vectors.
+        Raises:
+            UsageError: a parameter has a value that cannot work, such as `patience_s` without a `journal`.
         """
         if schedule not in ("levels", "dataflow"):
             raise UsageError(f"schedule is {schedule!r}; use 'levels' or 'dataflow'.")
@@ -159,13 +181,20 @@ class Runtime:
         if approvals_expire_s is not None and approvals_expire_s <= 0:
             raise UsageError("approvals_expire_s must be above 0; leave it out for questions that stay open.")
         self.capabilities = capabilities
-        self.permissions = permissions_of(permissions)
+        """Tools and state keys that may be used at all. May be replaced between runs."""
+        self.permissions: Permissions | None = permissions_of(permissions)
+        """The permissions; the name of a posture has become `Permissions`. May be replaced between runs."""
         self.budget = budget
+        """Limits on each run. May be replaced between runs."""
         self._isolation = None if isolation is None else _isolation_of(isolation)
-        self.tools = Registry(None if isolation is None else _withholding(isolation))
+        self.tools: Registry = Registry(None if isolation is None else _withholding(isolation))
+        """The registered tools."""
         self.state: StateStore = MemoryState(state) if state is None or isinstance(state, Mapping) else state
-        self.events = events if events is not None else EventLog()
-        self.policies = policies if isinstance(policies, PolicySet) else PolicySet(time.monotonic)
+        """The state store."""
+        self.events: EventLog = events if events is not None else EventLog()
+        """The event log."""
+        self.policies: PolicySet = policies if isinstance(policies, PolicySet) else PolicySet(time.monotonic)
+        """The policies that hold for every proposal."""
         self._services = Services(
             state=self.state,
             events=self.events,
@@ -220,12 +249,18 @@ class Runtime:
         waits: bool = True,
         expires_s: float | None = None,
     ) -> Runtime:
-        """Another runtime for work in another folder: with tools of its own, and the policies, permissions,
-        log, journal and people of this one.
+        """Create a runtime for work in another folder.
 
-        Without `asks` there is nobody to ask: what needs an approval is denied. Without `waits` a question is
-        left for people, and the run lets go at once. `expires_s` is how long one can be answered, where that
-        is less than here.
+        It has its own tools, and shares the policies, permissions, log, journal and approvals of this one.
+        `Coder` and `LoopEngine` use it.
+
+        Args:
+            tools: The tools of the new runtime.
+            folder: Absolute path of the other folder.
+            isolation: Protections that must be enforced there.
+            asks: `False`: an action that needs an approval is denied without asking.
+            waits: `False`: a run that asks a question ends as `waiting` immediately.
+            expires_s: How long a question can be answered, if that is shorter than in this runtime.
         """
         made = Runtime(
             policies=self.policies,
@@ -246,8 +281,13 @@ class Runtime:
         return made
 
     def narrowed(self, names: Iterable[str]) -> Runtime:
-        """The same runtime with no tools but these, as far as it has them: of all others it does not know
-        that they exist."""
+        """Create a runtime that has only the named tools of this one.
+
+        Other tools are unknown to it. `AgentRunner` uses it.
+
+        Args:
+            names: Names of tools; names that this runtime does not have are ignored.
+        """
         made = Runtime(
             state=self.state,
             policies=self.policies,
@@ -268,12 +308,12 @@ class Runtime:
 
     @property
     def approvals(self) -> ApprovalLedger | None:
-        """Where people are asked, if they are."""
+        """The approval store, or `None`."""
         return self._services.desk.ledger if self._services.desk is not None else None
 
     @property
     def journal(self) -> Journal | None:
-        """Where runs are kept, if they are."""
+        """The journal, or `None`."""
         return self._settings.journal
 
     def register(
@@ -284,7 +324,10 @@ class Runtime:
         cheap: bool = False,
         timeout_ms: int | None = None,
     ) -> Tool:
-        """Register a tool that brings its own JSON Schema; see `Tool.from_schema` for how `fn` is called."""
+        """Register a tool with a JSON Schema of its own. See `Tool.from_schema` for how `fn` is called.
+
+        Takes the arguments of `Tool.from_schema`.
+        """
         return self._add_tool(Tool.from_schema(schema, fn, cheap=cheap, timeout_ms=timeout_ms))
 
     def _attach(self, model: Model) -> None:
@@ -313,23 +356,38 @@ class Runtime:
         session: str | None = None,
         reads: Iterable[str] | None = None,
     ) -> None:
-        """Add a policy for every proposal, or for those under one session.
+        """Add a policy for every proposal, or for the proposals of one session.
 
-        A function that takes (action, state) may read any key, so actions that write state wait for each
-        other; `reads` names the keys it looks at and gives that concurrency back.
+        A function that takes `(action, state)` may read any key, so actions that write state run one after
+        the other. Declare the keys in `reads` to allow concurrency.
+
+        Args:
+            name: Name of the policy in messages and events.
+            rule: A rule, or a function `(action)` or `(action, state)` that returns a reason to deny, or
+                `None`.
+            session: Session for which the policy holds. `None`: every proposal.
+            reads: State keys that the function reads. `None`: any key.
 
         Raises:
-            UnknownSession: no such session is open.
+            UnknownSession: the session is not open.
+            UsageError: the name is in use, or `rule` is neither a rule nor a function.
         """
         target = self.policies if session is None else self._sessions.get(session).policies
         target.add(name, rule, reads=reads)
 
     def open_session(self) -> str:
-        """Open a session with policies of its own, and return its id."""
+        """Open a session, which has policies of its own, and return its id."""
         return self._sessions.open()
 
     def close_session(self, session: str) -> bool:
-        """Close a session; false if it was not open. Its id rejects every action from now on."""
+        """Close a session. From then on, its id rejects every action.
+
+        Args:
+            session: Id from `open_session`.
+
+        Returns:
+            `False` if the session was not open.
+        """
         return self._sessions.close(session)
 
     def _gate(self, session: str | None, scope: Scope | None, by_call: CallByCall | None = None) -> Gate:
@@ -368,10 +426,17 @@ class Runtime:
         budget: CostBudget | None = None,
         max_actions: int | None = None,
     ) -> Report:
-        """Say beforehand what `execute` would refuse, reject or skip. Nothing runs.
+        """Report what `execute` would refuse, reject or skip. Nothing runs.
+
+        Args:
+            proposal: JSON text, a dict, or a `Proposal`.
+            session: Session whose policies also hold.
+            scope: On whose behalf the proposal would run.
+            budget: Limits of this proposal; the tighter of these and the runtime's hold.
+            max_actions: Report a proposal with more actions as an error.
 
         Raises:
-            DecodeError: the proposal cannot be read.
+            DecodeError: the proposal cannot be decoded.
         """
         return self._verify(proposal, self._gate(session, scope), scope, budget, max_actions)
 
@@ -395,11 +460,15 @@ class Runtime:
     def opinions(
         self, proposal: ProposalLike, *, session: str | None = None, scope: Scope | None = None
     ) -> list[tuple[str, Opinion]]:
-        """What each policy, and the permission gate, says to each action: (action id, opinion), in the order
-        in which they are asked. Nothing runs.
+        """Return the answer of each policy, and of the permission gate, to each action. Nothing runs.
+
+        Takes the arguments of `verify`.
+
+        Returns:
+            Pairs of action id and opinion, in the order in which the policies are asked.
 
         Raises:
-            DecodeError: the proposal cannot be read.
+            DecodeError: the proposal cannot be decoded.
         """
         found: list[tuple[str, Opinion]] = []
         gate = self._gate(session, scope)
@@ -422,14 +491,22 @@ class Runtime:
         run_id: str | None = None,
         budget: CostBudget | None = None,
     ) -> ProposalResult:
-        """Execute a proposal, and report what came of every action.
+        """Execute a proposal and return the result of every action.
+
+        Args:
+            proposal: JSON text, a dict, or a `Proposal`.
+            session: Session whose policies also hold.
+            scope: On whose behalf the proposal runs.
+            cancel: Request to stop; call its `cancel` method from anywhere.
+            run_id: Id of the run in the log and in the journal. `None`: a new one.
+            budget: Limits of this run; the tighter of these and the runtime's hold.
 
         Raises:
-            DecodeError: the proposal cannot be read; nothing has run.
-            UsageError: the runtime is at work in another thread.
-            RunExists: there is a run with this id in the journal.
+            DecodeError: the proposal cannot be decoded; nothing has run.
+            UsageError: the runtime is in use in another thread.
+            RunExists: the journal has a run with this id.
             StorageError: the journal cannot be written; nothing has run.
-            IsolationMissing: less is enforced than is required; nothing has run.
+            IsolationMissing: less is enforced than required; nothing has run.
         """
         decoded = decode_proposal(proposal)
         with self._at_work.one_more():
@@ -447,11 +524,13 @@ class Runtime:
         run_id: str | None = None,
         budget: CostBudget | None = None,
     ) -> ProposalResult:
-        """`execute` for people without an event loop. Callers from several threads take turns.
+        """`execute` for code without an event loop. Calls from several threads run one after the other.
+
+        Takes the arguments of `execute`.
 
         Raises:
-            UsageError: this thread has an event loop running, or serves a tool of this very runtime; await
-                `execute` there.
+            UsageError: this thread runs an event loop, or executes a tool of this runtime; await `execute`
+                there.
         """
         return self._turns.run(
             "execute",
@@ -468,19 +547,28 @@ class Runtime:
         session: str | None = None,
         cancel: Cancel | None = None,
     ) -> ProposalResult:
-        """Go on with a run that was broken off, from where it stood; how it ended, if it has.
+        """Resume an interrupted run. If the run has ended, return its result.
 
-        What has ended is read back. What was in flight is done again if its tool is read_only or idempotent;
-        otherwise the result is `waiting`, and names it. `decide` then says by action id what became of it:
-        "done" (it happened), "retry" (do it again), "fail" (it did not happen, and shall not). A Decision
-        carries the output of what is done.
+        Completed actions are read from the journal. An action that was in flight is repeated if its tool is
+        `read_only` or `idempotent`; otherwise the result is `waiting` and names the action, until `decide`
+        says what happened to it. Scope, budget and tenant are those of the original call; a session must be
+        given again.
+
+        Args:
+            run_id: Id of the run.
+            decide: By action id, the outcome of an action that was in flight: `"done"` (it happened),
+                `"retry"` (execute it again), `"fail"` (it did not happen, and must not), or a `Decision`,
+                which also carries the output.
+            session: Session whose policies also hold.
+            cancel: Request to stop.
 
         Raises:
-            UnknownRun: no such run is kept.
-            RunHeld: another process is at work on it.
+            UnknownRun: the journal has no such run.
+            RunHeld: another process is executing it.
             StorageError: the journal cannot be read or written.
-            UsageError: there is no journal, or nothing to decide about what `decide` names, or a session is
-                needed, or another run is at work in the workspace.
+            UsageError: there is no journal, a tool that the run used is missing, `decide` names an action
+                that is not in flight or says a bare `"done"` where other actions use the output, a session is
+                needed, or another run uses the workspace.
         """
         with self._at_work.one_more():
             await self._check_isolation()
@@ -520,7 +608,10 @@ class Runtime:
         session: str | None = None,
         cancel: Cancel | None = None,
     ) -> ProposalResult:
-        """`resume` for people without an event loop; raises what `execute_sync` raises, too."""
+        """`resume` for code without an event loop. Also raises the errors of `execute_sync`.
+
+        Takes the arguments of `resume`.
+        """
         return self._turns.run(
             "resume", lambda: self.resume(run_id, decide=decide, session=session, cancel=cancel)
         )
@@ -537,10 +628,17 @@ class Runtime:
         budget: CostBudget | None = None,
         by_call: CallByCall | None = None,
     ) -> AsyncIterator[OpenRun]:
-        """A run that takes its plans one after the other, for whoever leads a loop; `about` says what it is
-        for. If it is left without being ended, it can be resumed. Its plans are not bound to a workspace.
+        """Open a run that receives its plans one after the other.
 
-        Raises: what `execute` raises.
+        For code that drives its own loop; `Assistant` uses it. Use it with `async with`. A run that is left
+        without being ended can be resumed. Its plans are not bound to a workspace. Raises the errors of
+        `execute`.
+
+        Takes the arguments of `execute`.
+
+        Args:
+            about: A proposal without actions that describes the run.
+            by_call: Answers for single calls, asked before the permissions.
         """
         with self._at_work.one_more():
             await self._check_isolation()
@@ -561,11 +659,16 @@ class Runtime:
         cancel: Cancel | None = None,
         by_call: CallByCall | Callable[[Proposal, Scope | None], CallByCall] | None = None,
     ) -> AsyncIterator[OpenRun]:
-        """An open run again, that was broken off or waits. Whoever leads it brings the plans again that it
-        had brought before; `ended` says that it has ended, or what it still waits for. `by_call` may depend
-        on what the run was begun with.
+        """Open a run of `open_run` again, after it was interrupted or while it waits.
 
-        Raises: what `resume` raises.
+        The caller must bring the same plans again; completed actions are read from the journal.
+        `OpenRun.ended` tells whether the run has ended or what it waits for. Raises the errors of `resume`.
+
+        Takes the arguments of `resume`.
+
+        Args:
+            by_call: Answers for single calls, or a function that makes them from the proposal and the scope
+                with which the run began.
         """
         with self._at_work.one_more():
             await self._check_isolation()
@@ -630,10 +733,18 @@ class Runtime:
         scope: Scope | None = None,
         cancel: Cancel | None = None,
     ) -> ProposalResult:
-        """Run the best candidate that verifies; undo it and take the next if it does not succeed entirely.
+        """Execute the best candidate that verifies. If it does not succeed, undo it and execute the next.
 
-        Returns the first success, else the first failure; or one that waits for a person, because others
-        would run beside it. Without candidates: an empty result named "empty".
+        Takes the arguments of `execute`.
+
+        Args:
+            candidates: Alternative proposals.
+            feedback: Success rates of tools, by which candidates are ranked; it learns from each attempt.
+            cost_weight: How much cost counts against likelihood of success, from 0 to 1.
+
+        Returns:
+            The first success, otherwise the first failure; or a result that waits for a person, because
+                others would run beside it. Without candidates, an empty result named `"empty"`.
         """
         proposals = [decode_proposal(c) for c in candidates]
         if not proposals:
@@ -698,7 +809,11 @@ class Runtime:
     def checkpoint(
         self, path: str | os.PathLike[str] | None = None, *, metadata: Mapping[str, JsonValue] | None = None
     ) -> Checkpoint:
-        """What this runtime remembers, now; written to `path` if one is given.
+        """Return what this runtime remembers now: state, events, tool schemas and names of policies.
+
+        Args:
+            path: File to write the checkpoint to.
+            metadata: JSON values to store with it.
 
         Raises:
             CheckpointError: the file cannot be written.
@@ -712,14 +827,17 @@ class Runtime:
         return made
 
     def restore(self, source: Checkpoint | str | os.PathLike[str]) -> Checkpoint:
-        """Take up where a checkpoint left off: its state, events and tools. Earlier answers are forgotten.
+        """Restore state, events and tools from a checkpoint. Cached results are discarded.
 
-        A tool that this runtime knows by name stays as it is declared here, whatever the checkpoint says of
-        it; of any other only the schema is known. Tools that the checkpoint does not name are taken out.
+        A tool that this runtime knows keeps its own declaration; of any other tool only the schema is known.
+        Tools that the checkpoint does not name are removed.
+
+        Args:
+            source: A checkpoint, or the file that holds one.
 
         Raises:
-            CheckpointError: the file is damaged, holds what cannot be restored, or names a policy that this
-                runtime does not have; nothing has changed then.
+            CheckpointError: the file is damaged, holds values that cannot be restored, or names a policy that
+                this runtime does not have; nothing has changed.
             UsageError: a proposal is running.
         """
         loaded = source if isinstance(source, Checkpoint) else checkpoints.load(source)

@@ -19,6 +19,11 @@ from placet.runtime.calls import stop_tasks
 from placet.runtime.execution import Execution
 
 Schedule = Literal["levels", "dataflow"]
+"""Order in which the actions of a plan start.
+
+- `levels`: layer by layer.
+- `dataflow`: each action as soon as its dependencies have succeeded.
+"""
 
 _BREATHE_EVERY = 256
 

@@ -8,11 +8,16 @@ from placet.ir.json_value import JsonValue, copy_json
 
 
 class Scope(msgspec.Struct, frozen=True, kw_only=True):
-    """Caller, tenant and claims. The tenant's own namespace is used throughout."""
+    """On whose behalf a proposal runs. State, approvals and events of a tenant are separate from those of
+    others.
+    """
 
     caller_id: str | None = None
+    """The agent or user; selects the posture in `Permissions.agents`."""
     tenant: str | None = None
+    """The tenant whose namespace is used. `None`: the shared one."""
     claims: dict[str, JsonValue] = {}
+    """Further facts about the caller, as JSON; written to the log."""
 
 
 def tenant_of(scope: Scope | None) -> str | None:

@@ -25,19 +25,30 @@ _NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class Spill:
-    """The folder with the names `inside`, each in the one before, below a folder `root` that is trusted."""
+    """A folder for outputs that are too long to show, with one subfolder for each run."""
 
     def __init__(self, root: Path, *inside: str) -> None:
+        """Describe the folder; it is created when something is stored.
+
+        Args:
+            root: A trusted folder.
+            inside: Names of nested folders beneath it; links among them are not followed.
+        """
         self._root = root
         self._inside = inside
 
     @property
     def folder(self) -> Path:
-        """Where it is; made when something is kept."""
+        """Path of the folder."""
         return self._root.joinpath(*self._inside)
 
     def keep(self, run_id: str, name: str, text: str) -> Path:
-        """Keep a text of a run; where it is.
+        """Store a text of a run and return its file.
+
+        Args:
+            run_id: Id of the run.
+            name: Name of the text, such as an action id.
+            text: The text.
 
         Raises:
             OSError: it cannot be written.
@@ -50,12 +61,21 @@ class Spill:
         return self.folder / run / file
 
     def drop(self, runs: Iterable[str]) -> None:
-        """Delete what these runs have kept."""
+        """Delete everything that some runs have stored.
+
+        Args:
+            runs: Ids of the runs.
+        """
         names = {_file_name(run) for run in runs}
         self._delete(lambda name, _: name in names)
 
     def prune(self, before: float, *, but: Iterable[str] = ()) -> None:
-        """Delete what all runs have kept that kept nothing since `before`, but for some."""
+        """Delete everything of runs that have stored nothing since a time.
+
+        Args:
+            before: Seconds since the epoch.
+            but: Ids of runs that stay.
+        """
         stays = {_file_name(run) for run in but}
         self._delete(lambda name, found: name not in stays and found.st_mtime < before)
 

@@ -42,7 +42,7 @@ MIGRATIONS = Migrations(
 
 
 class SqlTrajectories:
-    """Trajectories of all processes on one database, without secrets if a redactor is given."""
+    """Trajectories in a database, shared by all processes that use it."""
 
     def __init__(
         self,
@@ -51,10 +51,15 @@ class SqlTrajectories:
         *,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """Makes its tables.
+        """Create the tables if they are missing.
+
+        Args:
+            database: From `open_database`.
+            redactor: Removes secrets before anything is stored. `None`: nothing is removed.
+            clock: Returns seconds since the epoch.
 
         Raises:
-            StorageError: they cannot be made.
+            StorageError: the tables cannot be created.
         """
         self._database = database
         self._redactor = redactor
@@ -99,9 +104,12 @@ class SqlTrajectories:
             self._failures.append(failure)
 
     def read(self, run: str | None = None, limit: int | None = None) -> list[Trajectory]:
-        """Those of one run or of all, the oldest first; with `limit` only the newest so many.
+        """Return trajectories, oldest first. Waits for those that were appended here; damaged ones are left
+        out.
 
-        Waits for what was appended here. One that cannot be read is left out.
+        Args:
+            run: Only those of this run.
+            limit: Only the newest ones, up to this number.
 
         Raises:
             StorageError: the database cannot be read.
@@ -129,30 +137,39 @@ class SqlTrajectories:
 
 
 class KeptCheckpoint(NamedTuple):
-    """What a list says of a checkpoint."""
+    """A checkpoint in a list."""
 
     id: str
+    """Id of the checkpoint."""
     created: datetime
+    """When it was made, in UTC."""
     metadata: dict[str, JsonValue]
+    """The JSON values that were stored with it."""
 
 
 class SqlCheckpoints:
-    """Checkpoints by id. Each call waits for the disk."""
+    """Checkpoints in a database, by id. Each call waits for the disk."""
 
     def __init__(self, database: Database) -> None:
-        """Makes its tables.
+        """Create the tables if they are missing.
+
+        Args:
+            database: From `open_database`.
 
         Raises:
-            StorageError: they cannot be made.
+            StorageError: the tables cannot be created.
         """
         self._database = database
         migrate(database, MIGRATIONS)
 
     def save(self, checkpoint: Checkpoint) -> str:
-        """Keep one, in the place of an earlier one of that id, and return its id.
+        """Store a checkpoint and return its id. An earlier one with the same id is replaced.
+
+        Args:
+            checkpoint: The checkpoint.
 
         Raises:
-            StorageError: it cannot be written; an earlier one is untouched.
+            StorageError: it cannot be written; an earlier one is unchanged.
         """
         body = msgspec.json.encode(checkpoint)
         row: Sequence[Value] = (
@@ -175,10 +192,13 @@ class SqlCheckpoints:
         return checkpoint.id
 
     def load(self, id: str) -> Checkpoint:
-        """The checkpoint that was saved under an id.
+        """Return the checkpoint with an id.
+
+        Args:
+            id: Id of the checkpoint.
 
         Raises:
-            CheckpointError: there is none, it is damaged, or of another format.
+            CheckpointError: there is none, it is damaged, or has another format.
             StorageError: the database cannot be read.
         """
         name = f"Checkpoint '{id}' in {self._database.name}"
@@ -202,10 +222,10 @@ class SqlCheckpoints:
             raise CheckpointError(f"{name} is damaged: {error}. Use an older one.") from None
 
     def list(self) -> list[KeptCheckpoint]:
-        """What there is, the oldest first.
+        """Return all checkpoints, oldest first.
 
         Raises:
-            CheckpointError: the entry of one is damaged; names it.
+            CheckpointError: an entry is damaged; names it.
             StorageError: the database cannot be read.
         """
         rows = self._database.read(
@@ -223,10 +243,13 @@ class SqlCheckpoints:
         return KeptCheckpoint(id, datetime.fromtimestamp(created, UTC), known)
 
     def delete(self, id: str) -> bool:
-        """Forget one; whether it was there.
+        """Delete a checkpoint and return whether there was one.
+
+        Args:
+            id: Id of the checkpoint.
 
         Raises:
-            StorageError: it cannot be written.
+            StorageError: the database cannot be written.
         """
         work = "DELETE FROM checkpoints WHERE id = ? RETURNING id"
         return bool(self._database.write(lambda t: t.execute(work, (searchable(id),))).result())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from datetime import datetime
+from pathlib import Path
 from typing import Literal, Protocol
 
 import msgspec
@@ -14,37 +15,57 @@ from placet.ir.json_value import JsonValue
 from placet.ir.result import Status
 
 TrajectoryOutcome = Literal["success", "replan_success", "replan_exhausted", "failed"]
+"""Outcome of a trajectory.
+
+- `success`: the proposal succeeded.
+- `replan_success`: a replan succeeded.
+- `replan_exhausted`: all replans failed.
+- `failed`: it failed.
+"""
 
 _REWARD: dict[Status, float] = {"succeeded": 1.0, "failed": 0.0, "rejected": 0.0}
 
 
 class TrajectoryStep(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One action as it went."""
+    """One action of a trajectory."""
 
     kind: str
+    """`action_` and the status of the action."""
     action_id: str
+    """Id of the action."""
     tool: str | None = None
+    """The tool that it calls."""
     error: str | None = None
+    """Why it did not succeed."""
     duration_ms: float | None = None
+    """Time that it took, in milliseconds."""
     state_before: dict[str, JsonValue] = {}
-    """Only the keys the action touches."""
+    """State before the action; only keys that it uses."""
     state_after: dict[str, JsonValue] = {}
+    """State keys that the action wrote, with their values."""
     reward: float | None = None
-    """1 for succeeded, 0 for failed or rejected, none otherwise."""
+    """1 if it succeeded, 0 if it failed or was rejected, otherwise `None`."""
 
 
 class Trajectory(msgspec.Struct, frozen=True, kw_only=True):
-    """One proposal as it went."""
+    """The course of one proposal, for learning from it later."""
 
     proposal_id: str
+    """Id of the proposal."""
     run_id: str
+    """Id of the run."""
     source: str
+    """Who proposed it."""
     outcome: TrajectoryOutcome
+    """How it ended."""
     timestamp: datetime
+    """When it ended, in UTC."""
     duration_ms: float
+    """Time that it took, in milliseconds."""
     attempts: int
     """How many proposals were executed in this run, replans included."""
     steps: Sequence[TrajectoryStep]
+    """The actions, in order."""
 
 
 def reward_of(status: Status) -> float | None:
@@ -53,24 +74,36 @@ def reward_of(status: Status) -> float | None:
 
 
 class TrajectoryStore(Protocol):
-    """Where trajectories go. `append` may raise; the run reports it and goes on."""
+    """Protocol of stores of trajectories."""
 
-    def append(self, trajectory: Trajectory) -> None: ...
+    def append(self, trajectory: Trajectory) -> None:
+        """Store a trajectory. It may raise; the run records the failure and continues.
+
+        Args:
+            trajectory: The trajectory.
+        """
+        ...
 
 
 class JsonlTrajectories:
-    """Trajectories as JSON lines in a file."""
+    """Trajectories in a file, as JSON lines."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
+        """Open the file for appending.
+
+        Args:
+            path: The file; it is created if it is missing.
+        """
         self._file = LineFile(path)
-        self.path = self._file.path
+        self.path: Path = self._file.path
+        """The file."""
 
     def append(self, trajectory: Trajectory) -> None:
         """Add one line."""
         self._file.append((trajectory,))
 
     def read(self) -> list[Trajectory]:
-        """All complete lines; one that a crash cut short is left out."""
+        """Return all trajectories; an incomplete line is left out."""
         decode = msgspec.json.Decoder(Trajectory).decode
         found = []
         for line in self.path.read_bytes().splitlines():

@@ -47,14 +47,7 @@ def withheld_words(tool: str, what: Outside = "python") -> str:
 
 
 class Isolation:
-    """How commands are kept from everything else.
-
-    Without `required` commands are confined as far as this machine can, and their facts say how far that is.
-    "changes" and "process" are the least that will do: where there is less, nothing starts. "none" is the
-    decision that commands run with all rights of whoever started the program. `hosts` may be spoken to by
-    commands, through a proxy that lets nothing else pass; without it they have no network. `trusted` are
-    names of Python tools that may run although they are outside of every sandbox. `folder` is where is kept
-    what lasts: what the self-test found, and the repositories as commands see them.
+    """Protections for commands, for `Runtime(isolation=...)` and `basic_tools(isolation=...)`.
 
     >>> Isolation("process").required
     'process'
@@ -69,13 +62,33 @@ class Isolation:
         folder: str | Path | None = None,
         environment: Mapping[str, str] | None = None,
     ) -> None:
+        """Create a description of the required protections. Nothing is checked yet.
+
+        Args:
+            required: `None`: confine commands as far as this machine can. `"changes"` and `"process"`: the
+                least that is accepted; with less, nothing starts. `"none"`: run commands with all rights of
+                the user.
+            hosts: Hosts that commands may contact, through a proxy that lets nothing else pass. `None`: no
+                network.
+            trusted: Names of tools that are offered under `"process"` although they run outside the sandbox.
+            folder: Folder for the results of the self-test and for the repositories as commands see them.
+                `None`: `basic_tools` uses the user's data folder.
+            environment: Where `PATH` and `HOME` are looked up. `None`: `os.environ`.
+
+        Raises:
+            UsageError: there is no such level, or an argument has the wrong type.
+        """
         if required is not None and required not in LEVELS:
             raise UsageError(f"isolation is {required!r}; there are {', '.join(LEVELS)}.")
         _check_types(hosts, trusted, environment)
         self.required = required
+        """The level that is required, or `None`."""
         self.hosts = hosts
-        self.trusted = frozenset(trusted)
-        self.folder = None if folder is None else Path(folder)
+        """Hosts that commands may contact, or `None`."""
+        self.trusted: frozenset[str] = frozenset(trusted)
+        """Names of tools that are offered although they run outside the sandbox."""
+        self.folder: Path | None = None if folder is None else Path(folder)
+        """Folder for the results of the self-test and for the repositories as commands see them."""
         self._environment = os.environ if environment is None else environment
         self._ladder: Ladder | None = None
         self._sandboxes: dict[str, Sandbox] = {}
@@ -118,10 +131,13 @@ class Isolation:
             return self._ladder
 
     async def check(self, workspace: Workspace | None = None) -> Facts:
-        """What holds for the commands in `workspace`; without one, in those that were asked about before.
+        """Return the protections that hold for commands.
+
+        Args:
+            workspace: The folder in which commands would run. `None`: the weakest of those checked before.
 
         Raises:
-            IsolationMissing: less than is required.
+            IsolationMissing: less than required is enforced.
         """
         if self.required == "none":
             return NOTHING

@@ -51,12 +51,13 @@ class _Pattern(msgspec.Struct, frozen=True):
 
 
 class HostFilter:
-    """Decides which hosts may be spoken to.
+    """Decides which hosts may be contacted.
 
-    A pattern is a host (`example.org`, `10.0.0.5`, `[::1]`), a family of names (`*.example.org`, which is not
-    example.org itself), or `*`; each may end in a port (`localhost:8000`). Addresses that are not public
-    (loopback, private networks, link-local and the rest) are refused, unless `private` is set or `allow`
-    says so without a star: a number opens that number, a name opens loopback and private networks for it.
+    A pattern is a host (`example.org`, `10.0.0.5`, `[::1]`), a family of names (`*.example.org`, which does
+    not include `example.org`), or `*`; each may end in a port (`localhost:8000`). Addresses that are not
+    public (loopback, private networks, link-local and others) are refused, unless `private` is set or `allow`
+    names them without a star: a number allows that address, a name allows loopback and private networks for
+    that name.
 
     >>> hosts = HostFilter(allow=["*.example.org", "localhost:8000"])
     >>> hosts.refusal_of_name("docs.example.org", 443) is None
@@ -68,6 +69,16 @@ class HostFilter:
     def __init__(
         self, allow: Sequence[str] = ("*",), deny: Sequence[str] = (), private: bool = False
     ) -> None:
+        """Create a filter.
+
+        Args:
+            allow: Patterns of hosts that may be contacted.
+            deny: Patterns of hosts that may not; they win over `allow`.
+            private: Also allow addresses that are not public.
+
+        Raises:
+            UsageError: a pattern is malformed.
+        """
         self.private = private
         self._allow = _patterns(allow, "allow")
         self._deny = _patterns(deny, "deny")

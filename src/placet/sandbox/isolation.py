@@ -16,31 +16,46 @@ from typing import Literal
 import msgspec
 
 Level = Literal["none", "changes", "process"]
+"""How far commands are confined, from the weakest to the strongest.
+
+- `none`: a command has all rights of the user.
+- `changes`: it works on a copy whose changes can be discarded.
+- `process`: the kernel confines files, network and other processes.
+"""
 LEVELS: tuple[Level, ...] = ("none", "changes", "process")
 """From the weakest to the strongest."""
 
 How = Literal["kernel", "watchdog", "no"]
-"""Who holds a limit: the kernel; a look every now and then, after which the command is ended; or nobody."""
+"""Mechanism that enforces a protection.
+
+- `kernel`: the kernel; a self-test tried to break it on this machine.
+- `watchdog`: a periodic check, which stops the command.
+- `no`: nothing.
+"""
 
 By = Literal["bubblewrap", "landlock", "nothing"]
+"""The mechanism that confines commands."""
 
 
 class Enforced(msgspec.Struct, frozen=True, kw_only=True):
-    """What is held, and by whom."""
+    """Which protections hold, and what enforces each."""
 
     fs_write: How = "no"
-    """Nothing is changed outside the workspace: contents, names, modes, times."""
+    """Nothing outside the workspace is changed: contents, names, modes, times."""
     fs_read: How = "no"
-    """Home folders, other projects, sockets and what other processes hold are not read."""
+    """Home folders, other projects, sockets and memory of other processes are not read."""
     net: How = "no"
-    """Nothing is sent to any host that was not allowed."""
+    """Nothing is sent to a host that is not allowed."""
     unix_sockets: How = "no"
-    """No socket of another program is spoken to: Docker, ssh-agent, D-Bus."""
+    """No socket of another program is contacted: Docker, ssh-agent, D-Bus."""
     proc_kill: How = "no"
     """No process outside is signalled or traced."""
     pids: How = "no"
+    """No more processes run than allowed."""
     memory: How = "no"
+    """No more memory is used than allowed."""
     disk: How = "no"
+    """No more is written than allowed."""
 
 
 PROCESS = ("fs_write", "fs_read", "net", "unix_sockets", "proc_kill")
@@ -48,11 +63,14 @@ PROCESS = ("fs_write", "fs_read", "net", "unix_sockets", "proc_kill")
 
 
 class Facts(msgspec.Struct, frozen=True, kw_only=True):
-    """What holds for a command."""
+    """The protections that hold for a command."""
 
     isolation: Level = "none"
+    """The level that is reached."""
     by: By = "nothing"
+    """The mechanism."""
     enforced: Enforced = Enforced()
+    """Each protection."""
 
 
 NOTHING = Facts()

@@ -24,18 +24,20 @@ takes no number of bytes that is far above any real one."""
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
-    """What one command may use, with all the processes that it starts."""
+    """Resources that one command may use, with all processes that it starts."""
 
     time_s: float = 120.0
-    """`math.inf` is no limit."""
+    """Wall-clock time in seconds, up to 10,000,000; `math.inf` is no limit."""
     output_bytes: int = 10 * MIB
-    """Of standard output and of standard error, each. A command that writes more is ended."""
+    """Bytes of standard output and of standard error, each, up to 1 GiB. A command that writes more is
+    stopped."""
     memory_bytes: int | None = 4 * 1024 * MIB
-    """Of all its processes together; None is no limit."""
+    """Memory of all its processes together, up to 1 PiB. `None`: no limit."""
     processes: int | None = 512
-    """At one time; None is no limit."""
+    """Processes at one time, up to 4,194,304. `None`: no limit."""
     disk_bytes: int | None = 2 * 1024 * MIB
-    """That it writes into the workspace, and of its temporary files; None is no limit. In a sandbox only."""
+    """Bytes that it writes into the workspace and into temporary files, up to 1 PiB; enforced in a sandbox
+    only. `None`: no limit."""
 
     def __post_init__(self) -> None:
         for name, most in MOST.items():

@@ -160,7 +160,7 @@ class MemoryNamespace:
 
 
 class MemoryState(MemoryNamespace):
-    """All namespaces in memory, and the log; the store itself is the unscoped namespace."""
+    """The state in memory."""
 
     __slots__ = ("_forgotten", "_handed_out", "_tenants", "_vanished", "clock", "log", "version")
 
@@ -171,6 +171,13 @@ class MemoryState(MemoryNamespace):
         clock: Callable[[], float] = time,
         keep_transitions: int = 50_000,
     ) -> None:
+        """Create a store.
+
+        Args:
+            values: Initial values of the shared namespace.
+            clock: Returns seconds since the epoch.
+            keep_transitions: How many changes the log holds.
+        """
         super().__init__(self, None)
         self.clock = clock
         self.version = 0

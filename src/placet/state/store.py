@@ -26,19 +26,24 @@ MISSING = Missing()
 
 
 class Transition(msgspec.Struct, frozen=True, gc=False):
-    """One change of one key."""
+    """One change of one state key."""
 
     version: int
+    """Version of the state after the change."""
     key: str
+    """The state key."""
     old: JsonValue | Missing
-    """MISSING where the key did not exist."""
+    """Value before; `MISSING` if the key did not exist."""
     new: JsonValue | Missing
-    """MISSING where the key was deleted."""
+    """Value after; `MISSING` if the key was deleted."""
     action_id: str | None
+    """The action that wrote it."""
     proposal_id: str | None
+    """The proposal that wrote it."""
     time: float
     """Seconds since the epoch."""
     tenant: str | None = None
+    """Tenant whose namespace was changed."""
 
 
 class Unit:
@@ -53,34 +58,58 @@ class Unit:
 
 
 class StateView(Protocol):
-    """One namespace of the state, for reading: what policies and preconditions get to see."""
+    """Protocol of a namespace of the state, for reading."""
 
     def get(self, key: str, default: JsonValue = None) -> JsonValue:
-        """A copy of the value, or `default`."""
-        ...
+        """Return a copy of a value.
 
-    def exists(self, key: str) -> bool: ...
-
-    def keys(self) -> Sequence[str]: ...
-
-    def version_of(self, key: str) -> int:
-        """The version at which the key last changed; 0 if it never did.
-
-        Of a key without a value it may be larger, never smaller, than that: a store need not remember for
-        ever what is gone.
+        Args:
+            key: The state key.
+            default: Returned if the key does not exist.
         """
         ...
 
-    def snapshot(self) -> dict[str, JsonValue]: ...
+    def exists(self, key: str) -> bool:
+        """Return whether a key exists; null is a value.
+
+        Args:
+            key: The state key.
+        """
+        ...
+
+    def keys(self) -> Sequence[str]:
+        """Return all keys."""
+        ...
+
+    def version_of(self, key: str) -> int:
+        """Return the version at which a key last changed; 0 if it never did.
+
+        For a deleted key, the version may be larger than that, never smaller: a store need not remember
+        deleted keys forever.
+
+        Args:
+            key: The state key.
+        """
+        ...
+
+    def snapshot(self) -> dict[str, JsonValue]:
+        """Return a copy of all values."""
+        ...
 
 
 class Namespace(StateView, Protocol):
-    """One tenant's keys, or the unscoped ones."""
+    """Protocol of a namespace of the state: the keys of one tenant, or the shared ones."""
 
     def set(
         self, key: str, value: JsonValue, *, action_id: str | None = None, unit: Unit | None = None
     ) -> None:
         """Write a value.
+
+        Args:
+            key: The state key.
+            value: The value, as JSON.
+            action_id: The action that writes it.
+            unit: The unit of writes that it belongs to.
 
         Raises:
             NotJson: the value is not JSON.
@@ -88,45 +117,77 @@ class Namespace(StateView, Protocol):
         ...
 
     def delete(self, key: str, *, action_id: str | None = None, unit: Unit | None = None) -> bool:
-        """Remove a key; false if there was none."""
+        """Delete a key and return whether it existed.
+
+        Args:
+            key: The state key.
+            action_id: The action that deletes it.
+            unit: The unit of writes that it belongs to.
+        """
         ...
 
     def replace_all(self, values: dict[str, JsonValue]) -> None:
-        """Make this namespace hold exactly `values`."""
+        """Replace all keys of this namespace.
+
+        Args:
+            values: The new values by key.
+        """
         ...
 
 
 class StateStore(Namespace, Protocol):
-    """All namespaces, and the log of what changed. The store itself is the unscoped namespace."""
+    """Protocol of state stores: all namespaces, and the log of changes. The store itself is the shared
+    namespace. Implementations pass `state_store_suite`.
+    """
 
     @property
     def version(self) -> int:
-        """Counts every change, in every namespace."""
+        """Number of changes so far, in all namespaces."""
         ...
 
     def scoped(self, tenant: str | None) -> Namespace:
-        """A namespace of its own: it neither sees nor touches any other."""
+        """Return the namespace of a tenant, separate from all others.
+
+        Args:
+            tenant: The tenant. `None`: the shared namespace.
+        """
         ...
 
     def tenants(self) -> Sequence[str]:
-        """Every tenant that holds something; to look at a namespace does not make one."""
+        """Return the tenants that have any key."""
         ...
 
     def transitions_since(self, version: int) -> Sequence[Transition]:
-        """Changes after `version`, oldest first."""
+        """Return the changes after a version, oldest first.
+
+        Args:
+            version: The version.
+        """
         ...
 
     def begin(self, proposal_id: str) -> Unit:
-        """Open a unit of writes."""
+        """Open a unit of writes, which can be undone together.
+
+        Args:
+            proposal_id: Id of the proposal that writes.
+        """
         ...
 
     def commit(self, unit: Unit) -> None:
-        """Keep what the unit wrote, for good."""
+        """Make the writes of a unit permanent.
+
+        Args:
+            unit: The unit.
+        """
         ...
 
     def undo(self, unit: Unit) -> Sequence[Transition]:
-        """Take back what the unit wrote: each key gets its newest write by a proposal that has not
-        aborted. Costs what was changed; appends to the log, and returns what it appended."""
+        """Undo the writes of a unit and return the changes. Each key gets its newest value from a proposal
+        that was not undone.
+
+        Args:
+            unit: The unit.
+        """
         ...
 
 

@@ -23,14 +23,18 @@ T = TypeVar("T")
 
 
 class Database:
-    """One file or one server, shared by all stores of a process. Safe to use from any thread."""
+    """An open database. Made by `open_database`; a context manager that closes it. Safe to use from any
+    thread.
+    """
 
     def __init__(self, connect: Callable[[bool], Link], *, read_only: bool = False) -> None:
         """`connect` makes a link; it is told whether that is for writing."""
         self._connect = connect
         self.read_only = read_only
+        """Whether nothing can be written."""
         link = connect(not read_only)
-        self.name = link.name
+        self.name: str = link.name
+        """Name for messages, without a password."""
         self._writer = None if read_only else Writer(link)
         self._reader: Link | None = link if read_only else None
         self._reading = threading.Lock()
@@ -80,7 +84,7 @@ class Database:
             )
 
     def close(self) -> None:
-        """Finish what was handed in, and let go of the file or server. Closing twice is fine."""
+        """Finish pending writes and close the database. Closing twice is harmless."""
         if self._closed or os.getpid() != self._pid:
             return
         self._closed = True

@@ -101,14 +101,16 @@ def _folder_of(environment: Mapping[str, str], variable: str, below_home: str) -
 
 
 def open_database(url: str, *, create: bool = True, read_only: bool = False) -> Database:
-    """The database behind a URL: `postgresql://...`, `sqlite:///FILE`, or just the path of a file.
+    """Open a database for stores such as `SqlJournal`; all stores of a process can share it.
 
-    With `create` a file that is not there is made, private to its owner, in a private folder.
-    With `read_only` nothing is made or changed, and no right to write is needed.
+    Args:
+        url: `postgresql://...`, `sqlite:///FILE`, or the path of a file.
+        create: Create a missing file, readable by its owner only.
+        read_only: Create and change nothing; no permission to write is needed.
 
     Raises:
         StorageError: it cannot be opened; says why and what to do.
-        UsageError: the URL names no kind of database that is known.
+        UsageError: the URL names no known kind of database.
     """
     if is_server(url):
         from placet.storage.postgres import PostgresLink

@@ -24,14 +24,18 @@ def agent_scenarios(
     tools: Iterable[Tool | Callable[..., Any]] = (),
     isolation: Isolation | None = None,
 ) -> Callable[..., None]:
-    """A test for each scenario of an agent: `test_sorter = agent_scenarios("sorter.toml", "local")`.
+    """Create a pytest test for each scenario of an agent: `test_sorter = agent_scenarios("sorter.toml",
+    "local")`.
 
-    `agent` is a spec or its file. `model` is a name as after --model, or a function that makes a model for
-    each test. Each scenario runs `k` times, in a folder of its own, and all runs must pass. `tools` are more
-    than the basic ones. Without `isolation`, commands must be kept in by the kernel.
+    Args:
+        agent: A spec, or its file.
+        model: Name of a model as after `--model`, or a function that makes one for each test.
+        k: How often each scenario runs, each time in a new folder; all runs must pass.
+        tools: Tools besides the basic ones.
+        isolation: Protections for commands. `None`: the kernel must confine them.
 
     Raises:
-        PolicyFileError: the file means nothing as it stands.
+        PolicyFileError: the file is not a valid agent.
         UsageError: the agent has no scenarios.
     """
     import pytest

@@ -6,7 +6,8 @@ from placet.errors import UsageError
 
 
 class FakeClock:
-    """Stands in for `time.time` or `time.monotonic` wherever a clock is handed in.
+    """A clock that moves only with `advance`, in place of `time.time` or `time.monotonic`. Call it to read
+    it.
 
     >>> clock = FakeClock()
     >>> clock.advance(1.5)
@@ -15,17 +16,25 @@ class FakeClock:
     """
 
     def __init__(self, now: float = 0.0) -> None:
+        """Create a clock.
+
+        Args:
+            now: The time at which it starts, in seconds.
+        """
         self.now = now
-        """Seconds."""
+        """The time in seconds."""
 
     def __call__(self) -> float:
         return self.now
 
     def advance(self, seconds: float) -> None:
-        """Let time pass.
+        """Move the clock forward.
+
+        Args:
+            seconds: By how much.
 
         Raises:
-            UsageError: clocks do not run backwards.
+            UsageError: the number is negative.
         """
         if seconds < 0:
             raise UsageError(f"FakeClock.advance got {seconds}: a clock only runs forwards.")

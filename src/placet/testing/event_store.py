@@ -217,4 +217,5 @@ event_store_suite: tuple[Check, ...] = (
     cost_is_by_agent_and_a_replanned_run_counts_once,
     what_models_took_is_counted_by_agent,
 )
-"""Every promise of `EventStore`, one check each."""
+"""One check for each promise of `EventStore`. A check takes a function that makes a store of given events,
+and raises `AssertionError` if the promise is broken."""

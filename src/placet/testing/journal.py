@@ -52,14 +52,16 @@ from placet.testing.event_store import AWKWARD
 
 
 class JournalPlace(Protocol):
-    """Somewhere to keep runs, empty at first."""
+    """A place for runs, empty at first, that journals of several processes can open. Implement it to test a
+    journal.
+    """
 
     def open(self) -> Journal:
-        """The journal, as one more process sees it that comes along."""
+        """Open the journal, as one more process would."""
         ...
 
     async def lose_holders(self) -> None:
-        """As if every process that holds a run had died."""
+        """Simulate that every process that holds a run has died."""
         ...
 
 
@@ -316,4 +318,5 @@ journal_suite: Sequence[Check] = (
     runs_do_not_mix,
     a_result_that_changes_later_is_kept_as_it_was,
 )
-"""Every promise; each check takes an empty place."""
+"""One check for each promise of `Journal`. A check is an async function that takes a `JournalPlace`, and
+raises `AssertionError` if the promise is broken."""

@@ -24,14 +24,19 @@ _LOOKUPS_BY_NUMBER = {"socket.gethostbyaddr", "socket.getnameinfo"}
 
 
 class NetworkRefused(AssertionError):
-    """A socket was to leave loopback while a guard was on.
+    """Raised when a socket tries to leave loopback while a guard is active.
 
-    It is no OSError: what tries again or falls back when a connection fails must not hide it.
+    It is not an `OSError`, so that code that retries or falls back when a connection fails does not hide it.
     """
 
     def __init__(self, what: str) -> None:
+        """Create the error.
+
+        Args:
+            what: The attempt that was refused, such as "connect to 192.0.2.1".
+        """
         self.what = what
-        """What was refused, as in "connect to 192.0.2.1"."""
+        """The attempt that was refused, such as "connect to 192.0.2.1"."""
         super().__init__(
             f"{what}: refused, since a network guard is on. Use a server on 127.0.0.1, or name the address: "
             "no_network(allow=[...])."
@@ -39,10 +44,9 @@ class NetworkRefused(AssertionError):
 
 
 class NetworkGuard:
-    """Refuses, inside of `with` and in every thread, whatever is not on this machine.
+    """Context manager that refuses every connection that leaves this machine, in every thread.
 
-    Unix sockets, 127.0.0.0/8, ::1 and the name `localhost` pass, and what `allow` names: an address, a
-    network as in "10.0.0.0/8", or the name of a host. Names are looked up once, when the guard goes on.
+    Unix sockets, 127.0.0.0/8, ::1 and the name `localhost` are allowed.
 
     >>> import socket
     >>> with NetworkGuard() as guard:
@@ -56,14 +60,20 @@ class NetworkGuard:
     """
 
     def __init__(self, allow: Iterable[str] = ()) -> None:
+        """Create a guard; it becomes active with `with`.
+
+        Args:
+            allow: Further addresses, networks such as "10.0.0.0/8", or host names. Names are looked up once,
+                when the guard becomes active.
+        """
         self.refused: list[str] = []
-        """What this guard refused, oldest first: an exception can be swallowed, this cannot."""
+        """The attempts that this guard refused, oldest first; filled even if the exception was swallowed."""
         self._allow = tuple(allow)
         self._names: set[str] = {"localhost"}
         self._networks: list[Any] = []
 
     def __enter__(self) -> NetworkGuard:
-        """Go on.
+        """Activate the guard.
 
         Raises:
             OSError: a name in `allow` cannot be looked up.
@@ -84,7 +94,11 @@ class NetworkGuard:
             _on = tuple(guard for guard in _on if guard is not self)
 
     def reaches(self, host: str) -> bool:
-        """Whether something may be sent there."""
+        """Return whether a host may be contacted.
+
+        Args:
+            host: Name or address.
+        """
         address = _address(host)
         if address is None:
             return host.lower() in self._names
@@ -109,7 +123,10 @@ _hooked = False
 
 
 def no_network(allow: Iterable[str] = ()) -> NetworkGuard:
-    """A guard, to be put on by `with`: see NetworkGuard."""
+    """Create a `NetworkGuard`, for use with `with`.
+
+    Takes the arguments of `NetworkGuard`.
+    """
     return NetworkGuard(allow)
 
 

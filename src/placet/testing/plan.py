@@ -13,25 +13,34 @@ from placet.ir.proposal import Proposal
 
 
 def action(id: str, tool: str | None = None, **fields: Any) -> Action:
-    """One action; `fields` are those of the wire, so what is nested may be written as dictionaries.
+    """Create an action; nested values may be written as dicts, as in JSON.
 
     >>> action("a1", "mail.send", preconditions=[{"key": "ready", "value": True}]).preconditions[0].key
     'ready'
 
+    Args:
+        id: Id of the action.
+        tool: The tool to call.
+        fields: Further fields of `Action`.
+
     Raises:
-        DecodeError: a field is unknown or of the wrong type.
+        DecodeError: a field is unknown or has the wrong type.
     """
     return proposal({"id": id, "tool": tool, **fields}).actions[0]
 
 
 def proposal(*actions: Action | dict[str, Any], **fields: Any) -> Proposal:
-    """A proposal of these actions, each an Action or a dictionary as on the wire.
+    """Create a proposal of these actions.
 
     >>> [a.id for a in proposal(action("a1", "look"), {"id": "a2", "tool": "leap"}, source="test").actions]
     ['a1', 'a2']
 
+    Args:
+        actions: Each an `Action`, or a dict as in JSON.
+        fields: Further fields of `Proposal`.
+
     Raises:
-        DecodeError: a field is unknown or of the wrong type.
+        DecodeError: a field is unknown or has the wrong type.
     """
     written = [msgspec.to_builtins(a) if isinstance(a, Action) else a for a in actions]
     made = decode_proposal({**fields, "actions": written})

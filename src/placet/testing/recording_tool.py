@@ -26,10 +26,7 @@ class _Hang:
 
 
 class RecordingTool(Tool[..., Any]):
-    """Takes any parameters, and keeps them.
-
-    `answers` are used one per call, then `default`: an exception is raised, HANG never returns, anything
-    else is returned. `schema` holds further fields of `ToolSchema`, such as `risk`.
+    """A tool that accepts any parameters and records its calls.
 
     >>> mail = RecordingTool("mail.send", answers=[ConnectionError("no route")], default={"sent": True})
     >>> mail.calls, mail.schema.risk
@@ -49,17 +46,28 @@ class RecordingTool(Tool[..., Any]):
         timeout_ms: int | None = None,
         **schema: Any,
     ) -> None:
-        """`runs` says what kind of function the tool is: a coroutine, or a plain one in a thread or inline.
+        """Create the tool.
+
+        Args:
+            name: Name of the tool.
+            answers: Answers, one per call: an exception is raised, `HANG` never returns, anything else is
+                returned.
+            default: The answer once `answers` are used up.
+            runs: Kind of function: a coroutine, or a plain function in a thread or inline.
+            timeout_ms: Time limit of each attempt in milliseconds.
+            schema: Further fields of `ToolSchema`, such as `risk`.
 
         Raises:
-            UsageError: it is to hang inline, where nothing could ever stop it.
+            UsageError: it would hang inline, where nothing could stop it.
         """
         self.calls: list[dict[str, JsonValue]] = []
         """The parameters of every call, oldest first."""
         self.contexts: list[ToolContext | None] = []
-        """What each call was told about itself."""
-        self.in_flight = 0
-        self.most_in_flight = 0
+        """The context of every call, oldest first."""
+        self.in_flight: int = 0
+        """How many calls are running now."""
+        self.most_in_flight: int = 0
+        """The largest number of calls that ran at the same time."""
         self._answers = list(answers)
         self._default = default
         self._lock = threading.Lock()

@@ -448,4 +448,5 @@ state_store_suite: tuple[Check, ...] = (
     undo_costs_what_was_changed,
     open_units_do_not_disturb_each_other,
 )
-"""Every promise of `StateStore`, one check each."""
+"""One check for each promise of `StateStore`. A check takes a function that makes an empty store, and raises
+`AssertionError` if the promise is broken."""

@@ -23,9 +23,9 @@ from placet.ir.json_value import JsonValue
 
 
 class Cancel:
-    """A request to stop, shared by whoever asks and whoever works.
+    """A request to stop, shared by the caller and the work. Safe to use from any thread.
 
-    A soft cancel lets what has started end; a hard one also stops what is in flight.
+    A soft cancel lets started work finish; a hard one also stops work in flight.
 
     >>> cancel = Cancel()
     >>> cancel.cancel("the user pressed stop")
@@ -37,15 +37,22 @@ class Cancel:
 
     def __init__(self) -> None:
         self.requested: bool = False
+        """Whether a stop was requested."""
         self.hard: bool = False
+        """Whether work in flight is to be stopped, too."""
         self.reason: str = ""
-        """Why, in the words of the first one who cancelled; empty before."""
+        """The reason of the first call of `cancel`; empty before."""
         self._callbacks: dict[object, Callable[[], object]] = {}
         self._soft: dict[object, Callable[[], object]] = {}
         self._lock = Lock()
 
     def cancel(self, reason: str = "cancellation requested by caller", *, hard: bool = False) -> None:
-        """Ask for the end. A later call can make a soft cancel hard, but keeps the first reason."""
+        """Request a stop. A later call can make a soft cancel hard, but keeps the first reason.
+
+        Args:
+            reason: Why; shown in results and events.
+            hard: Also stop work in flight.
+        """
         with self._lock:
             if not self.requested:
                 # The reason is set first: a reader without the lock who sees `requested` finds it.
@@ -68,14 +75,24 @@ class Cancel:
             raise failure
 
     def on_hard(self, callback: Callable[[], object]) -> Callable[[], None]:
-        """Call `callback` on a hard cancel, at once if that has already happened.
+        """Call a function on a hard cancel; immediately, if that has already happened.
 
-        Returns a function that takes the subscription back; calling it twice is harmless.
+        Args:
+            callback: The function; runs once, in the thread that cancels.
+
+        Returns:
+            A function that ends the subscription; calling it twice is harmless.
         """
         return self._subscribe(callback, self._callbacks, lambda: self.hard)
 
     def on_request(self, callback: Callable[[], object]) -> Callable[[], None]:
-        """The same for any cancel, soft or hard."""
+        """Call a function on any cancel, soft or hard.
+
+        Takes the arguments of `on_hard`.
+
+        Returns:
+            A function that ends the subscription.
+        """
         return self._subscribe(callback, self._soft, lambda: self.requested)
 
     def _subscribe(
@@ -105,30 +122,39 @@ class Cancel:
 
 
 class ToolContext(msgspec.Struct, frozen=True, kw_only=True, eq=False):
-    """One call, as the tool that serves it sees it."""
+    """The call that a tool is serving."""
 
     action_id: str
+    """Id of the action."""
     run_id: str
+    """Id of the run."""
     tenant: str | None = None
+    """Tenant of the run."""
     cancel: Cancel = msgspec.field(default_factory=Cancel)
+    """Request to stop; check it, or subscribe to it, in long work."""
     idempotency_key: str = ""
-    """The same for every attempt of this call, also after a restart; hand it to the outside world."""
+    """The same for every attempt of this call, also after a restart. Pass it to external services."""
     on_spend: Callable[[int | None, float | None], None] | None = None
-    """Where `spend` reports to; called in the tool's own thread."""
+    """Receives the reports of `spend`; set by the runtime, called in the tool's thread."""
     on_progress: Callable[[str, float | None, float | None], None] | None = None
-    """Where `progress` reports to; called in the tool's own thread."""
+    """Receives the reports of `progress`; set by the runtime, called in the tool's thread."""
     on_command: Callable[[dict[str, JsonValue]], None] | None = None
-    """Where tools of ours that run a command report how it was confined; called on the event loop."""
+    """Receives how a command of a built-in tool was confined; set by the runtime, called on the event loop.
+   """
     on_model: Callable[[dict[str, JsonValue]], None] | None = None
-    """Where tools of ours that ask a model report who answered and what it took; called on the event loop."""
+    """Receives which model answered a built-in tool and what it used; set by the runtime, called on the event
+    loop."""
 
     def progress(self, message: str = "", *, done: float | None = None, total: float | None = None) -> None:
-        """Say how far the call has come, for whoever watches. As often as you like: only some are kept.
+        """Report the progress of the call. Call it as often as you like: only some reports are recorded.
 
-        `done` and `total` are in whatever unit you count in.
+        Args:
+            message: What is being done.
+            done: Amount of work done, in any unit.
+            total: Total amount of work, in the same unit.
 
         Raises:
-            UsageError: a number that is negative or not finite.
+            UsageError: a number is negative or not finite.
         """
         for name, number in (("done", done), ("total", total)):
             if number is not None and not (isfinite(number) and number >= 0):
@@ -137,11 +163,14 @@ class ToolContext(msgspec.Struct, frozen=True, kw_only=True, eq=False):
             self.on_progress(str(message), done, total)
 
     def spend(self, *, tokens: int | None = 0, cost: float | None = 0.0) -> None:
-        """Report what this call used up, so that budgets see it. Reports add up. None is for what cannot be
-        told: a limit on that is then used up.
+        """Report what this call used, so that budgets count it. Reports add up.
+
+        Args:
+            tokens: Number of tokens since the last report. `None`: unknown, which uses up a limit on tokens.
+            cost: Cost in US dollars since the last report. `None`: unknown, which uses up a limit on cost.
 
         Raises:
-            UsageError: an amount that is negative or not finite; budgets only ever shrink.
+            UsageError: an amount is negative or not finite.
         """
         if (tokens or 0) < 0 or (cost or 0) < 0 or not isfinite(cost or 0):
             raise UsageError(

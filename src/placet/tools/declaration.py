@@ -20,7 +20,7 @@ from placet.ir.tool_spec import Mark, RateLimit, Reversibility, Risk, ToolSchema
 from placet.tools.signature import Bind, find_context_parameter
 
 Rate: TypeAlias = RateLimit | tuple[int, float]
-"""`(max_calls, interval_secs)`, or the same as a RateLimit."""
+"""A rate limit, as `RateLimit` or as `(max_calls, interval_secs)`."""
 
 
 def check_declaration(

@@ -24,7 +24,7 @@ from placet.ir.json_value import JsonValue, show_json
 from placet.tools.schema_size import MOST_PARTS, Parts
 
 Check: TypeAlias = Callable[[JsonValue], "str | None"]
-"""None when the value is fine, else one text with every problem."""
+"""Function that checks a JSON value. Returns `None` if it is valid, otherwise one text with every problem."""
 
 Path: TypeAlias = Sequence["str | int"]
 Problem: TypeAlias = "tuple[list[str | int], str]"

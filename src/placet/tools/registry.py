@@ -18,7 +18,8 @@ from placet.tools.tool import Tool, tool
 
 
 class Registry:
-    """Tools by name, in the order they were added.
+    """Tools by name, in the order in which they were added. A user's tool hides a built-in one of the same
+    name.
 
     >>> def double(x: int) -> int:
     ...     return 2 * x
@@ -31,10 +32,14 @@ class Registry:
     __slots__ = ("_builtin", "_user", "_visible", "_why_not", "has_marks", "hints", "withheld")
 
     def __init__(self, why_not: Callable[[Tool], str | None] | None = None) -> None:
-        """`why_not` says of a tool why it is not offered, or None if it is."""
+        """Create an empty registry.
+
+        Args:
+            why_not: Function that returns why a tool is not offered, or `None` if it is.
+        """
         self._why_not = why_not
         self.withheld: dict[str, str] = {}
-        """Tools that are not offered, and why."""
+        """Tools that are not offered, by name, with the reason."""
         self.hints: dict[str, str] = {}
         """Names that nobody has registered, and what to do about it; for whoever asks for one of them."""
         self._user: dict[str, Tool] = {}
@@ -44,9 +49,14 @@ class Registry:
         """Whether some tool marks its output; kept here because every proposal asks."""
 
     def add(self, item: Tool[..., Any] | Callable[..., Any], *, builtin: bool = False) -> Tool | None:
-        """Add a tool, or a function to be made one. Returns the tool that it replaces, if any.
+        """Add a tool, or a function to make one of.
 
-        A built-in that is merely hidden is not replaced.
+        Args:
+            item: The tool or function.
+            builtin: Add it as a built-in tool, which a user's tool of the same name hides.
+
+        Returns:
+            The tool that it replaces, or `None`. A built-in tool that is hidden is not replaced.
 
         Raises:
             ToolDeclarationError: the function cannot be a tool, or a schema does not compile.
@@ -65,10 +75,13 @@ class Registry:
         return replaced
 
     def remove(self, name: str) -> Tool:
-        """Take out the tool that answers to `name`, and return it.
+        """Remove a tool and return it.
+
+        Args:
+            name: Name of the tool.
 
         Raises:
-            UnknownTool: there is none.
+            UnknownTool: there is none of that name.
         """
         shelf = self._user if name in self._user else self._builtin
         if name not in shelf:
@@ -82,7 +95,11 @@ class Registry:
         return removed
 
     def get(self, name: str) -> Tool | None:
-        """The tool that answers to `name`, or None."""
+        """Return the tool of that name, or `None`.
+
+        Args:
+            name: Name of the tool.
+        """
         found = self._visible.get(name)
         if found is not None and self._why_not is not None and (reason := self._why_not(found)):
             # What is required may have changed since it was added.
@@ -95,10 +112,13 @@ class Registry:
         return self.withheld.get(name) or self.hints.get(name) or unknown_tool(name, self._visible)
 
     def require(self, name: str) -> Tool:
-        """The tool that answers to `name`.
+        """Return the tool of that name.
+
+        Args:
+            name: Name of the tool.
 
         Raises:
-            UnknownTool: there is none; the message offers the nearest name.
+            UnknownTool: there is none; the message suggests the nearest name.
         """
         found = self._visible.get(name)
         if found is None:
@@ -106,11 +126,11 @@ class Registry:
         return found
 
     def names(self) -> list[str]:
-        """Every name, in registration order."""
+        """Return all names, in registration order."""
         return list(self._visible)
 
     def schemas(self) -> list[ToolSchema]:
-        """Every tool as data, in registration order."""
+        """Return all tools as data, in registration order."""
         return [found.schema for found in self._visible.values()]
 
     def __iter__(self) -> Iterator[Tool]:

@@ -37,7 +37,7 @@ else:
 
 
 class Tool(Generic[P, R]):
-    """One thing a plan can call.
+    """A tool: its schema and its function. Made with `@tool` or `Tool.from_schema`.
 
     >>> @tool(risk="read_only")
     ... def add(a: int, b: int) -> int:
@@ -88,14 +88,18 @@ class Tool(Generic[P, R]):
         check_declaration(
             schema, is_async=is_async, cheap=cheap, timeout_ms=timeout_ms, max_retries=max_retries
         )
-        self.schema = own_copy(schema)
+        self.schema: ToolSchema = own_copy(schema)
+        """The tool as data."""
         self.fn = fn
-        """None when only the schema is known: nothing is registered here to run it."""
-        self.is_async = is_async
+        """The function; `None` if only the schema is known."""
+        self.is_async: bool = is_async
+        """Whether the function is a coroutine function."""
         self.cheap = cheap
         """Called inline instead of in a worker thread. Only for functions that return within microseconds."""
         self.timeout_ms = timeout_ms
+        """Time limit of each attempt in milliseconds."""
         self.max_retries = max_retries
+        """Upper limit on further attempts, whatever the plan asks for."""
         self.is_direct = (is_async or cheap) and timeout_ms is None and schema.rate_limit is None
         """An attempt needs nothing around the bare call: no thread, no time limit, no turn to wait for."""
         self.context_parameter = context_parameter
@@ -108,13 +112,13 @@ class Tool(Generic[P, R]):
         """The workspace of a tool that comes with Placet and changes nothing outside of it, and of a program
         that is sure to run in a sandbox. All others have all rights of this process."""
         self.trusted = trusted
-        """Marked by the person as fit to run beside a sandbox."""
+        """Marked by the user as safe to run outside the sandbox."""
         self._reserved = reserved
         """A name that no caller may use although the schema would let it: the context's keyword."""
         self._bind_can_refuse = bind_can_refuse
         self._compiled = False
         self.validate: Check | None = self._validate_first
-        """None when any object is fine, else a check of the parameters."""
+        """Check of the parameters; `None` if any object is valid."""
         self.validate_returns: Check | None = self._validate_returns_first
         """None when any output is fine, else a check of the output (as JSON)."""
         if not schema.returns:
@@ -132,14 +136,22 @@ class Tool(Generic[P, R]):
         timeout_ms: int | None = None,
         trusted: bool = False,
     ) -> Tool[P, R]:
-        """A tool with a schema written by hand.
+        """Create a tool with a hand-written schema.
 
-        The function gets the parameters as keyword arguments, values as they are in the JSON. But a function
-        whose only parameter (a `ToolContext` does not count) is none of the schema's `properties` gets the
-        whole object as a dict. With `fn=None` the schema is known, and nothing is registered to run it.
+        The function receives the parameters as keyword arguments, with values as they are in the JSON. A
+        function whose only parameter (not counting a `ToolContext`) is none of the schema's `properties`
+        receives the whole object as a dict.
+
+        Args:
+            schema: The tool as data.
+            fn: The function. `None`: the schema is known, and the tool cannot be called.
+            cheap: Call a plain function inline instead of in a worker thread.
+            timeout_ms: Time limit of each attempt in milliseconds.
+            trusted: Offer it under isolation `"process"` although it runs outside the sandbox.
 
         Raises:
-            ToolDeclarationError: the schema does not compile, or allows what the function cannot take.
+            ToolDeclarationError: the schema does not compile, or allows parameters that the function cannot
+                take.
         """
         if isinstance(fn, Tool):
             fn = fn.fn
@@ -160,6 +172,7 @@ class Tool(Generic[P, R]):
 
     @property
     def name(self) -> str:
+        """Name of the tool."""
         return self.schema.name
 
     @property
@@ -174,7 +187,15 @@ class Tool(Generic[P, R]):
         return self.fn
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        """Call the function as it is, past every gate: for tests, and for code that is no agent."""
+        """Call the function directly, without any gate: for tests, and for code that is not an agent.
+
+        Args:
+            args: Positional arguments of the function.
+            kwargs: Keyword arguments of the function.
+
+        Raises:
+            UsageError: only the schema is known.
+        """
         if self.fn is None:
             raise UsageError(f"Tool '{self.name}' has a schema but no function. Register one to call it.")
         return self.fn(*args, **kwargs)
@@ -183,7 +204,7 @@ class Tool(Generic[P, R]):
         return f"<Tool {self.name}: {self.schema.risk}{', async' if self.is_async else ''}>"
 
     def compile(self) -> None:
-        """Compile the schemas now, instead of at the first check. Registering a tool does it.
+        """Compile the schemas now instead of at the first check. Registering a tool does this.
 
         Raises:
             ToolDeclarationError: a schema does not compile; the message says where.
@@ -245,12 +266,28 @@ def tool(
     marks: Iterable[Mark] = (),
     returns: Any = None,
 ) -> Any:
-    """Make a tool of a typed function, bare (`@tool`) or with options.
+    """Make a tool of a typed function, as a bare decorator (`@tool`) or with options.
 
-    The name and description come from the function and its docstring unless given. What is not declared is
-    taken at its worst: a tool without `risk` is destructive and cannot be undone. `marks` say what its
-    output is, such as "untrusted". `returns` is a JSON Schema or a type that outputs are checked against. A
-    sync function runs in a worker thread unless it is `cheap`.
+    Declare the risk: a tool without `risk` is treated as destructive and irreversible.
+
+    Args:
+        fn: The function; a parameter annotated with `ToolContext` receives the context of the call.
+        name: Name by which plans call it. `None`: the name of the function.
+        description: Description for models and people. `None`: the first paragraph of the docstring.
+        risk: What a call can do.
+        reversibility: Whether an effect can be undone; see `ToolSchema`.
+        idempotent: Safe to repeat.
+        timeout_ms: Time limit of each attempt in milliseconds; the shorter of this and the action's own
+            holds.
+        max_retries: Upper limit on further attempts, whatever the plan asks for.
+        rate_limit: How often it may start, such as `(10, 60.0)` for ten times a minute; callers wait.
+        cache_ttl_secs: How long a result may be reused, in seconds.
+        cheap: Call a plain function inline instead of in a worker thread. Only for functions that return
+            within microseconds.
+        labels: Labels of your own; rules can name them.
+        marks: Labels on the output: `"untrusted"`, `"secret"`.
+        returns: JSON Schema or type that outputs are checked against; the annotation of the function is not
+            used for that.
 
     Raises:
         ToolDeclarationError: the function or the options cannot make a tool; the message says what to change.

@@ -17,8 +17,17 @@ from placet.ir.json_value import JsonValue
 from placet.ir.result import Outcome, Status, Waiting
 
 End = Literal["success", "max_turns", "cancelled", "error", "stuck", "budget", "waiting", "unmet"]
-"""The model was done; its turns ran out; somebody stopped it; a fault; it went in circles; a limit was
-reached; a person has to decide something first; its goal is not met, whatever it says."""
+"""How a turn loop ended.
+
+- `success`: the model finished.
+- `max_turns`: it used up its turns.
+- `cancelled`: it was cancelled; it can be resumed.
+- `error`: the model or the storage failed; it can be resumed.
+- `stuck`: the model repeated itself.
+- `budget`: a limit was reached.
+- `waiting`: a person has to decide something; it can be resumed.
+- `unmet`: the goal of the agent is not met.
+"""
 
 OUTCOMES: Mapping[End, Outcome] = {
     "success": "succeeded",
@@ -39,41 +48,44 @@ MADE: tuple[Status, ...] = ("succeeded", "failed", "unknown")
 
 
 class Ending(msgspec.Struct, frozen=True, kw_only=True):
-    """What came of a loop."""
+    """How a task ended."""
 
     status: End
+    """How it ended."""
     summary: str
-    """What the model said last; where it said nothing, a sentence about how it ended."""
+    """The last words of the model; if there were none, a sentence about the end."""
     turns: int = 0
-    """How often the model was asked, answered or not."""
+    """How often the model was asked."""
     tools: tuple[str, ...] = ()
-    """The tools that succeeded, in order, as often as they did."""
+    """Tools that succeeded, in order, with repetitions."""
     called: tuple[str, ...] = ()
-    """All tools that were called, in order, whatever came of it; none that was refused."""
+    """Tools that ran, in order, whatever their result."""
     refused: tuple[str, ...] = ()
-    """The tools whose calls were refused: by a rule, by a person, or because they could not be made."""
+    """Tools whose calls were refused: by a rule, by a person, or because they were malformed."""
     usage: Usage | None = None
-    """What all answers took, as far as it is known."""
+    """Tokens of all answers, as far as they are known."""
     cost_usd: float | None = None
-    """None where the price, or what an answer took, is not known."""
+    """Cost in US dollars; `None` if the price or the usage is not known."""
     run_id: str = ""
+    """Id of the run, for `resume` and `placet explain`."""
     error: str | None = None
     """Why it did not end in success."""
     waiting: tuple[Waiting, ...] = ()
+    """Decisions that the run waits for."""
     is_cut_off: bool = False
-    """The last answer ran into the limit on its length."""
+    """Whether the last answer reached the limit on its length."""
     cut_off: int = 0
-    """How many answers ran into it, the last one or any before."""
+    """How many answers reached that limit."""
     output: Any = None
-    """The answer as the type that was asked for."""
+    """The answer as the `output_type`, if one was given."""
 
     @property
     def succeeded(self) -> bool:
-        """Whether the model was done."""
+        """Whether the status is `success`."""
         return self.status == "success"
 
     def as_json(self) -> dict[str, JsonValue]:
-        """The same as JSON, without the output, and without what only leaders of loops need."""
+        """Return it as JSON, without `output` and `cut_off`."""
         data: dict[str, JsonValue] = msgspec.to_builtins(msgspec.structs.replace(self, output=None))
         del data["output"], data["cut_off"]
         return data
@@ -84,54 +96,72 @@ class _Event(msgspec.Struct, frozen=True, kw_only=True, tag_field="event"):
 
 
 class Text(_Event, frozen=True, tag="text"):
-    """A piece of what the model says, as it comes."""
+    """Part of the model's answer, as it arrives."""
 
     text: str
+    """The part."""
 
 
 class Thinking(_Event, frozen=True, tag="thinking"):
-    """A piece of its reasoning, as it comes."""
+    """Part of the model's reasoning, as it arrives."""
 
     text: str
+    """The part."""
 
 
 class Call(_Event, frozen=True, tag="call"):
-    """The model asks for a tool; nothing has happened yet."""
+    """The model asks for a tool; nothing has run yet."""
 
     turn: int
+    """Number of the turn, from 1."""
     action_id: str
+    """Id of the action."""
     tool: str
+    """Name of the tool."""
     parameters: Mapping[str, JsonValue]
+    """Parameters of the call."""
 
 
 class CallResult(_Event, frozen=True, tag="result"):
-    """What came of a call, as the model sees it."""
+    """The result of a call, as the model sees it."""
 
     turn: int
+    """Number of the turn, from 1."""
     action_id: str
+    """Id of the action."""
     tool: str
+    """Name of the tool."""
     ok: bool
+    """Whether it succeeded."""
     status: Status
+    """Status of the action."""
     text: str
+    """The output or the error, as the model reads it."""
 
 
 class Note(_Event, frozen=True, tag="note"):
-    """Something that the loop did by itself: a warning to the model, or making room."""
+    """Something that the loop did itself: a warning to the model, or shortening the conversation."""
 
     text: str
+    """What it did."""
 
 
 class Trouble(_Event, frozen=True, tag="error"):
-    """The model gave no answer, or the loop cannot go on."""
+    """The model gave no answer, or the loop cannot continue."""
 
     text: str
+    """What went wrong."""
 
 
 class Done(_Event, frozen=True, tag="done"):
     """The loop has ended."""
 
     ending: Ending
+    """How it ended."""
 
 
 Event: TypeAlias = Text | Thinking | Call | CallResult | Note | Trouble | Done
+"""An event of `Assistant.stream` and of `watch`. Its field `event` names the kind: `text`, `thinking`,
+`call`, `result`, `note`, `error` or `done`."""
 Watch: TypeAlias = Callable[[Event], None]
+"""Function that is called with every event as it happens."""

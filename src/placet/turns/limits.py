@@ -21,22 +21,25 @@ _MOST_S = 10_000_000
 
 
 class TurnLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """TurnLimits on one run of a loop. None means no limit."""
+    """Limits on one run. `None` means no limit."""
 
     turns: int = 50
     """How often the model is asked; in a chat, for each message."""
     tokens: int | None = None
-    """Read and written by models, all turns together."""
+    """Tokens read and written, over all turns. An answer that does not report its usage uses up the limit."""
     cost_usd: float | None = None
+    """Cost in US dollars, over all turns, if prices are known."""
     time_s: float | None = None
-    """Wall clock, waiting for people left out. What is in flight when it is over is stopped."""
+    """Wall-clock time in seconds; time spent waiting for people is not counted. At the end, work in flight is
+    stopped."""
     tool_calls: int | None = None
+    """Number of tool calls."""
     call_s: float | None = None
-    """For each call of a tool; a tool's own limit may be shorter."""
+    """Time for each tool call in seconds; the limit of the tool may be shorter."""
     answer_tokens: int | None = None
-    """For each answer of the model."""
+    """Tokens of each answer."""
     context_tokens: int | None = None
-    """What the model can read; the conversation is made shorter before it does not fit."""
+    """Size of the model's context window; the conversation is shortened before it no longer fits."""
 
     def __post_init__(self) -> None:
         for name in self.__struct_fields__:
@@ -58,7 +61,7 @@ class TurnLimits(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def budget(self) -> CostBudget | None:
-        """The part that the runtime enforces."""
+        """The limits that the runtime enforces, as a `CostBudget`."""
         found = CostBudget(
             max_tool_calls=self.tool_calls,
             max_duration_ms=self.time_s * 1000 if self.time_s is not None else None,

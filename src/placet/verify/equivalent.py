@@ -34,23 +34,27 @@ _MOST_KEYS = 64
 
 
 class Difference(msgspec.Struct, frozen=True, kw_only=True):
-    """One key that the two plans leave differently."""
+    """A state key that two plans leave with different values."""
 
     key: str
+    """The state key."""
     first: str
-    """What the first plan leaves: JSON text, `missing`, or where the value comes from."""
+    """The value that the first plan leaves: JSON text, `missing`, or where the value comes from."""
     second: str
+    """The value that the second plan leaves."""
 
 
 class Equivalence(msgspec.Struct, frozen=True, kw_only=True):
-    """Whether two plans leave the same state, as far as samples tell."""
+    """Whether two plans leave the same state, as far as samples show."""
 
     equivalent: bool
+    """Whether no difference was found."""
     tier: Literal["sampled"] = "sampled"
+    """Always `"sampled"`: a difference is certain, equivalence is not."""
     counterexample: dict[str, JsonValue] | None = None
-    """A starting state from which they differ."""
+    """A starting state from which the plans differ."""
     differences: Sequence[Difference] = ()
-    """How they differ there."""
+    """How they differ from there."""
     samples: int = 0
     """How many starting states were tried."""
 
@@ -58,10 +62,10 @@ class Equivalence(msgspec.Struct, frozen=True, kw_only=True):
 def equivalent(
     a: ProposalGiven, b: ProposalGiven, states: Iterable[Mapping[str, JsonValue]] | None = None
 ) -> Equivalence:
-    """Whether two plans leave the same state, tried on `states` or on samples made from the plans.
+    """Compare the states that two plans leave, from given or generated starting states.
 
-    Only the state is compared, not which tools are called on the way. Tools are taken to succeed; two
-    equal calls, counted in order, are taken to answer alike.
+    Only the state is compared, not which tools are called. Tools are assumed to succeed; two equal calls,
+    counted in order, are assumed to return the same.
 
     >>> write = {"type": "state_write", "parameters": {"key": "k", "value": 1}}
     >>> read = {"type": "state_read", "parameters": {"key": "k"}}
@@ -70,9 +74,14 @@ def equivalent(
     >>> equivalent({"actions": [write]}, {"actions": []}).counterexample
     {}
 
+    Args:
+        a: The first plan.
+        b: The second plan.
+        states: Starting states to try. `None`: states generated from the two plans.
+
     Raises:
-        DecodeError: a proposal cannot be read.
-        NotJson: a state holds what JSON cannot carry.
+        DecodeError: a proposal cannot be decoded.
+        NotJson: a state holds a value that is not JSON.
     """
     plans = (decode_proposal(a).actions, decode_proposal(b).actions)
     graphs = (Graph(plans[0]), Graph(plans[1]))

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from placet.verify.partial import PartialSchema
 
 ToolsGiven = Tools | Iterable[str | ToolSchema | ToolFacts]
-"""A registry, or names, schemas and tools in any mixture."""
+"""A registry, or any mixture of names, schemas and tools."""
 
 
 class UnseenTool:

@@ -18,9 +18,9 @@ from placet.verify.verify import ProposalGiven
 
 
 def optimize(proposal: ProposalGiven) -> Proposal:
-    """The same plan without dependencies that others already imply.
+    """Return the same plan without dependencies that others already imply.
 
-    A plan that would be refused comes back as it is.
+    A plan that would be refused is returned unchanged.
 
     >>> plan = {"actions": [
     ...     {"id": "a", "tool": "t"},
@@ -30,8 +30,11 @@ def optimize(proposal: ProposalGiven) -> Proposal:
     >>> [list(action.dependencies) for action in optimize(plan).actions]
     [[], ['a'], ['b']]
 
+    Args:
+        proposal: JSON text, a dict, or a `Proposal`.
+
     Raises:
-        DecodeError: the proposal cannot be read.
+        DecodeError: the proposal cannot be decoded.
     """
     decoded = decode_proposal(proposal)
     graph = Graph(decoded.actions)

@@ -19,7 +19,20 @@ from placet.ir.graph import ANY_KEY, Graph
 from placet.ir.json_value import JsonValue, show_json
 
 Severity = Literal["error", "warning", "info"]
+"""How serious an issue is.
+
+- `error`: the action or the proposal would not complete.
+- `warning`: it would run, but is probably a mistake.
+- `info`: information, or undecided.
+"""
 Tier = Literal["decision_procedure", "heuristic", "sampled", "proof"]
+"""How certain an issue is.
+
+- `decision_procedure`: decided for every case.
+- `heuristic`: a rule of thumb.
+- `sampled`: tried on samples.
+- `proof`: proved.
+"""
 
 UNDECIDED = "undecided: "
 
@@ -29,62 +42,72 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 
 class Issue(msgspec.Struct, frozen=True, gc=False):
-    """One finding."""
+    """One finding of `verify`."""
 
     action_id: str | None
-    """None where the finding is about the proposal as a whole."""
+    """The action; `None` if the finding is about the whole proposal."""
     severity: Severity
+    """How serious it is."""
     tier: Tier
-    """How sure the finding is: decided for every case, a rule of thumb, tried on samples, or proved."""
+    """How certain it is."""
     message: str
+    """The finding; control characters are escaped."""
 
     @property
     def is_undecided(self) -> bool:
-        """Whether this says that something cannot be known beforehand."""
+        """Whether it says that something cannot be known before the plan runs."""
         return self.severity == "info" and self.message.startswith(UNDECIDED)
 
 
 class KeyConflict(msgspec.Struct, frozen=True, gc=False):
-    """Two actions that must not overlap, because of one key; they run in this order."""
+    """Two actions that use the same state key and therefore run in this order."""
 
     key: str
+    """The state key."""
     kind: str
-    """`write_read`, `read_write` or `write_write`, in the order of the two."""
+    """`write_read`, `read_write` or `write_write`, in the order of the two actions."""
     first: str
+    """Id of the action that runs first."""
     then: str
+    """Id of the action that runs second."""
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
-    """What is known of a plan before it runs.
+    """The facts about a plan that are known before it runs.
 
-    Without undecided infos `valid` means: with tools that succeed and have their declared effects, no
-    action is rejected, skipped or failed; and not valid means that at least one is.
+    Without undecided issues, `valid` means: if tools succeed and have their declared effects, no action is
+    rejected, skipped or failed; not valid means that at least one is.
     """
 
     valid: bool
+    """Whether no issue is an error."""
     issues: Sequence[Issue] = ()
+    """All findings."""
     simulated_state: dict[str, JsonValue] = {}
-    """The state afterwards, as far as it is known, if what is undecided goes well; keys sorted."""
+    """The state after the plan as far as it is known, assuming that whatever is undecided succeeds; keys are
+    sorted."""
     unknown_keys: Sequence[str] = ()
-    """Keys whose value afterwards cannot be known beforehand."""
+    """Keys whose value after the plan cannot be known."""
     execution_order: Sequence[str] = ()
-    """The serial order: whatever runs in parallel, the outcome is that of this order."""
+    """Ids of the actions in serial order. The outcome is that of this order, whatever runs concurrently."""
     execution_levels: Sequence[Sequence[str]] = ()
+    """Ids of the actions layer by layer."""
     conflicts: Sequence[KeyConflict] = ()
+    """Actions that are kept in order because they use the same key."""
 
     @property
     def errors(self) -> list[Issue]:
-        """Why the plan is not valid."""
+        """Issues that make the plan invalid."""
         return [issue for issue in self.issues if issue.severity == "error"]
 
     @property
     def warnings(self) -> list[Issue]:
-        """What runs, but is probably not meant."""
+        """Issues that are probably mistakes."""
         return [issue for issue in self.issues if issue.severity == "warning"]
 
     @property
     def undecided(self) -> list[Issue]:
-        """What cannot be known before the plan runs."""
+        """Issues that cannot be known before the plan runs."""
         return [issue for issue in self.issues if issue.is_undecided]
 
 

@@ -19,11 +19,11 @@ def simulate(
     state: Mapping[str, JsonValue] | None = None,
     tools: ToolsGiven | None = None,
 ) -> dict[str, JsonValue]:
-    """The state after the plan, if tools succeed and have their declared effects.
+    """Return the state after the plan, assuming that tools succeed and have their declared effects.
 
-    What cannot run leaves nothing behind, and a plan that aborts, or is refused, leaves what was there.
-    Keys whose value depends on a tool's output are left out; so is, with `state=None`, all that the plan
-    does not write itself.
+    Actions that cannot run change nothing, and a plan that aborts or is refused leaves the state as it was.
+    Keys whose value depends on the output of a tool are left out; with `state=None`, so is every key that the
+    plan does not write.
 
     >>> plan = {"actions": [
     ...     {"id": "a1", "type": "state_write", "parameters": {"key": "n", "value": 2}},
@@ -32,9 +32,11 @@ def simulate(
     >>> simulate(plan, {"n": 1, "m": 0})
     {'m': 0, 'n': 2}
 
+    Takes the arguments of `verify`.
+
     Raises:
-        DecodeError: the proposal cannot be read.
-        NotJson: `state` holds what JSON cannot carry.
+        DecodeError: the proposal cannot be decoded.
+        NotJson: `state` holds a value that is not JSON.
     """
     graph = Graph(decode_proposal(proposal).actions)
     simulated = SimulatedState(state)

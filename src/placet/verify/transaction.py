@@ -23,30 +23,42 @@ from placet.verify.report import name_key, printable
 from placet.verify.verify import ProposalGiven
 
 Kind = Literal["write_write", "read_write", "stale_read"]
+"""Kind of conflict between proposals.
+
+- `write_write`: two proposals write a key.
+- `read_write`: one writes a key that another reads.
+- `stale_read`: a write can make a precondition or an assumption of another proposal untrue.
+"""
 _FEW = 3
 
 
 class Place(msgspec.Struct, frozen=True, gc=False):
-    """One action of one of the proposals."""
+    """An action of one of several proposals."""
 
     proposal: int
-    """Position in the list given, because ids may repeat."""
+    """Position of the proposal in the list, because ids may repeat."""
     proposal_id: str
+    """Id of the proposal."""
     action_id: str
+    """Id of the action."""
 
     def __str__(self) -> str:
         return f"'{self.action_id}' of '{self.proposal_id}'"
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
-    """One thing that may go wrong between proposals."""
+    """A race or a stale read between proposals."""
 
     kind: Kind
-    """`stale_read`: a precondition or an assumption that another proposal's write can make untrue."""
+    """Kind of conflict."""
     key: str
+    """The state key."""
     writers: Sequence[Place]
+    """Actions that write the key."""
     readers: Sequence[Place] = ()
+    """Actions that read it."""
     message: str
+    """The finding in one sentence."""
 
 
 class _Uses:
@@ -63,9 +75,7 @@ class _Uses:
 def transaction_check(
     proposals: Iterable[ProposalGiven], state: Mapping[str, JsonValue] | None = None
 ) -> list[Finding]:
-    """Races and stale reads between proposals that might run at once, by key.
-
-    With `state` an assumption that is untrue already is found too.
+    """Find races and stale reads between proposals that may run at the same time.
 
     >>> write = {"id": "w", "type": "state_write", "parameters": {"key": "k", "value": 1}}
     >>> read = {"id": "r", "type": "state_read", "parameters": {"key": "k"}}
@@ -73,8 +83,12 @@ def transaction_check(
     ...     print(finding.message)
     read-write race on 'k': 'w' of 'p' writes what 'r' of 'q' reads
 
+    Args:
+        proposals: The proposals.
+        state: The current state; assumptions that are already untrue are then reported, too.
+
     Raises:
-        DecodeError: a proposal cannot be read.
+        DecodeError: a proposal cannot be decoded.
     """
     uses: dict[str, _Uses] = {}
     found: list[Finding] = []

@@ -50,6 +50,7 @@ _MOST_HINTS = 100
 """Looking for a near name takes a while."""
 
 ProposalGiven = str | bytes | dict[str, Any] | Proposal
+"""A proposal as an object, JSON text or a dict."""
 
 
 def verify(
@@ -62,11 +63,7 @@ def verify(
     view: StateView | None = None,
     budget: Allowance | CostBudget | None = None,
 ) -> Report:
-    """What is known of a plan before it runs.
-
-    `state=None` means unknown, not empty. `tools` is a registry or any list of names, schemas and tools;
-    None means unknown, and then names and parameters are not checked. A runtime gives its `gate`, a `view`
-    of its state, which also knows versions, and its `budget`.
+    """Report what is known of a plan before it runs. Nothing runs.
 
     >>> plan = {"actions": [{"id": "a1", "type": "assertion", "parameters": {"key": "k", "expected": 1}}]}
     >>> verify(plan, state={"k": 1}).valid
@@ -74,10 +71,19 @@ def verify(
     >>> print(verify(plan, state={}).errors[0].message)
     assertion would fail: 'k' is null, expected 1
 
+    Args:
+        proposal: JSON text, a dict, or a `Proposal`.
+        state: The state to start from. `None`: unknown, not empty.
+        tools: A registry, or names, schemas and tools. `None`: unknown; names and parameters are not checked.
+        max_actions: Report a proposal with more actions as an error.
+        gate: Policies, permissions and capabilities; a runtime passes its own.
+        view: View of a runtime's state, which also knows versions.
+        budget: Limits that the plan must keep.
+
     Raises:
-        DecodeError: the proposal cannot be read.
-        NotJson: `state` holds what JSON cannot carry.
-        UsageError: an argument is of the wrong kind.
+        DecodeError: the proposal cannot be decoded.
+        NotJson: `state` holds a value that is not JSON.
+        UsageError: an argument has the wrong type.
     """
     decoded = decode_proposal(proposal)
     known = gate.tools if gate is not None and tools is None else read_tools(tools)

@@ -59,16 +59,16 @@ class Unreadable(Exception):
 
 
 class Dialect(msgspec.Struct, frozen=True, kw_only=True):
-    """How one provider differs from others of the same format."""
+    """How one provider differs from others of the same wire format."""
 
     max_tokens_key: str = "max_tokens"
-    """OpenAI itself calls it `max_completion_tokens`; most others do not know that name."""
+    """Name of the parameter for the length of the answer."""
     headers: Mapping[str, str] = {}
+    """Further HTTP headers."""
     without: frozenset[str] = frozenset()
-    """Parameters that this server was found not to take."""
+    """Parameters that the server does not accept."""
     tells_cost: bool = False
-    """Whether what it says an answer cost is what is paid. Of anybody else the price counts: a server that
-    says 0 would get around every budget."""
+    """Whether the cost that it reports is used. For other providers the price list counts."""
 
 
 class HttpCall(msgspec.Struct, frozen=True, kw_only=True):

@@ -27,22 +27,26 @@ _BROKEN_OFF = (CancelledError, ModelCancelled, ModelTimeout)
 
 
 class Spent(msgspec.Struct, frozen=True, kw_only=True):
-    """What was used so far."""
+    """Usage of a `Budgeted` model so far."""
 
     calls: int = 0
-    """All that were asked, those that failed or are still under way included."""
+    """Requests, including those that failed or are running."""
     tokens: int = 0
-    """As far as they are known."""
+    """Tokens, as far as they are known."""
     cost: float = 0.0
-    """In US dollars, as far as it is known."""
+    """Cost in US dollars, as far as it is known."""
     unknown_calls: int = 0
-    """Answers of which the tokens are not known, or not all of them."""
+    """Answers whose tokens are not, or not all, known."""
     unpriced_calls: int = 0
-    """Answers of which the cost is not known."""
+    """Answers whose cost is not known."""
 
 
 class Budgeted(Wrapped):
-    """A model that is not asked any more when what it may use is used up."""
+    """Wrapper that refuses further requests once a limit is used up.
+
+    The answer that exceeds a limit is still returned. If a model does not report what a limit counts, the
+    next request is refused.
+    """
 
     def __init__(
         self,
@@ -52,15 +56,23 @@ class Budgeted(Wrapped):
         max_cost: float | None = None,
         max_calls: int | None = None,
     ) -> None:
-        """
+        """Wrap a model.
+
+        Args:
+            model: The inner model.
+            max_tokens: Tokens over all requests.
+            max_cost: Cost over all requests, in US dollars.
+            max_calls: Number of requests.
+
         Raises:
-            UsageError: a limit that is negative or no number.
+            UsageError: a limit is negative or not a number.
         """
         for name, limit in (("max_tokens", max_tokens), ("max_cost", max_cost), ("max_calls", max_calls)):
             if limit is not None and not (isfinite(limit) and limit >= 0):
                 raise UsageError(f"Budgeted got {name}={limit}: it must be zero or more.")
         super().__init__(model)
-        self.spent = Spent()
+        self.spent: Spent = Spent()
+        """Usage so far."""
         self._max_tokens = max_tokens
         self._max_cost = max_cost
         self._max_calls = max_calls

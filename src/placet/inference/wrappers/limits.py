@@ -28,14 +28,20 @@ TOTAL_S = 600.0
 
 
 class Limited(Wrapped):
-    """A model that answers within a time, and stops at once when `Request.cancel` says so."""
+    """Wrapper that limits the time of an answer and stops it when `Request.cancel` asks for it."""
 
     def __init__(
         self, model: Model, *, total_s: float = TOTAL_S, clock: Callable[[], float] = monotonic
     ) -> None:
-        """
+        """Wrap a model.
+
+        Args:
+            model: The inner model.
+            total_s: Time limit in seconds, including retries.
+            clock: Monotonic clock in seconds.
+
         Raises:
-            UsageError: a time that is not more than zero.
+            UsageError: the time is not above 0.
         """
         if not (isfinite(total_s) and total_s > 0):
             raise UsageError(f"Limited got total_s={total_s}: it must be more than zero.")

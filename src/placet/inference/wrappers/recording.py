@@ -35,15 +35,21 @@ class _Asked(msgspec.Struct, frozen=True):
 
 
 class Recording(Wrapped):
-    """A model whose answers, and errors, are kept. The file is made for its owner alone, or continued."""
+    """Wrapper that writes every answer and every error to a file."""
 
     def __init__(self, model: Model, path: str | PathLike[str]) -> None:
-        """
+        """Open the file. A new file is readable by its owner only; an existing recording is continued.
+
+        Args:
+            model: The inner model.
+            path: The file.
+
         Raises:
-            InputError: the file cannot be written, or is no recording.
+            InputError: the file cannot be written, or is not a recording.
         """
         super().__init__(model)
-        self.path = Path(path)
+        self.path: Path = Path(path)
+        """The file."""
         self._file = RecordFile(self.path)
         self._digests = Digests()
         self.answers = 0

@@ -32,17 +32,23 @@ class _Settings(msgspec.Struct):
 
 
 class Replaying:
-    """A model that answers as it is recorded in a file."""
+    """A model that gives the answers of a recording."""
 
     def __init__(self, path: str | PathLike[str]) -> None:
-        """
+        """Read the recording.
+
+        Args:
+            path: The file.
+
         Raises:
-            InputError: there is no such file, it is no recording, or it is too large.
+            InputError: there is no such file, it is not a recording, or it is too large.
         """
-        self.path = Path(path)
-        self.name = f"replay:{path}"
+        self.path: Path = Path(path)
+        """The file."""
+        self.name: str = f"replay:{path}"
+        """`replay:` and the path."""
         self.notes: list[str] = []
-        """What of the file could not be read."""
+        """Parts of the file that could not be read."""
         self.reads_passages = False
         """Whether the model that was recorded was asked to."""
         self._recorded = Recorded()
@@ -53,7 +59,7 @@ class Replaying:
 
     @property
     def unused(self) -> int:
-        """How many answers nobody has asked for yet."""
+        """Number of answers that were not asked for yet."""
         return sum(map(len, self._left.values()))
 
     async def generate(self, request: Request) -> Result:

@@ -33,10 +33,9 @@ T = TypeVar("T")
 
 
 class Retrying(Wrapped):
-    """A model that is asked again where that may help.
+    """Wrapper that repeats a request if that may help.
 
-    The wait before an attempt is random between nothing and a bound that doubles each time, so that many who
-    failed together do not come back together.
+    The wait before an attempt is random, up to a bound that doubles each time.
     """
 
     def __init__(
@@ -48,9 +47,17 @@ class Retrying(Wrapped):
         random: Callable[[], float] = random_numbers.random,
         clock: Callable[[], float] = perf_counter,
     ) -> None:
-        """
+        """Wrap a model.
+
+        Args:
+            model: The inner model.
+            attempts: Maximum number of attempts, including the first.
+            sleep: Waits for a number of seconds.
+            random: Returns a number from 0 to 1.
+            clock: Monotonic clock in seconds.
+
         Raises:
-            UsageError: fewer attempts than one.
+            UsageError: there are fewer attempts than one.
         """
         if attempts < 1:
             raise UsageError(f"Retrying got attempts={attempts}: it must be one or more.")

@@ -10,19 +10,25 @@ from placet.inference.passage import reads_passages
 
 
 class Wrapped:
-    """A model around another one. To whoever asks, it has the name of the one inside."""
+    """Base class of wrappers: a model around another one, with the name of the inner one."""
 
     def __init__(self, model: Model) -> None:
+        """Wrap a model.
+
+        Args:
+            model: The inner model.
+        """
         self.model = model
+        """The inner model."""
 
     @property
     def name(self) -> str:
-        """What the model inside is called; its class where it has no name."""
+        """Name of the inner model; the name of its class if it has none."""
         return getattr(self.model, "name", "") or type(self.model).__name__
 
     @property
     def names(self) -> Sequence[str] | None:
-        """What the models are called that stand behind the one inside; None where it is just one."""
+        """Names of the models behind the inner one; `None` if it is a single model."""
         return getattr(self.model, "names", None)
 
     @property
@@ -36,7 +42,10 @@ class Wrapped:
         return makes_vectors(self.model)
 
     async def embed(self, texts: Sequence[str]) -> Sequence[Sequence[float]]:
-        """One vector per text, of the model inside.
+        """Return vectors of the inner model.
+
+        Args:
+            texts: The texts.
 
         Raises:
             ModelMissing: it makes none.
@@ -46,7 +55,7 @@ class Wrapped:
         return await self.model.embed(texts)
 
     async def close(self) -> None:
-        """Let the model inside let go of what it holds."""
+        """Close the inner model."""
         close = getattr(self.model, "close", None)
         if close is not None:
             await close()

@@ -18,11 +18,12 @@ if TYPE_CHECKING:
     from placet.coder.repository import Repository
 
 Function: TypeAlias = Callable[[Act, Path], "str | Awaitable[str]"]
-"""Returns what was done, in words. What it raises is a failure of the act."""
+"""Function, async or not, that takes the act and a folder with the files of the change, and returns what was
+done. An exception is a failure of the act."""
 
 
 class CallbackExecutor:
-    """Calls a function."""
+    """Executor that calls a function."""
 
     name = "callback"
     needs_change = False
@@ -34,8 +35,13 @@ class CallbackExecutor:
         idempotent: bool = False,
         check: Callable[[Receipt], bool] | None = None,
     ) -> None:
-        """`idempotent`: the same key twice is done once, so after a crash it may be called again. `check`
-        says later whether what was done still holds."""
+        """Create the executor.
+
+        Args:
+            function: The function that performs the act.
+            idempotent: The same key twice has one effect, so it may be called again after a crash.
+            check: Function that returns whether what a receipt says is still so.
+        """
         self._function = function
         self._check = check
         self.risk: Risk = "idempotent" if idempotent else "destructive"

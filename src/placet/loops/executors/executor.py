@@ -24,86 +24,118 @@ if TYPE_CHECKING:
 
 
 class Act(msgspec.Struct, frozen=True, kw_only=True):
-    """One act: on which tree, for which round."""
+    """An act that an executor performs."""
 
     loop: str
+    """Name of the loop."""
     round: str
+    """Id of the round."""
     number: int
+    """Number of the round."""
     kind: str
+    """Kind of act."""
     summary: str
+    """What the change does."""
     intent: str
+    """What the loop is for."""
     tree: str
+    """Git tree of the change."""
     base: str
+    """The commit that it is based on."""
     base_tree: str
+    """Git tree at the start of the work."""
     changed: tuple[str, ...]
+    """Paths of the files that it changes."""
     began: float
+    """When the round started, in seconds since the epoch."""
     included: tuple[str, ...] = ()
-    """Files that the person has not committed, and that the tree has as they were."""
+    """Files with uncommitted changes that the tree contains."""
     checks: tuple[str, ...] = ()
+    """Commands of the checks."""
     verdict: Verdict | None = None
+    """Verdict of the checker."""
     key: str = ""
-    """The idempotency key; empty in a dry run."""
+    """Idempotency key; empty in a dry run."""
 
 
 class Bench(NamedTuple):
-    """What an executor works with."""
+    """The environment of an executor."""
 
     workshop: Workshop
+    """The private copy with the change."""
     repository: Repository
+    """The user's repository."""
     isolation: Isolation
+    """Protections for commands."""
 
 
 class Done(NamedTuple):
-    """What was done: in words, and what is needed to find it again."""
+    """The result of an executor."""
 
     summary: str
+    """What was done."""
     data: dict[str, JsonValue]
+    """Values by which the effect can be found again; stored in the receipt."""
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
-    """What came of looking at a receipt."""
+    """The result of checking a receipt."""
 
     holds: bool
+    """Whether what the receipt says is still so."""
     why: str
+    """Why, or why not."""
     seen: Literal["world", "record"]
-    """Whether what was done was looked at, or only what is kept of it."""
+    """Whether the effect itself was inspected, or only the record."""
     is_reverted: bool = False
-    """Somebody has taken it back."""
+    """Whether somebody has undone the effect."""
 
 
 class Executor(Protocol):
-    """Does one thing with a change."""
+    """Protocol of executors, which act on a verified change."""
 
     @property
     def name(self) -> str:
-        """By which files and receipts know it."""
+        """Name in files and receipts."""
         ...
 
     @property
     def risk(self) -> Risk:
-        """That of the tool which it becomes: idempotent, if it may be done again after a crash."""
+        """Risk of the act; `idempotent` if it may be repeated after a crash."""
         ...
 
     @property
     def needs_change(self) -> bool:
-        """Whether there is nothing to do without a changed file."""
+        """Whether it needs at least one changed file."""
         ...
 
     async def dry_run(self, act: Act, bench: Bench) -> str:
-        """What would be done, in words."""
+        """Return what would be done. Has no effect.
+
+        Args:
+            act: The act.
+            bench: The environment.
+        """
         ...
 
     async def execute(self, act: Act, bench: Bench) -> Done:
-        """Do it.
+        """Perform the act.
+
+        Takes the arguments of `dry_run`.
 
         Raises:
-            ToolError: it is not done; says why.
-            UsageError: so, too.
+            ToolError: it was not done; says why.
+            UsageError: likewise.
         """
         ...
 
     async def check(self, receipt: Receipt, repository: Repository) -> Finding:
-        """Whether what the receipt says is so."""
+        """Check whether what a receipt says is still so.
+
+        Args:
+            receipt: The receipt.
+            repository: The user's repository.
+        """
         ...
 
 

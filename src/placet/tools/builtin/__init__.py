@@ -46,15 +46,20 @@ def basic_tools(
     environment: Mapping[str, str] | None = None,
     only: Sequence[str] | None = None,
 ) -> list[Tool]:
-    """The basic tools, for work in one folder.
+    """Create the built-in tools for work in one folder, for `Runtime(builtin=...)`.
 
-    Files are read and written beneath `workspace`, whatever links say; commands start there and are confined
-    as `isolation` says, as far as this machine can. `hosts` are those that http_get may speak to: without it
-    all but private addresses. `limits` are those of a command, and `environment` is what it gets besides what
-    every command gets. `only` names the ones that are wanted.
+    Files are read and written only beneath `workspace`, also through links.
+
+    Args:
+        workspace: The folder; commands start there.
+        hosts: Hosts that `http_get` may contact. `None`: all but private addresses.
+        limits: Limits of each command.
+        isolation: Protections for commands. `None`: as far as this machine supports them.
+        environment: Environment variables for commands, added to those that every command gets.
+        only: Names of the tools to create. `None`: all.
 
     Raises:
-        UsageError: the folder is none, or `only` names a tool that is not there.
+        UsageError: there is no such folder, or `only` names an unknown tool.
     """
     from placet.errors import UsageError
     from placet.sandbox.confinement import Isolation, isolation_of
