@@ -69,6 +69,7 @@ ELSEWHERE: dict[str, Elsewhere] = {
     ),
     "make test": Elsewhere("runs this very test"),
     "make docs": Elsewhere(by="tests/docs/test_site.py"),
+    "make api": Elsewhere(by="tests/docs/test_api.py"),
     "make fmt": Elsewhere("changes the files of the clone; `make test` checks what it would change"),
     "make mutants": Elsewhere("takes hours"),
     "make bench": Elsewhere(BENCH),
