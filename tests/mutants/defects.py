@@ -186,6 +186,17 @@ DEFECTS: tuple[Defect, ...] = (
         ("tests/runtime", "tests/policy"),
     ),
     Defect(
+        "a value that is not a number passes a limit",
+        "policy/rule.py",
+        """        if not _is_number(value):
+            return self._says_no_number()
+        if self.above""",
+        """        if not _is_number(value):
+            return None
+        if self.above""",
+        ("tests/policy", "tests/properties/test_governance.py"),
+    ),
+    Defect(
         "policies are not asked",
         "policy/gate.py",
         "        if self._policies and (ahead or not found):",
