@@ -310,14 +310,15 @@ def _tool(file: TomlFile, name: str, value: object, place: str) -> StoredTool:
     description = table.get("description", "")
     if not isinstance(description, str):
         file.fail(f"expected a text, got {_kind(description)}", f"{place}.description", again)
-    read_only = table.get("read_only", False)
-    if not isinstance(read_only, bool):
-        file.fail(f"expected true or false, got {_kind(read_only)}", f"{place}.read_only", again)
+    for key in ("read_only", "as_claimed"):
+        if not isinstance(table.get(key, False), bool):
+            file.fail(f"expected true or false, got {_kind(table[key])}", f"{place}.{key}", again)
     return StoredTool(
         description=description,
         input_schema=_object(file, table.get("input_schema"), f"{place}.input_schema"),
         digest=file.text(table.get("digest"), f"{place}.digest", again),
-        read_only=read_only,
+        read_only=table.get("read_only", False),
+        as_claimed=table.get("as_claimed", False),
     )
 
 
