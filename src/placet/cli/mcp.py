@@ -75,6 +75,7 @@ def add(
 
     from placet.app.mcp_servers import changing, load_servers, look
     from placet.errors import InputError
+    from placet.tools.mcp.server import names_of
 
     _check_name(name)
     server = _server(target, variables, headers, timeout)
@@ -90,7 +91,7 @@ def add(
     with changing(os.environ) as servers:
         if name in servers:
             raise taken
-        servers[name] = server = replace(server, tools=chosen)
+        servers[name] = server = replace(server, tools=chosen, offered=names_of(offers))
     if as_json:
         output.show_json(_shown(output, name, server, offers), is_declaration=True)
         return 0
@@ -177,6 +178,7 @@ def enable(
 
     from placet.app.mcp_servers import changing, look
     from placet.errors import InputError
+    from placet.tools.mcp.server import names_of
 
     if bool(tools) == is_all:
         raise click.UsageError("Name the tools, or give --all.")
@@ -191,9 +193,9 @@ def enable(
     chosen = _chosen(name, offers, names, [], read_only=read_only, as_claimed=as_claimed)
     with changing(os.environ) as servers:
         server = servers.get(name)
-        if server is None or replace(server, tools={}) != replace(seen, tools={}):
+        if server is None or replace(server, tools={}, offered=()) != replace(seen, tools={}, offered=()):
             raise InputError(f"MCP server '{name}' was changed meanwhile. Look at it again, then try again.")
-        servers[name] = server = replace(server, tools={**server.tools, **chosen})
+        servers[name] = server = replace(server, tools={**server.tools, **chosen}, offered=names_of(offers))
     if as_json:
         output.show_json(_shown(output, name, server, offers), is_declaration=True)
     else:

@@ -35,7 +35,8 @@ from placet.runtime.run_info import RunInfo
 from placet.runtime.without_calls import WithoutCalls
 from placet.state.store import ReadOnly
 from placet.tools.tool import Tool
-from placet.validator import undo_action
+from placet.validator import parameter_problems, undo_action
+from placet.verify.names import instead_of_parameters
 
 if TYPE_CHECKING:
     from placet.runtime.services import Services
@@ -235,8 +236,17 @@ class Gated(WithoutCalls):
             words = "it needs an approval, which cannot be asked for while a plan is taken back"
             objections = [*objections, Objection("denied", words)]
         denied = any(o.kind != "invalid" for o in objections)
-        self.reject(i, action, denied, "; ".join(o.reason for o in objections), trail_of(objections))
+        reasons = [o.reason for o in objections]
+        if (field := self._misnamed_parameters(i, action, tool)) is not None:
+            reasons.append(f"its unknown field '{field}' is ignored; did you mean 'parameters'?")
+        self.reject(i, action, denied, "; ".join(reasons), trail_of(objections))
         return None
+
+    def _misnamed_parameters(self, i: int, action: Action, tool: Tool | None) -> str | None:
+        """The field that probably holds the parameters, of an action whose parameters do not fit."""
+        if i >= self.size or not self.proposal.unknown_fields or not parameter_problems(action, tool):
+            return None
+        return instead_of_parameters(self.proposal, action.id)
 
     # People
 

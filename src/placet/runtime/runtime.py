@@ -60,6 +60,7 @@ from placet.state.store import ReadOnly, StateStore
 from placet.tools.context import Cancel
 from placet.tools.registry import Registry
 from placet.tools.tool import Tool, tool
+from placet.verify.names import NameWarning, capability_warnings, rule_warnings
 from placet.verify.report import Report
 from placet.verify.verify import verify
 
@@ -192,6 +193,8 @@ class Runtime:
             schedule, max_concurrency, replan, replan_config or ReplanConfig(), journal, self._binding
         )
         self._sessions = Sessions(time.monotonic)
+        self._rule_names: tuple[object, list[NameWarning]] | None = None
+        """What is wrong with the names in rules, and of which rules and tools that was found."""
         self._turns = Turns()
         self._at_work = AtWork(self._bound_to)
         for item in tools:
@@ -238,6 +241,7 @@ class Runtime:
             builtin=tools,
             isolation=isolation,
         )
+        made.tools.elsewhere |= self.tools.all_known()
         desk = self._services.desk
         if desk is not None and asks:
             made._services = made._services._replace(
@@ -261,6 +265,7 @@ class Runtime:
         for each in found:
             if each is not None:
                 made.tools.add(each)
+        made.tools.elsewhere |= self.tools.all_known()
         made._services = self._services._replace(tools=made.tools)
         made._settings = self._settings._replace(replan=None, binding=None)
         made._isolation = self._isolation
@@ -373,7 +378,23 @@ class Runtime:
         Raises:
             DecodeError: the proposal cannot be read.
         """
-        return self._verify(proposal, self._gate(session, scope), scope, budget, max_actions)
+        names = self.rule_warnings(session=session)
+        return self._verify(proposal, self._gate(session, scope), scope, budget, max_actions, names)
+
+    def rule_warnings(self, *, session: str | None = None) -> list[NameWarning]:
+        """Rules that name a tool or a parameter that is not known here, with the nearest name that is.
+
+        Those of the runtime and its capabilities, and of the session if one is named. `verify` reports them.
+        """
+        tools = self.tools
+        known = tools.revision, len(tools.withheld), len(tools.hints), len(tools.elsewhere)
+        key = self.policies.revision, self.policies.general, self.capabilities, known
+        if self._rule_names is None or self._rule_names[0] != key:
+            found = rule_warnings(self.policies, tools, general=self.policies.general)
+            self._rule_names = key, [*found, *capability_warnings(self.capabilities, tools)]
+        of_session = self._sessions.find(session)
+        more = rule_warnings(of_session.policies, tools) if of_session is not None else []
+        return [*self._rule_names[1], *more]
 
     def _verify(
         self,
@@ -382,6 +403,7 @@ class Runtime:
         scope: Scope | None,
         budget: CostBudget | None,
         max_actions: int | None,
+        rule_names: Sequence[NameWarning] = (),
     ) -> Report:
         return verify(
             decode_proposal(proposal),
@@ -390,6 +412,7 @@ class Runtime:
             gate=gate,
             view=ReadOnly(self.state.scoped(tenant_of(scope))),
             budget=self._budget(budget),
+            rule_names=rule_names,
         )
 
     def opinions(

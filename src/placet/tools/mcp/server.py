@@ -9,7 +9,7 @@ Keep true:
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from hashlib import sha256
 from typing import Any
 
@@ -69,6 +69,8 @@ class McpServer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     timeout_s: float = CALL_S
     """For one call."""
     connect_timeout_s: float = CONNECT_S
+    offered: tuple[str, ...] = ()
+    """The tools that it listed when it was last asked, switched on or not, so that rules may name them."""
     tools: Mapping[str, StoredTool] = {}
 
     @property
@@ -136,6 +138,11 @@ def read_offer(listed: Mapping[str, Any]) -> Offer:
         says_writing=hints.get("readOnlyHint") is False or hints.get("destructiveHint") is True,
     )
     return msgspec.structs.replace(offer, problem=_problem(offer))
+
+
+def names_of(offers: Iterable[Offer]) -> tuple[str, ...]:
+    """The names that can stand in a rule, of what a server lists."""
+    return tuple(sorted({offer.name for offer in offers if TOOL_NAME.fullmatch(offer.name)}))
 
 
 def switch_on(offer: Offer, *, read_only: bool = False, as_claimed: bool = False) -> StoredTool:
