@@ -325,6 +325,16 @@ def test_every_tool_that_comes_with_placet_is_known(tmp_path: Any) -> None:
     workspace.close()
 
 
+def test_a_rule_of_ones_own_may_mean_something_else_by_param() -> None:
+    class Mine(Rule, frozen=True, kw_only=True, tag="mine"):
+        param: int = 5
+
+        def check(self, case: Any) -> str | None:
+            return None
+
+    assert runtime(Mine(tool="refund")).rule_warnings() == []
+
+
 def test_a_long_name_is_cut_and_control_characters_are_shown() -> None:
     rt = runtime(DenyTool(tool="\x1b" + "x" * 5000))
 

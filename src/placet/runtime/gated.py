@@ -36,7 +36,7 @@ from placet.runtime.without_calls import WithoutCalls
 from placet.state.store import ReadOnly
 from placet.tools.tool import Tool
 from placet.validator import parameter_problems, undo_action
-from placet.verify.names import instead_of_parameters
+from placet.verify.names import misnamed_parameters
 
 if TYPE_CHECKING:
     from placet.runtime.services import Services
@@ -53,6 +53,7 @@ class Gated(WithoutCalls):
         "_flow",
         "_gate",
         "_judge",
+        "_misnamed",
         "_owners",
         "_references",
         "_succeeded",
@@ -101,6 +102,8 @@ class Gated(WithoutCalls):
         """The number of the plan from which on a no holds for later ones."""
         self.given: Inflow = UNMARKED
         """The marks on what the plan says outright, where whoever wrote it had read something marked."""
+        self._misnamed: dict[str, str] | None = None
+        """By action, the unknown field that probably holds its parameters; None until somebody asks."""
         self._flow: Flow | None = None
         if gate.state_marks is not None:
             self._follow_marks()
@@ -246,7 +249,9 @@ class Gated(WithoutCalls):
         """The field that probably holds the parameters, of an action whose parameters do not fit."""
         if i >= self.size or not self.proposal.unknown_fields or not parameter_problems(action, tool):
             return None
-        return instead_of_parameters(self.proposal, action.id)
+        if self._misnamed is None:
+            self._misnamed = misnamed_parameters(self.proposal)
+        return self._misnamed.get(action.id)
 
     # People
 

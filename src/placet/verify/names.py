@@ -145,18 +145,19 @@ def field_warnings(proposal: Proposal) -> list[NameWarning]:
     return found
 
 
-def instead_of_parameters(proposal: Proposal, action_id: str) -> str | None:
-    """The unknown field of an action that probably holds its parameters; None if there is none.
+def misnamed_parameters(proposal: Proposal) -> dict[str, str]:
+    """By action, the unknown field that probably holds its parameters.
 
     >>> from placet.ir.codec import decode_proposal
     >>> plan = {"actions": [{"id": "a", "tool": "t", "params": {"x": 1}}]}
-    >>> instead_of_parameters(decode_proposal(plan), "a")
-    'params'
+    >>> misnamed_parameters(decode_proposal(plan))
+    {'a': 'params'}
     """
-    for owner, path in proposal.unknown_fields:
-        if owner == action_id and _near_field("action", path) == "parameters":
-            return path
-    return None
+    found: dict[str, str] = {}
+    for each in field_warnings(proposal):
+        if each.action_id is not None and each.nearest == "parameters" and "." not in each.name:
+            found.setdefault(each.action_id, each.name)
+    return found
 
 
 def _near_field(place: str, name: str) -> str | None:
@@ -183,6 +184,7 @@ class _Known:
         """Tools of which only the name is known."""
         self._names = {*self.registered, *self._unseen}
         self._patterns = [name for name in tools.elsewhere if "*" in name]
+        self._looks = 0
 
     def has(self, pattern: str) -> bool:
         """Whether some tool may answer to the name, or fit the pattern."""
@@ -207,6 +209,9 @@ class _Known:
 
     def nearest(self, pattern: str, cutoff: float) -> str | None:
         """The known name that is most like this one; of a pattern, like the longest piece of it."""
+        self._looks += 1
+        if self._looks > _MOST_HINTS or len(pattern) > _LONGEST:
+            return None
         if "*" not in pattern:
             near = get_close_matches(pattern, sorted(self._names), n=1, cutoff=cutoff)
             return near[0] if near else None
@@ -299,7 +304,9 @@ def _unknown_parameters(
 
 def _parameters_of(rule: Rule) -> list[str]:
     given = getattr(rule, "param", None)
-    params = [given] if isinstance(given, str) else list(given or ())
+    listed = given if isinstance(given, list | tuple) else [given]
+    # A rule of one's own may mean something else by it.
+    params = [param for param in listed if isinstance(param, str)]
     if isinstance(rule, FlowRule):
         # `message.to` is a part of the parameter `message`.
         params = [param.partition(".")[0] for param in params]
