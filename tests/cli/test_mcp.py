@@ -88,6 +88,80 @@ def test_tools_can_be_switched_on_while_adding(mcp: Mcp) -> None:
     assert server["tools"] == [{"name": "do", "read_only": True}]
 
 
+WRITING = {"wipe", "note", "purge", "both", "odd"}
+"""The tools of the way `annotated` of which the server itself says that they write."""
+
+
+def read_only(done: Done) -> set[str]:
+    assert done.code == 0, done.err
+    return {tool["name"] for tool in done.json["tools"] if tool["read_only"]}
+
+
+def test_all_cannot_be_declared_read_only_against_the_servers_own_words(mcp: Mcp) -> None:
+    mcp("add", "s", "--", *HOSTILE, "annotated")
+
+    done = mcp("enable", "s", "--all", "--read-only")
+    as_json = mcp("enable", "s", "--all", "--read-only", "--json")
+
+    assert (done.code, as_json.code) == (2, 2)
+    assert {name for name in WRITING | {"look", "mild", "plain"} if f"'{name}'" in done.err} == WRITING
+    assert as_json.json["error"]["code"] == "input"
+    assert set(states(mcp("show", "s", "--json")).values()) == {"off"}
+
+
+def test_a_tool_named_by_itself_is_read_only_whatever_the_server_says(mcp: Mcp) -> None:
+    mcp("add", "s", "--", *HOSTILE, "annotated")
+
+    done = mcp("enable", "s", "wipe", "note", "--read-only", "--json")
+
+    assert read_only(done) == {"wipe", "note"}
+
+
+def test_as_claimed_takes_the_servers_words(mcp: Mcp) -> None:
+    mcp("add", "s", "--", *HOSTILE, "annotated")
+
+    done = mcp("enable", "s", "--all", "--as-claimed", "--json")
+    told = mcp("enable", "s", "look", "wipe", "--as-claimed").err
+
+    assert read_only(done) == {"look"}
+    assert set(states(done).values()) == {"on"}
+    assert "s.look: on, read-only" in told
+    assert "s.wipe: on, destructive" in told
+    claims = {tool["name"]: tool["claims"] for tool in done.json["tools"]}
+    assert claims["wipe"] == ["not read-only", "destructive"]
+    assert claims["note"] == ["not read-only", "not destructive"]
+    assert claims["plain"] == []
+
+
+def test_as_claimed_does_not_go_with_read_only(mcp: Mcp, own: dict[str, str]) -> None:
+    mcp("add", "s", "--", *HOSTILE, "annotated")
+
+    done = mcp("enable", "s", "look", "--as-claimed", "--read-only")
+
+    assert done.code == 2
+    assert set(states(mcp("show", "s", "--json")).values()) == {"off"}
+
+
+def test_a_claim_that_is_withdrawn_makes_the_tool_another(
+    mcp: Mcp, quick: Callable[..., Done], own: dict[str, str], tmp_path: Path
+) -> None:
+    """What was read-only because the server said so is refused once it no longer does."""
+    mark = tmp_path / "withdrawn"
+    mcp("add", "claimed", "--", *HOSTILE, "annotated", mark)
+    mcp("add", "declared", "--", *HOSTILE, "annotated", mark)
+    mcp("enable", "claimed", "look", "--as-claimed")
+    mcp("enable", "declared", "look", "--read-only")
+    mark.touch()
+
+    assert states(mcp("show", "claimed", "--json"))["look"] == "changed"
+    assert states(mcp("show", "declared", "--json"))["look"] == "on"
+    refused = quick("tools", "call", "claimed.look", **own)
+    assert refused.code == 1
+    assert "placet mcp enable claimed look --as-claimed" in refused.out + refused.err
+    assert quick("tools", "call", "declared.look", **own).code == 0
+    assert read_only(mcp("enable", "claimed", "look", "--as-claimed", "--json")) == set()
+
+
 def test_a_tool_that_changed_shows_as_changed_until_it_is_switched_on_again(mcp: Mcp, tmp_path: Path) -> None:
     mark = tmp_path / "changed"
     mcp("add", "a", "--enable", "all", "--", *HOSTILE, "changes", mark)

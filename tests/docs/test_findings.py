@@ -13,6 +13,7 @@ from placet import (
     CostBudget,
     DenyKeyword,
     DenyTool,
+    DenyToolParam,
     FlowRule,
     MemoryApprovals,
     RateLimitTool,
@@ -229,6 +230,17 @@ def findings() -> Iterator[Issue]:
     )
     yield from rt.verify(follow).issues
     yield from what_people_are_asked()
+    yield from what_nobody_knows()
+
+
+def what_nobody_knows() -> Iterator[Issue]:
+    """Under rules that name what is not there."""
+    denied = CapabilitySet(denied_tools=["zzz", "mial", "zzz*", "mial*"])
+    yield from runtime(capabilities=denied).verify(plan(call("a"))).issues
+    named = ("look", "zzz"), ("look", "att"), ("p*", "zzz"), ("p*", "pathh")
+    for name, param in named:
+        rule = DenyToolParam(tool=name, param=param, presence=True)
+        yield from runtime(policies=[("p", rule)]).verify(plan(call("a"))).issues
 
 
 def what_people_are_asked() -> Iterator[Issue]:

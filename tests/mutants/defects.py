@@ -186,6 +186,35 @@ DEFECTS: tuple[Defect, ...] = (
         ("tests/runtime", "tests/policy"),
     ),
     Defect(
+        "a value that is not a number passes a limit",
+        "policy/rule.py",
+        """        if not _is_number(value):
+            return self._says_no_number()
+        if self.above""",
+        """        if not _is_number(value):
+            return None
+        if self.above""",
+        ("tests/policy", "tests/properties/test_governance.py"),
+    ),
+    Defect(
+        "a misspelt tool in a rule is passed over",
+        "verify/names.py",
+        """    if not pattern.strip("*") or known.has(pattern):
+        return None
+    near""",
+        """    if True:
+        return None
+    near""",
+        ("tests/verify", "tests/cli/test_name_warnings.py"),
+    ),
+    Defect(
+        "a tool that is withheld counts as unknown",
+        "verify/names.py",
+        "            *tools.withheld,\n",
+        "",
+        ("tests/verify", "tests/cli/test_name_warnings.py"),
+    ),
+    Defect(
         "policies are not asked",
         "policy/gate.py",
         "        if self._policies and (ahead or not found):",

@@ -122,6 +122,32 @@ ROWS = [
         [a("s", "mail", cc="x")],
         "no copies",
     ),
+    Row("not above", DenyToolParam(param="n", above=100), [a("s", "mail", n=100.0)]),
+    Row(
+        "above",
+        DenyToolParam(param="n", above=100),
+        [a("s", "mail", n=100.5)],
+        "parameter 'n' is above 100",
+    ),
+    Row("not below", DenyToolParam(param="n", below=0.5), [a("s", "mail", n=1)]),
+    Row(
+        "below",
+        DenyToolParam(param="n", below=0.5),
+        [a("s", "mail", n=0)],
+        "parameter 'n' is below 0.5",
+    ),
+    Row(
+        "not a number",
+        DenyToolParam(param="n", above=100),
+        [a("s", "mail", n="5")],
+        "parameter 'n' is not a number, so it cannot be compared with the limit",
+    ),
+    Row(
+        "its reason",
+        DenyToolParam(param="n", above=1, reason="one at most"),
+        [a("s", "mail", n=2)],
+        "one at most",
+    ),
     # allow_tool_param
     Row("one of the values", AllowToolParam(param="to", values=["a", ["b"]]), [a("s", "mail", to=["b"])]),
     Row("it matches", AllowToolParam(param="to", matching=r"\w+@here"), [a("s", "mail", to="x@here")]),

@@ -492,6 +492,7 @@ def strict(recorder: Recorder) -> Tool:
     [
         DenyToolParam(tool="t", param="p", contains="marked"),
         DenyToolParam(tool="t", param="p", presence=True),
+        DenyToolParam(tool="t", param="p", below=1),
         AllowToolParam(tool="t", param="p", values=[1]),
         DenyKeyword(keyword="marked"),
         DenyToolParamMatching(tool="t", param="p", pattern="marked"),

@@ -39,6 +39,21 @@ param = "force"
 presence = true
 
 [[rule]]
+name = "small-refunds"
+kind = "deny_tool_param"
+tool = "refund"
+param = "amount"
+above = 100
+
+[[rule]]
+name = "no-crumbs"
+kind = "deny_tool_param"
+tool = "refund"
+param = "amount"
+below = 0.01
+unless_approved = true
+
+[[rule]]
 name = "only-eu"
 kind = "allow_tool_param"
 tool = "deploy"
@@ -87,6 +102,8 @@ def test_every_kind_of_rule_loads_in_order(tmp_path: Path) -> None:
         ("no-shell", DenyTool(tool="shell*", reason="no shell here")),
         ("no-prod", DenyToolParam(tool="deploy", param="target", equals="prod")),
         ("no-force", DenyToolParam(param="force", presence=True)),
+        ("small-refunds", DenyToolParam(tool="refund", param="amount", above=100)),
+        ("no-crumbs", DenyToolParam(tool="refund", param="amount", below=0.01, unless_approved=True)),
         (
             "only-eu",
             AllowToolParam(tool="deploy", param="region", values=["eu-1", "eu-2"], matching=r"eu-\d+"),
@@ -153,6 +170,14 @@ HEAD = '[[rule]]\nname = "one"\nkind = "deny_tool"\n\n[[rule]]\nname = "two"\n'
             "rule[1]",
             "exactly one of",
         ),
+        (
+            HEAD + 'kind = "deny_tool_param"\nparam = "p"\nabove = 2\nbelow = 1',
+            "rule[1]",
+            "exactly one of",
+        ),
+        (HEAD + 'kind = "deny_tool_param"\nparam = "p"\nabove = "2"', "rule[1].above", "got 'str'"),
+        (HEAD + 'kind = "deny_tool_param"\nparam = "p"\nbelow = true', "rule[1].below", "got 'bool'"),
+        (HEAD + 'kind = "deny_tool_param"\nparam = "p"\nabove = nan', "rule[1].above", "no JSON number"),
         (
             HEAD + 'kind = "deny_tool_param"\nparam = "p"\nequals = 1979-05-27',
             "rule[1].equals",

@@ -65,6 +65,7 @@ def _raises(action: Action) -> None:
         DenyToolParam(tool="t", param="p", contains="HUNTER2"),
         DenyToolParam(tool="t", param="p", equals=SECRET),
         DenyToolParam(tool="t", param="p", presence=True),
+        DenyToolParam(tool="t", param="p", above=1),
         AllowToolParam(tool="t", param="p", values=["other"]),
         AllowToolParam(tool="t", param="p", matching="other"),
         DenyKeyword(keyword="hunter2"),

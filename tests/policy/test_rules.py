@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
@@ -13,12 +14,18 @@ from placet import (
     DenyToolParam,
     DenyToolParamMatching,
     FlowRule,
+    MemoryApprovals,
+    MemoryJournal,
     RateLimitTool,
     RequireState,
     Runtime,
 )
 from placet.errors import RuleError, UsageError
+from placet.ir.action import Action
+from placet.policy.case import Case
 from placet.policy.engine import PolicySet
+from placet.policy.marks import UNMARKED
+from placet.state.memory import MemoryState
 from placet.testing import FakeClock
 from tests.runtime.plans import Recorder, call, claim, plan, read, statuses, write
 
@@ -142,20 +149,140 @@ async def test_deny_tool_param_presence(value: Any) -> None:
 
 @pytest.mark.parametrize(
     "fields",
-    [{"contains": "x"}, {"equals": None}, {"presence": True}],
+    [{"contains": "x"}, {"equals": None}, {"presence": True}, {"above": 1}, {"below": 1}],
 )
 async def test_deny_tool_param_says_nothing_to_a_parameter_that_is_not_given(fields: dict[str, Any]) -> None:
     assert await verdict(DenyToolParam(tool="shell", param="p", **fields), shell(q="x")) is None
     assert await verdict(DenyToolParam(tool="other", param="p", **fields), shell(p="x")) is None
 
 
-@pytest.mark.parametrize("fields", [{}, {"contains": "x", "equals": "x"}, {"equals": 1, "presence": True}])
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {},
+        {"contains": "x", "equals": "x"},
+        {"equals": 1, "presence": True},
+        {"above": 1, "below": 0},
+        {"equals": 1, "above": 0},
+    ],
+)
 def test_deny_tool_param_needs_exactly_one_test(fields: dict[str, Any]) -> None:
     with pytest.raises(UsageError, match="exactly one") as caught:
         DenyToolParam(tool="shell", param="p", **fields)
 
     assert isinstance(caught.value, RuleError)
     assert caught.value.code == "usage.rule"
+
+
+NO_NUMBERS = ["900", "", True, False, None, [900], {"amount": 900}]
+
+
+@pytest.mark.parametrize(
+    ("limit", "value", "denied"),
+    [
+        (100, 100, False),
+        (100, 100.0, False),
+        (100, 100.5, True),
+        (100, 101, True),
+        (100, -5, False),
+        (0.5, 1, True),
+        (0.5, 0.25, False),
+        (-1, 0, True),
+        (100, 10**400, True),
+        (10**400, 10**400, False),
+        (10**400, 10**400 + 1, True),
+        (10**400, 1e308, False),
+        (2**53, 2**53 + 1, True),
+        (float(2**53), 2**53 + 1, True),
+        *((100, value, True) for value in NO_NUMBERS),
+    ],
+)
+async def test_deny_tool_param_above(limit: float, value: Any, denied: bool) -> None:
+    rule = DenyToolParam(tool="shell", param="amount", above=limit)
+
+    assert (await verdict(rule, shell(amount=value)) is not None) is denied
+
+
+@pytest.mark.parametrize(
+    ("limit", "value", "denied"),
+    [
+        (10, 10, False),
+        (10, 10.0, False),
+        (10, 9.99, True),
+        (10, -(10**400), True),
+        (10, 10**400, False),
+        (0, 0, False),
+        (0, -0.0, False),
+        (0, -1, True),
+        *((10, value, True) for value in NO_NUMBERS),
+    ],
+)
+async def test_deny_tool_param_below(limit: float, value: Any, denied: bool) -> None:
+    rule = DenyToolParam(tool="shell", param="amount", below=limit)
+
+    assert (await verdict(rule, shell(amount=value)) is not None) is denied
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+@pytest.mark.parametrize("limits", [{"above": 100}, {"below": 100}])
+def test_a_value_that_is_no_finite_number_is_denied(limits: dict[str, Any], value: float) -> None:
+    """No plan holds one, but a rule may be asked by other code."""
+    rule = DenyToolParam(tool="shell", param="amount", **limits)
+    action = Action(id="a", tool="shell", parameters={"amount": value})
+
+    assert rule.check(Case(action, None, MemoryState(), UNMARKED)) is not None
+
+
+@pytest.mark.parametrize(
+    ("schema", "denied"),
+    [
+        ({"type": "integer", "default": 9000}, True),
+        ({"type": "integer", "default": 100}, False),
+        ({"type": ["integer", "null"], "default": None}, True),
+        ({"type": "integer"}, False),
+        (True, False),
+    ],
+)
+async def test_a_parameter_that_is_left_out_counts_as_its_declared_default(schema: Any, denied: bool) -> None:
+    recorder = Recorder()
+    parameters = {"type": "object", "properties": {"amount": schema}}
+    rule = DenyToolParam(tool="refund", param="amount", above=100)
+    rt = Runtime(tools=[recorder.tool("refund", parameters=parameters)], policies=[("r", rule)])
+    proposal = plan(call("a", "refund"))
+
+    report = rt.verify(proposal)
+    result = await rt.execute(proposal)
+
+    assert report.valid is not denied
+    assert result["a"].status == ("rejected" if denied else "succeeded")
+    assert bool(recorder.calls) is not denied
+
+
+async def test_an_amount_above_the_limit_is_asked_about() -> None:
+    recorder = Recorder()
+    rule = DenyToolParam(tool="refund", param="amount", above=100, unless_approved=True)
+    ledger = MemoryApprovals()
+    rt = Runtime(
+        tools=[recorder.tool("refund")],
+        policies=[("r", rule)],
+        approvals=ledger,
+        journal=MemoryJournal(),
+        patience_s=0,
+    )
+
+    small = await rt.execute(plan(call("a", "refund", {"amount": 100})))
+    large = await rt.execute(plan(call("b", "refund", {"amount": 101})))
+
+    assert (small.outcome, large.outcome) == ("succeeded", "waiting")
+    assert [asked.action_id for asked in ledger.pending()] == ["b"]
+    assert len(recorder.calls) == 1
+
+
+@pytest.mark.parametrize("limit", [math.nan, math.inf, -math.inf, True, "100", [100]])
+@pytest.mark.parametrize("key", ["above", "below"])
+def test_a_limit_is_a_finite_number(key: str, limit: Any) -> None:
+    with pytest.raises(RuleError, match=f"'{key}'"):
+        DenyToolParam(tool="shell", param="amount", **{key: limit})
 
 
 # allow_tool_param

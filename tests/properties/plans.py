@@ -137,6 +137,10 @@ class PolicySpec:
                 return DenyToolParam(tool=self.tool, param="n", contains=str(self.n))
             case "param_presence":
                 return DenyToolParam(tool=self.tool, param="x", presence=True)
+            case "param_above":
+                return DenyToolParam(tool=self.tool, param="n", above=self.n)
+            case "param_below":
+                return DenyToolParam(tool=self.tool, param="n", below=self.n)
             case "allow_param":
                 return AllowToolParam(tool=self.tool, param="n", values=[0, 1, self.n])
             case "keyword":
@@ -575,7 +579,7 @@ def _policies(dice: Dice, prefix: str, *, foreseeable: bool) -> list[PolicySpec]
     kinds = [
         *("param_equals", "param_contains", "param_presence", "allow_param", "matching", "callable"),
         *("require_state", "require_key", "callable_state", "callable_state", "keyword", "deny_tool"),
-        *("raises", "no_regex"),
+        *("raises", "no_regex", "param_above", "param_below"),
     ]
     if not foreseeable:
         kinds += ["rate_limit", "rate_limit"]

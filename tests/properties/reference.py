@@ -320,6 +320,10 @@ class Reference:
                 return "n" in parameters and str(spec.n) in str(n)
             case "param_presence":
                 return "x" in parameters
+            case "param_above":
+                return "n" in parameters and not (_is_number(n) and n <= spec.n)
+            case "param_below":
+                return "n" in parameters and not (_is_number(n) and n >= spec.n)
             case "allow_param":
                 return "n" not in parameters or not any(same(n, v) for v in (0, 1, spec.n))
             case "keyword":
@@ -339,6 +343,10 @@ class Reference:
             case "raises":
                 return action.get("tool") == spec.tool
         raise AssertionError(spec.kind)
+
+
+def _is_number(value: Json) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _can_be_compensated(action: Wire) -> bool:

@@ -21,7 +21,7 @@ from typing import Any, Literal
 import pytest
 from hypothesis import given
 
-from placet import ProposalResult, Runtime, ToolSchema
+from placet import DenyToolParam, ProposalResult, Runtime, ToolSchema
 from placet.approvals.approval import Approval
 from placet.approvals.memory import MemoryApprovals
 from placet.policy.calls import Calls
@@ -107,7 +107,17 @@ class RuleSpec:
     """A rule as data: `build` makes the real one, the plain reading judges by the fields."""
 
     name: str
-    kind: Literal["only_after", "only_before", "never_with", "at_most", "flow", "mark", "irreversible"]
+    kind: Literal[
+        "only_after",
+        "only_before",
+        "never_with",
+        "at_most",
+        "flow",
+        "mark",
+        "irreversible",
+        "above",
+        "below",
+    ]
     own: Choice = Choice()
     other: Choice = Choice()
     limit: int = 0
@@ -129,6 +139,8 @@ class RuleSpec:
                 return MarkOutput(marks=self.marks, **more)  # type: ignore[arg-type]
             case "irreversible":
                 return DenyIrreversible(**more)
+            case "above" | "below":
+                return DenyToolParam(param="amount", **{self.kind: self.limit}, **more)  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True)
@@ -154,6 +166,8 @@ EVERY_KIND = (
     "flow",
     "mark",
     "irreversible",
+    "above",
+    "below",
 )
 
 # Making cases
@@ -175,7 +189,7 @@ def make_case(dice: Dice, rule_kinds: Sequence[str]) -> Case:
         proposals=tuple(proposals),
         rules=tuple(make_rule(dice, f"r{n}", rule_kinds) for n in range(dice.number(0, 4))),
         posture=posture,
-        has_ledger=dice.chance(40),
+        has_ledger=dice.chance(50),
         in_session=in_session,
         state={key: f"old {key}" for key in dice.some(KEYS, 60)},
     )
@@ -212,10 +226,15 @@ def make_choice(dice: Dice) -> Choice:
 def make_rule(dice: Dice, name: str, kinds: Sequence[str]) -> RuleSpec:
     kind = dice.pick(kinds)
     marks = (dice.pick(MARKS),)
+    own = make_choice(dice)
+    if kind == "mark" and dice.chance(30):
+        own = Choice(path="secrets/*")
+    elif kind in ("above", "below") and dice.chance(60):
+        own = Choice()
     return RuleSpec(
         name=name,
         kind=kind,
-        own=Choice(path="secrets/*") if kind == "mark" and dice.chance(30) else make_choice(dice),
+        own=own,
         other=make_choice(dice),
         limit=dice.number(0, 3),
         marks=MARKS if kind == "mark" and dice.chance(20) else marks,
@@ -261,6 +280,9 @@ def make_parameters(dice: Dice, before: list[str]) -> Wire:
     for name, percent in (("to", 60), ("file", 40), ("text", 30)):
         if dice.chance(percent):
             found[name] = dice.pick(FILES) if name == "file" and dice.chance(70) else make_value(dice, before)
+    if dice.chance(60):
+        one = f"${dice.pick(before)}.output" if before and dice.chance(30) else 1
+        found["amount"] = dice.pick((one, 0, 1, 2, 3, 2.5, 10**30, "2", True, None, [1]))
     if dice.chance(20):
         found["more"] = {"a": {"b": make_value(dice, before), "c": make_value(dice, before)}}
     return found
@@ -465,6 +487,13 @@ class Reading:
                 return own and any(rule.marks[0] in self._at(action, name) for name in names)
             case "mark":
                 return False
+            case "above" | "below":
+                if not own or "amount" not in parameters:
+                    return False
+                amount = parameters["amount"]
+                if type(amount) not in (int, float):
+                    return True
+                return bool(amount > rule.limit if rule.kind == "above" else amount < rule.limit)
             case "irreversible":
                 kind = TOOLS[tool]
                 return own and kind.risk != "read_only" and kind.reversibility != "reversible"
@@ -648,6 +677,7 @@ def _kinds(case: Case, proposals: Sequence[Wire]) -> dict[str, bool]:
         "traces": bool(kinds & {"only_after", "only_before", "never_with", "at_most"}),
         "flows": "flow" in kinds,
         "marks": "mark" in kinds,
+        "limits": bool(kinds & {"above", "below"}),
         "posture": case.posture is not None,
         "ledger": case.has_ledger,
         "session": case.in_session,
@@ -659,6 +689,7 @@ COMMON = {
     "traces": FIFTH,
     "flows": FIFTH,
     "marks": 0.1,
+    "limits": 0.1,
     "posture": FIFTH,
     "ledger": FIFTH,
     "session": FIFTH,

@@ -172,6 +172,12 @@ def test_a_call_that_cannot_run_is_looked_at_in_the_same_way() -> None:
         (DenyToolParam(param="cpus", equals=64), "parameter 'cpus' has a denied value"),
         (DenyToolParam(param="name", presence=True), "parameter 'name' is not allowed"),
         (DenyToolParam(param="name", contains="PROD"), "parameter 'name' contains a denied text"),
+        (DenyToolParam(param="cpus", above=63), "parameter 'cpus' is above 63"),
+        (DenyToolParam(param="cpus", below=64.5), "parameter 'cpus' is below 64.5"),
+        (
+            DenyToolParam(param="name", above=1),
+            "parameter 'name' is not a number, so it cannot be compared with the limit",
+        ),
         (AllowToolParam(param="cpus", values=[1, 2]), "parameter 'cpus' is not one of the allowed values"),
         (AllowToolParam(param="gpu"), "parameter 'gpu' must be given, with one of the allowed values"),
         (DenyToolParamMatching(param="cpus", pattern="^6"), "parameter 'cpus' fits a denied pattern"),
@@ -213,6 +219,14 @@ def test_an_empty_text_is_contained_only_where_there_surely_is_a_text() -> None:
 
     assert problems({"name": "x$t.output", "cpus": 1}, p=rule)
     assert not problems({"name": "$t.output", "cpus": 1}, p=rule)
+
+
+def test_a_limit_on_what_is_not_known_is_undecided() -> None:
+    for limits in ({"above": 4}, {"below": 4}):
+        report = check({"name": "x", "cpus": "$t.output"}, p=DenyToolParam(param="cpus", **limits))
+
+        assert report.valid
+        assert "policy 'p' looks at them" in undecided(report)[0][1]
 
 
 def test_a_function_is_not_asked_about_parameters_it_would_miss() -> None:
@@ -333,6 +347,8 @@ RULES = st.one_of(
     st.builds(lambda p, v: DenyToolParam(param=p, equals=v), NAMES, JSON),
     st.builds(lambda p, v: DenyToolParam(param=p, contains=v), NAMES, TEXTS),
     st.builds(lambda p: DenyToolParam(param=p, presence=True), NAMES),
+    st.builds(lambda p, v: DenyToolParam(param=p, above=v), NAMES, st.sampled_from([0, 1, 64, 65.25])),
+    st.builds(lambda p, v: DenyToolParam(param=p, below=v), NAMES, st.sampled_from([0, 1, 64, 65.25])),
     st.builds(
         lambda p, v, m: AllowToolParam(param=p, values=v, matching=m),
         NAMES,

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from placet.sandbox.workspace import Workspace
     from placet.storage.database import Database
     from placet.tools.tool import Tool
+    from placet.verify.names import NameWarning
 
 SHORTEST_SECRET = 8
 """Of the environment: a variable that holds less may well hold a word that stands everywhere."""
@@ -301,6 +302,32 @@ class App:
 
         return self.reach.get(tool, BUILT_IN)
 
+    def trusted_warnings(self) -> list[NameWarning]:
+        """Names in `trusted_tools` that no tool has, one of which may be misspelt.
+
+        Only where a tool is withheld: in other folders those tools are simply not there.
+        """
+        from difflib import get_close_matches
+
+        from placet.verify.names import NameWarning
+
+        withheld = list(self.runtime.tools.withheld)
+        found: list[NameWarning] = []
+        for name in self.unknown_trusted if withheld else ():
+            near = get_close_matches(name, withheld, n=1)
+            hint = f" Did you mean '{near[0]}'?" if near else ""
+            found.append(
+                NameWarning(
+                    kind="unknown_tool",
+                    name=name,
+                    nearest=near[0] if near else None,
+                    rule="trusted_tools",
+                    message=f"trusted_tools in your settings names '{name}', and no tool here has that name."
+                    f"{hint}",
+                )
+            )
+        return found
+
     def close(self) -> None:
         """Hand over what is not written yet, and close the log."""
         self.runtime.events.flush()
@@ -373,7 +400,7 @@ def open_app(
 
     from placet.app.governance import gather
     from placet.app.isolation import check_isolation, hosts_of_http, isolation_for, required, way_out
-    from placet.app.mcp_servers import load_mcp_tools
+    from placet.app.mcp_servers import known_mcp_tools, load_mcp_tools, load_servers
     from placet.app.models import MODEL_TOOLS, attach
     from placet.app.reach import MODEL, SERVER, Reach
     from placet.approvals.memory import MemoryApprovals
@@ -402,7 +429,8 @@ def open_app(
         own: Mapping[str, Reach] = {}
         if rules.tools is not None:
             found, own = load_with_reach(rules.tools, rules.tools_source, place, confined, names)
-        served, hang_up = load_mcp_tools(os.environ)
+        servers = load_servers(os.environ)
+        served, hang_up = load_mcp_tools(os.environ, servers)
         stack.callback(hang_up)
         sources = {tool.name: f"MCP server {tool.name.partition('.')[0]}" for tool in served}
         sources |= {tool.name: rules.tools or "" for tool in found}
@@ -462,6 +490,8 @@ def open_app(
             model=attached.models,
         )
         runtime.tools.hints.update(attached.hints)
+        runtime.tools.elsewhere |= known_mcp_tools(servers)
+        runtime.policies.general = rules.general
         for name in runtime.tools.withheld:
             # Only here is it known what each of them is.
             runtime.tools.withheld[name] = withheld_words(name, reach[name].outside)

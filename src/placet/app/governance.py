@@ -41,6 +41,8 @@ PolicyPlace = tuple[str, list[tuple[Path, bytes]]]
 """Where policy files are ("user", "project", ...), and each of them with what it held."""
 
 _POLICIES = "policies"
+_NEAREST, _NAMED = "project", "--policies"
+"""Places of rules that are meant for the folder where the run is started."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,6 +103,9 @@ class Governance:
     """All rules under names that are their own: the person's, the projects' from the outermost, the named."""
     policy_files: list[PolicyPlace]
     """The files that these rules were read from, in the same order."""
+    general: frozenset[str] = frozenset()
+    """The names of rules that also hold in other folders: the person's own, and those of outer projects. The
+    tools that they name need not be known here."""
     permissions: Permissions | None = None
     """None where nobody says anything."""
     tools: str | None = None
@@ -159,7 +164,7 @@ def gather(
     found = project_folders(start)
     projects = [_read_project(folder, is_nearest=folder == found[0]) for folder in found]
     places = _policy_places(environment, projects, policies)
-    rules = _apart((where, parse_policies(files)) for where, files in places)
+    rules, general = _apart((where, parse_policies(files)) for where, files in places)
     mine = own_settings(environment)
     own = mine.over(Permissions()) if mine.has_permissions else None
     if not projects:
@@ -167,6 +172,7 @@ def gather(
             folder=start.absolute(),
             policies=rules,
             policy_files=places,
+            general=general,
             permissions=own,
             tools=tools,
             hosts=mine.hosts,
@@ -193,6 +199,7 @@ def gather(
         folder=nearest.folder.parent,
         policies=rules,
         policy_files=places,
+        general=general,
         permissions=permissions,
         tools=tools if inner is None else str(nearest.folder / inner),
         tools_source=source,
@@ -354,13 +361,13 @@ def _policy_places(
     if _is_there(own / _POLICIES):
         places += [("user", files)] if (files := _own_policies(own / _POLICIES)) else []
     for project in reversed(projects):
-        where = "project" if project is projects[0] else f"project {project.folder.parent}"
+        where = _NEAREST if project is projects[0] else f"project {project.folder.parent}"
         places.append((where, _policy_files(project)))
     if named is not None:
         # A file that was found by itself is not counted twice for being named as well.
         known = {path.resolve() for _, files in places for path, _ in files}
         files = [(path, data) for path, data in read_policies(named) if path.resolve() not in known]
-        places.append(("--policies", files))
+        places.append((_NAMED, files))
     return places
 
 
@@ -370,12 +377,16 @@ def _own_policies(folder: Path) -> list[tuple[Path, bytes]]:
     return read_policies(folder, may_be_empty=True)
 
 
-def _apart(places: Iterable[tuple[str, list[tuple[str, Rule]]]]) -> list[tuple[str, Rule]]:
-    """All rules in order, each under a name of its own: one that two places use is told with its place."""
+def _apart(
+    places: Iterable[tuple[str, list[tuple[str, Rule]]]],
+) -> tuple[list[tuple[str, Rule]], frozenset[str]]:
+    """All rules in order, each under a name of its own: one that two places use is told with its place. And
+    the names of those that also hold in other folders."""
     found = [(where, name, rule) for where, rules in places for name, rule in rules]
     uses = Counter(name for _, name, _ in found)
     taken = {name for name, number in uses.items() if number == 1}
     apart: list[tuple[str, Rule]] = []
+    general: set[str] = set()
     for where, name, rule in found:
         if uses[name] > 1:
             name = f"{name} ({where})"
@@ -384,7 +395,9 @@ def _apart(places: Iterable[tuple[str, list[tuple[str, Rule]]]]) -> list[tuple[s
                 name = f"{name} ({where})"
             taken.add(name)
         apart.append((name, rule))
-    return apart
+        if where not in (_NEAREST, _NAMED):
+            general.add(name)
+    return apart, frozenset(general)
 
 
 # Permissions

@@ -19,6 +19,7 @@ from placet.policy.gate import Opinion
 from placet.policy.permission import TIERS, Tier
 from placet.runtime.runtime import Runtime
 from placet.runtime.scope import Scope
+from placet.verify.names import NameWarning
 from placet.verify.report import UNDECIDED, Report, printable
 
 PERMISSION = "permission"
@@ -75,6 +76,8 @@ class JudgedPlan(msgspec.Struct, frozen=True, kw_only=True):
     """What the agent is answered, tier by tier."""
     about_nothing: Sequence[str] = ()
     """The rules that are about no action of this plan."""
+    warnings: Sequence[NameWarning] = ()
+    """Names in the rules that mean nothing here."""
 
 
 def judge_plan(runtime: Runtime, proposal: Proposal, *, agent: str | None = None) -> JudgedPlan:
@@ -113,6 +116,7 @@ def judge_plan(runtime: Runtime, proposal: Proposal, *, agent: str | None = None
         agent=agent,
         posture=None if posture is None else {tier: posture.to(tier) for tier in TIERS},
         about_nothing=[name for name in runtime.policies.names() if name not in heard],
+        warnings=runtime.rule_warnings(),
     )
 
 

@@ -50,15 +50,19 @@ _NO_SECRETS = frozenset({"HOME", "LANG", "LOGNAME", "PATH", "PWD", "SHELL", "TER
 _AGAIN = "Mend it, or move the file away and add the server again with `placet mcp add`."
 
 
-def load_mcp_tools(environment: Mapping[str, str]) -> tuple[list[Tool], Callable[[], None]]:
+def load_mcp_tools(
+    environment: Mapping[str, str], servers: Mapping[str, McpServer] | None = None
+) -> tuple[list[Tool], Callable[[], None]]:
     """The tools of MCP servers that the person has switched on, and what closes the connections to them.
 
-    No server is started or spoken to before one of its tools is called.
+    No server is started or spoken to before one of its tools is called. `servers` are those that were added,
+    where they have been read already.
 
     Raises:
         InputError: the file cannot be used; names file, key and fix.
     """
-    servers = {name: server for name, server in load_servers(environment).items() if server.tools}
+    added = load_servers(environment) if servers is None else servers
+    servers = {name: server for name, server in added.items() if server.tools}
     if not servers:
         return [], lambda: None
     from placet.tools.mcp.connections import Connections
@@ -73,6 +77,14 @@ def load_mcp_tools(environment: Mapping[str, str]) -> tuple[list[Tool], Callable
                 str(error).rstrip("."), f"servers.{name}.tools", f"Look at it with `placet mcp show {name}`."
             )
     return found, connections.close
+
+
+def known_mcp_tools(servers: Mapping[str, McpServer]) -> set[str]:
+    """The tools that servers listed when they were last asked, switched on or not.
+
+    `SERVER.*` stands for those of a server of which the list is not stored.
+    """
+    return {f"{name}.{tool}" for name, server in servers.items() for tool in server.offered or ("*",)}
 
 
 def look(name: str, server: McpServer, environment: Mapping[str, str]) -> list[Offer]:
@@ -294,11 +306,20 @@ def _server(file: TomlFile, name: str, value: object) -> McpServer:
         connect_timeout_s=_seconds(
             file, table.get("connect_timeout_s", CONNECT_S), f"{place}.connect_timeout_s"
         ),
+        offered=tuple(_offered(file, table.get("offered", []), f"{place}.offered")),
         tools={
             tool: _tool(file, tool, held, f"{place}.tools.{tool}")
             for tool, held in _object(file, table.get("tools", {}), f"{place}.tools").items()
         },
     )
+
+
+def _offered(file: TomlFile, value: object, place: str) -> list[str]:
+    names = _texts(file, value, place)
+    for name in names:
+        if not TOOL_NAME.fullmatch(name):
+            file.fail("a tool's name has letters, digits, _ . / and - only", place, "Take it out.")
+    return names
 
 
 def _tool(file: TomlFile, name: str, value: object, place: str) -> StoredTool:
@@ -310,14 +331,15 @@ def _tool(file: TomlFile, name: str, value: object, place: str) -> StoredTool:
     description = table.get("description", "")
     if not isinstance(description, str):
         file.fail(f"expected a text, got {_kind(description)}", f"{place}.description", again)
-    read_only = table.get("read_only", False)
-    if not isinstance(read_only, bool):
-        file.fail(f"expected true or false, got {_kind(read_only)}", f"{place}.read_only", again)
+    for key in ("read_only", "as_claimed"):
+        if not isinstance(table.get(key, False), bool):
+            file.fail(f"expected true or false, got {_kind(table[key])}", f"{place}.{key}", again)
     return StoredTool(
         description=description,
         input_schema=_object(file, table.get("input_schema"), f"{place}.input_schema"),
         digest=file.text(table.get("digest"), f"{place}.digest", again),
-        read_only=read_only,
+        read_only=table.get("read_only", False),
+        as_claimed=table.get("as_claimed", False),
     )
 
 

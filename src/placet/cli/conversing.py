@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from placet.tools.context import Cancel
     from placet.turns.ending import Call, CallResult, Ending, Watch
     from placet.turns.ending import Event as Seen
+    from placet.verify.names import NameWarning
 
     Start = Callable[[Cancel, Watch], Awaitable[Ending]]
 
@@ -46,6 +47,8 @@ class Told(NamedTuple):
     goes_on: str = "placet resume"
     data: Callable[[], dict[str, Any]] | None = None
     """What is printed as JSON, where that is more than the ending."""
+    warnings: Sequence[NameWarning] | None = None
+    """Names that mean nothing, for the JSON; None where it does not list them."""
 
 
 class View:
@@ -68,6 +71,8 @@ class View:
         """What calls were given of which the result is still to come, by their ids."""
         self._held: list[str] | None = None
         """What is said once a question is answered."""
+        self.warnings: Sequence[NameWarning] = ()
+        """Names that mean nothing in the rules; they were told before the run."""
 
     def __call__(self, event: Seen) -> None:
         """One thing that happened."""
@@ -196,6 +201,7 @@ def open_for(
     from placet.cli.changes import change_of
     from placet.cli.execution import patience
     from placet.cli.isolation import tell_lowering, tell_unknown_trusted
+    from placet.cli.name_warnings import warn_of_names
     from placet.cli.trust import terminal_question
 
     if yes_to is not None and more.get("permissions") is not None:
@@ -227,6 +233,7 @@ def open_for(
             asker.look = lambda asked: change_of(asked, app)
         tell_lowering(output, app)
         tell_unknown_trusted(output, app)
+        view.warnings = warn_of_names(output, app)
         yield app, view
 
 
@@ -277,7 +284,12 @@ def show_ending(
     from placet.cli.ending import ending_lines
 
     if told.as_json:
-        output.show_json(ending.as_json() if told.data is None else told.data())
+        shown: dict[str, Any] = ending.as_json() if told.data is None else told.data()
+        if told.warnings is not None:
+            import msgspec
+
+            shown = {**shown, "warnings": msgspec.to_builtins(told.warnings)}
+        output.show_json(shown)
         return
     if with_summary and ending.summary != ending.error:
         speech = _speech(output, output.write)

@@ -114,7 +114,8 @@ def do(
                 words, images=pictures, run_id=name, cancel=cancel, watch=watch, record=record
             )
 
-        return lead(output, app, start, Told(as_json, db, is_kept), view, closing(assistant.model))
+        told = Told(as_json, db, is_kept, warnings=view.warnings)
+        return lead(output, app, start, told, view, closing(assistant.model))
 
 
 def _read_task() -> str:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from placet.ir.result import ProposalResult
     from placet.render.history import History
     from placet.tools.context import Cancel
+    from placet.verify.names import NameWarning
 
     Start = Callable[[Cancel], Awaitable[ProposalResult]]
 
@@ -44,6 +45,8 @@ class Told(NamedTuple):
     """As the person named it."""
     only_output: bool = False
     """What the one action answered says it all."""
+    warnings: Sequence[NameWarning] = ()
+    """Names that mean nothing; on stderr they were told before the run."""
 
 
 def carry_out(output: Output, app: App, proposal: Proposal, start: Start, told: Told) -> int:
@@ -86,6 +89,7 @@ def carry_out(output: Output, app: App, proposal: Proposal, start: Start, told: 
         import msgspec
 
         shown: dict[str, Any] = {**msgspec.to_builtins(result), "state": final}
+        shown["warnings"] = msgspec.to_builtins(told.warnings)
         if history.last is not None and history.last.restored is not None:
             shown["restored"] = output.redactor.value(dict(history.last.restored))
         output.show_json(shown)

@@ -164,15 +164,8 @@ def tell_unknown_trusted(output: Output, app: App) -> None:
 
     Only where a tool is withheld: in other folders those tools are simply not there.
     """
-    from difflib import get_close_matches
-
-    withheld = list(app.runtime.tools.withheld)
-    for name in app.unknown_trusted if withheld else ():
-        near = get_close_matches(name, withheld, n=1)
-        hint = f" Did you mean '{near[0]}'?" if near else ""
-        output.talk(
-            f"Note: trusted_tools in your settings names '{name}', and no tool here has that name.{hint}"
-        )
+    for each in app.trusted_warnings():
+        output.talk(f"Note: {each.message}")
 
 
 def _place(folder: str | None) -> Path:

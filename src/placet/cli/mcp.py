@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _name = click.argument("name")
+_MOST_LISTED = 20
 
 
 @click.group(
@@ -74,6 +75,7 @@ def add(
 
     from placet.app.mcp_servers import changing, load_servers, look
     from placet.errors import InputError
+    from placet.tools.mcp.server import names_of
 
     _check_name(name)
     server = _server(target, variables, headers, timeout)
@@ -89,7 +91,7 @@ def add(
     with changing(os.environ) as servers:
         if name in servers:
             raise taken
-        servers[name] = server = replace(server, tools=chosen)
+        servers[name] = server = replace(server, tools=chosen, offered=names_of(offers))
     if as_json:
         output.show_json(_shown(output, name, server, offers), is_declaration=True)
         return 0
@@ -150,41 +152,59 @@ def show(output: Output, name: str, as_json: bool) -> int:
 @click.argument("tools", nargs=-1, metavar="TOOL...")
 @click.option("--all", "is_all", is_flag=True, help="Every tool that it offers now.")
 @click.option("--read-only", is_flag=True, help="You know that these change nothing.")
+@click.option("--as-claimed", is_flag=True, help="Read-only where the server claims it, else destructive.")
 @json_option
 @click.pass_obj
 def enable(
-    output: Output, name: str, tools: tuple[str, ...], is_all: bool, read_only: bool, as_json: bool
+    output: Output,
+    name: str,
+    tools: tuple[str, ...],
+    is_all: bool,
+    read_only: bool,
+    as_claimed: bool,
+    as_json: bool,
 ) -> int:
     """Switch on tools of the server NAME, as they are now. When the server changes what one says or takes, it
     is refused until you switch it on again.
 
-    A tool counts as destructive unless you declare it read-only, whatever the server claims.
+    A tool counts as destructive unless you declare it read-only, whatever the server claims. With --all,
+    --read-only is refused if the server itself says that one of its tools writes: name such a tool instead.
+    With --as-claimed the server's annotations count: read-only where it claims that, else destructive.
 
-    Exit codes: 0 done, 2 bad input, or the server cannot be reached.
+    Exit codes: 0 done, 2 bad input, or the server cannot be reached; then nothing is changed.
     """
     output.claim()
     from msgspec.structs import replace
 
     from placet.app.mcp_servers import changing, look
     from placet.errors import InputError
+    from placet.tools.mcp.server import names_of
 
     if bool(tools) == is_all:
         raise click.UsageError("Name the tools, or give --all.")
+    if read_only and as_claimed:
+        raise click.UsageError("--read-only and --as-claimed both say what the tools are. Give one of them.")
     seen = _known(name)
     _hide_secrets(output, seen)
     offers = look(name, seen, os.environ)
     names = ["all"] if is_all else list(tools)
-    chosen = _chosen(name, offers, names, [], read_only=read_only)
+    if is_all and read_only:
+        _refuse_writing(name, offers)
+    chosen = _chosen(name, offers, names, [], read_only=read_only, as_claimed=as_claimed)
     with changing(os.environ) as servers:
         server = servers.get(name)
-        if server is None or replace(server, tools={}) != replace(seen, tools={}):
+        if server is None or replace(server, tools={}, offered=()) != replace(seen, tools={}, offered=()):
             raise InputError(f"MCP server '{name}' was changed meanwhile. Look at it again, then try again.")
-        servers[name] = server = replace(server, tools={**server.tools, **chosen})
+        servers[name] = server = replace(server, tools={**server.tools, **chosen}, offered=names_of(offers))
     if as_json:
         output.show_json(_shown(output, name, server, offers), is_declaration=True)
     else:
-        kind = "read-only" if read_only else "destructive"
-        output.talk("\n".join(f"{name}.{tool}: on, {kind}." for tool in chosen) or "It offers no tool.")
+        lines = [
+            f"{name}.{tool}: on, {'read-only' if stored.read_only else 'destructive'}"
+            f"{', as the server claims' if stored.read_only and as_claimed else ''}."
+            for tool, stored in chosen.items()
+        ]
+        output.talk("\n".join(lines) or "It offers no tool.")
     return 0
 
 
@@ -340,8 +360,37 @@ def _split(names: str | None) -> list[str]:
     return [name.strip() for name in (names or "").split(",") if name.strip()]
 
 
+def _refuse_writing(server: str, offers: Sequence[Offer]) -> None:
+    """Refuse to declare all tools read-only where the server itself says that some of them write.
+
+    Raises:
+        InputError: there are some; names them.
+    """
+    from placet.errors import InputError
+    from placet.safe_text import clean
+
+    writing = [offer for offer in offers if offer.says_writing and not offer.problem]
+    if not writing:
+        return
+    listed = ", ".join(
+        f"'{clean(offer.name, 80)}' ({', '.join(offer.claims)})" for offer in writing[:_MOST_LISTED]
+    )
+    more = f" and {len(writing) - _MOST_LISTED:,} more" if len(writing) > _MOST_LISTED else ""
+    raise InputError(
+        f"MCP server '{server}' says itself that these tools are not read-only: {listed}{more}. Nothing was "
+        f"changed. To follow the server, type: placet mcp enable {server} --all --as-claimed. If you know "
+        f"better, name them: placet mcp enable {server} {clean(writing[0].name, 80)} --read-only"
+    )
+
+
 def _chosen(
-    server: str, offers: Sequence[Offer], names: list[str], harmless: list[str], *, read_only: bool = False
+    server: str,
+    offers: Sequence[Offer],
+    names: list[str],
+    harmless: list[str],
+    *,
+    read_only: bool = False,
+    as_claimed: bool = False,
 ) -> Mapping[str, StoredTool]:
     """The tools to be switched on; `all` are those that can be.
 
@@ -371,7 +420,10 @@ def _chosen(
             raise InputError(
                 f"'{clean(name, 80)}' is declared read-only, and not switched on. Name it in --enable."
             )
-    return {name: switch_on(by_name[name], read_only=read_only or name in harmless) for name in on}
+    return {
+        name: switch_on(by_name[name], read_only=read_only or name in harmless, as_claimed=as_claimed)
+        for name in on
+    }
 
 
 def _stored(output: Output, name: str, server: McpServer) -> dict[str, Any]:
@@ -408,7 +460,7 @@ def _states(output: Output, server: McpServer, offers: Sequence[Offer]) -> list[
         stored = server.tools.get(offer.name)
         state = "unusable" if offer.problem else "off"
         if stored is not None:
-            state = "on" if stored.digest == offer.digest else "changed"
+            state = "on" if stored.is_still(offer) else "changed"
         if offer.name not in listed:
             state = "gone"
         found.append(
@@ -416,6 +468,7 @@ def _states(output: Output, server: McpServer, offers: Sequence[Offer]) -> list[
                 "name": offer.name,
                 "state": state,
                 "read_only": stored is not None and stored.read_only,
+                "as_claimed": stored is not None and stored.as_claimed,
                 "description": output.redactor.text(offer.description),
                 "claims": list(offer.claims),
                 "problem": output.redactor.text(offer.problem),

@@ -87,6 +87,7 @@ def run(
     from placet.app.files import check_log, check_target, check_writable, load_plan
     from placet.cli.execution import Told, carry_out, patience
     from placet.cli.isolation import tell_lowering, tell_unknown_trusted
+    from placet.cli.name_warnings import warn_of_names
     from placet.cli.trust import terminal_question
     from placet.ir.proposal import new_id
     from placet.runtime.scope import Scope
@@ -120,6 +121,7 @@ def run(
     ) as app:
         tell_lowering(output, app)
         tell_unknown_trusted(output, app)
+        warnings = warn_of_names(output, app, proposal)
         if app.records is not None and not run_id:
             # Before anything runs: a process that is killed cannot say it any more.
             output.talk(f"Run {name}")
@@ -131,5 +133,6 @@ def run(
         def start(cancel: Cancel) -> Awaitable[ProposalResult]:
             return app.runtime.execute(proposal, cancel=cancel, run_id=name, scope=scope)
 
-        told = Told(title, as_json, has_tools=bool(app.sources), log=log, svg=svg, db=db)
+        has_tools = bool(app.sources)
+        told = Told(title, as_json, has_tools=has_tools, log=log, svg=svg, db=db, warnings=warnings)
         return carry_out(output, app, proposal, start, told)

@@ -155,6 +155,7 @@ def call(
     from placet.app.app import Asking, open_app
     from placet.cli.execution import Told, carry_out, patience
     from placet.cli.isolation import tell_lowering, tell_unknown_trusted
+    from placet.cli.name_warnings import warn_of_names
     from placet.cli.trust import terminal_question
     from placet.errors import UsageError
     from placet.ir.action import Action
@@ -164,6 +165,7 @@ def call(
     with open_app(**options, db=db, confirm=terminal_question(output), asking=Asking(patience(wait))) as app:
         tell_lowering(output, app)
         tell_unknown_trusted(output, app)
+        warnings = warn_of_names(output, app)
         found = _find(app, name)
         given = _parameters(found.schema, parameters, params)
         if found.validate is not None and (problem := found.validate(given)):
@@ -179,7 +181,7 @@ def call(
         def start(cancel: Cancel) -> Awaitable[ProposalResult]:
             return app.runtime.execute(proposal, cancel=cancel, run_id=run_id, scope=scope)
 
-        told = Told(name, as_json, has_tools=True, db=db, only_output=True)
+        told = Told(name, as_json, has_tools=True, db=db, only_output=True, warnings=warnings)
         return carry_out(output, app, proposal, start, told)
 
 

@@ -225,6 +225,8 @@ class PolicySet:
         self._policies: dict[str, Policy] = {}
         self.revision = 0
         """Another number whenever a policy comes or goes."""
+        self.general: frozenset[str] = frozenset()
+        """Policies that hold in many places: a tool that one of them names need not be known here."""
         self._by_tool: dict[tuple[str, str | None], tuple[ToolFacts | None, tuple[Policy, ...]]] = {}
         """What was found for a tool, as it was declared then."""
 

@@ -6,6 +6,7 @@ import re
 import unicodedata
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
+from math import isfinite
 from typing import Annotated, ClassVar
 
 import msgspec
@@ -55,8 +56,8 @@ class DenyTool(Rule, frozen=True, kw_only=True, tag="deny_tool"):
 
 
 class DenyToolParam(Rule, frozen=True, kw_only=True, tag="deny_tool_param"):
-    """Denies a tool if a parameter has a certain value. Give exactly one of `contains`, `equals` and
-    `presence`.
+    """Denies a tool if a parameter has a certain value. Give exactly one of `contains`, `equals`, `presence`,
+    `above` and `below`.
     """
 
     param: str
@@ -67,14 +68,28 @@ class DenyToolParam(Rule, frozen=True, kw_only=True, tag="deny_tool_param"):
     """Deny if the value equals this, as JSON."""
     presence: bool = False
     """Deny if the parameter is given at all."""
+    above: int | float | None = None
+    """Deny if the value is a greater number, or not a number."""
+    below: int | float | None = None
+    """Deny if the value is a smaller number, or not a number."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        for name in ("above", "below"):
+            limit = getattr(self, name)
+            if limit is not None and not _is_number(limit):
+                raise RuleError(f"'{name}' must be a finite number")
         given = (self.contains is not None) + (self.equals is not msgspec.UNSET) + self.presence
+        given += (self.above is not None) + (self.below is not None)
         if given != 1:
-            raise RuleError("deny_tool_param needs exactly one of 'contains', 'equals', 'presence = true'")
+            raise RuleError(
+                "deny_tool_param needs exactly one of 'contains', 'equals', 'presence = true', 'above' and "
+                "'below'"
+            )
 
     def check(self, case: Case) -> str | None:
+        if self._has_limit:
+            return self._beyond_limit(case)
         if self.param not in case.action.parameters:
             return None
         value = case.action.parameters[self.param]
@@ -92,9 +107,36 @@ class DenyToolParam(Rule, frozen=True, kw_only=True, tag="deny_tool_param"):
             return True, self.check(case)
         if self.presence:
             return True, self._says_given()
+        if self._has_limit and any(True for _ in blanks.texts(self.param)):
+            # It is a text, an array or an object, whatever is filled in.
+            return True, self._says_no_number()
         if self.contains is not None and _is_part(self.contains, blanks.texts(self.param)):
             return True, self._says_contains()
         return LATER
+
+    @property
+    def _has_limit(self) -> bool:
+        return self.above is not None or self.below is not None
+
+    def _beyond_limit(self, case: Case) -> str | None:
+        if self.param in case.action.parameters:
+            value = case.action.parameters[self.param]
+        else:
+            # A tool fills in its default, so that is what the call would do.
+            value = _default_of(case.tool, self.param)
+            if value is msgspec.UNSET:
+                return None
+        if not _is_number(value):
+            return self._says_no_number()
+        if self.above is not None and value > self.above:
+            return self.reason or f"parameter '{self.param}' is above {show_json(self.above)}"
+        if self.below is not None and value < self.below:
+            return self.reason or f"parameter '{self.param}' is below {show_json(self.below)}"
+        return None
+
+    def _says_no_number(self) -> str:
+        words = f"parameter '{self.param}' is not a number, so it cannot be compared with the limit"
+        return self.reason or words
 
     def _says_given(self) -> str:
         return self.reason or f"parameter '{self.param}' is not allowed"
@@ -238,6 +280,20 @@ DeclaredRule = (
     | MarkOutput
     | DenyIrreversible
 )
+
+
+def _is_number(value: JsonValue) -> bool:
+    if isinstance(value, float):
+        return isfinite(value)
+    # Not `isfinite`: it refuses integers that no float can hold.
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _default_of(tool: ToolFacts | None, param: str) -> JsonValue | msgspec.UnsetType:
+    """The default that a tool's schema declares for a parameter; UNSET if it declares none."""
+    properties = tool.schema.parameters.get("properties") if tool is not None else None
+    declared = properties.get(param) if isinstance(properties, dict) else None
+    return declared.get("default", msgspec.UNSET) if isinstance(declared, dict) else msgspec.UNSET
 
 
 def _compiled(pattern: str) -> re.Pattern[str] | None:

@@ -40,7 +40,9 @@ def tool_lines(tools: Sequence[Mapping[str, Any]]) -> Iterable[Text]:
     width = max((len(tool["state"]) for tool in tools), default=0)
     for tool in tools:
         line = Text(f"{tool['state']:<{width}}", style=_STYLES.get(tool["state"], ""))
-        declared = ", declared read-only by you" if tool["read_only"] else ""
+        declared = ""
+        if tool["read_only"]:
+            declared = ", read-only as claimed" if tool["as_claimed"] else ", declared read-only by you"
         line.append(f"  {clean(tool['name'], 128)}{declared}", style="bold")
         yield line
         yield from (Text(f"{'':<{width}}  {words}") for words in _about(tool))

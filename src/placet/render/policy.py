@@ -48,6 +48,7 @@ def check_lines(plan: Data, title: str) -> list[Text]:
     found = [line for action in plan["actions"] for line in _findings(action)]
     lines += found[:_SHOWN]
     lines += _more(len(found) - _SHOWN)
+    lines += _warnings(plan)
     return lines
 
 
@@ -64,6 +65,7 @@ def explain_lines(plan: Data, title: str) -> list[Text]:
     lines += _more(len(plan["actions"]) - _SHOWN)
     if plan["about_nothing"]:
         lines += [Text(), Text(f"About nothing in this plan: {listing(plan['about_nothing'], _SHOWN)}")]
+    lines += _warnings(plan)
     return lines
 
 
@@ -87,6 +89,16 @@ def trial_lines(trials: Data) -> list[Text]:
     if trials["rules_without_case"]:
         lines.append(Text(f"Rules without a case: {listing(trials['rules_without_case'], _SHOWN)}"))
     return lines
+
+
+def _warnings(plan: Data) -> Iterator[Text]:
+    """Names in the rules that mean nothing."""
+    for each in plan["warnings"][:_SHOWN]:
+        line = Text("  ")
+        line.append("! warning", style="yellow")
+        line.append(f"  {clean(each['message'], _REASON)}")
+        yield line
+    yield from _more(len(plan["warnings"]) - _SHOWN)
 
 
 def _head(plan: Data, title: str) -> Text:

@@ -35,7 +35,8 @@ from placet.runtime.run_info import RunInfo
 from placet.runtime.without_calls import WithoutCalls
 from placet.state.store import ReadOnly
 from placet.tools.tool import Tool
-from placet.validator import undo_action
+from placet.validator import parameter_problems, undo_action
+from placet.verify.names import misnamed_parameters
 
 if TYPE_CHECKING:
     from placet.runtime.services import Services
@@ -52,6 +53,7 @@ class Gated(WithoutCalls):
         "_flow",
         "_gate",
         "_judge",
+        "_misnamed",
         "_owners",
         "_references",
         "_succeeded",
@@ -100,6 +102,8 @@ class Gated(WithoutCalls):
         """The number of the plan from which on a no holds for later ones."""
         self.given: Inflow = UNMARKED
         """The marks on what the plan says outright, where whoever wrote it had read something marked."""
+        self._misnamed: dict[str, str] | None = None
+        """By action, the unknown field that probably holds its parameters; None until somebody asks."""
         self._flow: Flow | None = None
         if gate.state_marks is not None:
             self._follow_marks()
@@ -235,8 +239,19 @@ class Gated(WithoutCalls):
             words = "it needs an approval, which cannot be asked for while a plan is taken back"
             objections = [*objections, Objection("denied", words)]
         denied = any(o.kind != "invalid" for o in objections)
-        self.reject(i, action, denied, "; ".join(o.reason for o in objections), trail_of(objections))
+        reasons = [o.reason for o in objections]
+        if (field := self._misnamed_parameters(i, action, tool)) is not None:
+            reasons.append(f"its unknown field '{field}' is ignored; did you mean 'parameters'?")
+        self.reject(i, action, denied, "; ".join(reasons), trail_of(objections))
         return None
+
+    def _misnamed_parameters(self, i: int, action: Action, tool: Tool | None) -> str | None:
+        """The field that probably holds the parameters, of an action whose parameters do not fit."""
+        if i >= self.size or not self.proposal.unknown_fields or not parameter_problems(action, tool):
+            return None
+        if self._misnamed is None:
+            self._misnamed = misnamed_parameters(self.proposal)
+        return self._misnamed.get(action.id)
 
     # People
 

@@ -60,6 +60,7 @@ from placet.state.store import ReadOnly, StateStore
 from placet.tools.context import Cancel
 from placet.tools.registry import Registry
 from placet.tools.tool import Tool, tool
+from placet.verify.names import NameWarning, capability_warnings, rule_warnings
 from placet.verify.report import Report
 from placet.verify.verify import verify
 
@@ -221,6 +222,8 @@ class Runtime:
             schedule, max_concurrency, replan, replan_config or ReplanConfig(), journal, self._binding
         )
         self._sessions = Sessions(time.monotonic)
+        self._rule_names: tuple[object, list[NameWarning]] | None = None
+        """What is wrong with the names in rules, and of which rules and tools that was found."""
         self._turns = Turns()
         self._at_work = AtWork(self._bound_to)
         for item in tools:
@@ -273,6 +276,7 @@ class Runtime:
             builtin=tools,
             isolation=isolation,
         )
+        made.tools.elsewhere |= self.tools.all_known()
         desk = self._services.desk
         if desk is not None and asks:
             made._services = made._services._replace(
@@ -301,6 +305,7 @@ class Runtime:
         for each in found:
             if each is not None:
                 made.tools.add(each)
+        made.tools.elsewhere |= self.tools.all_known()
         made._services = self._services._replace(tools=made.tools)
         made._settings = self._settings._replace(replan=None, binding=None)
         made._isolation = self._isolation
@@ -438,7 +443,26 @@ class Runtime:
         Raises:
             DecodeError: the proposal cannot be decoded.
         """
-        return self._verify(proposal, self._gate(session, scope), scope, budget, max_actions)
+        names = self.rule_warnings(session=session)
+        return self._verify(proposal, self._gate(session, scope), scope, budget, max_actions, names)
+
+    def rule_warnings(self, *, session: str | None = None) -> list[NameWarning]:
+        """Return the rules that name an unknown tool or parameter, each with the nearest known name.
+
+        `verify` reports the same. Rules of the capabilities count too.
+
+        Args:
+            session: Session whose rules are checked as well.
+        """
+        tools = self.tools
+        known = tools.revision, len(tools.withheld), len(tools.hints), len(tools.elsewhere)
+        key = self.policies.revision, self.policies.general, self.capabilities, known
+        if self._rule_names is None or self._rule_names[0] != key:
+            found = rule_warnings(self.policies, tools, general=self.policies.general)
+            self._rule_names = key, [*found, *capability_warnings(self.capabilities, tools)]
+        of_session = self._sessions.find(session)
+        more = rule_warnings(of_session.policies, tools) if of_session is not None else []
+        return [*self._rule_names[1], *more]
 
     def _verify(
         self,
@@ -447,6 +471,7 @@ class Runtime:
         scope: Scope | None,
         budget: CostBudget | None,
         max_actions: int | None,
+        rule_names: Sequence[NameWarning] = (),
     ) -> Report:
         return verify(
             decode_proposal(proposal),
@@ -455,6 +480,7 @@ class Runtime:
             gate=gate,
             view=ReadOnly(self.state.scoped(tenant_of(scope))),
             budget=self._budget(budget),
+            rule_names=rule_names,
         )
 
     def opinions(

@@ -14,6 +14,7 @@ from typing import Any
 
 from placet.errors import UnknownTool, unknown_tool
 from placet.ir.tool_spec import ToolSchema
+from placet.tools.builtin import ALL_NAMES
 from placet.tools.tool import Tool, tool
 
 
@@ -29,7 +30,17 @@ class Registry:
     (['double'], True)
     """
 
-    __slots__ = ("_builtin", "_user", "_visible", "_why_not", "has_marks", "hints", "withheld")
+    __slots__ = (
+        "_builtin",
+        "_user",
+        "_visible",
+        "_why_not",
+        "elsewhere",
+        "has_marks",
+        "hints",
+        "revision",
+        "withheld",
+    )
 
     def __init__(self, why_not: Callable[[Tool], str | None] | None = None) -> None:
         """Create an empty registry.
@@ -42,6 +53,11 @@ class Registry:
         """Tools that are not offered, by name, with the reason."""
         self.hints: dict[str, str] = {}
         """Names that nobody has registered, and what to do about it; for whoever asks for one of them."""
+        self.elsewhere: set[str] = set(ALL_NAMES)
+        """Names of tools that exist and are not offered here, so that a rule may name them; `*` stands for
+        any text. At first those that come with Placet."""
+        self.revision = 0
+        """Another number whenever a tool comes or goes."""
         self._user: dict[str, Tool] = {}
         self._builtin: dict[str, Tool] = {}
         self._visible: dict[str, Tool] = {}
@@ -67,6 +83,7 @@ class Registry:
             self.withheld[added.name] = reason
             return None
         shelf = self._builtin if builtin else self._user
+        self.revision += 1
         replaced = shelf.get(added.name)
         shelf[added.name] = added
         if not builtin or added.name not in self._user:
@@ -86,6 +103,7 @@ class Registry:
         shelf = self._user if name in self._user else self._builtin
         if name not in shelf:
             raise UnknownTool(name, known=self._visible)
+        self.revision += 1
         removed = shelf.pop(name)
         if name in self._builtin:
             self._visible[name] = self._builtin[name]
@@ -128,6 +146,10 @@ class Registry:
     def names(self) -> list[str]:
         """Return all names, in registration order."""
         return list(self._visible)
+
+    def all_known(self) -> set[str]:
+        """Every name that is known, also of tools that are withheld or not offered here."""
+        return {*self._visible, *self.withheld, *self.hints, *self.elsewhere}
 
     def schemas(self) -> list[ToolSchema]:
         """Return all tools as data, in registration order."""

@@ -10,12 +10,9 @@ Keep true:
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
-from difflib import get_close_matches
 from typing import Any
 
-from placet.ir.action import Action, ActionCompensation, Assumption, Precondition, ToolCompensation
 from placet.ir.codec import decode_proposal
 from placet.ir.graph import Graph
 from placet.ir.json_value import JsonValue
@@ -25,6 +22,7 @@ from placet.policy.gate import Gate
 from placet.state.store import StateView
 from placet.verify.cautions import find_cautions, find_write_conflicts
 from placet.verify.known_tools import ListedTools, ToolCards, ToolsGiven, read_tools
+from placet.verify.names import NameWarning, field_warnings
 from placet.verify.rehearsal import Rehearsal
 from placet.verify.report import (
     Issue,
@@ -37,17 +35,6 @@ from placet.verify.report import (
 )
 from placet.verify.shares import left_open
 from placet.verify.simulation import SimulatedState
-
-_FIELDS: dict[str, Sequence[str]] = {
-    "proposal": Proposal.__struct_fields__,
-    "action": Action.__struct_fields__,
-    "preconditions": Precondition.__struct_fields__,
-    "assumptions": Assumption.__struct_fields__,
-    "compensation": ("type", *ToolCompensation.__struct_fields__, *ActionCompensation.__struct_fields__),
-}
-_NESTED = re.compile(r"(preconditions|assumptions|compensation)(?:\[\d+\])?\.")
-_MOST_HINTS = 100
-"""Looking for a near name takes a while."""
 
 ProposalGiven = str | bytes | dict[str, Any] | Proposal
 """A proposal as an object, JSON text or a dict."""
@@ -62,6 +49,7 @@ def verify(
     gate: Gate | None = None,
     view: StateView | None = None,
     budget: Allowance | CostBudget | None = None,
+    rule_names: Sequence[NameWarning] = (),
 ) -> Report:
     """Report what is known of a plan before it runs. Nothing runs.
 
@@ -79,6 +67,7 @@ def verify(
         gate: Policies, permissions and capabilities; a runtime passes its own.
         view: View of a runtime's state, which also knows versions.
         budget: Limits that the plan must keep.
+        rule_names: Unknown names in a runtime's rules, to be reported as warnings.
 
     Raises:
         DecodeError: the proposal cannot be decoded.
@@ -99,12 +88,12 @@ def verify(
     if not decoded.actions:
         issues.append(warning(None, "the proposal has no actions"))
     if graph.faults:
-        return _refused(decoded, graph, rehearsal, issues)
+        return _refused(decoded, graph, rehearsal, issues, rule_names)
     rehearsal.run()
     issues += rehearsal.issues
     if allowance is not None and graph.order:
         issues += _budgets_left_open(allowance)
-    issues += _unknown_fields(decoded)
+    issues += _names(decoded, rule_names)
     issues += _targets(graph, rehearsal)
     issues += find_cautions(graph, cards, rehearsal.status)
     issues += find_write_conflicts(graph)
@@ -130,13 +119,19 @@ def _about_the_whole(proposal: Proposal, gate: Gate, max_actions: int | None) ->
     return [error(None, reason) for reason in reasons if reason is not None]
 
 
-def _refused(proposal: Proposal, graph: Graph, rehearsal: Rehearsal, issues: list[Issue]) -> Report:
+def _refused(
+    proposal: Proposal,
+    graph: Graph,
+    rehearsal: Rehearsal,
+    issues: list[Issue],
+    rule_names: Sequence[NameWarning],
+) -> Report:
     """A plan that has no order cannot be gone through, but each action can still be looked at."""
     for fault in graph.faults:
         issues.append(error(fault.action_ids[0] if fault.action_ids else None, fault.message))
     for i, action in enumerate(graph.actions):
         issues += [error(action.id, problem) for problem in rehearsal.look_at(i)]
-    issues += _unknown_fields(proposal)
+    issues += _names(proposal, rule_names)
     return Report(valid=False, issues=issues, simulated_state=rehearsal.state.start())
 
 
@@ -147,19 +142,9 @@ def _budgets_left_open(allowance: Allowance) -> list[Issue]:
     return [undecided(None, f"whether the budget lasts ({', '.join(limits)}) depends on what the run uses")]
 
 
-def _unknown_fields(proposal: Proposal) -> list[Issue]:
-    hints: dict[tuple[str, str], str] = {}
-    found: list[Issue] = []
-    for action_id, path in proposal.unknown_fields:
-        match = _NESTED.match(path) if action_id is not None else None
-        place = "proposal" if action_id is None else match[1] if match else "action"
-        name = path[match.end() :] if match else path
-        if (place, name) not in hints and len(hints) < _MOST_HINTS:
-            near = get_close_matches(name, _FIELDS[place], n=1)
-            hints[place, name] = f"; did you mean '{near[0]}'?" if near else ""
-        hint = hints.get((place, name), "")
-        found.append(warning(action_id, f"unknown field '{path}' is ignored{hint}"))
-    return found
+def _names(proposal: Proposal, of_rules: Sequence[NameWarning]) -> list[Issue]:
+    """Names that mean nothing, in rules and in the plan."""
+    return [warning(each.action_id, each.message) for each in (*of_rules, *field_warnings(proposal))]
 
 
 def _targets(graph: Graph, rehearsal: Rehearsal) -> list[Issue]:

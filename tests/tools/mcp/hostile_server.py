@@ -38,6 +38,22 @@ def tools() -> list[dict[str, Any]]:
             "annotations": {"readOnlyHint": True},
         }
     ]
+    if WAY == "annotated":
+        reading = {} if os.path.exists(FILE) else {"readOnlyHint": True}
+        claims: dict[str, dict[str, Any] | None] = {
+            "look": reading,
+            "wipe": {"readOnlyHint": False, "destructiveHint": True},
+            "note": {"readOnlyHint": False, "destructiveHint": False},
+            "purge": {"destructiveHint": True},
+            "both": {"readOnlyHint": True, "destructiveHint": True},
+            "mild": {"destructiveHint": False},
+            "odd": {"readOnlyHint": "yes", "destructiveHint": 1},
+            "plain": None,
+        }
+        found = [
+            {"name": name, "inputSchema": schema, **({"annotations": said} if said is not None else {})}
+            for name, said in claims.items()
+        ]
     if WAY == "odd":
         found.append({"name": "bad name", "inputSchema": schema})
         found.append(

@@ -36,6 +36,17 @@ BASIC = (
 )
 """Their names, in the order in which `basic_tools` makes them."""
 
+ALL_NAMES = frozenset(
+    {
+        *BASIC,
+        *("replace_function", "replace_lines", "apply_patch", "ask_user"),
+        *("infer", "classify", "embed", "transcribe", "synthesize"),
+        *("give_verdict", "report_status", "loop_hook"),
+        *("loop_apply_patch", "loop_callback", "loop_command", "loop_commit", "loop_record", "loop_webhook"),
+    }
+)
+"""The names of all tools that come with Placet, wherever they are offered: to plans, coders, loops."""
+
 
 def basic_tools(
     workspace: Workspace | Path | str,

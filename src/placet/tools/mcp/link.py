@@ -229,7 +229,7 @@ class Link:
     def _check(self, tool: str, stored: StoredTool) -> None:
         """Refuse a tool that is not what a person has looked at."""
         offer = self.offers.get(tool)
-        if offer is not None and offer.digest == stored.digest:
+        if offer is not None and stored.is_still(offer):
             if offer.problem:
                 raise ToolError(
                     f"'{tool}' of MCP server '{self._name}' cannot be used: {offer.problem}. Look at it with "
@@ -239,7 +239,9 @@ class Link:
             return
         what = "is no longer offered" if offer is None else "has changed since it was switched on"
         fix = "disable" if offer is None else "enable"
-        how = " --read-only" if offer is not None and stored.read_only else ""
+        how = ""
+        if offer is not None and (stored.read_only or stored.as_claimed):
+            how = " --as-claimed" if stored.as_claimed else " --read-only"
         raise ToolError(
             f"'{tool}' of MCP server '{self._name}' {what}. Look again with `placet mcp show {self._name}`, "
             f"then `placet mcp {fix} {self._name} {tool}{how}`.",

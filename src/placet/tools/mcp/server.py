@@ -9,7 +9,7 @@ Keep true:
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from hashlib import sha256
 from typing import Any
 
@@ -43,7 +43,14 @@ class StoredTool(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     digest: str
     """Of what the server listed; another listing is another tool."""
     read_only: bool = False
-    """The person says so. What the server says does not count."""
+    """The person says so. What the server says counts only if the person said so: `as_claimed`."""
+    as_claimed: bool = False
+    """The person took over the server's own annotations."""
+
+    def is_still(self, offer: Offer) -> bool:
+        """Whether what the server lists now is what was switched on."""
+        is_withdrawn = self.as_claimed and self.read_only and not offer.says_reading
+        return offer.digest == self.digest and not is_withdrawn
 
 
 class McpServer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -62,6 +69,8 @@ class McpServer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     timeout_s: float = CALL_S
     """For one call."""
     connect_timeout_s: float = CONNECT_S
+    offered: tuple[str, ...] = ()
+    """The tools that it listed when it was last asked, switched on or not, so that rules may name them."""
     tools: Mapping[str, StoredTool] = {}
 
     @property
@@ -79,7 +88,11 @@ class Offer(msgspec.Struct, frozen=True, kw_only=True):
     description: str = ""
     input_schema: dict[str, JsonValue]
     claims: tuple[str, ...] = ()
-    """What the server says about its risk; to be shown, never to be obeyed."""
+    """What the server says about its risk; shown, and obeyed only where a person says so."""
+    says_reading: bool = False
+    """The server annotates it as read-only, and not as destructive as well."""
+    says_writing: bool = False
+    """The server annotates it as not read-only, or as destructive."""
     problem: str = ""
     """Why it cannot be switched on; empty if it can."""
 
@@ -113,23 +126,33 @@ def read_offer(listed: Mapping[str, Any]) -> Offer:
             words
             for hint, said, words in (
                 ("readOnlyHint", True, "read-only"),
+                ("readOnlyHint", False, "not read-only"),
+                ("destructiveHint", True, "destructive"),
                 ("destructiveHint", False, "not destructive"),
                 ("idempotentHint", True, "idempotent"),
                 ("openWorldHint", False, "stays on its own system"),
             )
             if hints.get(hint) is said
         ),
+        says_reading=hints.get("readOnlyHint") is True and hints.get("destructiveHint") is not True,
+        says_writing=hints.get("readOnlyHint") is False or hints.get("destructiveHint") is True,
     )
     return msgspec.structs.replace(offer, problem=_problem(offer))
 
 
-def switch_on(offer: Offer, *, read_only: bool) -> StoredTool:
-    """A tool as it is now, to be stored."""
+def names_of(offers: Iterable[Offer]) -> tuple[str, ...]:
+    """The names that can stand in a rule, of what a server lists."""
+    return tuple(sorted({offer.name for offer in offers if TOOL_NAME.fullmatch(offer.name)}))
+
+
+def switch_on(offer: Offer, *, read_only: bool = False, as_claimed: bool = False) -> StoredTool:
+    """A tool as it is now, to be stored; with `as_claimed` it is read-only if the server says so."""
     return StoredTool(
         description=offer.description,
         input_schema=offer.input_schema,
         digest=offer.digest,
-        read_only=read_only,
+        read_only=offer.says_reading if as_claimed else read_only,
+        as_claimed=as_claimed,
     )
 
 
