@@ -26,6 +26,7 @@ from placet.cli.do import do
 from placet.cli.doctor import doctor
 from placet.cli.explain import explain
 from placet.cli.graph import graph
+from placet.cli.init import init
 from placet.cli.isolation import isolation
 from placet.cli.log import log
 from placet.cli.loop import loop
@@ -90,7 +91,7 @@ for _command in (
         model,
         mcp,
     ),
-    *(trust, isolation, doctor, replay),
+    *(trust, isolation, doctor, replay, init),
 ):
     cli.add_command(_command)
 

@@ -131,7 +131,8 @@ def _folder(path: str | None) -> Path:
     found = project_folder(Path.cwd())
     if found is None:
         raise InputError(
-            f"There is no {PROJECT_FOLDER} folder in {Path.cwd()}, nor above it. Name the project's folder."
+            f"There is no {PROJECT_FOLDER} folder in {Path.cwd()}, nor above it. Name the project's folder, "
+            "or create one with `placet init`."
         )
     return found.parent
 
