@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from placet.cli.inputs import json_option, not_empty
+from placet.cli.inputs import folder_names, json_option, not_empty
 from placet.cli.output import Output
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @click.command(short_help="Create the .placet folder of a project.")
-@click.argument("path", required=False, callback=not_empty)
+@click.argument("path", required=False, callback=not_empty, shell_complete=folder_names)
 @json_option
 @click.pass_obj
 def init(output: Output, path: str | None, as_json: bool) -> int:

@@ -22,6 +22,7 @@ from placet.cli.approvals import approvals
 from placet.cli.ask import ask
 from placet.cli.chat import chat
 from placet.cli.code import code
+from placet.cli.completion import completion
 from placet.cli.do import do
 from placet.cli.doctor import doctor
 from placet.cli.explain import explain
@@ -91,7 +92,7 @@ for _command in (
         model,
         mcp,
     ),
-    *(trust, isolation, doctor, replay, init),
+    *(trust, isolation, doctor, replay, init, completion),
 ):
     cli.add_command(_command)
 
