@@ -16,7 +16,7 @@ from placet import SqlCheckpoints, SqlTrajectories
 from placet.app.app import open_records
 from placet.app.governance import BRINGS_AGENTS
 from placet.extras import EXTRAS, install_command
-from tests.cli.conftest import ROOT, Done, command, environment
+from tests.cli.conftest import ROOT, Done, command, environment, without_module
 from tests.coder.workbench import make_repository
 
 PROTECTIONS = ("fs_write", "fs_read", "net", "unix_sockets", "proc_kill", "pids", "memory", "disk")
@@ -230,20 +230,7 @@ def test_a_model_that_cannot_be_asked_is_told_with_the_reason(
 def test_it_names_extras_that_are_missing_with_the_command(
     fresh: Callable[..., Done], nobody: dict[str, str], tmp_path: Path
 ) -> None:
-    """One is hidden by a module finder, which every interpreter loads that is started with that folder."""
-    hide = tmp_path / "hide"
-    hide.mkdir()
-    (hide / "sitecustomize.py").write_text(
-        "import sys\n"
-        "class Hide:\n"
-        "    def find_spec(self, name, path=None, target=None):\n"
-        "        if name == 'onnxruntime':\n"
-        "            raise ModuleNotFoundError(name)\n"
-        "sys.meta_path.insert(0, Hide())\n"
-    )
-    path = os.pathsep.join([str(hide), environment()["PYTHONPATH"]])
-
-    told = fresh("doctor", "--json", **{**nobody, "PYTHONPATH": path}).json["extras"]
+    told = fresh("doctor", "--json", **nobody, **without_module(tmp_path, "onnxruntime")).json["extras"]
 
     extras = {each["name"]: each for each in told}
     assert list(extras) == list(EXTRAS)
