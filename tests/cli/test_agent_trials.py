@@ -365,7 +365,7 @@ def test_embeddings_are_suggested_once_where_they_would_help(desk: Desk, questio
     ("others", "arguments"),
     [
         pytest.param((), ("greet",), id="one agent"),
-        pytest.param((MAKER,), ("greet these people",), id="one fits clearly"),
+        pytest.param((MAKER,), ("greet these people, then write",), id="one fits clearly"),
         pytest.param((MAKER,), ("maker or greet",), id="one is named in the question"),
         pytest.param((MAKER,), ("greet and write", "--agent", "maker"), id="one is chosen"),
     ],

@@ -15,6 +15,7 @@ import pytest
 from placet import SqlCheckpoints, SqlTrajectories
 from placet.app.app import open_records
 from placet.app.governance import BRINGS_AGENTS
+from placet.app.readiness import database_report
 from placet.extras import EXTRAS, install_command
 from tests.cli.conftest import ROOT, Done, command, environment, without_module
 from tests.coder.workbench import make_repository
@@ -310,13 +311,16 @@ def test_a_database_that_cannot_be_opened_is_told_and_the_rest_too(
 
 
 def test_a_server_is_not_asked_and_its_password_not_shown(
-    placet: Callable[..., Done], nobody: dict[str, str]
+    placet: Callable[..., Done], nobody: dict[str, str], tmp_path: Path
 ) -> None:
     told = placet("doctor", "--json", **{**nobody, "PLACET_DB": "postgresql://me:hidden@127.0.0.1:9/x"})
     shown = placet("doctor", **{**nobody, "PLACET_DB": "postgresql://me:hidden@127.0.0.1:9/x"})
 
     assert (told.json["database"]["kind"], told.json["database"]["opens"]) == ("postgres", None)
     assert "hidden" not in told.out + told.err + shown.out + shown.err
+    # Not only because what is shown is looked through for secrets.
+    url = "postgresql://me:pw@127.0.0.1:9/x?password=pw"
+    assert "pw" not in database_report(tmp_path, {"PLACET_DB": url}).name
 
 
 def test_nothing_is_recorded_where_somebody_says_so(
