@@ -76,6 +76,7 @@ PAGES = (
             "placet.verify.report.Report",
             "placet.verify.report.Issue",
             "placet.verify.report.KeyConflict",
+            "placet.verify.names.NameWarning",
             "placet.verify.report.Severity",
             "placet.verify.report.Tier",
             "placet.simulate",
@@ -485,7 +486,7 @@ INTERNAL = {
         *("__init__", "bind", "takes_object", "context_parameter", "is_direct"),
         *("confined_to", "validate_returns"),
     ),
-    "placet.tools.Registry": ("has_marks", "hints", "missing"),
+    "placet.tools.Registry": ("elsewhere", "has_marks", "hints", "missing", "revision"),
     "placet.Isolation": (
         *("lowered", "refusal_of", "speaking_to", "ladder", "sandbox", "forget", "is_certain"),
     ),

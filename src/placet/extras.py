@@ -9,8 +9,31 @@ from __future__ import annotations
 
 import shlex
 import sys
+from collections.abc import Mapping
 
 DISTRIBUTION = "placet"
+EXTRAS: Mapping[str, str] = {
+    "embed": "onnxruntime",
+    "local": "xllamacpp",
+    "mcp": "mcp",
+    "postgres": "psycopg",
+}
+"""Each extra, and the module by which it is known to be installed."""
+
+
+def is_installed(extra: str) -> bool:
+    """Return whether an extra is installed. Nothing of it is imported."""
+    return has_module(EXTRAS[extra])
+
+
+def has_module(name: str) -> bool:
+    """Return whether a top-level module can be imported, without importing it."""
+    from importlib.util import find_spec
+
+    try:
+        return find_spec(name) is not None
+    except (ImportError, ValueError):
+        return False
 
 
 def install_command(extra: str) -> str:

@@ -104,6 +104,22 @@ def environment(**extra: str) -> dict[str, str]:
     return {**base, "PYTHONPATH": path, **extra}
 
 
+def without_module(folder: Path, name: str) -> dict[str, str]:
+    """Variables with which an interpreter that is started does not find a module."""
+    hide = folder / "hidden"
+    hide.mkdir()
+    # Python imports a module of this name at its start.
+    (hide / "sitecustomize.py").write_text(
+        "import sys\n"
+        "class Hide:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        f"        if name == {name!r}:\n"
+        "            raise ModuleNotFoundError(name)\n"
+        "sys.meta_path.insert(0, Hide())\n"
+    )
+    return {"PYTHONPATH": os.pathsep.join([str(hide), environment()["PYTHONPATH"]])}
+
+
 @pytest.fixture
 def fresh(tmp_path: Path) -> Placet:
     """Run a command in an empty folder, by an interpreter that is started for it, and wait for its end."""

@@ -10,6 +10,10 @@ from xml.etree import ElementTree
 
 import pytest
 
+from placet.extras import install_command
+from placet.inference.local.weights import EMBED
+from tests.cli.conftest import without_module
+
 GREETER = """
 id = "greeter"
 description = "Greets people by their names."
@@ -50,6 +54,7 @@ class Desk:
         self.home = folder / "home"
         self.agents = self.home / "config" / "placet" / "agents"
         self.agents.mkdir(parents=True)
+        self.own = {f"XDG_{name}_HOME": str(self.home / name.lower()) for name in ("CONFIG", "DATA", "STATE")}
         self._placet = placet
 
     def script(self, *turns: Any) -> str:
@@ -58,13 +63,7 @@ class Desk:
         return f"scripted:{path}"
 
     def run(self, *arguments: str) -> Any:
-        return self._placet(
-            *arguments,
-            cwd=self.folder,
-            XDG_CONFIG_HOME=str(self.home / "config"),
-            XDG_DATA_HOME=str(self.home / "data"),
-            XDG_STATE_HOME=str(self.home / "state"),
-        )
+        return self._placet(*arguments, cwd=self.folder, **self.own)
 
 
 @pytest.fixture
@@ -339,3 +338,72 @@ def test_a_question_for_nobody_is_said_and_nobody_is_asked(desk: Desk) -> None:
 
     assert done.code == 2
     assert "None of the 1 agents fits" in done.err
+
+
+PULL = "placet model pull embed"
+
+
+@pytest.mark.parametrize(
+    ("question", "code"),
+    [
+        pytest.param("greet", 0, id="two fit about as well"),
+        pytest.param("zzz", 2, id="nobody fits"),
+    ],
+)
+def test_embeddings_are_suggested_once_where_they_would_help(desk: Desk, question: str, code: int) -> None:
+    (desk.agents / "adder.toml").write_text(GREETER.replace('"greeter"', '"adder"', 1))
+
+    done = desk.run("ask", question, "--model", desk.script("Hello"))
+    why = desk.run("ask", question, "--why", "--json")
+
+    assert done.code == why.code == code
+    assert (done.err.count(PULL), why.err.count(PULL)) == (1, 1)
+    assert PULL not in done.out + why.out
+
+
+@pytest.mark.parametrize(
+    ("others", "arguments"),
+    [
+        pytest.param((), ("greet",), id="one agent"),
+        pytest.param((MAKER,), ("greet these people, then write",), id="one fits clearly"),
+        pytest.param((MAKER,), ("maker or greet",), id="one is named in the question"),
+        pytest.param((MAKER,), ("greet and write", "--agent", "maker"), id="one is chosen"),
+    ],
+)
+def test_embeddings_are_not_suggested_where_it_is_clear(
+    desk: Desk, others: tuple[str, ...], arguments: tuple[str, ...]
+) -> None:
+    for text in others:
+        (desk.agents / "maker.toml").write_text(text)
+
+    done = desk.run("ask", *arguments, "--model", desk.script("Hello"))
+
+    assert done.code == 0, done.err
+    assert PULL not in done.err
+
+
+def test_the_extra_is_named_with_its_command_where_it_is_missing(
+    desk: Desk, fresh: Callable[..., Any]
+) -> None:
+    (desk.agents / "adder.toml").write_text(GREETER.replace('"greeter"', '"adder"', 1))
+
+    done = fresh(
+        "ask", "greet", "--why", cwd=desk.folder, **desk.own, **without_module(desk.home, EMBED.module)
+    )
+
+    assert done.code == 0, done.err
+    assert done.err.count(PULL) == done.err.count(install_command("embed")) == 1
+
+
+def test_nothing_is_suggested_where_the_settings_name_another_embedder(desk: Desk) -> None:
+    """It cannot be reached, which is said; what is on this machine is not what the person wants."""
+    (desk.agents / "adder.toml").write_text(GREETER.replace('"greeter"', '"adder"', 1))
+    (desk.home / "config" / "placet" / "settings.toml").write_text(
+        '[models]\nembed = "lab:vectors"\n'
+        '[models.providers.lab]\nurl = "http://127.0.0.1:9/v1"\nformat = "openai"\n'
+    )
+
+    done = desk.run("ask", "greet", "--why")
+
+    assert done.code == 0, done.err
+    assert PULL not in done.err

@@ -10,9 +10,12 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
+import click
 import pytest
 
 from placet import __version__
+from placet.cli.inputs import Subject
+from placet.cli.main import cli
 
 Placet = Callable[..., Any]
 Plan = Callable[..., Path]
@@ -37,6 +40,21 @@ def test_no_command_shows_the_help(placet: Placet) -> None:
     assert done.code == 0
     assert done.out == placet("--help").out
     assert done.err == ""
+
+
+@pytest.mark.parametrize(
+    "group",
+    [
+        pytest.param(name, id=name)
+        for name, command in cli.commands.items()
+        if isinstance(command, click.Group) and not isinstance(command, Subject)
+    ],
+)
+def test_a_group_without_a_command_shows_its_help(placet: Placet, group: str) -> None:
+    done = placet(group)
+
+    assert (done.code, done.err) == (0, "")
+    assert done.out == placet(group, "--help").out
 
 
 def test_help_imports_nothing_heavy() -> None:

@@ -4,13 +4,21 @@ from __future__ import annotations
 
 import os
 import shutil
+import sqlite3
 import subprocess
+import tomllib
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import Done, command, environment
+from placet import SqlCheckpoints, SqlTrajectories
+from placet.app.app import open_records
+from placet.app.governance import BRINGS_AGENTS
+from placet.app.readiness import database_report
+from placet.extras import EXTRAS, install_command
+from tests.cli.conftest import ROOT, Done, command, environment, without_module
+from tests.coder.workbench import make_repository
 
 PROTECTIONS = ("fs_write", "fs_read", "net", "unix_sockets", "proc_kill", "pids", "memory", "disk")
 Doctor = Callable[..., Done]
@@ -175,3 +183,221 @@ def test_what_was_remembered_is_not_believed_where_a_program_is_gone(
 
     assert (before["isolation"], after["isolation"]) == ("process", "none")
     assert after["found"] == "tried"
+
+
+# --- what is set up ---
+
+
+@pytest.fixture
+def nobody(tmp_path: Path, own: dict[str, str]) -> dict[str, str]:
+    """A person without keys, settings, models and records."""
+    unset = {name: "" for name in os.environ if name.endswith("_API_KEY")}
+    return {
+        **own,
+        **unset,
+        "PLACET_MODEL": "",
+        "PLACET_DB": "",
+        "PLACET_MODELS": str(tmp_path / "models"),
+        "OLLAMA_HOST": "http://127.0.0.1:9",
+    }
+
+
+def test_it_tells_which_model_would_answer_and_why(
+    placet: Callable[..., Done], nobody: dict[str, str]
+) -> None:
+    none = placet("doctor", "--json", **nobody).json["models"]
+    key = placet("doctor", "--json", **{**nobody, "ANTHROPIC_API_KEY": "sk-hidden-1"})
+    listed = placet("model", "list", "--json", **{**nobody, "ANTHROPIC_API_KEY": "sk-hidden-1"}).json
+
+    assert none["chosen"] is None
+    assert "placet model pull local" in none["advice"]
+    assert [(each["name"], each["there"]) for each in none["on_machine"]] == [
+        ("local", False),
+        ("embed", False),
+    ]
+    assert key.json["models"]["chosen"] == listed["chosen"]
+    assert "hidden" not in key.out
+
+
+def test_a_model_that_cannot_be_asked_is_told_with_the_reason(
+    placet: Callable[..., Done], nobody: dict[str, str]
+) -> None:
+    told = placet("doctor", "--json", **{**nobody, "PLACET_MODEL": "local"}).json["models"]
+
+    assert told["chosen"]["name"] == "local"
+    assert "placet model pull local" in told["chosen"]["problem"]
+
+
+def test_it_names_extras_that_are_missing_with_the_command(
+    fresh: Callable[..., Done], nobody: dict[str, str], tmp_path: Path
+) -> None:
+    told = fresh("doctor", "--json", **nobody, **without_module(tmp_path, "onnxruntime")).json["extras"]
+
+    extras = {each["name"]: each for each in told}
+    assert list(extras) == list(EXTRAS)
+    assert not extras["embed"]["installed"]
+    assert extras["embed"]["install"] == install_command("embed")
+    assert [each["install"] for each in told if each["installed"]] == [""] * (len(told) - 1)
+
+
+def test_extras_are_those_of_the_package() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+
+    assert set(EXTRAS) == set(project["optional-dependencies"]) - {"all", "dev"}
+
+
+def test_it_tells_where_runs_are_recorded(
+    placet: Callable[..., Done], nobody: dict[str, str], tmp_path: Path
+) -> None:
+    before = placet("doctor", "--json", **nobody).json["database"]
+    (tmp_path / "plan.json").write_text('{"actions": [{"id": "a", "tool": "now"}]}')
+    assert placet("run", "plan.json", **nobody).code == 0
+    after = placet("doctor", "--json", **nobody).json["database"]
+
+    path = str(tmp_path / "data" / "placet" / "placet.db")
+    assert (before["name"], before["source"], before["exists"], before["opens"]) == (
+        path,
+        "user",
+        False,
+        None,
+    )
+    assert (after["name"], after["exists"], after["opens"], after["problem"]) == (path, True, True, "")
+    assert (after["schema_state"], after["schema"]["runs"] >= 1) == ("current", True)
+    assert not (tmp_path / ".placet").exists()
+
+
+def test_every_table_that_is_recorded_is_known(
+    placet: Callable[..., Done], nobody: dict[str, str], tmp_path: Path
+) -> None:
+    path = tmp_path / "all.db"
+    with open_records(str(path), create=True, writes=True) as records:
+        made = (records.events, records.journal, records.approvals, records.sessions, records.repairs)
+        assert all((*made, records.agents, records.rounds, records.timetable))
+        SqlTrajectories(records.database)
+        SqlCheckpoints(records.database)
+
+    told = placet("doctor", "--json", **{**nobody, "PLACET_DB": str(path)}).json["database"]
+
+    assert (told["source"], told["schema_state"]) == ("PLACET_DB", "current")
+
+
+@pytest.mark.parametrize(("version", "state"), [(99, "newer"), (0, "older")])
+def test_tables_of_another_version_are_told(
+    placet: Callable[..., Done], nobody: dict[str, str], tmp_path: Path, version: int, state: str
+) -> None:
+    path = tmp_path / "other.db"
+    with open_records(str(path), create=True, writes=True) as records:
+        assert records.journal
+    with sqlite3.connect(path) as connection:
+        connection.execute("UPDATE schema_parts SET version = ? WHERE part = 'runs'", (version,))
+
+    told = placet("doctor", "--json", **{**nobody, "PLACET_DB": str(path)}).json["database"]
+
+    assert (told["opens"], told["schema_state"], told["schema"]["runs"]) == (True, state, version)
+
+
+def test_a_database_that_cannot_be_opened_is_told_and_the_rest_too(
+    placet: Callable[..., Done], nobody: dict[str, str], tmp_path: Path
+) -> None:
+    path = tmp_path / "broken.db"
+    path.write_text("this is no database, though it is long enough to be taken for one" * 20)
+
+    done = placet("doctor", "--json", **{**nobody, "PLACET_DB": str(path)})
+
+    assert done.code == 0
+    assert done.json["database"]["opens"] is False
+    assert str(path) in done.json["database"]["problem"]
+    assert done.json["models"]["advice"]
+
+
+def test_a_server_is_not_asked_and_its_password_not_shown(
+    placet: Callable[..., Done], nobody: dict[str, str], tmp_path: Path
+) -> None:
+    told = placet("doctor", "--json", **{**nobody, "PLACET_DB": "postgresql://me:hidden@127.0.0.1:9/x"})
+    shown = placet("doctor", **{**nobody, "PLACET_DB": "postgresql://me:hidden@127.0.0.1:9/x"})
+
+    assert (told.json["database"]["kind"], told.json["database"]["opens"]) == ("postgres", None)
+    assert "hidden" not in told.out + told.err + shown.out + shown.err
+    # Not only because what is shown is looked through for secrets.
+    url = "postgresql://me:pw@127.0.0.1:9/x?password=pw"
+    assert "pw" not in database_report(tmp_path, {"PLACET_DB": url}).name
+
+
+def test_nothing_is_recorded_where_somebody_says_so(
+    placet: Callable[..., Done], nobody: dict[str, str]
+) -> None:
+    told = placet("doctor", "--json", **{**nobody, "PLACET_DB": "none"}).json["database"]
+
+    assert (told["kind"], told["opens"]) == ("none", None)
+
+
+def test_it_tells_what_counts_as_the_project(
+    placet: Callable[..., Done], nobody: dict[str, str], tmp_path: Path
+) -> None:
+    repository = make_repository(tmp_path / "repository", {"src/a.txt": "a\n"})
+
+    plain = placet("doctor", "--json", **nobody).json["project"]
+    git = placet("doctor", "--json", cwd=repository / "src", **nobody).json["project"]
+    placet("init", cwd=repository / "src", **nobody)
+    made = placet("doctor", "--json", cwd=repository / "src", **nobody).json["project"]
+
+    assert (plain["folder"], plain["by"]) == ("", "")
+    assert (git["folder"], git["by"], git["trust"]) == (str(repository), "git", "nothing")
+    assert (made["folder"], made["by"], made["trust"]) == (str(repository), ".placet", "trusted")
+
+
+def test_it_tells_what_waits_for_trust(
+    placet: Callable[..., Done], nobody: dict[str, str], tmp_path: Path
+) -> None:
+    placet("init", **nobody)
+    (tmp_path / "inner" / ".placet").mkdir(parents=True)
+    with (tmp_path / ".placet" / "agents" / "guide.toml").open("a") as file:
+        file.write("# Changed.\n")
+
+    told = placet("doctor", "--json", **nobody).json["project"]
+    inner = placet("doctor", "--json", cwd=tmp_path / "inner", **nobody).json["project"]
+    shown = placet("doctor", **nobody)
+
+    assert (told["trust"], told["wants"]) == ("changed", [BRINGS_AGENTS])
+    assert "placet trust" in shown.out
+    assert (inner["trust"], inner["outer"]) == ("nothing", [str(tmp_path)])
+
+
+def test_a_project_that_cannot_be_read_is_told_and_the_rest_too(
+    placet: Callable[..., Done], nobody: dict[str, str], tmp_path: Path
+) -> None:
+    (tmp_path / ".placet").write_text("no folder")
+
+    done = placet("doctor", "--json", **nobody)
+
+    assert done.code == 0
+    assert str(tmp_path / ".placet") in done.json["project"]["problem"]
+    assert done.json["database"]["problem"]
+    assert done.json["models"]["advice"]
+
+
+def test_it_tells_whether_there_is_node(
+    placet: Callable[..., Done], nobody: dict[str, str], tmp_path: Path
+) -> None:
+    """Npx is only looked for: npm takes its time to say which version it is."""
+    for name, words in (("node", "v99.1.2"), ("npx", "never run")):
+        program = tmp_path / "bin" / name
+        program.parent.mkdir(exist_ok=True)
+        program.write_text(f"#!/bin/sh\necho {words}\ntouch {tmp_path}/ran-{name}\n")
+        program.chmod(0o755)
+    there = f"{tmp_path}/bin:/usr/bin:/bin"
+
+    told = placet("doctor", "--json", **{**nobody, "PATH": there}).json
+    gone = placet("doctor", "--json", **{**nobody, "PATH": str(tmp_path / "nowhere")}).json
+
+    assert told["node"] == {"path": f"{tmp_path}/bin/node", "version": "v99.1.2"}
+    assert told["npx"] == {"path": f"{tmp_path}/bin/npx", "version": ""}
+    assert not (tmp_path / "ran-npx").exists()
+    assert (gone["node"]["path"], gone["npx"]["path"]) == ("", "")
+
+
+def test_all_of_it_is_shown_to_people(placet: Callable[..., Done], nobody: dict[str, str]) -> None:
+    lines = placet("doctor", **nobody).out.splitlines()
+
+    for name in ("node", "project", "database", "model", "extras"):
+        assert [line for line in lines if line.startswith(f"{name} ")], name

@@ -138,7 +138,7 @@ def parts_of_the_product() -> dict[str, Migrations]:
         name = ".".join(["placet", *path.relative_to(folder).with_suffix("").parts])
         module = importlib.import_module(name)
         # A part whose first step has something random in it is made by a function.
-        made = module._migrations() if hasattr(module, "_migrations") else None
+        made = module.migrations() if hasattr(module, "migrations") else None
         for part in (*vars(module).values(), made):
             if isinstance(part, Migrations):
                 assert part.part not in found, f"{name} and another module both keep a part '{part.part}'"

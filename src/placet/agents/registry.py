@@ -294,7 +294,7 @@ class AgentRegistry:
         seen: set[str] = set()
         found: list[AgentEntry] = []
         for place in self.places:
-            here = [_entry(place, name, data) for name, data in place.files.items() if _is_agent(name)]
+            here = [_entry(place, name, data) for name, data in place.files.items() if is_agent_file(name)]
             twice = {each.id for each in here if sum(other.id == each.id for other in here) > 1}
             for each in here:
                 if each.id in twice:
@@ -311,7 +311,8 @@ def _take_away(path: Path) -> None:
         raise InputError(f"Cannot remove {path}: {error.strerror or error}.") from None
 
 
-def _is_agent(name: str) -> bool:
+def is_agent_file(name: str) -> bool:
+    """Whether a file of this name, in a folder of agents, is an agent."""
     return not name.startswith(".") and name.lower().endswith(SUFFIXES) and name.upper() != "README.MD"
 
 

@@ -71,6 +71,15 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
         """The one to ask."""
         return self.ranked[0]
 
+    @property
+    def is_clear(self) -> bool:
+        """Whether nothing would be gained by comparing what descriptions mean: that was done, the question
+        names an agent, or one shares clearly more words with it than all others."""
+        if self.chosen.how != "words" or len(self.ranked) == 1:
+            return True
+        best, other = sorted((each.score for each in self.ranked[:2]), reverse=True)
+        return not _near_words(best, other)
+
     def as_json(self) -> dict[str, JsonValue]:
         """The same as JSON."""
         data: dict[str, JsonValue] = msgspec.to_builtins(self)

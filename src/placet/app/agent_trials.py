@@ -83,5 +83,23 @@ def embedder_here(model: str | None = None) -> Models | None:
     return models if models is not None and models.makes_vectors else None
 
 
+def embed_advice() -> str:
+    """What to do to have meanings compared on this machine; empty where nothing is missing, or the settings
+    name another model for it."""
+    from placet.app.governance import own_settings
+    from placet.extras import install_command
+    from placet.inference.local.weights import EMBED, is_installed, is_there, megabytes
+
+    settings = own_settings(os.environ).models
+    if settings is not None and settings.roles.get("embed"):
+        return ""
+    steps = []
+    if not is_installed(EMBED):
+        steps.append(f"install the extra `{EMBED.extra}` with: {install_command(EMBED.extra)}")
+    if not is_there(EMBED, os.environ):
+        steps.append(f"fetch the model ({megabytes(EMBED.download)}) with: placet model pull {EMBED.name}")
+    return "; then ".join(steps)
+
+
 def _first_sentence(text: str) -> str:
     return text.strip().partition(". ")[0].partition("\n")[0].rstrip(".") + "."

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -123,15 +123,30 @@ def find_agents(
 
 
 @contextmanager
-def open_agents(db: str | None, *, writes: bool, start: Path | None = None) -> Iterator[Agents]:
+def open_agents(
+    db: str | None, *, writes: bool, start: Path | None = None, is_new: bool = False
+) -> Iterator[Agents]:
     """The agents, with their versions and records, as far as any are kept.
 
-    Raises: what `find_agents` and `open_records` raise.
+    With `is_new` an agent of the project is about to be added: a repository without a `.placet` folder gets
+    one first, so that the version is recorded where it is looked for afterwards.
+
+    Raises: what `find_agents` and `open_records` raise; InputError: the folder cannot be created.
     """
     from placet.agents.sql import has_agents
     from placet.app.app import NOWHERE, database_url, open_records
     from placet.errors import StorageUnavailable
 
+    if is_new:
+        from placet.app.project import project_root, with_project_folder
+
+        root = project_root(start or Path.cwd())
+        with (
+            with_project_folder(root) if root is not None else nullcontext(),
+            open_agents(db, writes=writes, start=start) as agents,
+        ):
+            yield agents
+        return
     if database_url(db) == NOWHERE:
         yield find_agents(os.environ, start)
         return

@@ -1,4 +1,4 @@
-"""What this machine enforces, found out and put together for whoever asks.
+"""What this machine enforces and what is set up, found out and put together for whoever asks.
 
 Keep true:
 1. What is told is what runs would get here: the same self-test, the same record of it, the same folder.
@@ -19,6 +19,16 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from placet.app.readiness import (
+    DatabaseReport,
+    Extra,
+    ModelReport,
+    ProjectReport,
+    database_report,
+    extra_report,
+    model_report,
+    project_report,
+)
 from placet.errors import PlacetError
 from placet.sandbox.isolation import By, Enforced, Facts, Level, is_at_least
 from placet.storage.location import user_folder
@@ -87,10 +97,18 @@ class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
     remedies: tuple[str, ...]
     """What to do to get more."""
     required: Demanded
+    node: Program
+    npx: Program
+    """Many MCP servers are started with it. Its version is not asked for, which takes npm half a second."""
+    models: ModelReport
+    extras: tuple[Extra, ...]
+    database: DatabaseReport
+    project: ProjectReport
 
 
 async def diagnose(folder: Path, environment: Mapping[str, str], *, again: bool = False) -> Diagnosis:
-    """Find out what is enforced for commands in `folder`; with `again` by trying everything now."""
+    """Find out what is enforced for commands in `folder`, with `again` by trying everything now; and what is
+    set up there."""
     from placet import __version__
     from placet.sandbox import cgroup
     from placet.sandbox.ladder import climb
@@ -137,6 +155,12 @@ async def diagnose(folder: Path, environment: Mapping[str, str], *, again: bool 
         means=_means(ladder, here),
         remedies=tuple(more),
         required=needed,
+        node=_ask(shutil.which("node", path=environment.get("PATH")), "--version"),
+        npx=Program(path=shutil.which("npx", path=environment.get("PATH")) or ""),
+        models=model_report(environment),
+        extras=extra_report(),
+        database=database_report(folder, environment),
+        project=project_report(folder, environment),
     )
 
 

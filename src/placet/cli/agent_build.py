@@ -166,7 +166,7 @@ def _keep(
     if not agreed:
         return None
     try:
-        with open_agents(db, writes=True) as agents, agents.changing(os.environ):
+        with open_agents(db, writes=True, is_new=not is_user) as agents, agents.changing(os.environ):
             entry = agents.save(spec, "user" if is_user else None, suffix=ending)
             agents.note(entry)
     except PlacetError as error:

@@ -133,11 +133,12 @@ def new(
 ) -> int:
     """Make the file of an agent called ID: 1 to 64 of a-z, 0-9, - and _.
 
-    It goes into .placet/agents of the project; outside of one, into your own settings folder.
+    It goes into .placet/agents of the project; outside of one, into your own settings folder. A git
+    repository counts as a project.
 
     Exit codes: 0 made, 2 bad input, or there is one of this id.
     """
-    from placet.agents.spec import AgentSpec, Goal
+    from placet.agents.spec import AgentSpec, Goal, check_spec
     from placet.app.agents import missing_tools, open_agents
 
     spec = AgentSpec(
@@ -148,7 +149,9 @@ def new(
         goal=Goal(check=goal) if goal is not None else None,
         model=model,
     )
-    with open_agents(db, writes=True) as agents, agents.changing(os.environ):
+    # Before a database is opened for it, which may be that of a new project.
+    check_spec(spec)
+    with open_agents(db, writes=True, is_new=not is_user) as agents, agents.changing(os.environ):
         entry = agents.save(spec, _where(is_user), suffix=f".{suffix or 'toml'}")
         version = agents.note(entry)
     for why in missing_tools(tools):

@@ -91,7 +91,7 @@ def ask(
         if is_mine and any(each.place.where == "project" for each in found.entries()):
             output.talk("Note: the agents of this project are left out: it is not trusted. See: placet trust")
     if name is None or why:
-        route = _route(question, db)
+        route = _route(output, question, db)
         data = route.as_json()
         if why:
             if as_json:
@@ -123,11 +123,12 @@ def ask(
     return code
 
 
-def _route(question: str, db: str | None) -> Route:
-    """Who fits."""
+def _route(output: Output, question: str, db: str | None) -> Route:
+    """Who fits. Where words alone do not tell, embeddings are suggested."""
     from placet.agents.routing import route
     from placet.app.agent_trials import embedder_here
     from placet.app.agents import open_agents
+    from placet.errors import UsageError
     from placet.runtime.sync import run_sync
 
     with open_agents(db, writes=False) as agents:
@@ -143,4 +144,19 @@ def _route(question: str, db: str | None) -> Route:
             if embedder is not None:
                 await embedder.close()
 
-    return run_sync(go())
+    try:
+        found = run_sync(go())
+    except UsageError:
+        if len(specs) > 1:
+            _suggest_embeddings(output)
+        raise
+    if not found.is_clear:
+        _suggest_embeddings(output)
+    return found
+
+
+def _suggest_embeddings(output: Output) -> None:
+    from placet.app.agent_trials import embed_advice
+
+    if advice := embed_advice():
+        output.talk(f"Hint: no agent fits clearly by its words. To compare what descriptions mean, {advice}")

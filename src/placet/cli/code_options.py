@@ -72,7 +72,8 @@ class Coding(click.Group):
         if not args:
             args = [next(iter(ctx.help_option_names))]
         elif args[0] not in self.commands and args[0] not in ctx.help_option_names:
-            self._check_no_slip(args, ctx)
+            if not ctx.resilient_parsing:
+                self._check_no_slip(args, ctx)
             args = [_FIRST, *args]
         return super().parse_args(ctx, args)
 

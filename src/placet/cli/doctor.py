@@ -1,4 +1,4 @@
-"""`placet doctor`: what is enforced on this machine."""
+"""`placet doctor`: what is enforced on this machine, and what is set up."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from placet.cli.output import Output
 _TOO_LITTLE = 3
 
 
-@click.command(short_help="Say what is enforced on this machine, and how to get more.")
+@click.command(short_help="Check this machine: isolation, models, extras, database, project.")
 @click.option("--again", is_flag=True, help="Try everything now, instead of what is remembered.")
 @click.option(
     "--require",
@@ -24,10 +24,12 @@ _TOO_LITTLE = 3
 @json_option
 @click.pass_obj
 def doctor(output: Output, again: bool, level: str | None, as_json: bool) -> int:
-    """Say from what commands are really kept here, by what, how that is known, and how to get more.
+    """Report which sandbox protections are enforced on this machine and how to enable more; which model would
+    answer; which extras are installed; where runs are recorded; which folder is the project and whether it
+    is trusted; and whether Node is there, which many MCP servers need.
 
     Each protection is known because the self-test has tried to break it. What it found is remembered until
-    the machine is started anew, or Placet, the kernel, the user or bubblewrap change.
+    the machine is started anew, or Placet, the kernel, the user or bubblewrap change. No model is asked.
 
     Exit codes: 0 told, however much is enforced, 2 bad input, 3 less is enforced than --require asks for.
     """

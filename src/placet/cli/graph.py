@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from placet.cli.inputs import plan_argument
+from placet.cli.inputs import file_names, plan_argument
 from placet.cli.output import Output
 
 _FAULTS = 20
@@ -12,9 +12,21 @@ _FAULTS = 20
 
 @click.command(short_help="Draw a plan as SVG.")
 @plan_argument
-@click.option("-o", "--output", "target", metavar="FILE.svg", required=True, help="Where to; '-' is stdout.")
 @click.option(
-    "--result", "result_file", metavar="FILE.json", help="What `run --json` printed; adds how it went."
+    "-o",
+    "--output",
+    "target",
+    metavar="FILE.svg",
+    required=True,
+    shell_complete=file_names,
+    help="Where to; '-' is stdout.",
+)
+@click.option(
+    "--result",
+    "result_file",
+    metavar="FILE.json",
+    shell_complete=file_names,
+    help="What `run --json` printed; adds how it went.",
 )
 @click.pass_obj
 def graph(output: Output, plan: str, target: str, result_file: str | None) -> int:

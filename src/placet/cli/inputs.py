@@ -5,9 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from math import inf, isfinite
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -17,7 +20,26 @@ _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 level_type = click.Choice(["none", "changes", "process"])
 """How far commands are kept from everything else."""
 
-plan_argument = click.argument("plan", metavar="PLAN")
+
+def file_names(
+    context: click.Context, parameter: click.Parameter, incomplete: str
+) -> list[CompletionItem[str]]:
+    """Have the shell complete the name of a file."""
+    from click.shell_completion import CompletionItem
+
+    return [CompletionItem(incomplete, type="file")]
+
+
+def folder_names(
+    context: click.Context, parameter: click.Parameter, incomplete: str
+) -> list[CompletionItem[str]]:
+    """Have the shell complete the name of a folder."""
+    from click.shell_completion import CompletionItem
+
+    return [CompletionItem(incomplete, type="dir")]
+
+
+plan_argument = click.argument("plan", metavar="PLAN", shell_complete=file_names)
 json_option = click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON object.")
 user_option = click.option(
     "--user", "is_user", is_flag=True, help="Your own agent, also if the project has one of this name."
@@ -41,7 +63,13 @@ def once(context: click.Context, parameter: click.Parameter, value: Sequence[str
 
 
 def single(*names: str, **more: Any) -> Callable[[Command], Command]:
-    """An option that is refused where it is given twice."""
+    """An option that is refused where it is given twice. If `metavar` says that it takes a path, shells
+    complete one."""
+    metavar = str(more.get("metavar", ""))
+    if metavar in ("DIR", "FOLDER"):
+        more.setdefault("shell_complete", folder_names)
+    elif "FILE" in metavar or metavar == "PATH":
+        more.setdefault("shell_complete", file_names)
     return click.option(*names, multiple=True, callback=once, **more)
 
 
@@ -226,6 +254,7 @@ def assistant_options(command: Command) -> Command:
             "images",
             multiple=True,
             metavar="FILE",
+            shell_complete=file_names,
             help="A picture that goes with the message: PNG, JPEG, GIF or WebP. May be given several times.",
         ),
         single(
@@ -247,6 +276,18 @@ class Subject(click.Group):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Put the first command in where the arguments name none."""
-        if not args or (args[0].startswith("-") and args[0] not in ctx.help_option_names):
+        is_option = bool(args) and args[0].startswith("-") and args[0] not in ctx.help_option_names
+        # A shell that completes may be about to write a command.
+        if is_option or (not args and not ctx.resilient_parsing):
             args = [next(iter(self.commands)), *args]
         return super().parse_args(ctx, args)
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem[str]]:
+        """The commands, and the options of the first one."""
+        found = super().shell_complete(ctx, incomplete)
+        if incomplete.startswith("-"):
+            first = next(iter(self.commands.values()))
+            inner = click.Context(first, parent=ctx, info_name=first.name)
+            known = {item.value for item in found}
+            found += [item for item in first.shell_complete(inner, incomplete) if item.value not in known]
+        return found

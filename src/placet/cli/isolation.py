@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from placet.cli.inputs import Span, Subject, json_option, not_empty
+from placet.cli.inputs import Span, Subject, folder_names, json_option, not_empty
 from placet.cli.output import Output
 
 if TYPE_CHECKING:
@@ -38,6 +38,7 @@ _OFFERED = (
 folder_option = click.option(
     "--folder",
     metavar="DIR",
+    shell_complete=folder_names,
     callback=not_empty,
     help="For runs that are started there. Default: the project around the current folder, else that folder.",
 )

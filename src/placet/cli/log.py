@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from placet.cli.inputs import Moment, Subject, db_option, json_option
+from placet.cli.inputs import Moment, Subject, db_option, file_names, folder_names, json_option
 from placet.cli.output import Output
 
 if TYPE_CHECKING:
@@ -186,7 +186,14 @@ def tail(
 
 @log.command(short_help="Events as JSON lines.")
 @filter_options
-@click.option("-o", "--output", "target", metavar="FILE", help="Write there instead of to standard output.")
+@click.option(
+    "-o",
+    "--output",
+    "target",
+    metavar="FILE",
+    shell_complete=file_names,
+    help="Write there instead of to standard output.",
+)
 @db_option
 @click.pass_obj
 def export(
@@ -224,7 +231,10 @@ def export(
 
 @log.command(short_help="Whether anybody changed the records.")
 @click.option(
-    "--anchor", metavar="FOLDER", help="Where the head of the log is kept, if not in your data folder."
+    "--anchor",
+    metavar="FOLDER",
+    shell_complete=folder_names,
+    help="Where the head of the log is kept, if not in your data folder.",
 )
 @db_option
 @json_option

@@ -23,8 +23,11 @@ _CODES = {"reported": 0, "proceeded": 0, "escalated": 4, "budget_exhausted": 1, 
 _BROKEN_OFF = 130
 
 
-@click.group(short_help="Have rounds run when they are due, as far as they may go.")
-def loop() -> None:
+@click.group(
+    short_help="Have rounds run when they are due, as far as they may go.", invoke_without_command=True
+)
+@click.pass_context
+def loop(context: click.Context) -> None:
     """Governed loops: a model makes, another look checks, a gate decides, and everything is kept.
 
     A loop is a file .placet/loops/NAME.toml in a git repository. At level L1 it reports, at L2 a person
@@ -32,6 +35,8 @@ def loop() -> None:
 
     Begin with a ready-made one: `placet loop new`, then `placet loop run NAME`, then `placet loop start`.
     """
+    if context.invoked_subcommand is None:
+        click.echo(context.get_help())
 
 
 @loop.command(short_help="Make a loop from a ready-made one.")

@@ -22,10 +22,12 @@ from placet.cli.approvals import approvals
 from placet.cli.ask import ask
 from placet.cli.chat import chat
 from placet.cli.code import code
+from placet.cli.completion import completion
 from placet.cli.do import do
 from placet.cli.doctor import doctor
 from placet.cli.explain import explain
 from placet.cli.graph import graph
+from placet.cli.init import init
 from placet.cli.isolation import isolation
 from placet.cli.log import log
 from placet.cli.loop import loop
@@ -90,7 +92,7 @@ for _command in (
         model,
         mcp,
     ),
-    *(trust, isolation, doctor, replay),
+    *(trust, isolation, doctor, replay, init, completion),
 ):
     cli.add_command(_command)
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from placet.cli.inputs import Span, as_option, db_option, runtime_options, wait_option
+from placet.cli.inputs import Span, as_option, db_option, folder_names, runtime_options, wait_option
 from placet.cli.output import Output
 
 if TYPE_CHECKING:
@@ -24,7 +24,12 @@ if TYPE_CHECKING:
 @click.option(
     "--expire", type=Span(), metavar="DURATION", help="How long approvals can be given. Default: no limit."
 )
-@click.option("--folder", metavar="PATH", help="Serve as if started there. Default: the current folder.")
+@click.option(
+    "--folder",
+    metavar="PATH",
+    shell_complete=folder_names,
+    help="Serve as if started there. Default: the current folder.",
+)
 @db_option
 @click.pass_obj
 def serve(

@@ -13,7 +13,7 @@ import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Self
 
 import click
 
@@ -22,9 +22,7 @@ from placet.cli.output import Output
 
 if TYPE_CHECKING:
     from placet.app.model_settings import ModelSettings
-    from placet.inference.local.shared import Serving
     from placet.inference.local.weights import Weights
-    from placet.inference.providers import Provider
     from placet.inference.trial import Trial
 
 _TENTH = 10
@@ -48,39 +46,9 @@ def list_models(output: Output, as_json: bool) -> int:
     Exit codes: 0 listed, 2 bad input.
     """
     output.claim()
-    from placet.app.models import chosen_model
-    from placet.inference.local.weights import CATALOGUE
-    from placet.inference.providers import PROVIDERS
+    from placet.app.model_overview import model_overview
 
-    settings = _settings()
-    chosen = chosen_model(None, settings, os.environ)
-    providers = {**PROVIDERS, **(settings.providers if settings is not None else {})}
-    roles = settings.roles if settings is not None else {}
-    found = {
-        "models": [_on_machine(weights) for weights in CATALOGUE.values()],
-        "providers": [
-            {
-                "name": each.name,
-                "url": _url(each),
-                "variables": list(each.keys),
-                "variable_set": next((name for name in each.keys if os.environ.get(name)), None),
-                "needs_key": each.needs_key and bool(each.keys),
-            }
-            for each in providers.values()
-        ],
-        "roles": [
-            {"role": role, "models": [{"name": name, "problem": _problem(name, settings)} for name in names]}
-            for role, names in roles.items()
-        ],
-        "chosen": None
-        if chosen is None
-        else {
-            "name": chosen.name,
-            "because": chosen.because,
-            "problem": _problem(chosen.name, settings),
-        },
-        "advice": "" if chosen is not None else _no_model(),
-    }
+    found = model_overview(_settings(), os.environ)
     if as_json:
         output.show_json(found)
     else:
@@ -204,6 +172,7 @@ def test(output: Output, name: str | None, as_json: bool) -> int:
     Exit codes: 0 all three are right, 1 one is not, 2 it cannot be asked.
     """
     output.claim()
+    from placet.app.model_overview import no_model
     from placet.app.models import chosen_model
     from placet.errors import ModelMissing
     from placet.runtime.sync import run_sync
@@ -211,7 +180,7 @@ def test(output: Output, name: str | None, as_json: bool) -> int:
     settings = _settings()
     chosen = chosen_model(name, settings, os.environ)
     if chosen is None:
-        raise ModelMissing(_no_model())
+        raise ModelMissing(no_model())
     if not as_json:
         output.talk(f"Asking {chosen.name}" + ("" if name else f", because {chosen.because}"))
     trial = run_sync(_tried(chosen.name, settings))
@@ -238,12 +207,13 @@ def rm(output: Output, name: str, as_json: bool) -> int:
     output.claim()
     from rich.text import Text
 
+    from placet.app.model_overview import serving_of
     from placet.errors import ModelUnavailable
     from placet.inference.local.pull import remove
     from placet.inference.local.weights import megabytes, weights_named
 
     weights = weights_named(name)
-    if (found := _serving(weights)) is not None:
+    if (found := serving_of(weights, os.environ)) is not None:
         users = [*found.users] or ([found.pid] if found.pid is not None else [])
         who = " and ".join(f"process {each}" for each in users) or "a process"
         these = "those" if len(users) > 1 else "that one"
@@ -280,81 +250,6 @@ def _settings() -> ModelSettings | None:
     from placet.app.governance import own_settings
 
     return own_settings(os.environ).models
-
-
-def _on_machine(weights: Weights) -> dict[str, Any]:
-    from placet.extras import install_command
-    from placet.inference.local.pull import bytes_here
-    from placet.inference.local.weights import is_installed, is_there, path_of
-
-    installed = is_installed(weights)
-    return {
-        "name": weights.name,
-        "title": weights.title,
-        "there": is_there(weights, os.environ),
-        "installed": installed,
-        "install": None if installed else install_command(weights.extra),
-        "serving": _serving(weights) is not None,
-        "size": weights.size,
-        "here": bytes_here(weights, os.environ),
-        "download": weights.download,
-        "memory": weights.memory,
-        "licence": weights.licence,
-        "extra": weights.extra,
-        "good_for": weights.good_for,
-        "paths": [str(path_of(file, os.environ)) for file in weights.files],
-    }
-
-
-def _serving(weights: Weights) -> Serving | None:
-    """The server that has loaded the files of this folder; one of another folder has its own."""
-    from placet.inference.local.model import served_by
-    from placet.inference.local.shared import serving
-    from placet.inference.local.weights import LOCAL, path_of
-
-    if weights.name != LOCAL.name:
-        return None
-    path = path_of(weights.files[0], os.environ)
-    found = serving(served_by(weights, path), os.environ)
-    # One that still starts has not said which file it loads.
-    return found if found is not None and found.path in (None, path) else None
-
-
-def _problem(name: str, settings: ModelSettings | None) -> str:
-    """Why a model cannot be asked, as far as that can be told without asking it; else nothing."""
-    from placet.errors import PlacetError
-    from placet.inference.local.weights import CATALOGUE, need
-    from placet.inference.opening import open_model
-
-    try:
-        open_model(
-            name,
-            os.environ,
-            providers=settings.providers if settings is not None else None,
-            prices=settings.prices if settings is not None else None,
-        )
-        if name in CATALOGUE:
-            need(CATALOGUE[name], os.environ)
-    except PlacetError as error:
-        return str(error)
-    return ""
-
-
-def _no_model() -> str:
-    from placet.app.models import NO_MODEL
-
-    return NO_MODEL[:1].upper() + NO_MODEL[1:]
-
-
-def _url(provider: Provider) -> str:
-    from placet.errors import UnknownModel
-    from placet.inference.local.sources import without_secrets
-    from placet.inference.providers import url_of
-
-    try:
-        return without_secrets(url_of(provider, os.environ))
-    except UnknownModel as error:
-        return str(error)
 
 
 Told = Callable[[int, int], None]

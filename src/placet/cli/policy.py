@@ -13,6 +13,7 @@ import click
 from placet.cli.inputs import (
     Command,
     as_option,
+    file_names,
     json_option,
     not_empty,
     plan_argument,
@@ -93,7 +94,7 @@ def explain(output: Output, /, plan: str, agent: str | None, as_json: bool, **op
 
 
 @policy.command(short_help="Try the cases that are kept beside the rules.")
-@click.argument("path", required=False, callback=not_empty)
+@click.argument("path", required=False, callback=not_empty, shell_complete=file_names)
 @single(
     "--tools",
     metavar="FILE",

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from placet.cli.inputs import json_option, single, tools_option
+from placet.cli.inputs import file_names, json_option, single, tools_option
 from placet.cli.output import Output
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @click.command(short_help="Go through a recorded run again.")
-@click.argument("file", metavar="FILE")
+@click.argument("file", metavar="FILE", shell_complete=file_names)
 @click.option("--diff", is_flag=True, help="Show both texts of the first difference, line by line.")
 @click.option(
     "--run-tools",

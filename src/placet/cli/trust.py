@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from placet.cli.inputs import json_option, not_empty
+from placet.cli.inputs import folder_names, json_option, not_empty
 from placet.cli.output import Output
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ _SHOWN = 20
 
 
 @click.command(short_help="Trust what a project's .placet folder brings.")
-@click.argument("path", required=False, callback=not_empty)
+@click.argument("path", required=False, callback=not_empty, shell_complete=folder_names)
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @click.option("--list", "is_list", is_flag=True, help="List trusted folders, and whether each is as it was.")
 @click.option("--forget", "is_forget", is_flag=True, help="Take trust back; also from a folder that is gone.")
@@ -131,7 +131,8 @@ def _folder(path: str | None) -> Path:
     found = project_folder(Path.cwd())
     if found is None:
         raise InputError(
-            f"There is no {PROJECT_FOLDER} folder in {Path.cwd()}, nor above it. Name the project's folder."
+            f"There is no {PROJECT_FOLDER} folder in {Path.cwd()}, nor above it. Name the project's folder, "
+            "or create one with `placet init`."
         )
     return found.parent
 

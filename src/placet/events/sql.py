@@ -42,7 +42,8 @@ _ALL = ", ".join(_COLUMNS)
 _SEGMENT = "first_position, last_position, records, digest, first_time, last_time, closed_at, seal"
 
 
-def _migrations() -> Migrations:
+def migrations() -> Migrations:
+    """The tables of a log, which gets an id of its own."""
     # The head is made with the tables, and never again. No index on the trace: each run has its own trace, so
     # it would cost as much again as the one on the run, which is a third of what a commit costs.
     log_id = secrets.token_hex(16)
@@ -93,7 +94,7 @@ class SqlEvents:
         self._anchor_error: Exception | None = None
         self._seen: tuple[int, str] | None = None
         """The newest record that we anchored."""
-        migrate(database, _migrations())
+        migrate(database, migrations())
 
     # Writing
 

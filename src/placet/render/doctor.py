@@ -1,4 +1,4 @@
-"""What a machine enforces, for people: a table of protections, and what to do for more.
+"""What a machine enforces and what is set up, for people: facts, a table of protections, and what to do.
 
 Keep true: each protection has a sentence for when it holds and one for when it does not, so that nobody has
 to know what its name means.
@@ -6,7 +6,7 @@ to know what its name means.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from placet.render.text import duration
@@ -72,12 +72,105 @@ def _around(found: Mapping[str, Any]) -> Iterable[Text]:
         "platform": f"{found['platform']}, as {found['user']}",
         "git": _program(found["git"]),
         "bubblewrap": _program(found["bubblewrap"]),
+        "node": _node(found["node"], found["npx"]),
         "folder": found["folder"],
     }
     for name, words in rows.items():
-        line = Text(f"{name:<12}", style="dim")
-        line.append(clean(words, 300), style="none")
-        yield line
+        yield _row(name, words)
+    yield Text()
+    yield _row("project", *_project(found["project"]))
+    yield _row("database", *_database(found["database"]))
+    yield _row("model", *_model(found["models"]))
+    yield from _extras(found["extras"])
+
+
+def _row(name: str, words: str, style: str = "none") -> Text:
+    from rich.text import Text
+
+    line = Text(f"{name:<12}", style="dim")
+    line.append(clean(words, 900), style=style)
+    return line
+
+
+def _node(node: Mapping[str, str], npx: Mapping[str, str]) -> str:
+    if not node["path"]:
+        return "not found; MCP servers that are started with npx need it"
+    return f"{_program(node)}, npx {'(' + npx['path'] + ')' if npx['path'] else 'not found'}"
+
+
+def _project(project: Mapping[str, Any]) -> tuple[str, str]:
+    """What counts as the project, and how far it is trusted; and the style of that."""
+    if project["problem"]:
+        return f"cannot be read. {project['problem']}", "yellow"
+    outer = f"; rules of {', '.join(project['outer'])} apply too" if project["outer"] else ""
+    match project["by"]:
+        case "":
+            return (
+                f"none: no .placet folder and no git repository here (create one: placet init){outer}",
+                "none",
+            )
+        case "git":
+            return (
+                f"{project['folder']} (a git repository without .placet; create it: placet init){outer}",
+                "none",
+            )
+    wants = "; ".join(f"it {want}" for want in project["wants"])
+    words = {
+        "nothing": ("nothing in it needs trust", "none"),
+        "trusted": (f"trusted as it is now: {wants}", "none"),
+        "changed": (
+            f"changed since you trusted it, so this waits: {wants}. Look at it: placet trust",
+            "yellow",
+        ),
+        "unknown": (f"not trusted, so this waits: {wants}. Look at it: placet trust", "yellow"),
+    }
+    said, style = words[project["trust"]]
+    return f"{project['folder']} (has .placet), {said}{outer}", style
+
+
+def _database(database: Mapping[str, Any]) -> tuple[str, str]:
+    """Where runs are recorded, and whether that works; and the style of that."""
+    by = {"PLACET_DB": "named by PLACET_DB", "project": "of the project", "user": "in your data folder"}
+    where = f"{database['name']} ({by[database['source']]})".lstrip()
+    if database["problem"]:
+        return f"{where}: {database['problem']}", "yellow"
+    if database["kind"] == "none":
+        return "none: PLACET_DB says that nothing is recorded", "none"
+    if database["kind"] == "postgres":
+        return f"{where}; a server, which was not connected to", "none"
+    if not database["exists"]:
+        return f"{where}; the first run creates it", "none"
+    parts = ", ".join(f"{part} {version}" for part, version in database["schema"].items()) or "empty"
+    states = {
+        "older": ("; older tables, which the next run brings up to date", "none"),
+        "newer": ("; tables of a newer Placet, which this one cannot use", "yellow"),
+    }
+    said, style = states.get(database["schema_state"], ("", "none"))
+    return f"{where}; opens, schema: {parts}{said}", style
+
+
+def _model(models: Mapping[str, Any]) -> tuple[str, str]:
+    """Which model would answer, and why; and the style of that."""
+    chosen = models["chosen"]
+    if models["problem"]:
+        return f"not known. {models['problem']}", "yellow"
+    if chosen is None:
+        return models["advice"], "yellow"
+    problem = f"; it cannot be asked: {chosen['problem']}" if chosen["problem"] else ""
+    return f"{chosen['name']}, because {chosen['because']}{problem}", "yellow" if problem else "none"
+
+
+def _extras(extras: Sequence[Mapping[str, Any]]) -> Iterable[Text]:
+    from rich.text import Text
+
+    there = [each["name"] for each in extras if each["installed"]]
+    missing = [each for each in extras if not each["installed"]]
+    words = ", ".join(there) or "none"
+    yield _row(
+        "extras", words + (f"; not installed: {', '.join(e['name'] for e in missing)}" if missing else "")
+    )
+    for each in missing:
+        yield Text(f"            {each['name']}: {clean(each['install'], 600)}")
 
 
 def _program(program: Mapping[str, str]) -> str:

@@ -26,6 +26,21 @@ class Migrations(NamedTuple):
     """Statements by step; how many steps have been taken is the version."""
 
 
+def schema_versions(database: Database) -> dict[str, int]:
+    """The parts whose tables a database holds, each with its version.
+
+    Raises:
+        StorageError: it cannot be read.
+    """
+
+    def look(t: Transaction) -> dict[str, int]:
+        if not t.has_table(_REGISTER):
+            return {}
+        return dict(t.execute(f"SELECT part, version FROM {_REGISTER} ORDER BY part"))
+
+    return database.read(look)
+
+
 def migrate(database: Database, wanted: Migrations) -> None:
     """Bring the tables of one part up to date; processes that do so at once take turns.
 

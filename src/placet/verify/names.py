@@ -62,9 +62,10 @@ _ALSO_PARAMETERS = frozenset({"args", "arguments", "input", "inputs", "kwargs"})
 
 
 class NameWarning(msgspec.Struct, frozen=True, kw_only=True):
-    """A name that means nothing here."""
+    """A name in a rule or a plan that matches nothing known."""
 
     kind: Literal["unknown_tool", "unknown_parameter", "unknown_field"]
+    """Kind of thing that has no such name."""
     name: str
     """As it was written."""
     nearest: str | None = None
@@ -74,6 +75,7 @@ class NameWarning(msgspec.Struct, frozen=True, kw_only=True):
     action_id: str | None = None
     """The action that uses it, where it is a field of one."""
     message: str
+    """Sentence for people."""
 
 
 class KnownTools(Protocol):

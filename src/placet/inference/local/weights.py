@@ -15,7 +15,7 @@ from pathlib import Path
 import msgspec
 
 from placet.errors import InputError, ModelMissing, UnknownModel
-from placet.extras import install_command
+from placet.extras import has_module, install_command
 from placet.safe_text import clean
 from placet.storage.location import user_folder
 
@@ -197,9 +197,7 @@ def is_there(weights: Weights, environment: Mapping[str, str]) -> bool:
 
 def is_installed(weights: Weights) -> bool:
     """Whether what a model runs on is there."""
-    from importlib.util import find_spec
-
-    return find_spec(weights.module) is not None
+    return has_module(weights.module)
 
 
 def need(weights: Weights, environment: Mapping[str, str]) -> None:

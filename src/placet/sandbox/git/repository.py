@@ -76,6 +76,13 @@ async def find(folder: str) -> Repository | None:
     return None if found is None else await _open(*found)
 
 
+def find_top(folder: str) -> str | None:
+    """The top of the work tree that a folder belongs to, without asking git; None if there is none that can
+    be relied on."""
+    found = _look_up(folder)
+    return None if found is None else found[0]
+
+
 async def identity(repository: Repository) -> dict[str, str]:
     """Variables that name whoever commits, as git would name him outside; none if nobody is named."""
     try:
