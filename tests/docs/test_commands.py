@@ -98,6 +98,10 @@ ELSEWHERE: dict[str, Elsewhere] = {
     "placet mcp add tracker https://tracker.example.org/mcp --header Authorization=TRACKER_AUTH": Elsewhere(
         by="tests/tools/mcp/test_http.py"
     ),
+    "placet mcp enable tracker --all --as-claimed": Elsewhere(by="tests/cli/test_mcp.py"),
+    "placet completion bash > ~/.local/share/bash-completion/completions/placet": Elsewhere(
+        by="tests/cli/test_completion.py"
+    ),
     "placet model pull local": MODELS,
     "placet model pull embed": MODELS,
     "placet model test local": MODELS,
@@ -264,6 +268,9 @@ def _option_problems(command: click.Command, path: str, rest: list[str]) -> Iter
     for word in words:
         if word == "--":
             return
+        if word in (">", "|", "&&"):
+            # The rest is the shell's.
+            break
         if not re.match(r"--?[a-zA-Z]", word):
             given += 1
             # What follows may be anything, so nothing is said of how many there are.
