@@ -376,6 +376,7 @@ def open_app(
     from placet.app.mcp_servers import load_mcp_tools
     from placet.app.models import MODEL_TOOLS, attach
     from placet.app.reach import MODEL, SERVER, Reach
+    from placet.app.recovery import FolderRecovery
     from placet.approvals.memory import MemoryApprovals
     from placet.events.log import EventLog
     from placet.policy.permission import Permissions, Posture
@@ -461,6 +462,7 @@ def open_app(
             snapshots=snapshots_but(sealed) if workspace is not None and binds else None,
             model=attached.models,
         )
+        runtime.recovery = FolderRecovery(place)
         runtime.tools.hints.update(attached.hints)
         for name in runtime.tools.withheld:
             # Only here is it known what each of them is.

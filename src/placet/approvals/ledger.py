@@ -13,8 +13,8 @@ class ApprovalLedger(Protocol):
     Promises:
     1. Deciding only records. Whoever owns the run sees it and goes on; nothing runs from here.
     2. An answer is final. Of several given at once, also by several processes, exactly one counts, and
-       everyone else is told so, also those who said the same. Only an `always` can be ended later, once,
-       and its record keeps what was decided before.
+       everyone else is told so, also those who said the same. Only an `always` and an `edits` can be ended
+       later, once, and the record keeps what was decided before.
     3. What is returned is on disk, and shares nothing with what was handed in.
     4. Parameters come back as they were given: whoever decides must see what will run.
     """
@@ -59,8 +59,8 @@ class ApprovalLedger(Protocol):
         Raises:
             ApprovalDecided: it was decided or withdrawn before, its time is up, or it is about something
                 else than what the person saw.
-            UsageError: there is no such approval, no such answer, nobody who gives it, or `holds_until` is
-                past or not of an `always`.
+            UsageError: there is no such approval, no such answer, nobody who gives it, `holds_until` is
+                past or not of an `always`, or `edits` is answered to a question that does not offer it.
             NotJson: `by` or `reason` is a text that no encoding can carry.
         """
         ...
@@ -77,13 +77,13 @@ class ApprovalLedger(Protocol):
         ...
 
     def revoke(self, approval: str, *, by: str, reason: str | None = None) -> Approval:
-        """End an `always` that is in force, from now on, and return what is recorded.
+        """End an `always` that is in force, or an `edits`, from now on, and return what is recorded.
 
         The same is asked about again. No older `always` comes back.
 
         Raises:
-            ApprovalDecided: it is no `always` that is in force: it is open, was decided otherwise, ran out,
-                was revoked before, or a later answer about the same took its place.
+            ApprovalDecided: it is neither an `edits` nor an `always` in force: it is open, was decided
+                otherwise, ran out, was revoked before, or a later answer about the same took its place.
             UsageError: there is no such approval, or nobody who revokes it.
             NotJson: `by` or `reason` is a text that no encoding can carry.
         """

@@ -140,6 +140,10 @@ class CallByCall:
                 return Stance("deny", f"the approval policy answered {found!r:.80}, which is no answer")
         return Stance("ask", f"'{tool}' is a gated tool") if tool in self._gated else None
 
+    def answering(self, posture: Posture) -> CallByCall:
+        """The same, with another posture that overrules what is set up elsewhere."""
+        return CallByCall(self._of, self._gated, otherwise=posture, overrules=True, nobody=self.nobody)
+
     def spelled_out(self) -> JsonValue:
         """By which approvals under other answers are told apart, as far as that can be seen."""
         name = getattr(self._of, "__qualname__", type(self._of).__qualname__) if self._of else None

@@ -34,6 +34,7 @@ from placet.runtime import checkpoint as checkpoints
 from placet.runtime.asking import Desk, Person
 from placet.runtime.at_work import AtWork
 from placet.runtime.binding import binding_of
+from placet.runtime.call_facts import RecoveryOf
 from placet.runtime.candidates import first_success, not_run
 from placet.runtime.checkpoint import Checkpoint
 from placet.runtime.guards.idempotency import AnswerBook
@@ -219,13 +220,14 @@ class Runtime:
         asks: bool = True,
         waits: bool = True,
         expires_s: float | None = None,
+        recovery: RecoveryOf | None = None,
     ) -> Runtime:
         """Another runtime for work in another folder: with tools of its own, and the policies, permissions,
         log, journal and people of this one.
 
         Without `asks` there is nobody to ask: what needs an approval is denied. Without `waits` a question is
         left for people, and the run lets go at once. `expires_s` is how long one can be answered, where that
-        is less than here.
+        is less than here. `recovery` says how calls there can be undone.
         """
         made = Runtime(
             policies=self.policies,
@@ -243,6 +245,7 @@ class Runtime:
             made._services = made._services._replace(
                 desk=desk.for_folder(made._folder, waits=waits, expires_s=expires_s)
             )
+            made.recovery = recovery
         return made
 
     def narrowed(self, names: Iterable[str]) -> Runtime:
@@ -270,6 +273,17 @@ class Runtime:
     def approvals(self) -> ApprovalLedger | None:
         """Where people are asked, if they are."""
         return self._services.desk.ledger if self._services.desk is not None else None
+
+    @property
+    def recovery(self) -> RecoveryOf | None:
+        """What says in a question how a call can be undone from outside of its plan, such as by a person with
+        git. None where nobody is asked, or nothing is known of it."""
+        return self._services.desk.recovery if self._services.desk is not None else None
+
+    @recovery.setter
+    def recovery(self, recovery: RecoveryOf | None) -> None:
+        if self._services.desk is not None:
+            self._services.desk.recovery = recovery
 
     @property
     def journal(self) -> Journal | None:

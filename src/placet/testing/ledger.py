@@ -25,6 +25,7 @@ from msgspec.structs import replace
 from placet.approvals.approval import ANSWERS, Approval, Decision, fingerprint, how_decided, how_revoked
 from placet.approvals.ledger import ApprovalLedger
 from placet.errors import ApprovalDecided, NotJson, UsageError
+from placet.ir.call_facts import Confinement, FileEdit, Recovery
 from placet.testing.clock import FakeClock
 from placet.testing.state_store import AWKWARD
 
@@ -45,6 +46,9 @@ def approval(id: str = "q1", **changes: Any) -> Approval:
         "risk": "destructive",
         "reversibility": "irreversible",
         "preview": "- /tmp/x",
+        "confinement": Confinement(runs_in="sandbox", isolation="process", by="bubblewrap", hosts=["a.b"]),
+        "recovery": Recovery(by="compensation", command="fs.restore"),
+        "edit": FileEdit(folder="/tmp", paths=["x"], shows=["path"]),
         "compensation": {"tool": "fs.restore", "parameters": {"path": "/tmp/x"}},
         "reasons": ("policy 'careful': nothing is removed unasked", "above the tier 'write'"),
         "tier": "full",
@@ -243,6 +247,43 @@ def what_is_no_decision_is_refused(make: MakeLedger) -> None:
             "once, always, deny",
         )
     _same(ledger.pending(), [approval()], "after refusals")
+
+
+def all_edits_are_allowed_only_where_that_is_offered(make: MakeLedger) -> None:
+    ledger = make(FakeClock(START))
+    offered = approval("q1", fingerprint="f1", offers_edits=True)
+    for question in (offered, approval("q2", fingerprint="f2")):
+        ledger.request(question)
+
+    _refuses(
+        lambda: ledger.decide("q2", "edits", by="ann"), UsageError, "edits where it is not offered", "'edits'"
+    )
+    _same(ledger.pending(), [offered, approval("q2", fingerprint="f2")], "after a refusal")
+    made = ledger.decide("q1", "edits", by="ann")
+    _same(made.covers_edits, True, "an answer that allows all edits")
+    _same(ledger.get("q1"), made, "get after edits")
+    _same(ledger.standing("f1"), None, "standing: it is for one run, not for a fingerprint")
+    _refuses(lambda: ledger.decide("q1", "edits", by="bob"), ApprovalDecided, "a second answer")
+
+
+def what_allows_all_edits_is_revoked_once(make: MakeLedger) -> None:
+    clock = FakeClock(START)
+    ledger = make(clock)
+    ledger.request(approval("older", fingerprint="f"))
+    ledger.request(approval("q1", fingerprint="f", offers_edits=True))
+    older = ledger.decide("older", "always", by="ann")
+    ledger.decide("q1", "edits", by="ann")
+    clock.advance(1)
+
+    made = ledger.revoke("q1", by="bob", reason="enough")
+
+    _same(made.covers_edits, False, "after revoking")
+    _same(
+        (made.revoked_by, made.revoked_at, made.revoked_reason), ("bob", clock(), "enough"), "who, when, why"
+    )
+    _same(ledger.get("q1"), made, "get after revoking")
+    _same(ledger.standing("f"), older, "an always about the same")
+    _refuses(lambda: ledger.revoke("q1", by="cy"), ApprovalDecided, "revoking twice", "revoked by bob")
 
 
 def nobody_decides_nothing(make: MakeLedger) -> None:
@@ -727,6 +768,8 @@ approval_ledger_suite: tuple[Check, ...] = (
     a_decision_is_not_brought_along,
     a_decision_is_recorded_with_who_when_and_why,
     what_is_no_decision_is_refused,
+    all_edits_are_allowed_only_where_that_is_offered,
+    what_allows_all_edits_is_revoked_once,
     nobody_decides_nothing,
     a_decision_is_final,
     only_what_was_seen_is_decided,
