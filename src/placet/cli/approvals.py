@@ -217,7 +217,7 @@ def show(output: Output, id: str, reveal: bool, db: str | None, as_json: bool) -
         return 0
     width = output.result_console().width
     # As one: line by line, what begins a line where a long one is broken may look like a secret once more.
-    drawn = for_people(shown, now, change_of(found, edited, is_redacted=not reveal))
+    drawn = for_people(shown, now, change_of(shown, edited, is_redacted=not reveal))
     output.show(Group(*approval_lines(drawn, now, width, is_whole=reveal)))
     if asked_by is not None:
         from placet.cli.loop_decisions import show_change

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from rich.text import Text
 
     from placet.approvals.approval import Approval, Decision
-    from placet.cli.changes import Change
+    from placet.ir.call_facts import Preview
     from placet.runtime.asking import Reply
 
 _LONGEST = 4_000
@@ -75,15 +75,13 @@ class Asker:
     async def __call__(self, asked: Approval) -> Reply | None:
         """What the person says; None leaves it for later."""
         from placet.cli.approvals import login_name
-        from placet.cli.changes import change_of, preview_now
+        from placet.cli.changes import preview_now
         from placet.runtime.asking import Reply
 
         with self._silence():
             seen = await asyncio.to_thread(preview_now, asked, self._output.redactor.text)
             is_new = asked.tier in _TIERS and asked.tier not in self._explained
-            head, lines = question_lines(
-                asked, self._output, self._db, change_of(asked, seen), explains_tier=is_new
-            )
+            head, lines = question_lines(asked, self._output, self._db, seen, explains_tier=is_new)
             self._explained.add(asked.tier or "")
             # Two lines of it are among those that are left free.
             screen = fit(lines, self._output.talk_console().height - len(head) + 2)
@@ -155,16 +153,17 @@ def question_lines(
     asked: Approval,
     output: Output,
     db: str | None,
-    change: Change | None = None,
+    seen: Preview | None = None,
     *,
     explains_tier: bool = False,
 ) -> tuple[list[Text], list[Text]]:
-    """What is asked; and what exactly would run, of which `change` shows a part as a diff."""
+    """What is asked; and what exactly would run and change. `seen` is what it would change in files now."""
     import time
 
     from rich.text import Text
 
     from placet.cli.approvals import for_people, hidden_places, reveal_words, without_secrets
+    from placet.cli.changes import change_of
     from placet.render.approvals import approval_lines
     from placet.render.call_facts import confinement_words, is_safe, recovery_words
     from placet.render.questions import reason_words
@@ -176,7 +175,7 @@ def question_lines(
     why = reason_words(shown.reasons, shown.tier) or f"it is {shown.risk}"
     width = output.talk_console().width
     head = _head(clean(shown.tool, 80), why, width)
-    data = for_people(shown, now, change)
+    data = for_people(shown, now, change_of(shown, seen))
     facts = [(f"risk: {clean(shown.risk, 40)}", "dim")]
     if explains_tier and shown.tier in _TIERS:
         facts.insert(0, (f"{shown.tier}: {_TIERS[shown.tier]}", "dim"))
@@ -197,8 +196,8 @@ def question_lines(
     hidden = hidden_places(asked, shown)
     if hidden:
         places = count(hidden, "place is", "places are")
-        told = f"{places} not shown: secret, or made to look so. To see it: {reveal_words(asked, db)}"
-        found += [Text(line) for line in wrap(told, max(width - 1, 20))]
+        found.append(Text(f"{places} not shown: secret, or made to look so. To see it:"))
+        found.append(Text(f"  {reveal_words(asked, db)}"))
     return head, found
 
 

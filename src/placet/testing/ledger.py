@@ -46,9 +46,6 @@ def approval(id: str = "q1", **changes: Any) -> Approval:
         "risk": "destructive",
         "reversibility": "irreversible",
         "preview": "- /tmp/x",
-        "confinement": Confinement(runs_in="sandbox", isolation="process", by="bubblewrap", hosts=["a.b"]),
-        "recovery": Recovery(by="compensation", command="fs.restore"),
-        "edit": FileEdit(folder="/tmp", paths=["x"], shows=["path"]),
         "compensation": {"tool": "fs.restore", "parameters": {"path": "/tmp/x"}},
         "reasons": ("policy 'careful': nothing is removed unasked", "above the tier 'write'"),
         "tier": "full",
@@ -98,7 +95,14 @@ def what_was_asked_comes_back_as_it_was(make: MakeLedger) -> None:
     """Unredacted, and with every digit and character: whoever decides must see what will run."""
     ledger = make(FakeClock(START))
     awkward = {f"k{n}": value for n, value in enumerate(AWKWARD)}
-    whole = approval(parameters=awkward, compensation=awkward)
+    whole = approval(
+        parameters=awkward,
+        compensation=awkward,
+        confinement=Confinement(runs_in="sandbox", isolation="process", by="bubblewrap", hosts=["a.b"]),
+        recovery=Recovery(by="git", command="git restore -- x"),
+        edit=FileEdit(folder="/tmp", paths=["x"], shows=["path"]),
+        offers_edits=True,
+    )
     bare = Approval(
         id="q2",
         run_id="r1",
@@ -127,6 +131,7 @@ def what_is_not_json_is_refused(make: MakeLedger) -> None:
         "reasons[1]": {"reasons": ["why", half]},
         "preview": {"preview": half},
         "agent": {"agent": half},
+        "recovery.command": {"recovery": Recovery(by="git", command=half)},
     }
     for place, changes in bad_ones.items():
         bad = replace(approval(), **changes)
