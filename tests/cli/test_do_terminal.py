@@ -119,7 +119,7 @@ def test_a_no_with_a_reason_is_told_and_an_always_is_not_asked_again(
     child.expect("refused: .*not this file")
     child.expect(ALLOW)
     child.sendline("what?")
-    child.expect("Write y, a, n or l: ")
+    child.expect("Write y, e, a, n or l: ")
     child.sendline("a")
     child.expect("And again.")
     child.expect("Both are done.")
@@ -194,7 +194,7 @@ def test_what_was_typed_before_answers_nothing_and_ctrl_c_at_a_question_stops_th
     (tmp_path / "go").touch()
     child.expect(ALLOW)
     child.sendline("what?")
-    child.expect("Write y, a, n or l: ")
+    child.expect("Write y, e, a, n or l: ")
     child.sendintr()
     child.expect("placet resume r1")
 
@@ -270,7 +270,7 @@ def test_a_change_to_a_file_is_shown_as_a_difference_before_it_is_allowed(
     )
     child = spawn("do", "write", "--model", model, "--db", "kept.db", "--run-id", "r1")
 
-    child.expect("what would change in notes.txt, as it is now:")
+    child.expect(r"what would change in notes.txt \(\+1 -1\), as it is now:")
     child.expect(r"│  one\r\n  │ -two\r\n  │ \+\\e\[2Jtwice\r\n  │  three\r\n")
     child.expect(ALLOW)
     child.sendline("y")
@@ -278,8 +278,7 @@ def test_a_change_to_a_file_is_shown_as_a_difference_before_it_is_allowed(
     child.expect(r"│ -here\r\n  │ -there\r\n  │ \+There\r\n")
     child.expect(ALLOW)
     child.sendline("y")
-    child.expect(r"\(2 lines, below\)")
-    child.expect(r"parameter 'text':\r\n  │ first\r\n  │ second \\e\]0;x\\x07\r\n")
+    child.expect(r"│ \+first\r\n  │ \+second \\e\]0;x\\x07\r\n")
     child.expect(ALLOW)
     child.sendline("y")
     child.expect("Done.")
@@ -301,13 +300,84 @@ def test_what_does_not_fit_on_the_screen_is_shown_at_a_key(
     child.expect("s = show all, l = later: ")
     assert "line 100\r\n" not in child.seen.text
     child.sendline("s")
-    child.expect("line 100\r\n")
+    child.expect(r"\+line 100\r\n")
     child.expect(ALLOW)
     assert not (tmp_path / "a.txt").exists()
     child.sendline("what?")
-    child.expect("Write y, a, n, s or l: ")
+    child.expect("Write y, e, a, n, s or l: ")
     child.sendline("y")
     child.expect("Done.")
 
     assert ended(child) == 0
     assert (tmp_path / "a.txt").read_text() == text
+
+
+def test_one_key_allows_all_edits_of_the_run_and_a_resume_keeps_that(
+    spawn: Spawn, script: Callable[..., str], placet: Placet, tmp_path: Path
+) -> None:
+    shell = {"name": "shell", "arguments": {"command": "true"}}
+    edit = {"name": "edit_file", "arguments": {"path": "a.txt", "old": "1", "new": "2"}}
+    model = script({"calls": [write("a.txt", "1")]}, {"calls": [edit]}, {"calls": [shell]}, "Not reached.")
+    child = spawn("do", "write", "--model", model, "--db", "kept.db", "--run-id", "r1")
+
+    child.expect("e = all edits in this run")
+    child.sendline("e")
+    child.expect("✓ edit_file")
+    child.expect("shell wants to run")
+    child.expect(ALLOW)
+    assert "e = all edits" not in child.match.group()
+    child.sendline("e")
+    child.expect("Write y, a, n or l: ")
+    child.sendline("l")
+    assert ended(child) == 4
+    assert child.seen.text.count("Allow it?") == 2
+    assert (tmp_path / "a.txt").read_text() == "2"
+
+    more = script({"calls": [write("b.txt", "1")]}, "Now it is done.", name="more.json")
+    child = spawn("resume", "r1", "--db", "kept.db", "--model", more)
+    child.expect("shell wants to run")
+    child.expect(ALLOW)
+    child.sendline("y")
+    child.expect("✓ write_file")
+    child.expect("Now it is done.")
+    assert ended(child) == 0
+    assert child.seen.text.count("Allow it?") == 1
+
+    log = placet(
+        "log", "query", "--run", "r1", "--kind", "approval_recorded", "--db", "kept.db", "--json"
+    ).json
+    said = [(event["data"]["decision"], event["data"]["approval"]) for event in log["events"]]
+    assert [decision for decision, _ in said] == ["edits", "edits", "once", "edits"]
+    assert len({approval for decision, approval in said if decision == "edits"}) == 1
+    story = placet("explain", "r1", "--db", "kept.db").out
+    assert story.count("approved with all further edits of files in this run") == 3
+
+
+def test_a_question_fits_a_narrow_terminal_and_breaks_lines_between_words(
+    script: Callable[..., str], tmp_path: Path
+) -> None:
+    """Whatever a terminal of 80 columns would break by itself is longer than that here."""
+    folder = tmp_path / ("a-folder-with-a-name-that-is-long-" * 2)
+    folder.mkdir()
+    (folder / "notes.txt").write_text("one\ntwo\n")
+    edit = {"name": "edit_file", "arguments": {"path": "notes.txt", "old": "two", "new": "word " * 60}}
+    model = script({"calls": [edit]}, "Not reached.")
+    for width in (80, 100):
+        words = command(
+            "do", "write", "--model", model.replace(":", f":{tmp_path}/", 1), "--db", tmp_path / f"{width}.db"
+        )
+        child = pexpect.spawn(
+            words[0], words[1:], cwd=str(folder), env=environment(TERM="dumb"), timeout=LIMIT_S,
+            encoding="utf-8", echo=False, dimensions=(50, width),
+        )  # fmt: skip
+        child.expect_exact("? edit_file")
+        child.expect("l = later: ")
+        lines = (child.before + child.after).replace("\r\n", "\n").split("\n")
+        child.close(force=True)
+
+        assert max(map(len, lines)) <= width
+        assert any(line.startswith("  confined to the folder") for line in lines)
+        broken = [line for line in lines if line.startswith("  ┊ ")]
+        assert broken
+        assert all(line.startswith("  ┊ word") for line in broken)
+        assert not [line for line in lines if line.startswith(("= ", "this run"))]

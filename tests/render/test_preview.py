@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from placet.render.calls import came_words, given_words
-from placet.render.preview import difference, split_texts
+from placet.render.preview import split_texts
 
 
 def test_texts_of_several_lines_are_shown_apart_wherever_they_stand() -> None:
@@ -15,25 +15,6 @@ def test_texts_of_several_lines_are_shown_apart_wherever_they_stand() -> None:
 
     assert rest == {"edits": [{"old": "(2 lines, below)", "new": "c"}], "text": "one\n", "n": 3}
     assert [tuple(block) for block in texts] == [("parameter 'edits.1.old'", "a\nb")]
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "shows"),
-    [
-        ("a\n", "a", ["-a", "+a (no line break at its end)"]),
-        ("a\r\nb\r\n", "a\r\nc\r\n", [" a", "-b", "+c"]),
-        ("a\r\n", "a\n", ["-a\\r", "+a"]),
-        ("a\n", "\x1b[2J\n", ["-a", "+\\e[2J"]),
-        ("a\n", "a\n", []),
-    ],
-)
-def test_a_difference_shows_what_goes_and_comes(old: str, new: str, shows: list[str]) -> None:
-    assert (difference(old, new) or "").split("\n")[1:] == shows
-
-
-def test_what_would_take_long_to_compare_is_not_compared() -> None:
-    assert difference("x" * 300_000, "y") is None
-    assert difference("\n" * 5_000, "y") is None
 
 
 @pytest.mark.parametrize(

@@ -403,6 +403,7 @@ def open_app(
     from placet.app.mcp_servers import known_mcp_tools, load_mcp_tools, load_servers
     from placet.app.models import MODEL_TOOLS, attach
     from placet.app.reach import MODEL, SERVER, Reach
+    from placet.app.recovery import FolderRecovery
     from placet.approvals.memory import MemoryApprovals
     from placet.events.log import EventLog
     from placet.policy.permission import Permissions, Posture
@@ -489,6 +490,7 @@ def open_app(
             snapshots=snapshots_but(sealed) if workspace is not None and binds else None,
             model=attached.models,
         )
+        runtime.recovery = FolderRecovery(place)
         runtime.tools.hints.update(attached.hints)
         runtime.tools.elsewhere |= known_mcp_tools(servers)
         runtime.policies.general = rules.general

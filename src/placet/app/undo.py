@@ -22,9 +22,11 @@ import msgspec
 
 from placet.app.spots import Spots, changed, is_in_repository, spots
 from placet.errors import PlacetError
+from placet.ir.call_facts import Recovery
 from placet.turns.ending import Call, CallResult
 
 if TYPE_CHECKING:
+    from placet.runtime.call_facts import Effect
     from placet.sandbox.snapshot.recovery import Restored
     from placet.sandbox.snapshot.store import Snapshot, Snapshots
     from placet.sandbox.workspace import Workspace
@@ -134,6 +136,18 @@ class Undo:
             return taken
         finally:
             claim.release()
+
+    async def recovery(self, effect: Effect) -> Recovery | None:
+        """How a call of the message that is being answered can be undone; None if this cannot tell."""
+        if not effect.may_change_files:
+            return None
+        paths = effect.preview.paths if effect.preview is not None else ()
+        why = self._problem or "there is no snapshot of the folder"
+        if self._taken is not None:
+            why = await asyncio.to_thread(self._snapshots.why_not_restored, self._taken, paths)
+        if why:
+            return Recovery(by="none", why=why)
+        return Recovery(by="snapshot", command="/undo", scope=effect.scope)
 
     def end(self) -> None:
         """The message is over: whatever changes from now on is somebody else's."""

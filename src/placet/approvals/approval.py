@@ -17,20 +17,25 @@ from typing import Literal, assert_never
 import msgspec
 
 from placet.errors import ApprovalDecided, UsageError
+from placet.ir.call_facts import Confinement, FileEdit, Recovery
 from placet.ir.json_value import JsonValue, canonical_bytes, copy_json
 from placet.ir.tool_spec import Reversibility, Risk
 
-Decision = Literal["once", "always", "deny", "withdrawn"]
-"""Answer to an approval. A person gives one of the first three.
+Decision = Literal["once", "always", "edits", "deny", "withdrawn"]
+"""Answer to an approval. A person gives one of the first four.
 
 - `once`: approve this call.
 - `always`: approve every call with the same fingerprint.
+- `edits`: approve this and every further edit of files in the run, up to the tier `sandbox_edit`.
 - `deny`: deny it.
 - `withdrawn`: the run has withdrawn its question.
 """
 
-ANSWERS: tuple[Decision, ...] = ("once", "always", "deny")
+ANSWERS: tuple[Decision, ...] = ("once", "always", "deny", "edits")
 """What a person can say."""
+
+GIVEN: tuple[Decision, ...] = ("once", "always", "edits")
+"""Those that let the action run."""
 
 _ANSWER_FIELDS = (
     "decision",
@@ -62,7 +67,15 @@ class Approval(msgspec.Struct, frozen=True, kw_only=True):
     reversibility: Reversibility
     """Whether the effect can be undone."""
     preview: str | None = None
-    """What would change, as a diff or a text."""
+    """What would change, as a diff or a text for people; of a file tool a unified diff, without secrets."""
+    confinement: Confinement | None = None
+    """What is enforced around the call. None where nobody has established that."""
+    recovery: Recovery | None = None
+    """How the call can be undone. None where nobody has established that."""
+    edit: FileEdit | None = None
+    """Which files it edits, where it is a call of one of Placet's own file tools."""
+    offers_edits: bool = False
+    """Whether `edits` can be answered: it edits files, and is asked about because of its tier alone."""
     compensation: dict[str, JsonValue] | None = None
     """The call that would undo the action. The answer covers it, too: it runs without another question."""
     reasons: Sequence[str] = ()
@@ -132,6 +145,11 @@ class Approval(msgspec.Struct, frozen=True, kw_only=True):
             and (self.holds_until is None or now < self.holds_until)
         )
 
+    @property
+    def covers_edits(self) -> bool:
+        """Whether it allows all further edits of files in its run."""
+        return self.decision == "edits" and self.revoked_at is None
+
 
 def fingerprint(
     tool: str,
@@ -141,11 +159,12 @@ def fingerprint(
     tenant: str | None,
     policy_version: str,
     compensation: Mapping[str, JsonValue] | None = None,
+    isolation: str | None = None,
 ) -> str:
     """What makes two calls the same in the eyes of whoever approves them, as SHA-256 in hex.
 
     The order of keys does not matter; every value does, and so do folder, tenant, the policy's version and,
-    where there is one, the compensation.
+    where there are any, the compensation and the `isolation` that is enforced around the call.
 
     >>> a = fingerprint("rm", {"p": 1, "q": 2}, folder="/w", tenant=None, policy_version="1")
     >>> a == fingerprint("rm", {"q": 2, "p": 1}, folder="/w", tenant=None, policy_version="1")
@@ -160,6 +179,9 @@ def fingerprint(
     if compensation is not None:
         # Only then: what was approved before there were any must keep its fingerprint.
         parts.append(copy_json(dict(compensation), "compensation"))
+    if isolation is not None:
+        # What was approved because it is confined is another call where it is not.
+        parts.append({"isolation": isolation})
     # As one JSON list: no two different calls can be spelled alike, whatever their texts hold.
     return hashlib.sha256(canonical_bytes(parts)).hexdigest()
 
@@ -176,6 +198,8 @@ def asked(approval: Approval) -> Approval:
     for name in approval.__struct_fields__:
         if isinstance(value := getattr(approval, name), str | tuple):
             copy_json(value, name)
+        elif isinstance(value, msgspec.Struct):
+            copy_json(msgspec.to_builtins(value), name)
     return apart(approval)
 
 
@@ -225,6 +249,19 @@ def check_answer(
     if not isfinite(holds_until) or holds_until <= now:
         raise UsageError(
             f"An approval cannot hold until {moment(holds_until)}: that has passed. Name a moment to come."
+        )
+
+
+def check_offered(stored: Approval, decision: str) -> None:
+    """Returns if that can be answered to this question.
+
+    Raises:
+        UsageError: all edits are to be allowed, and it is no question about one, or not about its tier alone.
+    """
+    if decision == "edits" and not stored.offers_edits:
+        raise UsageError(
+            f"Approval '{stored.id}' cannot be answered with 'edits': that is for edits of files that need "
+            "nothing above sandbox_edit, and that no rule asks about. Use once, always or deny."
         )
 
 
@@ -297,6 +334,8 @@ def how_decided(approval: Approval) -> str:
             what = f"approved until {moment(approval.holds_until)}"
         case "always":
             what = "approved for good"
+        case "edits":
+            what = "approved with all further edits of files in its run"
         case "deny":
             what = "denied"
         case "withdrawn":

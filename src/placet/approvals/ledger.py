@@ -13,8 +13,8 @@ class ApprovalLedger(Protocol):
     Promises:
     1. Deciding only records. The process that owns the run reads the decision and resumes; nothing runs here.
     2. An answer is final. Of several answers given at once, also by several processes, exactly one counts;
-       the others get an error. Only an `always` can be revoked later, once, and its record keeps the original
-       decision.
+       the others get an error. Only an `always` or `edits` can be revoked later, once, and its record keeps
+       the original decision.
     3. A returned approval is on disk and shares no mutable value with the argument.
     4. Parameters are returned exactly as they were given.
     """
@@ -65,7 +65,7 @@ class ApprovalLedger(Protocol):
 
         Args:
             approval: Id of the approval.
-            decision: `"once"`, `"always"` or `"deny"`.
+            decision: `"once"`, `"always"`, `"edits"` or `"deny"`.
             by: Who decides.
             reason: Why; the model is told.
             holds_until: When an `always` ends, in seconds since the epoch. `None`: it does not end.
@@ -74,7 +74,7 @@ class ApprovalLedger(Protocol):
         Raises:
             ApprovalDecided: it was decided or withdrawn before, it has expired, or the fingerprint differs.
             UsageError: there is no such approval or decision, `by` is empty, or `holds_until` is in the past
-                or given without `"always"`.
+                or given without `"always"`, or `edits` answers a question that does not offer it.
             NotJson: `by` or `reason` cannot be encoded.
         """
         ...
@@ -95,7 +95,8 @@ class ApprovalLedger(Protocol):
         ...
 
     def revoke(self, approval: str, *, by: str, reason: str | None = None) -> Approval:
-        """End an `always` that is in force. Equal calls need approval again; no older `always` comes back.
+        """End an `always` that is in force, or an `edits`. Equal calls need approval again; no older `always`
+        comes back.
 
         Args:
             approval: Id of the approval.
@@ -103,7 +104,7 @@ class ApprovalLedger(Protocol):
             reason: Why.
 
         Raises:
-            ApprovalDecided: it is not an `always` that is in force.
+            ApprovalDecided: it is neither an `edits` nor an `always` that is in force.
             UsageError: there is no such approval, or `by` is empty.
             NotJson: `by` or `reason` cannot be encoded.
         """

@@ -15,6 +15,7 @@ from placet.approvals.approval import (
     asked,
     asked_again,
     check_answer,
+    check_offered,
     check_person,
     not_standing,
     only_one,
@@ -77,6 +78,7 @@ class MemoryApprovals:
             stored = self._stored(approval)
             if not stored.open_at(now) or fingerprint not in (None, stored.fingerprint):
                 raise refusal(stored, now=now, fingerprint=fingerprint)
+            check_offered(stored, decision)
             made = replace(
                 stored,
                 decision=decision,
@@ -86,7 +88,7 @@ class MemoryApprovals:
                 holds_until=holds_until,
             )
             self._asked[approval] = made
-            if decision != "once":
+            if decision in ("always", "deny"):
                 self._answers.pop(made.fingerprint, None)  # To stand last, and not where an older one stood.
                 self._answers[made.fingerprint] = made
         return apart(made)
@@ -102,17 +104,19 @@ class MemoryApprovals:
         return apart(stored)
 
     def revoke(self, approval: str, *, by: str, reason: str | None = None) -> Approval:
-        """End an `always`."""
+        """End an `always`, or an `edits`."""
         check_person(by, reason)
         with self._lock:
             now = self._clock()
             stored = self._stored(approval)
             latest = self._answers.get(stored.fingerprint)
-            if latest is not stored or not stored.stands_at(now):
+            if not stored.covers_edits and (latest is not stored or not stored.stands_at(now)):
                 raise not_standing(stored, latest, now=now)
             made = replace(stored, revoked_by=by, revoked_at=now, revoked_reason=reason)
-            # It stays the latest answer, so that no older one takes its place.
-            self._asked[approval] = self._answers[made.fingerprint] = made
+            self._asked[approval] = made
+            if latest is stored:
+                # It stays the latest answer, so that no older one takes its place.
+                self._answers[made.fingerprint] = made
         return apart(made)
 
     def pending(self, *, run: str | None = None, tenant: str | None = None) -> list[Approval]:

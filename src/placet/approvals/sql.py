@@ -22,6 +22,7 @@ from placet.approvals.approval import (
     asked,
     asked_again,
     check_answer,
+    check_offered,
     check_person,
     not_standing,
     only_one,
@@ -162,6 +163,10 @@ class SqlApprovals:
         values = [decision, now, answer, id, now, *([] if fingerprint is None else [searchable(fingerprint)])]
 
         def work(t: Transaction) -> Approval:
+            known = self._find(t, "id = ?", (id,)) if decision == "edits" else []
+            if known and known[0].open_at(now) and fingerprint in (None, known[0].fingerprint):
+                # What was asked never changes, so looking first is as good as a condition.
+                check_offered(known[0], decision)
             won = t.execute(
                 "UPDATE approvals SET decision = ?, decided_at = ?, answer = ?,"
                 " answered = (SELECT coalesce(max(answered), 0) + 1 FROM approvals)"
@@ -197,7 +202,7 @@ class SqlApprovals:
         return self._database.write(work).result()
 
     def revoke(self, approval: str, *, by: str, reason: str | None = None) -> Approval:
-        """End an `always`."""
+        """End an `always`, or an `edits`."""
         check_person(by, reason)
         id, now = searchable(approval), self._clock()
 
@@ -210,16 +215,19 @@ class SqlApprovals:
 
         def work(t: Transaction) -> Approval:
             stored, latest = look(t)
-            if stored.stands_at(now):
+            if stored.stands_at(now) or stored.covers_edits:
                 ((answer,),) = t.execute("SELECT answer FROM approvals WHERE id = ?", (id,))
                 said = msgspec.json.decode(answer, type=_Answer)
                 ended = replace(said, revoked_by=by, revoked_at=now, revoked_reason=reason)
                 # Whoever is quicker changes the answer: before it was read here, and then it says so, or
                 # after, and then it is another than the one that is compared.
+                latest_only = (
+                    "" if stored.covers_edits else f" AND id = (SELECT id FROM approvals WHERE {_LATEST})"
+                )
+                named = () if stored.covers_edits else (searchable(stored.fingerprint),)
                 won = said.revoked_at is None and t.execute(
-                    "UPDATE approvals SET answer = ? WHERE id = ? AND answer = ?"
-                    f" AND id = (SELECT id FROM approvals WHERE {_LATEST}) RETURNING id",
-                    (_encode(ended).decode(), id, answer, searchable(stored.fingerprint)),
+                    f"UPDATE approvals SET answer = ? WHERE id = ? AND answer = ?{latest_only} RETURNING id",
+                    (_encode(ended).decode(), id, answer, *named),
                 )
                 stored, latest = look(t)
                 if won:

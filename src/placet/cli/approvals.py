@@ -22,6 +22,7 @@ from placet.cli.output import Output, to_json
 if TYPE_CHECKING:
     from placet.app.app import Records
     from placet.approvals.approval import Approval, Decision
+    from placet.cli.changes import Change
     from placet.ir.json_value import JsonValue
     from placet.redaction import Redactor
     from placet.render.advice import Advice
@@ -171,9 +172,11 @@ def _list_standing(output: Output, run: str | None, limit: int, db: str | None, 
 def show(output: Output, id: str, reveal: bool, db: str | None, as_json: bool) -> int:
     """Show what would be done, why that is asked and until when it can be decided. The start of ID is enough.
 
+    It says what confines the call and what undoes it. Of an edit of files the change is shown as a diff: of
+    one that waits with the files as they are now. So is that of a round of a loop.
+
     Long texts are cut in the middle; --json shows them whole. Secrets, and what looks like one, are not
-    shown: it is said in how many places, and --reveal shows them. Of a round of a loop the change is shown,
-    as a diff.
+    shown: it is said in how many places, and --reveal shows them.
 
     Exit codes: 0 shown, 2 there is no such approval.
     """
@@ -184,6 +187,7 @@ def show(output: Output, id: str, reveal: bool, db: str | None, as_json: bool) -
 
     from placet.app.app import open_records
     from placet.app.escalations import diff_of, round_of
+    from placet.cli.changes import change_of, preview_now
     from placet.render.advice import db_words, name_words
     from placet.render.approvals import approval_lines
     from placet.render.text import count
@@ -198,15 +202,23 @@ def show(output: Output, id: str, reveal: bool, db: str | None, as_json: bool) -
     seen = change if reveal else output.redactor.text(change)
     (shown,) = [found] if reveal else without_secrets([found], output.redactor)
     hidden = hidden_places(found, shown) + _places(change, seen)
+    edited = None
+    if found.open_at(now):
+        edited = preview_now(found, str if reveal else output.redactor.text)
     if as_json:
         data = {**_as_data(shown, now), "hidden": hidden}
+        if found.edit is not None:
+            data["preview_now"] = None
+            if edited is not None:
+                data["preview_now"] = {"diff": edited.diff, "problem": edited.problem}
         if asked_by is not None:
             data |= {"diff": clean(seen, lines=True, tabs=True), "no_diff_because": gone or None}
         _show_json(output, data)
         return 0
     width = output.result_console().width
     # As one: line by line, what begins a line where a long one is broken may look like a secret once more.
-    output.show(Group(*approval_lines(for_people(shown, now), now, width, is_whole=reveal)))
+    drawn = for_people(shown, now, change_of(shown, edited, is_redacted=not reveal))
+    output.show(Group(*approval_lines(drawn, now, width, is_whole=reveal)))
     if asked_by is not None:
         from placet.cli.loop_decisions import show_change
 
@@ -227,8 +239,12 @@ def show(output: Output, id: str, reveal: bool, db: str | None, as_json: bool) -
         rest = f"{name_words(found.id)}{db_words(db)}"
         output.show(Text("To decide:"))
         output.show(Text(f"  placet approvals approve {rest}"))
+        if found.offers_edits:
+            output.show(
+                Text(f"  placet approvals approve {rest} --edits    (all further edits of the run, too)")
+            )
         output.show(Text(f"  placet approvals deny {rest} --reason TEXT"))
-    if latest is not None and latest.id == found.id:
+    if found.covers_edits or (latest is not None and latest.id == found.id):
         output.show(Text("It holds now. To be asked again:"))
         output.show(Text(f"  placet approvals revoke {name_words(found.id)}{db_words(db)}"))
     return 0
@@ -237,6 +253,11 @@ def show(output: Output, id: str, reveal: bool, db: str | None, as_json: bool) -
 @approvals.command(short_help="Say yes.")
 @id_argument
 @click.option("--always", is_flag=True, help="Also whenever exactly the same is asked again.")
+@click.option(
+    "--edits",
+    is_flag=True,
+    help="Also all further edits of files in the same run, up to the tier sandbox_edit.",
+)
 @click.option(
     "--for", "span_s", type=Span(), metavar="DURATION", help="How long --always holds: 30m, 12h, 7d."
 )
@@ -255,6 +276,7 @@ def approve(
     output: Output,
     id: str,
     always: bool,
+    edits: bool,
     span_s: float | None,
     rebase: bool,
     model: str | None,
@@ -265,8 +287,9 @@ def approve(
 ) -> int:
     """Let the action that ID asks for run, this one time or --always. The start of ID is enough.
 
-    `--always` is for the same tool with the same parameters, folder, tenant and policies. A decision is
-    final; what is approved for always can be revoked.
+    `--always` is for the same tool with the same parameters, folder, tenant, isolation and policies.
+    `--edits` is for an edit of files that is asked about because of its tier: no further one of the run is
+    asked about, unless a rule asks. A decision is final; what is approved with either can be revoked.
 
     What a round of a loop asked is carried out at once, on exactly the change that was shown. Where that no
     longer applies it is refused, and --rebase has it brought over and checked again.
@@ -278,21 +301,22 @@ def approve(
 
     from placet.cli.loop_decisions import decide_round, rebase_round
 
+    if always and edits:
+        raise click.UsageError("--always and --edits are two answers. Give one of them.")
+    decision: Decision = "always" if always else "edits" if edits else "once"
     if rebase:
-        if always or span_s is not None:
-            raise click.UsageError("--rebase asks anew. Leave --always and --for out.")
+        if always or edits or span_s is not None:
+            raise click.UsageError("--rebase asks anew. Leave --always, --edits and --for out.")
         return rebase_round(output, id, by or login_name(), model, db, as_json=as_json)
     if model is not None:
         raise click.UsageError("--model is for --rebase.")
-    done = decide_round(
-        output, id, "always" if always else "once", by or login_name(), reason, db, as_json=as_json
-    )
+    done = decide_round(output, id, decision, by or login_name(), reason, db, as_json=as_json)
     if done is not None:
         return done
     if span_s is not None and not always:
         raise click.UsageError("--for says how long an approval stands. Add --always.")
     until = time.time() + span_s if span_s is not None else None
-    return _decide(output, id, "always" if always else "once", by, reason, until, db, as_json=as_json)
+    return _decide(output, id, decision, by, reason, until, db, as_json=as_json)
 
 
 @approvals.command(short_help="Say no.")
@@ -317,7 +341,7 @@ def deny(output: Output, id: str, reason: str, by: str | None, db: str | None, a
     return _decide(output, id, "deny", by, reason, None, db, as_json=as_json)
 
 
-@approvals.command(short_help="End an approval for always.")
+@approvals.command(short_help="End an approval for always, or for all edits of a run.")
 @id_argument
 @click.option("--reason", metavar="TEXT", callback=_text, help="Why.")
 @by_option
@@ -325,11 +349,12 @@ def deny(output: Output, id: str, reason: str, by: str | None, db: str | None, a
 @json_option
 @click.pass_obj
 def revoke(output: Output, id: str, reason: str | None, by: str | None, db: str | None, as_json: bool) -> int:
-    """End what ID approved for always, from now on: the same is asked about again. The start of ID is enough.
+    """End what ID approved for always, or for all edits of its run, from now on: the same is asked about
+    again. The start of ID is enough.
 
-    See what can be revoked with: placet approvals list --standing. An older approval does not come back.
+    See what holds for always with: placet approvals list --standing. An older approval does not come back.
 
-    Exit codes: 0 revoked, 2 there is no such approval, or it is none for always that holds.
+    Exit codes: 0 revoked, 2 there is no such approval, or it is none that holds.
     """
     import time
 
@@ -468,9 +493,9 @@ def _status(approval: Approval, now: float) -> str:
     match approval.decision:
         case None:
             return "waiting" if approval.open_at(now) else "expired"
-        case "always" if approval.revoked_at is not None:
+        case "always" | "edits" if approval.revoked_at is not None:
             return "revoked"
-        case "once" | "always":
+        case "once" | "always" | "edits":
             return "approved"
         case "deny":
             return "denied"
@@ -504,17 +529,25 @@ def reveal_words(approval: Approval, db: str | None) -> str:
     return f"placet approvals show {name_words(approval.id)} --reveal{db_words(db)}"
 
 
-def for_people(approval: Approval, now: float) -> dict[str, Any]:
-    """An approval as it is drawn: the same data, with words where a person does not read data."""
+def for_people(approval: Approval, now: float, change: Change | None = None) -> dict[str, Any]:
+    """An approval as it is drawn: the same data, with words where a person does not read data, and the
+    `change` to files in the place of the parameters that it shows."""
     from placet.approvals.approval import how_decided, how_revoked
     from placet.render.preview import split_texts
 
     undo = approval.compensation
-    parameters, texts = split_texts(approval.parameters)
+    shows = change.shows if change is not None else frozenset()
+    parameters, texts = split_texts(
+        {
+            name: "(in the diff below)" if name in shows else value
+            for name, value in approval.parameters.items()
+        }
+    )
     return {
         **_as_data(approval, now),
         "parameters": to_json(parameters, indent=True),
         "texts": texts,
+        "change": (change.heading, change.diff) if change is not None else None,
         "compensation": to_json(undo, indent=True) if undo is not None else None,
         "decided": how_decided(approval),
         "revoked": how_revoked(approval),
@@ -538,7 +571,7 @@ def without_secrets(approvals: Sequence[Approval], redactor: Redactor) -> list[A
 def _shown(approval: Approval, redactor: Redactor) -> Approval:
     from msgspec.structs import replace
 
-    fields = {name: redactor.value(getattr(approval, name)) for name in approval.__struct_fields__}
+    fields = {name: _redacted(getattr(approval, name), redactor) for name in approval.__struct_fields__}
     # Null is never hidden, so each name is shown as it would be, and its place is free.
     secret = {name for name in approval.secret if name in approval.parameters}
     shown = redactor.value({**approval.parameters, **dict.fromkeys(secret)})
@@ -546,6 +579,14 @@ def _shown(approval: Approval, redactor: Redactor) -> Approval:
     names = zip(approval.parameters, shown.items(), strict=True)
     fields["parameters"] = {key: _SECRET if name in secret else item for name, (key, item) in names}
     return replace(approval, **fields)
+
+
+def _redacted(value: Any, redactor: Redactor) -> Any:
+    import msgspec
+
+    if isinstance(value, msgspec.Struct):
+        return msgspec.convert(redactor.value(msgspec.to_builtins(value)), type(value))
+    return redactor.value(value)
 
 
 def hidden_places(approval: Approval, shown: Approval, names: Sequence[str] | None = None) -> int:

@@ -13,7 +13,7 @@ import os
 import sys
 from contextlib import suppress
 from itertools import dropwhile
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from placet.cli.output import Output
 
@@ -24,12 +24,15 @@ if TYPE_CHECKING:
     from rich.text import Text
 
     from placet.approvals.approval import Approval, Decision
-    from placet.cli.changes import Change
+    from placet.ir.call_facts import Preview
     from placet.runtime.asking import Reply
 
 _LONGEST = 4_000
 """Of a line that is typed."""
 _YES, _ALWAYS, _NO, _LATER = ("y", "yes"), ("a", "always"), ("n", "no"), ("l", "later")
+_EDITS = ("e", "edits")
+_STAYS = "\0"
+"""A space at which no line is broken."""
 _SHOW = ("s", "show")
 _MOST_SHOWN = 256 * 1024
 """Characters of one question, however it is shown."""
@@ -41,7 +44,7 @@ _BESIDE = 6
 _TIERS = {
     "read_only": "looks at something",
     "sandbox_edit": "may change files in this folder",
-    "full_access": "may do anything that you can do here",
+    "full_access": "may do more than change files in this folder",
 }
 
 
@@ -66,27 +69,27 @@ class Asker:
         self._silence = silence
         self._db = db
         self._is_kept = is_kept
-        self.look: Callable[[Approval], Change | None] | None = None
-        """Finds out what a call would change, once that can be."""
         self._explained: set[str] = set()
         """Tiers of which the person has been told what they are."""
 
     async def __call__(self, asked: Approval) -> Reply | None:
         """What the person says; None leaves it for later."""
         from placet.cli.approvals import login_name
+        from placet.cli.changes import preview_now
         from placet.runtime.asking import Reply
 
         with self._silence():
-            change = await asyncio.to_thread(self.look, asked) if self.look is not None else None
-            head, lines = question_lines(asked, self._output, self._db, change)
-            if asked.tier in _TIERS and asked.tier not in self._explained:
-                self._explained.add(asked.tier)
-                head.append(tier_line(asked.tier))
-            screen = fit(lines, self._output.talk_console().height)
+            seen = await asyncio.to_thread(preview_now, asked, self._output.redactor.text)
+            is_new = asked.tier in _TIERS and asked.tier not in self._explained
+            head, lines = question_lines(asked, self._output, self._db, seen, explains_tier=is_new)
+            self._explained.add(asked.tier or "")
+            # Two lines of it are among those that are left free.
+            screen = fit(lines, self._output.talk_console().height - len(head) + 2)
             self._show(head + screen)
             forget_typed()
             try:
-                decision = await self._decision(lines if len(screen) < len(lines) else None)
+                more = lines if len(screen) < len(lines) else None
+                decision = await self._decision(more, offers_edits=asked.offers_edits)
                 if decision is None:
                     # Where nothing is kept, nobody can be asked later.
                     return None if self._is_kept else Reply("deny", by=login_name())
@@ -103,12 +106,24 @@ class Asker:
         # As one: what is printed is all there before the question is.
         self._output.talk_console().print(*lines, sep="\n", soft_wrap=True)
 
-    async def _decision(self, more: Sequence[Text] | None) -> Decision | None:
+    async def _decision(self, more: Sequence[Text] | None, *, offers_edits: bool = False) -> Decision | None:
         """`more` is all of the question, where the screen shows only a part."""
-        show = ", s = show all" if more is not None else ""
-        later = ", l = later" if self._is_kept else ""
-        question = f"Allow it? y = this once, a = always exactly this, n = no{show}{later}: "
-        names = ["y", "a", "n"] + ["s"] * bool(show) + ["l"] * bool(later)
+        from placet.render.text import wrap
+
+        keys = {"y": "this once"}
+        if offers_edits:
+            keys["e"] = "all edits in this run"
+        keys |= {"a": "always exactly this", "n": "no"}
+        if more is not None:
+            keys["s"] = "show all"
+        if self._is_kept:
+            keys["l"] = "later"
+        # What is typed follows the last line, which is left room for it.
+        width = self._output.talk_console().width - 4
+        # A key stays with what it means.
+        words = ", ".join(f"{key} = {means}".replace(" ", _STAYS) for key, means in keys.items())
+        question = "\n".join(wrap(f"Allow it? {words}:", width)).replace(_STAYS, " ") + " "
+        names = list(keys)
         prompt = question
         while True:
             typed = await read_line(prompt)
@@ -117,6 +132,8 @@ class Asker:
             word = typed.strip().lower()
             if word in _YES:
                 return "once"
+            if word in _EDITS and offers_edits:
+                return "edits"
             if word in _ALWAYS:
                 return "always"
             if word in _NO:
@@ -132,61 +149,68 @@ class Asker:
             prompt = f"Write {', '.join(names[:-1])} or {names[-1]}: "
 
 
-def tier_line(tier: str) -> Text:
-    """What a tier is, in half a sentence."""
-    from rich.text import Text
-
-    return Text(f"  {tier}: {_TIERS[tier]}", style="dim")
-
-
 def question_lines(
-    asked: Approval, output: Output, db: str | None, change: Change | None = None
+    asked: Approval,
+    output: Output,
+    db: str | None,
+    seen: Preview | None = None,
+    *,
+    explains_tier: bool = False,
 ) -> tuple[list[Text], list[Text]]:
-    """What is asked; and what exactly would run, of which `change` says a part in other words."""
+    """What is asked; and what exactly would run and change. `seen` is what it would change in files now."""
     import time
 
     from rich.text import Text
 
     from placet.cli.approvals import for_people, hidden_places, reveal_words, without_secrets
+    from placet.cli.changes import change_of
     from placet.render.approvals import approval_lines
+    from placet.render.call_facts import confinement_words, is_safe, recovery_words
     from placet.render.questions import reason_words
-    from placet.render.text import count
+    from placet.render.text import count, wrap
     from placet.safe_text import clean
 
     now = time.time()
     (shown,) = without_secrets([asked], output.redactor)
     why = reason_words(shown.reasons, shown.tier) or f"it is {shown.risk}"
-    head = [
-        Text.assemble(("? ", "bold yellow"), (clean(shown.tool, 80), "bold"), f" wants to run: {why}"),
-        Text(f"  risk: {clean(shown.risk, 40)}, undoing: {clean(shown.reversibility, 40)}", style="dim"),
-    ]
     width = output.talk_console().width
-    lines = approval_lines(_with_change(for_people(shown, now), shown, change), now, width, is_whole=True)
+    head = _head(clean(shown.tool, 80), why, width)
+    data = for_people(shown, now, change_of(shown, seen))
+    facts = [(f"risk: {clean(shown.risk, 40)}", "dim")]
+    if explains_tier and shown.tier in _TIERS:
+        facts.insert(0, (f"{shown.tier}: {_TIERS[shown.tier]}", "dim"))
+    is_confined, is_undone = is_safe(data)
+    if data["confinement"] is not None:
+        facts.append((confinement_words(data["confinement"]), "dim" if is_confined else "yellow"))
+    if data["recovery"] is not None:
+        facts.append((f"undo: {recovery_words(data['recovery'])}", "dim" if is_undone else "yellow"))
+    else:
+        facts.append((f"undoing: {clean(shown.reversibility, 40)}", "dim"))
+    head += [
+        Text(f"  {line}", style=style) for words, style in facts for line in wrap(words, max(width - 3, 20))
+    ]
+    lines = approval_lines(data, now, width, is_whole=True)
     next(lines)
     # Facts are indented; from the first heading on stands what would run and change.
     found = bounded(dropwhile(lambda line: line.plain.startswith(" "), lines), asked, db)
     hidden = hidden_places(asked, shown)
     if hidden:
         places = count(hidden, "place is", "places are")
-        told = f"{places} not shown: secret, or made to look so. To see it: {reveal_words(asked, db)}"
-        found.append(Text(told))
+        found.append(Text(f"{places} not shown: secret, or made to look so. To see it:"))
+        found.append(Text(f"  {reveal_words(asked, db)}"))
     return head, found
 
 
-def _with_change(data: dict[str, Any], shown: Approval, change: Change | None) -> dict[str, Any]:
-    """What would run, without the parameters of which a change says all."""
-    from placet.cli.output import to_json
-    from placet.render.preview import Block, split_texts
+def _head(tool: str, why: str, width: int) -> list[Text]:
+    """Who wants to run, and why that is asked."""
+    from rich.text import Text
 
-    if change is None:
-        return data
-    rest = {
-        name: "(in what would change, below)" if name in change.told else value
-        for name, value in shown.parameters.items()
-    }
-    parameters, texts = split_texts(rest)
-    texts.append(Block(change.heading, change.text))
-    return {**data, "parameters": to_json(parameters, indent=True), "texts": texts}
+    from placet.render.text import wrap
+
+    first, *rest = wrap(f"{tool} wants to run: {why}", max(width - 3, 20))
+    line = Text.assemble(("? ", "bold yellow"), first)
+    line.stylize("bold", 2, 2 + min(len(tool), len(first)))
+    return [line, *(Text(f"  {more}") for more in rest)]
 
 
 def bounded(lines: Iterable[Text], asked: Approval, db: str | None) -> list[Text]:

@@ -1,93 +1,88 @@
-"""What a call would change in a file, found out before anybody is asked about it.
+"""What a call would change in files, for whoever is asked about it: in a terminal, or by another process.
 
 Keep true:
-1. Only for our own file tools: what another tool of that name does is not known here.
-2. The file is read through the workspace, which keeps every path beneath its folder.
-3. Finding out never raises: where it cannot be told, the parameters stand for themselves.
+1. Only for Placet's own file tools, as the runtime that asked knew them: a tool of that name may be another.
+2. What waits is compared with the files as they are now; what was decided is shown as it was asked.
+3. Finding out changes nothing and never raises: where it cannot be told, what was asked stands.
 """
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Sequence
 
-    from placet.app.app import App
     from placet.approvals.approval import Approval
-    from placet.ir.json_value import JsonValue
-    from placet.redaction import Redactor
-    from placet.sandbox.workspace import Workspace
-
-_MOST_READ = 2**20
-"""Bytes of a file that is compared."""
+    from placet.ir.call_facts import Preview
 
 
 class Change(NamedTuple):
-    """What becomes of a file."""
+    """What becomes of files."""
 
     heading: str
-    text: str
-    """Lines that go and come; empty where nothing is to be seen."""
-    told: frozenset[str]
-    """The parameters of which it says all."""
+    diff: str
+    """Empty where nothing would change, and the heading says why."""
+    shows: frozenset[str] = frozenset()
+    """Parameters that the diff shows in full."""
 
 
-def change_of(asked: Approval, app: App) -> Change | None:
-    """What a call of write_file or edit_file would change in a file that is there; None where that cannot be
-    told."""
-    tool = app.runtime.tools.get(asked.tool)
-    if tool is None or getattr(tool.fn, "__module__", "") != "placet.tools.builtin.files":
+def preview_now(asked: Approval, redact: Callable[[str], str]) -> Preview | None:
+    """What a call would change in the files as they are now; None where that cannot be told here."""
+    from placet.errors import UsageError
+    from placet.sandbox.workspace import Workspace
+    from placet.storage.location import config_folder, user_folder
+    from placet.tools.builtin.code import code_tools
+    from placet.tools.builtin.files import file_tools
+
+    if asked.edit is None or asked.secret:
         return None
-    if {"text", "old", "new", "path"} & set(asked.secret):
-        return None
-    return _compared(asked.tool, asked.parameters, app.workspace, app.redactor)
-
-
-def _compared(
-    tool: str, parameters: Mapping[str, JsonValue], workspace: Workspace, redactor: Redactor
-) -> Change | None:
-    from placet.errors import PlacetError
-    from placet.render.preview import difference
-    from placet.safe_text import clean
-    from placet.tools.builtin.text_file import decode
-
-    path = parameters.get("path")
-    if not isinstance(path, str):
-        return None
+    closed = [config_folder(os.environ), user_folder(os.environ)]
     try:
-        decoded = decode(workspace.read_bytes(path, _MOST_READ))
-    except (PlacetError, OSError, ValueError):
-        return None
-    if decoded is None:
-        return None
-    old = decoded[0]
-    new = parameters.get("text") if tool == "write_file" else _edited(old, parameters)
-    if not isinstance(new, str):
-        return None
-    # Each as a whole: of a part it may not be seen that it is a secret.
-    found = difference(redactor.text(old), redactor.text(new))
-    if found is None:
-        return None
-    told = frozenset({"text"} if tool == "write_file" else {"old", "new"})
-    name = clean(path, 80)
-    if not found:
-        return Change(f"{name} is there, and its text would stay as it is", "", told)
-    return Change(f"what would change in {name}, as it is now", found, told)
+        workspace = Workspace(asked.edit.folder, closed=closed)
+    except UsageError:
+        return None  # It may lie on another machine, or be gone.
+    try:
+        tools = (*file_tools(workspace), *code_tools(workspace))
+        found = next((each for each in tools if each.name == asked.tool), None)
+        if found is None or found.preview is None:
+            return None
+        return found.preview(asked.parameters, redact)
+    finally:
+        workspace.close()
 
 
-def _edited(text: str, parameters: Mapping[str, JsonValue]) -> str | None:
-    """The text after an edit; None where the edit does not fit."""
-    old, new = parameters.get("old"), parameters.get("new")
-    if not isinstance(old, str) or not isinstance(new, str) or not old:
+def change_of(asked: Approval, seen: Preview | None, *, is_redacted: bool = True) -> Change | None:
+    """What is shown of a change. `seen` is what it would be now; None of what is decided, or cannot be told.
+    None of a call that is no edit of files."""
+    edit = asked.edit
+    if edit is None:
         return None
-    if "\r\n" in text and text.count("\n") == text.count("\r\n"):
-        # As the tool does: in such a file models mean its own line ends.
-        old, new = (each.replace("\r\n", "\n").replace("\n", "\r\n") for each in (old, new))
-    found = text.count(old)
-    is_all = parameters.get("replace_all") is True
-    if found == 0 or (found > 1 and not is_all):
+    if seen is None:
+        if asked.preview:
+            heading = (
+                f"what would change in {_names(edit.paths)}{_counts(asked.preview)}, as of when it was asked"
+            )
+            return Change(heading, asked.preview, frozenset(edit.shows))
         return None
-    if len(text) + found * (len(new) - len(old)) > _MOST_READ:
-        return None
-    return text.replace(old, new)
+    if not seen.diff:
+        return Change(f"nothing would change as it is now: {seen.problem or 'the text stays the same'}", "")
+    is_other = is_redacted and asked.preview is not None and asked.preview != seen.diff
+    since = " (not the same as when it was asked: the file has changed)" if is_other else ""
+    heading = f"what would change in {_names(seen.paths)}{_counts(seen.diff)}, as it is now{since}"
+    return Change(heading, seen.diff, frozenset(seen.shows))
+
+
+def _names(paths: Sequence[str]) -> str:
+    from placet.safe_text import clean
+
+    return clean(paths[0], 80) if len(paths) == 1 else f"{len(paths):,} files"
+
+
+def _counts(diff: str) -> str:
+    from placet.render.diff import diff_counts
+
+    added, removed = diff_counts(diff)
+    return f" (+{added:,} -{removed:,})"

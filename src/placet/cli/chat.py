@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from placet.cli.signals import Stopping
     from placet.durable.sql import RunSummary
     from placet.inference.messages import Image
+    from placet.ir.call_facts import Recovery
+    from placet.runtime.call_facts import Effect
     from placet.runtime.journal import Decision, RunRecord
     from placet.sandbox.isolation import Level
     from placet.tools.context import Cancel
@@ -235,6 +237,7 @@ class Session:
         self.notice = ""
         """What the model is told with the next message."""
         self._snapshots = snapshots_but(app.sealed)
+        self._elsewhere = app.runtime.recovery
         self._is_told_to_leave = False
 
     async def hold(
@@ -264,6 +267,7 @@ class Session:
             writes=[each for each in ("write_file", "edit_file") if self.app.source_of(each) == BUILT_IN],
         )
         self.undo.has_past = not is_new
+        self.app.runtime.recovery = self._recovery
         self.app.runtime.events.add_sink(self.view)
         cancel = Cancel()
         try:
@@ -351,6 +355,13 @@ class Session:
         if not ending.succeeded and ending.status != "waiting":
             self._show(ending, is_kept=False)
         return ending
+
+    async def _recovery(self, effect: Effect) -> Recovery | None:
+        """How a call can be undone: by /undo, else as anywhere."""
+        found = await self.undo.recovery(effect)
+        if found is not None and found.by == "none" and self._elsewhere is not None:
+            return await self._elsewhere(effect) or found
+        return found
 
     def _see(self, event: Event) -> None:
         self.undo.heard(event)

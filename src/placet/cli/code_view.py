@@ -209,7 +209,7 @@ def shown_diff(output: Output, diff: str, session: str, db: str | None) -> list[
     from rich.text import Text
 
     from placet.render.advice import db_words, name_words
-    from placet.render.coding import diff_lines
+    from placet.render.diff import diff_lines
 
     # As a whole: half a secret is not known as one.
     shown = output.redactor.text(diff)
@@ -222,7 +222,7 @@ def shown_diff(output: Output, diff: str, session: str, db: str | None) -> list[
 
 def show_diff(output: Output, diff: str) -> None:
     """Print a change as the result: coloured on a terminal, as plain text elsewhere."""
-    from placet.render.coding import diff_lines
+    from placet.render.diff import diff_lines
     from placet.safe_text import clean
 
     shown = output.redactor.text(diff)

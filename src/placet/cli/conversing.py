@@ -198,7 +198,6 @@ def open_for(
     from placet.app.assistant import set_up
     from placet.app.files import check_log, check_target
     from placet.cli.asker import Asker, is_terminal
-    from placet.cli.changes import change_of
     from placet.cli.execution import patience
     from placet.cli.isolation import tell_lowering, tell_unknown_trusted
     from placet.cli.name_warnings import warn_of_names
@@ -229,8 +228,6 @@ def open_for(
         **more,
     ) as app:
         output.redactor = app.redactor
-        if asker is not None:
-            asker.look = lambda asked: change_of(asked, app)
         tell_lowering(output, app)
         tell_unknown_trusted(output, app)
         view.warnings = warn_of_names(output, app)

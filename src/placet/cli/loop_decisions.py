@@ -40,7 +40,7 @@ def show_change(
     from rich.text import Text
 
     from placet.render.advice import db_words
-    from placet.render.coding import diff_lines
+    from placet.render.diff import diff_lines
     from placet.safe_text import clean
 
     if gone:
@@ -77,9 +77,9 @@ def decide_round(
     if found is None:
         return None
     approval, round, policies = found
-    if decision == "always":
+    if decision in ("always", "edits"):
         raise click.UsageError(
-            "What a round of a loop asks is about one change. Approve it without --always."
+            f"What a round of a loop asks is about one change. Approve it without --{decision}."
         )
     with open_decider(round, db=db, policies=policies) as engine:
         try:

@@ -33,6 +33,7 @@ from placet.coder.style import LOOKING
 from placet.errors import PlacetError
 from placet.inference.passage import reads_passages
 from placet.inference.usage import Usage
+from placet.ir.call_facts import Recovery
 from placet.ir.json_value import JsonValue
 from placet.policy.permission import CallByCall, Posture
 from placet.safe_text import clean
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
     from placet.coder.python_source import Function
     from placet.coder.repairs import Hint
     from placet.coder.work import Work
+    from placet.runtime.call_facts import Effect
     from placet.runtime.runtime import Runtime
     from placet.tools.context import Cancel
 
@@ -68,6 +70,11 @@ class Closely(NamedTuple):
     """What is asked about a place."""
     lead: str
     """What helped against this very failure before."""
+
+
+async def in_private_copy(effect: Effect) -> Recovery | None:
+    """How a call in the private copy is undone: the person's files stay as they are until it is published."""
+    return Recovery(by="copy", scope=effect.scope) if effect.may_change_files else None
 
 
 class AttemptLoop:
@@ -330,7 +337,9 @@ class AttemptLoop:
                     waiting=work.run.waiting,
                 )
             )
-        return work.runtime.beside(tools, folder=str(workspace.folder), isolation=work.isolation)
+        return work.runtime.beside(
+            tools, folder=str(workspace.folder), isolation=work.isolation, recovery=in_private_copy
+        )
 
     def _by_call(self) -> CallByCall:
         # What is confined by the kernel to a private folder can be thrown away; what is not is asked about.

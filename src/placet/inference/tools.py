@@ -30,6 +30,7 @@ from placet.inference.model import (
     makes_vectors,
 )
 from placet.inference.usage import Usage
+from placet.ir.call_facts import Confinement
 from placet.ir.codec import decode_json
 from placet.ir.json_value import JsonValue, copy_json
 from placet.tools.context import ToolContext
@@ -64,7 +65,12 @@ def inference_tools(model: Model) -> list[Tool]:
     for each in made:
         # They speak to the model that the person has attached, and to nobody else.
         each.trusted = True
+        each.confinement = _at_the_model
     return made
+
+
+async def _at_the_model() -> Confinement:
+    return Confinement(runs_in="model", network="hosts")
 
 
 def _names(model: Model) -> list[str]:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from placet.approvals.approval import GIVEN
 from placet.errors import UsageError
 from placet.loops.copies import Copies, ObjectsGone, words_of_a_round
 from placet.loops.leading import RoundLeader, receipt_of
@@ -78,7 +79,7 @@ class Decisions:
                 await leader.workshop.open()
         except ObjectsGone:
             asked = await self._asked(round)
-            if asked is not None and asked.decision in ("once", "always"):
+            if asked is not None and asked.decision in GIVEN:
                 raise
         result = await leader.act()
         if result is None:

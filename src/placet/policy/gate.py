@@ -59,6 +59,9 @@ class Objection(NamedTuple):
     mark: Mark | None = None
     """Of the data that it is about, where it is about where data comes from."""
     trail: tuple[str, ...] = ()
+    tier: Tier | None = None
+    """Where a posture asks about nothing but the tier of the call: which one. None where a rule, an approval
+    policy or a list of tools asks."""
 
 
 class Opinion(NamedTuple):
@@ -425,7 +428,7 @@ class Gate:
             self.listen(action, Opinion("permission", "denies" if answer == "deny" else "asks", words, tier))
         if answer == "deny":
             return [Objection("denied", words)]
-        asks.append(Objection("ask", words))
+        asks.append(Objection("ask", words, tier=None if why else tier))
         return []
 
     def _may_rise(self, case: Case, blanks: Blanks) -> bool:
@@ -449,7 +452,23 @@ class Gate:
                     reason = None  # Asked when it comes to that: without an approval it then does not run.
                 if reason is not None:
                     found.append(_objection(policy, case, reason))
-        return [o._replace(reason=of_undo(o.reason)) for o in found]
+        return [o._replace(reason=of_undo(o.reason), tier=None) for o in found]
+
+    def answer_by(self, posture: Posture) -> None:
+        """From now on answer calls by this posture, where nothing else decides about them."""
+        by_call = self._by_call
+        self._by_call = (
+            CallByCall(otherwise=posture, overrules=True) if by_call is None else by_call.answering(posture)
+        )
+        self._posture = posture
+        self.has_posture = True
+        self._version = None
+        self.refresh()
+
+    @property
+    def posture(self) -> Posture | None:
+        """What is answered by tier; None where nothing is asked of tiers."""
+        return self._posture
 
     @property
     def names(self) -> list[str]:

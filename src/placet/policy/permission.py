@@ -188,6 +188,14 @@ class CallByCall:
                 return Stance("deny", f"the approval policy answered {found!r:.80}, which is no answer")
         return Stance("ask", f"'{tool}' is a gated tool") if tool in self._gated else None
 
+    def answering(self, posture: Posture) -> CallByCall:
+        """Return the same answers with another posture, which overrules the runtime's permissions.
+
+        Args:
+            posture: The other posture.
+        """
+        return CallByCall(self._of, self._gated, otherwise=posture, overrules=True, nobody=self.nobody)
+
     def spelled_out(self) -> JsonValue:
         """By which approvals under other answers are told apart, as far as that can be seen."""
         name = getattr(self._of, "__qualname__", type(self._of).__qualname__) if self._of else None

@@ -1,8 +1,9 @@
 """What waits for a person, and what was decided, as a table and as lines.
 
 An approval comes in as the fields that `--json` prints, without secrets, and with some of it in words:
-`parameters` and `compensation` are JSON text, `texts` are those of several lines, each with a heading, and
-`decided` and `revoked` say how it was decided and revoked.
+`parameters` and `compensation` are JSON text, `texts` are those of several lines, each with a heading,
+`change` is what would change in files, as a heading and a diff, and `decided` and `revoked` say how it was
+decided and revoked.
 
 Keep true:
 1. Who decides sees what will run: whatever is left out for the terminal's sake is said to be left out.
@@ -17,6 +18,8 @@ from typing import Any
 from rich.table import Table
 from rich.text import Text
 
+from placet.render.call_facts import confinement_words, recovery_words
+from placet.render.diff import diff_block, pieces
 from placet.render.text import count, moment, wrap
 from placet.safe_text import clean, columns
 
@@ -141,7 +144,7 @@ def approval_lines(approval: Data, now: float, width: int, *, is_whole: bool = F
         ("id", approval["id"]),
         *(("asked because" if not n else "", reason) for n, reason in enumerate(_reasons(approval))),
         ("risk", approval["risk"]),
-        ("undoing", approval["reversibility"]),
+        *_call_facts(approval),
         *((name, approval[name]) for name in ("tier", "folder", "tenant", "agent")),
         ("isolation", approval["isolation"] if approval["isolation"] != "none" else None),
         ("fingerprint", approval["fingerprint"][:16]),
@@ -157,12 +160,34 @@ def approval_lines(approval: Data, now: float, width: int, *, is_whole: bool = F
     blocks: list[tuple[str, str | None]] = [
         ("parameters", approval["parameters"]),
         *approval.get("texts", ()),
-        ("what would change", approval["preview"]),
+        ("what would change", approval["preview"] if approval.get("change") is None else None),
         ("what would take it back, and is approved with it", approval["compensation"]),
     ]
     for heading, text in blocks:
         if text is not None:
             yield from _block(heading, text, width, is_whole=is_whole)
+    if approval.get("change") is not None:
+        heading, diff = approval["change"]
+        yield from _change(heading, diff, width, is_whole=is_whole)
+
+
+def _call_facts(approval: Data) -> Iterator[tuple[str, str]]:
+    """What confines the call, and what undoes it; of an older question what its tool declared."""
+    if approval["confinement"] is not None:
+        yield "confinement", confinement_words(approval["confinement"])
+    if approval["recovery"] is not None:
+        yield "undo", recovery_words(approval["recovery"])
+    else:
+        yield "undoing", approval["reversibility"]
+
+
+def _change(heading: str, diff: str, width: int, *, is_whole: bool) -> Iterator[Text]:
+    """What would change in files; without a diff the heading says why."""
+    words = f"{heading}:" if diff else f"{heading}."
+    for line in wrap(clean(words, None if is_whole else _LONGEST_LINE), max(width, 20)):
+        yield Text(line)
+    if diff:
+        yield from diff_block(diff, width, None if is_whole else _MOST_LINES)
 
 
 def decision_line(approval: Data) -> Text:
@@ -184,7 +209,12 @@ def _what(approval: Data) -> str:
 
 
 def _reasons(approval: Data) -> Sequence[str]:
-    return approval["reasons"] or [f"it is {approval['risk']} and {approval['reversibility']}"]
+    if approval["reasons"]:
+        reasons: Sequence[str] = approval["reasons"]
+        return reasons
+    # How it is undone is a fact of its own, where it is known.
+    more = f" and {approval['reversibility']}" if approval["recovery"] is None else ""
+    return [f"it is {approval['risk']}{more}"]
 
 
 def _fact(label: str, words: str, width: int) -> Iterator[Text]:
@@ -204,20 +234,8 @@ def _block(heading: str, text: str, width: int, *, is_whole: bool) -> Iterator[T
         lines[half:-half] = [f"… {left_out:,} lines are left out here; see them with --json …"]
     for line in lines:
         line = clean(line.expandtabs(4))
-        for piece in _pieces(line if is_whole else _cut(line), max(width - 4, 20)):
+        for piece in pieces(line if is_whole else _cut(line), max(width - 4, 20)):
             yield Text.assemble(("  │ ", "dim"), piece)
-
-
-def _pieces(line: str, width: int) -> Iterator[str]:
-    """A line in pieces that fit. Not between words: here every space counts."""
-    begun, used = 0, 0
-    for position, character in enumerate(line):
-        size = columns(character)
-        if used + size > width:
-            yield line[begun:position]
-            begun, used = position, 0
-        used += size
-    yield line[begun:]
 
 
 def _cut(line: str) -> str:

@@ -177,16 +177,6 @@ def spent_words(turns: int, tokens: int, cost_usd: float | None, elapsed_ms: flo
 # A change
 
 
-def diff_lines(diff: str) -> list[Text]:
-    """A unified diff, line by line, coloured as people know it."""
-    if not diff.strip():
-        return [Text("(nothing is changed)", style="dim")]
-    found = []
-    for line in diff.replace("\r\n", "\n").removesuffix("\n").split("\n"):
-        found.append(Text(clean(line, tabs=True).expandtabs(4), style=_diff_style(line)))
-    return found
-
-
 def included_words(paths: Sequence[str], *, is_published: bool = False) -> str:
     """What goes into a commit besides what the model has changed, or is in it; empty if nothing does.
 
@@ -205,14 +195,6 @@ def included_words(paths: Sequence[str], *, is_published: bool = False) -> str:
 def whole_command(session: str, db: str | None) -> str:
     """The command that shows all that a commit changes."""
     return f"placet code diff {name_words(session)} --whole{db_words(db)}"
-
-
-def _diff_style(line: str) -> str:
-    if line.startswith(("diff --git", "+++", "---", "index ", "new file", "deleted file", "rename ")):
-        return "bold"
-    if line.startswith("@@"):
-        return "cyan"
-    return "green" if line.startswith("+") else "red" if line.startswith("-") else ""
 
 
 # How it stands

@@ -1,8 +1,7 @@
-"""What a call would do, as a person reads it: texts as lines, and changes to files as differences.
+"""What a call would do, as a person reads it: texts as lines.
 
-Keep true:
-1. Every part of a call is shown, or said to be left out: a text that is shown apart is named in its place.
-2. Comparing takes a bounded time, whatever the texts hold.
+Keep true: every part of a call is shown, or said to be left out: a text that is shown apart is named in its
+place.
 """
 
 from __future__ import annotations
@@ -14,10 +13,6 @@ from placet.ir.json_value import JsonValue
 from placet.render.text import count
 from placet.safe_text import clean
 
-_MOST_COMPARED = 256 * 1024
-"""Characters of a text that is compared with another."""
-_MOST_LINES_COMPARED = 4_000
-_CONTEXT = 3
 _DEEPEST = 8
 """Texts below that stay where they are."""
 
@@ -50,38 +45,3 @@ def split_texts(parameters: Mapping[str, JsonValue]) -> tuple[dict[str, JsonValu
         return value
 
     return {name: without(value, name, 1) for name, value in parameters.items()}, found
-
-
-def difference(old: str, new: str) -> str | None:
-    """The lines that go and come, as in a patch; None where the texts are too long to compare.
-
-    >>> print(difference("a\\nb\\n", "a\\nc\\n"))
-    @@ -1,2 +1,2 @@
-     a
-    -b
-    +c
-    """
-    from difflib import unified_diff
-
-    if _is_crlf(old) and _is_crlf(new):
-        old, new = (text.replace("\r\n", "\n") for text in (old, new))
-    if max(len(old), len(new)) > _MOST_COMPARED:
-        return None
-    before, after = _lines(old), _lines(new)
-    if max(len(before), len(after)) > _MOST_LINES_COMPARED:
-        return None
-    found = list(unified_diff(before, after, n=_CONTEXT, lineterm=""))[2:]
-    # A carriage return is no end of a line here: where it goes or comes, that is a change to be seen.
-    return "\n".join(clean(line, tabs=True) for line in found)
-
-
-def _lines(text: str) -> list[str]:
-    lines = text.split("\n")
-    if lines[-1] == "":
-        return lines[:-1]
-    # So that a last line without an end is told from one that has it.
-    return [*lines[:-1], f"{lines[-1]} (no line break at its end)"]
-
-
-def _is_crlf(text: str) -> bool:
-    return text.count("\n") == text.count("\r\n")

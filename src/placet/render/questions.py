@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from placet.render.text import duration, moment
 from placet.safe_text import clean
 
-GIVEN = frozenset({"once", "always"})
+GIVEN = frozenset({"once", "always", "edits"})
 """Decisions that let an action run."""
 _LONG = 300
 _MOST_REASONS = 10
@@ -21,6 +21,7 @@ _MOST_STEPS = 20
 _ANSWERS = {
     "once": "approved for this one time",
     "always": "approved for all such calls",
+    "edits": "approved with all further edits of files in this run",
     "deny": "denied",
     "withdrawn": "withdrawn",
     "expired": "not answered in time",

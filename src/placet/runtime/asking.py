@@ -15,15 +15,20 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from placet.approvals.approval import Approval, Decision, fingerprint
+from msgspec.structs import replace
+
+from placet.approvals.approval import GIVEN, Approval, Decision, fingerprint
 from placet.approvals.ledger import ApprovalLedger
 from placet.errors import ApprovalDecided, PlacetError, StorageError, UsageError
 from placet.ir.action import Action
+from placet.ir.call_facts import Confinement
 from placet.ir.json_value import JsonValue
 from placet.policy.gate import Objection
+from placet.runtime.call_facts import RecoveryOf, confinement_of, facts_of, isolation_words
 from placet.validator import undo_action, undo_of
 
 if TYPE_CHECKING:
+    from placet.policy.permission import Tier
     from placet.runtime.gated import Gated
     from placet.tools.tool import Tool
 
@@ -39,7 +44,8 @@ class Reply(NamedTuple):
     """The answer of a person who is asked directly."""
 
     decision: Decision
-    """`"once"`, `"always"` (for every equal call) or `"deny"`."""
+    """`"once"`, `"always"` (for every equal call), `"deny"`; or `"edits"`, where the approval offers it: this
+    and all further edits of files in the run."""
     reason: str | None = None
     """Why; the model is told."""
     by: str = "the person who was asked"
@@ -74,6 +80,11 @@ class Desk:
         self._nobody_else = nobody_else
         self._in_turn: tuple[asyncio.AbstractEventLoop, asyncio.Lock] | None = None
         """A person hears one question at a time; a lock is of one event loop."""
+        self._edits: dict[tuple[str, str], tuple[Approval, Reply, float]] = {}
+        """By run and folder: who has allowed all edits, asked about what, and when. For questions that were
+        asked before, and wait for their turn."""
+        self.recovery: RecoveryOf | None = None
+        """How calls can be undone from outside of their plans."""
         self.folder = folder
         self._waited_for: dict[str, list[asyncio.Future[Approval]]] = {}
         self._looking: asyncio.Task[None] | None = None
@@ -105,6 +116,19 @@ class Desk:
             if found is None or found.open_at(time.time()):
                 return self.ledger.standing(fingerprint) or found
             return found
+
+        return await asyncio.to_thread(look)
+
+    async def still_covers(self, grants: Sequence[Approval]) -> list[Approval]:
+        """Those of the answers that allow all edits, and were not revoked meanwhile.
+
+        Raises:
+            StorageError: that cannot be read.
+        """
+
+        def look() -> list[Approval]:
+            found = [self.ledger.get(each.id) for each in grants]
+            return [each for each in found if each is not None and each.covers_edits]
 
         return await asyncio.to_thread(look)
 
@@ -163,9 +187,17 @@ class Desk:
         loop = asyncio.get_running_loop()
         if self._in_turn is None or self._in_turn[0] is not loop:
             self._in_turn = loop, asyncio.Lock()
+        folder = asked.edit.folder if asked.offers_edits and asked.edit is not None else ""
         async with self._in_turn[1]:
+            given = self._edits.get((asked.run_id, folder)) if folder else None
+            if given is not None and asked.requested_at <= given[2]:
+                why = f"all edits of this run were allowed with approval '{given[0].id}'"
+                return Reply("once", why, given[1].by)
             answered = self._person(asked)
-            return await answered if inspect.isawaitable(answered) else answered
+            reply = await answered if inspect.isawaitable(answered) else answered
+            if folder and isinstance(reply, Reply) and reply.decision == "edits":
+                self._edits[asked.run_id, folder] = asked, reply, time.time()
+            return reply
 
     async def _ask_person(self, asked: Approval) -> Approval | None:
         try:
@@ -278,17 +310,29 @@ async def ask(
     desk = x.services.desk
     assert desk is not None
     while True:
-        question = _question(x, i, action, tool, objections)
         try:
-            known = await desk.known(question.id, question.fingerprint)
-            for again in range(1, _MOST_AGAIN):
-                if known is None or _is_about(known, question):
-                    break
-                question = _question(x, i, action, tool, objections, again)
+            confinement = await confinement_of(action, tool)
+            question = _question(x, i, action, tool, objections, confinement)
+            known = await _covering(x, desk, tool, objections)
+            is_covered = known is not None
+            if known is None:
                 known = await desk.known(question.id, question.fingerprint)
-            if known is not None and not _is_about(known, question):
+            for again in range(1, _MOST_AGAIN):
+                if known is None or is_covered or _is_about(known, question):
+                    break
+                question = _question(x, i, action, tool, objections, confinement, again)
+                known = await desk.known(question.id, question.fingerprint)
+            if known is not None and not is_covered and not _is_about(known, question):
                 raise UsageError("the ledger answers other questions than it is asked")
             if known is None:
+                told = await facts_of(x, i, action, tool, confinement, desk.recovery)
+                question = replace(
+                    question,
+                    recovery=told.recovery,
+                    edit=told.edit,
+                    preview=told.diff,
+                    offers_edits=told.edit is not None and _asks_for_tier(objections, "sandbox_edit"),
+                )
                 known = await desk.ask(question)
                 x.note("approval_requested", i, {**_asked_words(known), **trail_of(objections)})
             answer = known if ahead else await x.patiently(desk.answer(known))
@@ -311,17 +355,49 @@ async def ask(
             x.remember_denial(i, answer)
             x.reject(i, action, True, denial)
             return
+        if answer.decision == "edits" and not is_covered:
+            x.grants.append(answer)
         # Time has passed: everything is judged again, and what is then asked must be what was answered.
         tool, objections = x.look_again(i, action)
         if any(o.kind != "ask" for o in objections):
             x.object(i, action, tool, objections)
             return
-        if not objections or _question(x, i, action, tool, objections).fingerprint == question.fingerprint:
+        if not objections or (is_covered and _covers(answer, x, tool, objections)):
+            break
+        if is_covered:
+            continue  # What asks now is something else.
+        confinement = await confinement_of(action, tool)
+        asked_now = _question(x, i, action, tool, objections, confinement)
+        if asked_now.fingerprint == question.fingerprint:
             break
     x.approve(i, answer)
     rest = x.admit(i, action, tool, x.now())
     if rest is not None:
         await rest
+
+
+async def _covering(
+    x: Gated, desk: Desk, tool: Tool | None, objections: Sequence[Objection]
+) -> Approval | None:
+    """The answer by which a person has allowed all edits of this run, where this is one of them."""
+    found = [each for each in x.grants if _covers(each, x, tool, objections)]
+    return next(iter(await desk.still_covers(found)), None) if found else None
+
+
+def _covers(grant: Approval, x: Gated, tool: Tool | None, objections: Sequence[Objection]) -> bool:
+    """Whether an action is an edit of files in the same folder that is asked about for its tier alone."""
+    return (
+        grant.edit is not None
+        and tool is not None
+        and tool.preview is not None
+        and tool.confined_to == grant.edit.folder
+        and grant.tenant == x.run.tenant
+        and _asks_for_tier(objections, "sandbox_edit")
+    )
+
+
+def _asks_for_tier(objections: Sequence[Objection], tier: Tier) -> bool:
+    return all(o.kind == "ask" and o.tier == tier for o in objections)
 
 
 def _is_about(known: Approval, question: Approval) -> bool:
@@ -344,7 +420,13 @@ def _let_go(x: Gated, i: int, known: Approval, objections: Sequence[Objection]) 
 
 
 def _question(
-    x: Gated, i: int, action: Action, tool: Tool | None, objections: Sequence[Objection], again: int = 0
+    x: Gated,
+    i: int,
+    action: Action,
+    tool: Tool | None,
+    objections: Sequence[Objection],
+    confinement: Confinement,
+    again: int = 0,
 ) -> Approval:
     desk = x.services.desk
     assert desk is not None
@@ -364,6 +446,7 @@ def _question(
         tenant=x.run.tenant,
         policy_version=x.policy_version,
         compensation=compensation,
+        isolation=isolation_words(confinement),
     )
     found = x.permission(action, tool)
     now = time.time()
@@ -390,13 +473,14 @@ def _question(
         key=x.question_key(i),
         secret=[name for name in action.parameters if "secret" in x.inflow(i).at(name)],
         compensation=compensation,
+        confinement=confinement,
     )
 
 
 def from_before(asked: Sequence[Approval], objections: Sequence[Objection]) -> Sequence[Objection]:
     """What stands in the way of an action about which the run has asked before, and nobody has said no,
     whatever the rules say now."""
-    given = next((a for a in asked if a.decision in ("once", "always") and a.revoked_at is None), None)
+    given = next((a for a in asked if a.decision in GIVEN and a.revoked_at is None), None)
     if given is not None:
         if not objections:
             return ()
@@ -422,7 +506,7 @@ def _reasons(objections: Sequence[Objection]) -> str:
 
 def denial_of(answer: Approval) -> str | None:
     """Why the action does not run, or None if it may."""
-    if answer.decision in ("once", "always"):
+    if answer.decision in GIVEN:
         return None
     if answer.decision is None:
         return f"approval '{answer.id}' was not given in time"

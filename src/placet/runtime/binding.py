@@ -204,6 +204,14 @@ class BoundRun:
             snapshot, binding.workspace, self._run_id, own=frozenset(self._taken.values())
         )
 
+    def why_not_restored(self, plan: int, paths: Sequence[str]) -> str:
+        """Why an abort of a plan would not restore one of these paths, relative to the folder; empty if it
+        would. Reads the snapshot."""
+        snapshot = self._taken.get(plan)
+        if snapshot is None:
+            return "there is no snapshot of the folder"
+        return self._binding.snapshots.why_not_restored(snapshot, paths)
+
     async def restore(self, x: Execution, notes: Notes | None) -> Restored | None:
         """Bring the folder back to what the plan found; None if the plan changed nothing.
 

@@ -9,7 +9,7 @@ Keep true:
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Container, Coroutine, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Container, Coroutine, Iterator, Sequence
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
@@ -62,8 +62,10 @@ class Gated(WithoutCalls):
         "asked_before",
         "denials_from",
         "given",
+        "grants",
         "notes",
         "plan",
+        "restores",
     )
 
     def __init__(
@@ -98,6 +100,11 @@ class Gated(WithoutCalls):
         """What policies that look back have counted, to be taken off again if it is taken back."""
         self.asked_before: dict[str, list[Approval]] = {}
         """What the run asked before it was broken off, and what was denied since, by the action's key."""
+        self.grants: list[Approval] = []
+        """Answers by which a person has allowed all edits of the run."""
+        self.restores: Callable[[Sequence[str]], str] | None = None
+        """Where an abort restores the folder of the plan: why it would not restore one of these paths, empty
+        if it would."""
         self.denials_from = 0
         """The number of the plan from which on a no holds for later ones."""
         self.given: Inflow = UNMARKED

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine, Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 from placet.approvals.approval import Approval
@@ -83,6 +84,7 @@ class Plans:
         self._was_told = False
         """Whether the log has the beginning of the run for sure."""
         self._asked_before: dict[str, list[Approval]] = {}
+        self._grants: list[Approval] = []
         self._execution: Execution | None = None
         """That of the newest plan."""
         self._request = request
@@ -112,6 +114,14 @@ class Plans:
                 await self._bound.claim()
             if self._services.desk is not None:
                 self._asked_before = await self._services.desk.of_run(record.run_id)
+                # Another run may have had the same id; no two share a trace.
+                mine = f"{record.trace_id}-"
+                self._grants += [
+                    approval
+                    for key, found in self._asked_before.items()
+                    for approval in found
+                    if key.startswith(mine) and approval.covers_edits
+                ]
         except BaseException:
             taken.journal.release()
             raise
@@ -205,6 +215,9 @@ class Plans:
             x.given = given
         self._execution = x
         x.asked_before = self._asked_before
+        x.grants = self._grants
+        if self._bound is not None:
+            x.restores = partial(self._bound.why_not_restored, number)
         x.denials_from = denials_from
         if quietly:
             x.mute()

@@ -34,6 +34,7 @@ from placet.runtime import checkpoint as checkpoints
 from placet.runtime.asking import Desk, Person
 from placet.runtime.at_work import AtWork
 from placet.runtime.binding import binding_of
+from placet.runtime.call_facts import RecoveryOf
 from placet.runtime.candidates import first_success, not_run
 from placet.runtime.checkpoint import Checkpoint
 from placet.runtime.guards.idempotency import AnswerBook
@@ -251,6 +252,7 @@ class Runtime:
         asks: bool = True,
         waits: bool = True,
         expires_s: float | None = None,
+        recovery: RecoveryOf | None = None,
     ) -> Runtime:
         """Create a runtime for work in another folder.
 
@@ -264,6 +266,7 @@ class Runtime:
             asks: `False`: an action that needs an approval is denied without asking.
             waits: `False`: a run that asks a question ends as `waiting` immediately.
             expires_s: How long a question can be answered, if that is shorter than in this runtime.
+            recovery: Function that returns how a call there can be undone.
         """
         made = Runtime(
             policies=self.policies,
@@ -282,6 +285,7 @@ class Runtime:
             made._services = made._services._replace(
                 desk=desk.for_folder(made._folder, waits=waits, expires_s=expires_s)
             )
+            made.recovery = recovery
         return made
 
     def narrowed(self, names: Iterable[str]) -> Runtime:
@@ -315,6 +319,17 @@ class Runtime:
     def approvals(self) -> ApprovalLedger | None:
         """The approval store, or `None`."""
         return self._services.desk.ledger if self._services.desk is not None else None
+
+    @property
+    def recovery(self) -> RecoveryOf | None:
+        """What says in a question how a call can be undone from outside of its plan, such as by a person with
+        git. None where nobody is asked, or nothing is known of it."""
+        return self._services.desk.recovery if self._services.desk is not None else None
+
+    @recovery.setter
+    def recovery(self, recovery: RecoveryOf | None) -> None:
+        if self._services.desk is not None:
+            self._services.desk.recovery = recovery
 
     @property
     def journal(self) -> Journal | None:

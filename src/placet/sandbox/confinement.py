@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from placet.errors import IsolationMissing, UsageError
+from placet.ir.call_facts import Confinement, Network
 from placet.ir.json_value import JsonValue
 from placet.sandbox.isolation import LEVELS, NOTHING, Facts, Level, is_at_least
 from placet.sandbox.turn import Turn
@@ -175,6 +176,27 @@ class Isolation:
                 self._sandboxes[key] = found
         self._require(found.facts.isolation, ladder)
         return found
+
+    async def confinement(self, workspace: Workspace) -> Confinement:
+        """Return what is enforced around a command, for a person who decides about one.
+
+        Args:
+            workspace: Folder in which the command would run.
+
+        Raises:
+            IsolationMissing: less than is required, so that no command starts.
+        """
+        sandbox = await self.sandbox(workspace)
+        facts = sandbox.facts
+        network: Network = "any" if facts.enforced.net == "no" else "none" if self.hosts is None else "hosts"
+        return Confinement(
+            runs_in="sandbox" if sandbox.confines() else "program",
+            isolation=facts.isolation,
+            by=facts.by,
+            folder=str(workspace.folder) if facts.enforced.fs_write != "no" else None,
+            network=network,
+            hosts=self.hosts.allowed if self.hosts is not None and network == "hosts" else (),
+        )
 
     def forget(self, workspace: Workspace) -> None:
         """Let go of what is known of a workspace that is used no more."""

@@ -81,6 +81,8 @@ class HostFilter:
         """
         self.private = private
         self._allow = _patterns(allow, "allow")
+        self.allowed: tuple[str, ...] = tuple(allow)
+        """The patterns that allow, as they were written."""
         self._deny = _patterns(deny, "deny")
 
     def refusal_of_name(self, host: str, port: int) -> str | None:

@@ -25,6 +25,7 @@ from msgspec.structs import replace
 from placet.approvals.approval import ANSWERS, Approval, Decision, fingerprint, how_decided, how_revoked
 from placet.approvals.ledger import ApprovalLedger
 from placet.errors import ApprovalDecided, NotJson, UsageError
+from placet.ir.call_facts import Confinement, FileEdit, Recovery
 from placet.testing.clock import FakeClock
 from placet.testing.state_store import AWKWARD
 
@@ -94,7 +95,14 @@ def what_was_asked_comes_back_as_it_was(make: MakeLedger) -> None:
     """Unredacted, and with every digit and character: whoever decides must see what will run."""
     ledger = make(FakeClock(START))
     awkward = {f"k{n}": value for n, value in enumerate(AWKWARD)}
-    whole = approval(parameters=awkward, compensation=awkward)
+    whole = approval(
+        parameters=awkward,
+        compensation=awkward,
+        confinement=Confinement(runs_in="sandbox", isolation="process", by="bubblewrap", hosts=["a.b"]),
+        recovery=Recovery(by="git", command="git restore -- x"),
+        edit=FileEdit(folder="/tmp", paths=["x"], shows=["path"]),
+        offers_edits=True,
+    )
     bare = Approval(
         id="q2",
         run_id="r1",
@@ -123,6 +131,7 @@ def what_is_not_json_is_refused(make: MakeLedger) -> None:
         "reasons[1]": {"reasons": ["why", half]},
         "preview": {"preview": half},
         "agent": {"agent": half},
+        "recovery.command": {"recovery": Recovery(by="git", command=half)},
     }
     for place, changes in bad_ones.items():
         bad = replace(approval(), **changes)
@@ -243,6 +252,43 @@ def what_is_no_decision_is_refused(make: MakeLedger) -> None:
             "once, always, deny",
         )
     _same(ledger.pending(), [approval()], "after refusals")
+
+
+def all_edits_are_allowed_only_where_that_is_offered(make: MakeLedger) -> None:
+    ledger = make(FakeClock(START))
+    offered = approval("q1", fingerprint="f1", offers_edits=True)
+    for question in (offered, approval("q2", fingerprint="f2")):
+        ledger.request(question)
+
+    _refuses(
+        lambda: ledger.decide("q2", "edits", by="ann"), UsageError, "edits where it is not offered", "'edits'"
+    )
+    _same(ledger.pending(), [offered, approval("q2", fingerprint="f2")], "after a refusal")
+    made = ledger.decide("q1", "edits", by="ann")
+    _same(made.covers_edits, True, "an answer that allows all edits")
+    _same(ledger.get("q1"), made, "get after edits")
+    _same(ledger.standing("f1"), None, "standing: it is for one run, not for a fingerprint")
+    _refuses(lambda: ledger.decide("q1", "edits", by="bob"), ApprovalDecided, "a second answer")
+
+
+def what_allows_all_edits_is_revoked_once(make: MakeLedger) -> None:
+    clock = FakeClock(START)
+    ledger = make(clock)
+    ledger.request(approval("older", fingerprint="f"))
+    ledger.request(approval("q1", fingerprint="f", offers_edits=True))
+    older = ledger.decide("older", "always", by="ann")
+    ledger.decide("q1", "edits", by="ann")
+    clock.advance(1)
+
+    made = ledger.revoke("q1", by="bob", reason="enough")
+
+    _same(made.covers_edits, False, "after revoking")
+    _same(
+        (made.revoked_by, made.revoked_at, made.revoked_reason), ("bob", clock(), "enough"), "who, when, why"
+    )
+    _same(ledger.get("q1"), made, "get after revoking")
+    _same(ledger.standing("f"), older, "an always about the same")
+    _refuses(lambda: ledger.revoke("q1", by="cy"), ApprovalDecided, "revoking twice", "revoked by bob")
 
 
 def nobody_decides_nothing(make: MakeLedger) -> None:
@@ -727,6 +773,8 @@ approval_ledger_suite: tuple[Check, ...] = (
     a_decision_is_not_brought_along,
     a_decision_is_recorded_with_who_when_and_why,
     what_is_no_decision_is_refused,
+    all_edits_are_allowed_only_where_that_is_offered,
+    what_allows_all_edits_is_revoked_once,
     nobody_decides_nothing,
     a_decision_is_final,
     only_what_was_seen_is_decided,

@@ -19,6 +19,7 @@ from typing import Any
 import msgspec
 
 from placet.errors import DecodeError, ToolError
+from placet.ir.call_facts import Confinement
 from placet.ir.codec import decode_json, encode
 from placet.ir.json_value import JsonValue
 from placet.ir.tool_spec import ToolSchema
@@ -99,8 +100,15 @@ def command_tool(
     )
     if spec.workspace is not None and spec.isolation is not None and spec.isolation.required == "process":
         made.confined_to = str(spec.workspace.folder)
+    made.confinement = lambda: _confinement(spec)
     made.compile()
     return made
+
+
+async def _confinement(spec: CommandSpec) -> Confinement:
+    if spec.isolation is None or spec.workspace is None:
+        return Confinement(runs_in="program")
+    return await spec.isolation.confinement(spec.workspace)
 
 
 async def _sandbox(spec: CommandSpec) -> Sandbox | None:

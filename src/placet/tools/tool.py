@@ -13,7 +13,7 @@ Keep true:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Generic, overload
 
 from placet.errors import ToolDeclarationError, ToolError, UsageError
@@ -26,6 +26,8 @@ from placet.tools.signature import Bind, describe_type, is_async_function, read_
 if TYPE_CHECKING:
     # Defaults let `Tool` stand for `Tool[..., Any]`. Only checkers need them, and 3.11's typing lacks them.
     from typing_extensions import ParamSpec, TypeVar
+
+    from placet.ir.call_facts import Confinement, Preview
 
     P = ParamSpec("P", default=...)
     R = TypeVar("R", default=Any)
@@ -56,11 +58,13 @@ class Tool(Generic[P, R]):
         "bind",
         "cheap",
         "confined_to",
+        "confinement",
         "context_parameter",
         "fn",
         "is_async",
         "is_direct",
         "max_retries",
+        "preview",
         "schema",
         "takes_object",
         "timeout_ms",
@@ -111,6 +115,12 @@ class Tool(Generic[P, R]):
         self.confined_to: str | None = None
         """The workspace of a tool that comes with Placet and changes nothing outside of it, and of a program
         that is sure to run in a sandbox. All others have all rights of this process."""
+        self.confinement: Callable[[], Awaitable[Confinement]] | None = None
+        """Establishes what is enforced around a call. None for a function that runs with all rights of this
+        process. Set by what makes tools that come with Placet, programs and tools of servers."""
+        self.preview: Callable[[Mapping[str, JsonValue], Callable[[str], str]], Preview] | None = None
+        """What a call would change in files as they are now. Given the parameters, and what takes secrets out
+        of a text. Only file tools that come with Placet have one: all they change is in `confined_to`."""
         self.trusted = trusted
         """Marked by the user as safe to run outside the sandbox."""
         self._reserved = reserved

@@ -89,13 +89,13 @@ class Recovery:
     def some(self, workspace: int, only: Collection[bytes]) -> Restored:
         """Bring these files back beneath an open workspace, and leave all else as it is."""
         tree = self._manifest.trees[0]
-        around = {folder for path in only for folder in _folders_of(path)}
+        around = {folder for path in only for folder in folders_of_path(path)}
         kept = {entry.path: entry for entry in tree.entries}
         chosen = [entry for path, entry in kept.items() if path in only or path in around]
         restoring = Restoring(msgspec.structs.replace(tree, entries=chosen), self._contents, self._untouched)
         left_out = {each.path for each in tree.left_out}
         self._not_restored += [
-            shown(path) for path in sorted(only) if not left_out.isdisjoint((path, *_folders_of(path)))
+            shown(path) for path in sorted(only) if not left_out.isdisjoint((path, *folders_of_path(path)))
         ]
         with self._reported(tree.top):
             top = open_folder(b".", workspace)
@@ -205,7 +205,7 @@ class Recovery:
             self._problems.append(f"{shown(path)}: {error.strerror or error}")
 
 
-def _folders_of(path: bytes) -> Iterator[bytes]:
+def folders_of_path(path: bytes) -> Iterator[bytes]:
     """The folders on the way to a path, the innermost first."""
     while path := path.rpartition(b"/")[0]:
         yield path

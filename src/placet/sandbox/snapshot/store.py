@@ -45,7 +45,7 @@ from placet.sandbox.snapshot.manifest import (
     write_manifest,
 )
 from placet.sandbox.snapshot.owner import Owner, boot_id, is_gone, read_owner, this_process
-from placet.sandbox.snapshot.recovery import Recovery, Restored
+from placet.sandbox.snapshot.recovery import Recovery, Restored, folders_of_path
 from placet.sandbox.snapshot.removal import READ_FOLDER, remove
 from placet.sandbox.snapshot.taking import COPIES, STORE, Settings, Taking
 from placet.sandbox.spot import Closed, Id, id_in
@@ -207,6 +207,26 @@ class Snapshots:
             if durable:
                 sync(str(workspace.folder))
         return found
+
+    def why_not_restored(self, id: str, paths: Sequence[str]) -> str:
+        """Why a restore of the snapshot would not bring back one of these paths, relative to the workspace;
+        empty if it would."""
+        try:
+            manifest = read_manifest(self._path(id))
+            later = later_runs(self._path(id))
+        except (OSError, ValueError):
+            return "the snapshot of the folder cannot be read"
+        if later:
+            return f"run '{later[0]}' has worked in the folder since"
+        top = os.path.realpath(manifest.trees[0].top)
+        left_out = {each.path: each.why for each in manifest.trees[0].left_out}
+        for path in paths:
+            # Where a link leads is what is written.
+            real = os.path.relpath(os.path.realpath(os.path.join(top, os.fsencode(path))), top)
+            for part in (real, *folders_of_path(real)):
+                if part in left_out:
+                    return f"{shown(part)} is left out of the snapshot: {left_out[part]}"
+        return ""
 
     def overtake(self, id: str, workspace: Workspace, run_id: str, *, own: Collection[str] = ()) -> None:
         """A run is about to change the workspace, of which it has taken the snapshot `id`: from now on no

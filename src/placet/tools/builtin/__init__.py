@@ -78,7 +78,7 @@ def basic_tools(
     from placet.sandbox.limits import Limits
     from placet.sandbox.workspace import Workspace
     from placet.storage.location import config_folder, user_folder
-    from placet.tools.builtin.files import file_tools
+    from placet.tools.builtin.files import confined_to, file_tools
     from placet.tools.builtin.search import search_tools
     from placet.tools.builtin.shell import shell_tools
     from placet.tools.builtin.small import small_tools
@@ -90,9 +90,12 @@ def basic_tools(
     isolation = isolation_of(isolation) or Isolation()
     if isolation.folder is None:
         isolation.folder = user_folder(os.environ)
+    searching = search_tools(where)
+    for each in searching:
+        each.confinement = confined_to(where)
     made = [
         *file_tools(where),
-        *search_tools(where),
+        *searching,
         *shell_tools(where, limits=limits or Limits(), isolation=isolation, environment=environment),
         *web_tools(hosts or HostFilter()),
         *small_tools(),

@@ -8,7 +8,7 @@ Keep true:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Annotated
 
 import msgspec
@@ -19,19 +19,21 @@ from placet.ir.json_value import JsonValue
 from placet.sandbox.refusals import refused, shown
 from placet.sandbox.workspace import Workspace
 from placet.tools.builtin.changes import Change, is_there, write_changes
-from placet.tools.builtin.definition import replace_definition
+from placet.tools.builtin.definition import Replaced, replace_definition
 from placet.tools.builtin.files import (
     PathText,
     Refuse,
     as_crlf,
     changed_bytes,
     check_allowed,
+    confined_to,
     decoded_text,
     read_text,
     replace_text,
 )
 from placet.tools.builtin.hunks import Budget, Fit, apply_fits, fit_hunks, split_lines
 from placet.tools.builtin.patch import FilePatch, parse_patch
+from placet.tools.builtin.preview import previewing
 from placet.tools.builtin.syntax import syntax_problem
 from placet.tools.builtin.text_file import MOST_BYTES, Encoding
 from placet.tools.tool import Tool, tool
@@ -98,57 +100,100 @@ def code_tools(
         numbers do no harm as long as the lines themselves are as in the file."""
         return _apply_patch(workspace, patch, refuse)
 
+    def plan_function(path: str, name: str, source: str) -> list[Change]:
+        check_allowed(workspace, path, refuse)
+        return _planned(workspace, path, lambda text: _with_function(path, text, name, source)[0].text)
+
+    def plan_lines(path: str, first: int, last: int, text: str) -> list[Change]:
+        check_allowed(workspace, path, refuse)
+        return _planned(workspace, path, lambda old: _with_lines(path, old, first, last, text)[0])
+
+    def plan_patch(patch: str) -> list[Change]:
+        return _changes(_plan_patch(workspace, patch, refuse))
+
+    replace_function.preview = previewing(plan_function, shows=("source",))
+    replace_lines.preview = previewing(plan_lines, shows=("text",))
+    apply_patch.preview = previewing(plan_patch, shows=("patch",))
     made: list[Tool] = [replace_function, replace_lines, apply_patch]
     for each in made:
         each.confined_to = str(workspace.folder)
+        each.confinement = confined_to(workspace)
     names = [each.name for each in made]
     if only is not None and (unknown := [name for name in only if name not in names]):
         raise UsageError(f"'{unknown[0]}' is no code tool. There are: {', '.join(names)}.")
     return [each for each in made if only is None or each.name in only]
 
 
+def _planned(workspace: Workspace, path: str, changed: Callable[[str], str]) -> list[Change]:
+    """What becomes of one file whose text is changed."""
+    before = workspace.read_bytes(path, MOST_BYTES)
+    text, encoding = decoded_text(path, before)
+    after = changed_bytes(path, changed(text), encoding)
+    return [Change(path=workspace.relative(path), before=before, after=after)]
+
+
 def _replace_function(workspace: Workspace, path: str, name: str, source: str) -> dict[str, JsonValue]:
     with workspace.lock:
         text, encoding, was = read_text(workspace, path)
-        done = replace_definition(path, text, name, source)
-        if done.text == text:
-            raise refused(f"`{done.name}` in {shown(path)} is the same already; there is nothing to change.")
-        problem = syntax_problem(path, done.text)
-        if problem and not syntax_problem(path, text):
-            raise refused(f"With the new source {shown(path)} would break; nothing was written. {problem}")
+        done, problem = _with_function(path, text, name, source)
         written = replace_text(workspace, path, done.text, encoding, was)
     first = done.text.count("\n", 0, done.start)
     last = done.text.count("\n", 0, max(done.end - 1, done.start))
     return _answer(written.path, done.text, first, last, {"name": done.name}, problem)
 
 
+def _with_function(path: str, text: str, name: str, source: str) -> tuple[Replaced, str]:
+    """A text with another source of a definition, and what is wrong with its syntax, as it was before.
+
+    Raises:
+        ToolError: it does not fit, or breaks the file.
+    """
+    done = replace_definition(path, text, name, source)
+    if done.text == text:
+        raise refused(f"`{done.name}` in {shown(path)} is the same already; there is nothing to change.")
+    problem = syntax_problem(path, done.text)
+    if problem and not syntax_problem(path, text):
+        raise refused(f"With the new source {shown(path)} would break; nothing was written. {problem}")
+    return done, problem
+
+
 def _replace_lines(workspace: Workspace, path: str, first: int, last: int, new: str) -> dict[str, JsonValue]:
-    if last < first - 1:
-        raise refused(f"The last line, {last}, is before the first, {first}.")
     with workspace.lock:
         text, encoding, was = read_text(workspace, path)
-        lines = split_lines(text)
-        if last > len(lines) or first > len(lines) + 1:
-            raise refused(
-                f"The file {shown(path)} has {len(lines):,} lines; there is no line {max(first, last):,}."
-            )
-        is_crlf = "\r\n" in text and text.count("\n") == text.count("\r\n")
-        new = as_crlf(new) if is_crlf else new
-        line_end = "\r\n" if is_crlf else "\n"
-        is_ended = last < len(lines) or (last >= first and lines[last - 1].endswith("\n")) or first > last
-        if new and is_ended and not new.endswith("\n"):
-            new += line_end
-        before = lines[: first - 1]
-        if new and before and not before[-1].endswith("\n"):
-            before[-1] += line_end
-        changed = "".join([*before, new, *lines[last:]])
-        if changed == text:
-            raise refused(f"These lines of {shown(path)} are so already; there is nothing to change.")
+        changed, new = _with_lines(path, text, first, last, new)
         written = replace_text(workspace, path, changed, encoding, was)
     added = len(split_lines(new))
     counts: dict[str, JsonValue] = {"removed": last - first + 1, "added": added}
     problem = syntax_problem(path, changed)
     return _answer(written.path, changed, first - 1, first - 2 + added, counts, problem)
+
+
+def _with_lines(path: str, text: str, first: int, last: int, new: str) -> tuple[str, str]:
+    """A text with other lines, and those lines with the ends that they get there.
+
+    Raises:
+        ToolError: there are no such lines, or they are the same already.
+    """
+    if last < first - 1:
+        raise refused(f"The last line, {last}, is before the first, {first}.")
+    lines = split_lines(text)
+    if last > len(lines) or first > len(lines) + 1:
+        raise refused(
+            f"The file {shown(path)} has {len(lines):,} lines; there is no line {max(first, last):,}."
+        )
+    is_crlf = "\r\n" in text and text.count("\n") == text.count("\r\n")
+    new = as_crlf(new) if is_crlf else new
+    line_end = "\r\n" if is_crlf else "\n"
+    is_ended = last < len(lines) or (last >= first and lines[last - 1].endswith("\n")) or first > last
+    if new and is_ended and not new.endswith("\n"):
+        new += line_end
+    before = lines[: first - 1]
+    if new and before and not before[-1].endswith("\n"):
+        before[-1] += line_end
+    changed = "".join([*before, new, *lines[last:]])
+    if changed == text:
+        raise refused(f"These lines of {shown(path)} are so already; there is nothing to change.")
+    return changed, new
 
 
 def _answer(
@@ -173,25 +218,38 @@ def _excerpt(text: str, first: int, last: int) -> str:
 
 
 def _apply_patch(workspace: Workspace, patch: str, refuse: Refuse | None) -> dict[str, JsonValue]:
-    files = parse_patch(patch)
-    budget = Budget()
-    planned: list[_Planned] = []
     with workspace.lock:
-        for each in files:
-            path = _path_of(workspace, each)
-            if any(other.path == path for other in planned):
-                raise refused(f"Nothing was written: the patch has {shown(path)} twice. Make one of both.")
-            planned.append(_plan(workspace, path, each, budget, refuse))
-        if any(not each.is_sound for each in planned):
-            raise _does_not_fit(planned)
-        changes = [each.change for each in planned if each.change is not None]
-        if all(each.before == each.after for each in changes):
-            raise refused("The patch changes nothing: what it removes is what it adds.")
-        write_changes(workspace, changes)
+        planned = _plan_patch(workspace, patch, refuse)
+        write_changes(workspace, _changes(planned))
     answer: dict[str, JsonValue] = {"files": [_told(each) for each in planned[:_FILES_TOLD]]}
     if len(planned) > _FILES_TOLD:
         answer["more_files"] = len(planned) - _FILES_TOLD
     return answer
+
+
+def _plan_patch(workspace: Workspace, patch: str, refuse: Refuse | None) -> list[_Planned]:
+    """What a patch does to each file.
+
+    Raises:
+        ToolError: it cannot be read, does not fit, or changes nothing.
+    """
+    files = parse_patch(patch)
+    budget = Budget()
+    planned: list[_Planned] = []
+    for each in files:
+        path = _path_of(workspace, each)
+        if any(other.path == path for other in planned):
+            raise refused(f"Nothing was written: the patch has {shown(path)} twice. Make one of both.")
+        planned.append(_plan(workspace, path, each, budget, refuse))
+    if any(not each.is_sound for each in planned):
+        raise _does_not_fit(planned)
+    if all(each.before == each.after for each in _changes(planned)):
+        raise refused("The patch changes nothing: what it removes is what it adds.")
+    return planned
+
+
+def _changes(planned: Sequence[_Planned]) -> list[Change]:
+    return [each.change for each in planned if each.change is not None]
 
 
 class _Planned(msgspec.Struct, kw_only=True):

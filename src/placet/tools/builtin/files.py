@@ -10,17 +10,20 @@ Keep true:
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
-from typing import Annotated
+from collections.abc import Awaitable, Callable
+from typing import Annotated, NamedTuple
 
 from msgspec import Meta
 
 from placet.errors import ToolError
+from placet.ir.call_facts import Confinement
 from placet.ir.json_value import JsonValue
 from placet.sandbox.refusals import refused, shown
 from placet.sandbox.spot import Seen
 from placet.sandbox.workspace import Workspace, Written
+from placet.tools.builtin.changes import Change, is_there
 from placet.tools.builtin.near_miss import near_miss
+from placet.tools.builtin.preview import previewing
 from placet.tools.builtin.syntax import syntax_problem
 from placet.tools.builtin.text_file import MOST_BYTES, Encoding, decode, encode, no_text, read_part
 from placet.tools.tool import Tool, tool
@@ -103,7 +106,35 @@ def file_tools(workspace: Workspace, *, refuse: Refuse | None = None, syntax: bo
         check_allowed(workspace, path, refuse)
         return checked(*_edit(workspace, path, old, new, replace_all=replace_all))
 
-    return [read_file, write_file, edit_file]
+    def plan_write(path: str, text: str, create_folders: bool = True) -> list[Change]:
+        check_allowed(workspace, path, refuse)
+        data = _encode(path, text, "utf-8")
+        before = workspace.read_bytes(path, MOST_BYTES) if is_there(workspace, path) else None
+        return [Change(path=workspace.relative(path), before=before, after=data)]
+
+    def plan_edit(path: str, old: str, new: str, replace_all: bool = False) -> list[Change]:
+        check_allowed(workspace, path, refuse)
+        before = workspace.read_bytes(path, MOST_BYTES)
+        text, encoding = decoded_text(path, before)
+        after = changed_bytes(path, _edited(path, text, old, new, replace_all=replace_all).text, encoding)
+        return [Change(path=workspace.relative(path), before=before, after=after)]
+
+    write_file.preview = previewing(plan_write, shows=("text",))
+    edit_file.preview = previewing(plan_edit, shows=("old", "new"))
+    made: list[Tool] = [read_file, write_file, edit_file]
+    for each in made:
+        each.confinement = confined_to(workspace)
+    return made
+
+
+def confined_to(workspace: Workspace) -> Callable[[], Awaitable[Confinement]]:
+    """What is enforced around tools that reach files through a workspace alone."""
+    found = Confinement(runs_in="placet", folder=str(workspace.folder), network="none")
+
+    async def confinement() -> Confinement:
+        return found
+
+    return confinement
 
 
 def check_allowed(workspace: Workspace, path: str, refuse: Refuse | None) -> None:
@@ -176,34 +207,53 @@ def _edit(
     workspace: Workspace, path: str, old: str, new: str, *, replace_all: bool
 ) -> tuple[dict[str, JsonValue], str]:
     """The answer, and the whole new text."""
-    if not old:
-        raise refused("There is no old text to look for. To make or replace a whole file use write_file.")
     with workspace.lock:
         text, encoding, was = read_text(workspace, path)
-        old, new = _with_line_ends_of(text, old, new)
-        if old == new:
-            raise refused("The old and the new text are the same, so there is nothing to change.")
-        first = text.find(old)
-        if first < 0:
-            raise refused(f"The old text is not in {shown(path)}. {near_miss(text, old)}")
-        if not replace_all and text.find(old, first + 1) >= 0:
-            raise refused(
-                f"The old text is in {shown(path)} more than once, {_lines_of(text, old)}. Take in some of "
-                "the text around the one that is meant, or set replace_all."
-            )
-        count = text.count(old) if replace_all else 1
-        if len(text) + count * (len(new) - len(old)) > MOST_BYTES:
-            # Asked before it is made: a short text in a million places becomes a long one.
-            raise _too_large(path)
-        changed = text.replace(old, new, -1 if replace_all else 1)
-        written = replace_text(workspace, path, changed, encoding, was)
+        done = _edited(path, text, old, new, replace_all=replace_all)
+        written = replace_text(workspace, path, done.text, encoding, was)
     answer: dict[str, JsonValue] = {
         "path": written.path,
-        "replaced": count,
-        "line": text.count("\n", 0, first) + 1,
-        "excerpt": _excerpt(text, changed, first, len(old), len(new)),
+        "replaced": done.replaced,
+        "line": text.count("\n", 0, done.first) + 1,
+        "excerpt": _excerpt(text, done.text, done.first, done.old_size, done.new_size),
     }
-    return answer, changed
+    return answer, done.text
+
+
+class _Edited(NamedTuple):
+    text: str
+    first: int
+    """Where the first change begins."""
+    replaced: int
+    old_size: int
+    new_size: int
+
+
+def _edited(path: str, text: str, old: str, new: str, *, replace_all: bool) -> _Edited:
+    """The text of a file after an edit.
+
+    Raises:
+        ToolError: the edit does not fit it.
+    """
+    if not old:
+        raise refused("There is no old text to look for. To make or replace a whole file use write_file.")
+    old, new = _with_line_ends_of(text, old, new)
+    if old == new:
+        raise refused("The old and the new text are the same, so there is nothing to change.")
+    first = text.find(old)
+    if first < 0:
+        raise refused(f"The old text is not in {shown(path)}. {near_miss(text, old)}")
+    if not replace_all and text.find(old, first + 1) >= 0:
+        raise refused(
+            f"The old text is in {shown(path)} more than once, {_lines_of(text, old)}. Take in some of "
+            "the text around the one that is meant, or set replace_all."
+        )
+    count = text.count(old) if replace_all else 1
+    if len(text) + count * (len(new) - len(old)) > MOST_BYTES:
+        # Asked before it is made: a short text in a million places becomes a long one.
+        raise _too_large(path)
+    changed = text.replace(old, new, -1 if replace_all else 1)
+    return _Edited(changed, first, count, len(old), len(new))
 
 
 def _encode(path: str, text: str, encoding: Encoding) -> bytes:

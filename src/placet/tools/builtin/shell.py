@@ -82,4 +82,5 @@ def shell_tools(
             answer["note"] = note
         return answer
 
+    shell.confinement = lambda: confined.confinement(workspace)
     return [shell]

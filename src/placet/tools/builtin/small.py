@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 
 from placet.errors import ToolError
+from placet.ir.call_facts import Confinement
 from placet.ir.json_value import JsonValue
 from placet.tools.builtin.arithmetic import FUNCTION_NAMES, MOST_CHARACTERS, evaluate
 from placet.tools.context import ToolContext
@@ -62,7 +63,14 @@ def small_tools(*, clock: Callable[[], float] = time.time) -> list[Tool]:
         await _wait(seconds, context)
         return {"slept_s": seconds}
 
-    return [calculate, now, sleep]
+    made: list[Tool] = [calculate, now, sleep]
+    for each in made:
+        each.confinement = _alone
+    return made
+
+
+async def _alone() -> Confinement:
+    return Confinement(runs_in="placet", network="none")
 
 
 def _tell(seconds: float, name: str) -> dict[str, JsonValue]:

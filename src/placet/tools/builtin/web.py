@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 
 from placet.errors import ToolError, UsageError
+from placet.ir.call_facts import Confinement
 from placet.ir.json_value import JsonValue
 from placet.sandbox.hosts import HostFilter, Resolve, plain_host
 from placet.sandbox.limits import MIB
@@ -100,6 +101,12 @@ def web_tools(
         """
         return await web.get(url, headers or {}, max_bytes)
 
+    found = Confinement(runs_in="placet", network="hosts", hosts=(hosts or HostFilter()).allowed)
+
+    async def confinement() -> Confinement:
+        return found
+
+    http_get.confinement = confinement
     return [http_get]
 
 

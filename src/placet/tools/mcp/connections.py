@@ -22,6 +22,7 @@ from math import isfinite
 from typing import Any, TypeVar
 
 from placet.errors import ToolError, UsageError
+from placet.ir.call_facts import Confinement
 from placet.ir.json_value import JsonValue
 from placet.safe_text import clean
 from placet.tools.context import ToolContext
@@ -63,6 +64,7 @@ class Connections:
         made: Tool = Tool(
             schema=as_schema(name, tool, stored), fn=call, context_parameter="context", takes_object=True
         )
+        made.confinement = lambda: _confinement(name, server)
         made.compile()
         return made
 
@@ -161,6 +163,12 @@ def _run(loop: asyncio.AbstractEventLoop) -> None:
         loop.run_until_complete(loop.shutdown_asyncgens())
     finally:
         loop.close()
+
+
+async def _confinement(name: str, server: McpServer) -> Confinement:
+    """A server does what it does, wherever it runs: nothing is enforced."""
+    where = "elsewhere" if server.url else "a program that runs as you"
+    return Confinement(runs_in="server", why=f"MCP server '{clean(name, 60)}', {where}")
 
 
 def _teller(context: ToolContext) -> Progress:
