@@ -41,6 +41,7 @@
     │   ├── UnknownSession    a session that was never opened, or is closed
     │   ├── RuleError         a policy rule that cannot mean anything; also a ValueError
     │   ├── ToolDeclarationError  a tool that contradicts itself
+    │   ├── UnknownApproval   an id that no approval has
     │   └── ApprovalDecided   an approval that can no longer be decided so
     └── ToolError             raised by a tool to fail its own action
 
@@ -193,6 +194,11 @@ class UnknownRun(RunError):
     """No such run is kept."""
 
     code = "run.unknown"
+
+    def __init__(self, message: str, *, run_id: str = "") -> None:
+        self.run_id = run_id
+        """The id that was looked for; empty if none was given."""
+        super().__init__(message)
 
 
 class RunExists(RunError):
@@ -377,6 +383,27 @@ class ToolDeclarationError(UsageError):
     """A tool whose declaration contradicts itself or cannot be turned into a schema."""
 
     code = "usage.tool_declaration"
+
+
+class UnknownApproval(UsageError):
+    """No approval has this id, or several have ids that begin with it."""
+
+    code = "usage.unknown_approval"
+
+    def __init__(self, approval: str, *, several: Sequence[str] = ()) -> None:
+        self.approval = approval
+        """The id, or the beginning of one, that was looked for."""
+        self.several = list(several)
+        """Ids that begin with it, if there is more than one."""
+        if self.several:
+            some = ", ".join(f"'{each}'" for each in self.several[:5])
+            more = ", ..." if len(self.several) > 5 else ""
+            super().__init__(
+                f"Several approvals begin with '{approval}': {some}{more}. Write more of the id; see them "
+                "with: placet approvals list --all"
+            )
+        else:
+            super().__init__(f"There is no approval '{approval}'. See those that wait: placet approvals list")
 
 
 class ApprovalDecided(UsageError):

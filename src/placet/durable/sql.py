@@ -274,7 +274,7 @@ class SqlJournal:
         if not found:
             raise self._unknown(run_id)
         some = ", ".join(f"'{s.run_id}'" for s in found[:5])
-        raise UnknownRun(f"Several runs begin with '{run_id}': {some}. Write more of the id.")
+        raise UnknownRun(f"Several runs begin with '{run_id}': {some}. Write more of the id.", run_id=run_id)
 
     def record(self, run_id: str) -> RunRecord:
         """What a run was asked to do. Private: not for showing as it is.
@@ -295,7 +295,9 @@ class SqlJournal:
         return self._read(_decode_result, rows[0][0]) if rows and rows[0][0] is not None else None
 
     def _unknown(self, run_id: str) -> UnknownRun:
-        return UnknownRun(f"There is no run '{run_id}' in {self.database.name}. See: placet runs")
+        return UnknownRun(
+            f"There is no run '{run_id}' in {self.database.name}. See: placet runs", run_id=run_id
+        )
 
     def notes(self, run_id: str) -> Sequence[Note]:
         """What a run that has not ended noted so far. Private: not for showing as it is."""
