@@ -107,7 +107,7 @@ def kept_in(folder: Path, name: str = "placet.db") -> Iterator[Kept]:
 
 
 class Overheard(Scripted):
-    """A scripted model that also keeps the requests themselves, with the list that the loop goes on filling."""
+    """A scripted model that also keeps the requests with the very list that the loop fills."""
 
     def __init__(self, turns: Any) -> None:
         super().__init__(turns)
@@ -119,7 +119,7 @@ class Overheard(Scripted):
 
 
 def asked_of(assistant: Assistant) -> list[Request]:
-    """What the scripted model was asked, in order. The messages are those of the loop: they go on to its end."""
+    """What the scripted model was asked, in order. Their messages go on to the end of the run."""
     model = assistant.model
     assert isinstance(model, Scripted)
     return model.given if isinstance(model, Overheard) else model.requests
