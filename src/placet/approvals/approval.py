@@ -18,6 +18,7 @@ import msgspec
 
 from placet.errors import ApprovalDecided, UnknownApproval, UsageError
 from placet.ir.json_value import JsonValue, canonical_bytes, copy_json
+from placet.ir.to_dict import ToDict
 from placet.ir.tool_spec import Reversibility, Risk
 
 Decision = Literal["once", "always", "deny", "withdrawn"]
@@ -44,7 +45,7 @@ _ANSWER_FIELDS = (
 )
 
 
-class Approval(msgspec.Struct, frozen=True, kw_only=True):
+class Approval(ToDict, msgspec.Struct, frozen=True, kw_only=True):
     """A question to a person about one action, and the answer. Times are seconds since the epoch."""
 
     id: str

@@ -27,6 +27,7 @@ from placet.durable.lease import LEASE_S, Holder, holder, is_dead
 from placet.errors import RunExists, RunHeld, StorageDamaged, StorageError, UnknownRun, UsageError
 from placet.ir.json_value import JsonValue
 from placet.ir.result import Outcome, ProposalResult
+from placet.ir.to_dict import ToDict
 from placet.redaction import Redactor
 from placet.runtime.journal import Note, RunRecord, Taken
 from placet.storage.database import Database
@@ -76,7 +77,7 @@ _decode_record = msgspec.json.Decoder(RunRecord).decode
 _decode_result = msgspec.json.Decoder(ProposalResult).decode
 
 
-class RunSummary(msgspec.Struct, frozen=True, kw_only=True):
+class RunSummary(ToDict, msgspec.Struct, frozen=True, kw_only=True):
     """A run in a list."""
 
     run_id: str
