@@ -8,6 +8,7 @@ from typing import Literal
 
 import msgspec
 
+from placet.errors import UnknownAction
 from placet.ir.json_value import JsonValue
 from placet.ir.to_dict import ToDict
 
@@ -144,9 +145,9 @@ class ProposalResult(ToDict, msgspec.Struct, frozen=True, kw_only=True):
             action_id: Id of the action.
 
         Raises:
-            KeyError: the proposal has no such action.
+            UnknownAction: the proposal has no such action; also a `KeyError`.
         """
         for result in self.results:
             if result.action_id == action_id:
                 return result
-        raise KeyError(action_id)
+        raise UnknownAction(action_id, known=[each.action_id for each in self.results])
