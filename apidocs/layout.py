@@ -508,6 +508,7 @@ INTERNAL = {
     "placet.CapabilitySet": ("too_many", "problems"),
     "placet.policy.permission.CallByCall": ("spelled_out",),
     "placet.assistant.chat.Chat": ("__init__", "note", "go_on", "leave"),
+    "placet.Ending": ("as_json",),
     "placet.agents.course.Course": (*("__init__", "go_on", "pursue", "end", "has_begun"),),
     "placet.coder.session.Session": ("moved", "touched"),
     "placet.loops.round.Receipt": ("sealed",),

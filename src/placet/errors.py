@@ -39,8 +39,11 @@
     ├── UsageError            the API was called in a way that cannot work
     │   ├── UnknownTool       a name the registry does not hold
     │   ├── UnknownSession    a session that was never opened, or is closed
+    │   ├── UnknownAction     an id that no action of a result has; also a KeyError
     │   ├── RuleError         a policy rule that cannot mean anything; also a ValueError
     │   ├── ToolDeclarationError  a tool that contradicts itself
+    │   ├── DuplicateTool     two tools of one name
+    │   ├── UnknownApproval   an id that no approval has
     │   └── ApprovalDecided   an approval that can no longer be decided so
     └── ToolError             raised by a tool to fail its own action
 
@@ -55,6 +58,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
+
+_LONGEST_NAME = 200
 
 
 class PlacetError(Exception):
@@ -193,6 +198,11 @@ class UnknownRun(RunError):
     """No such run is kept."""
 
     code = "run.unknown"
+
+    def __init__(self, message: str, *, run_id: str = "") -> None:
+        self.run_id = run_id
+        """The id that was looked for; empty if none was given."""
+        super().__init__(message)
 
 
 class RunExists(RunError):
@@ -364,6 +374,37 @@ class UnknownSession(UsageError):
         super().__init__(unknown_session(session))
 
 
+class UnknownAction(UsageError, KeyError):
+    """A result has no action of this id. Also a KeyError, because that is what looking up by key raises."""
+
+    code = "usage.unknown_action"
+
+    def __init__(self, action_id: str, *, known: Sequence[str]) -> None:
+        self.action_id = action_id
+        """The id that was looked for."""
+        shown = repr(action_id)[:_LONGEST_NAME]
+        near = get_close_matches(str(action_id), known, n=1)
+        some = ", ".join(map(repr, known[:5])) + (", ..." if len(known) > 5 else "")
+        hint = f"Did you mean {near[0]!r}?" if near else f"It has {some or 'no actions'}."
+        super().__init__(f"The result has no action {shown}. {hint}")
+
+    # A KeyError would show its message in quotes.
+    __str__ = Exception.__str__
+
+
+class DuplicateTool(UsageError):
+    """Two tools that were given together have one name, so that nobody could tell which of them is called."""
+
+    code = "usage.duplicate_tool"
+
+    def __init__(self, name: str, first: str, second: str) -> None:
+        self.name = name
+        super().__init__(
+            f"Two tools are named '{name}': {first} and {second}. Rename one of them with "
+            '@tool(name="..."), or give only one.'
+        )
+
+
 class RuleError(UsageError, ValueError):
     """A policy rule whose options cannot mean anything together.
 
@@ -377,6 +418,27 @@ class ToolDeclarationError(UsageError):
     """A tool whose declaration contradicts itself or cannot be turned into a schema."""
 
     code = "usage.tool_declaration"
+
+
+class UnknownApproval(UsageError):
+    """No approval has this id, or several have ids that begin with it."""
+
+    code = "usage.unknown_approval"
+
+    def __init__(self, approval: str, *, several: Sequence[str] = ()) -> None:
+        self.approval = approval
+        """The id, or the beginning of one, that was looked for."""
+        self.several = list(several)
+        """Ids that begin with it, if there is more than one."""
+        if self.several:
+            some = ", ".join(f"'{each}'" for each in self.several[:5])
+            more = ", ..." if len(self.several) > 5 else ""
+            super().__init__(
+                f"Several approvals begin with '{approval}': {some}{more}. Write more of the id; see them "
+                "with: placet approvals list --all"
+            )
+        else:
+            super().__init__(f"There is no approval '{approval}'. See those that wait: placet approvals list")
 
 
 class ApprovalDecided(UsageError):
@@ -409,9 +471,6 @@ class ToolError(PlacetError):
         self.retry = retry
         self.unknown = unknown
         super().__init__(message)
-
-
-_LONGEST_NAME = 200
 
 
 def unknown_tool(name: str, known: Iterable[str]) -> str:

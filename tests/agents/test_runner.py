@@ -487,7 +487,7 @@ async def test_nothing_to_do_is_refused(text: str) -> None:
 
 
 def test_a_result_is_json() -> None:
-    data = AgentResult(output="x", status="unmet").as_json()
+    data = AgentResult(output="x", status="unmet").to_dict()
 
     assert data["succeeded"] is False
     assert AgentKept(spec=spec(), task="x").about("r").context["agent"] == "t"

@@ -400,6 +400,28 @@ async def test_leaving_a_stream_stops_the_run_which_can_be_resumed(room: Workroo
     assert len(asked_of(assistant)) == 2, "what was answered is not asked again"
 
 
+def test_a_run_that_waits_is_resumed_without_an_event_loop(room: Workroom, tmp_path: Path) -> None:
+    with kept_in(tmp_path) as kept:
+        runtime = room.runtime(**kept.parts(), approvals=kept.approvals, patience_s=0)
+        assistant = room.assistant([write("a.txt", "A"), "Done."], runtime=runtime, posture="read_only")
+        ending = assistant.run_sync("x", run_id="r")
+        assert ending.status == "waiting"
+        approval = ending.waiting[0].approval
+        assert approval is not None
+        assert runtime.approvals is not None
+        runtime.approvals.decide(approval, "once", by="ann")
+
+        ending = assistant.resume_sync("r")
+
+    assert (ending.status, ending.summary) == ("success", "Done.")
+    assert (room.folder / "a.txt").read_text() == "A"
+
+
+async def test_resuming_without_await_inside_a_loop_says_what_to_use(room: Workroom) -> None:
+    with pytest.raises(UsageError, match="await"):
+        room.assistant(["x"]).resume_sync("r")
+
+
 async def test_what_goes_wrong_in_a_stream_is_raised_there(room: Workroom) -> None:
     with pytest.raises(UsageError, match="no task"):
         async for _ in room.assistant(["x"]).stream(" "):

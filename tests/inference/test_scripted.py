@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from placet import Assistant, Runtime, tool
 from placet.errors import DecodeError, InputError, RateLimited, RequestRefused, UsageError
-from placet.inference.messages import ToolCall, User
+from placet.inference.messages import Message, ToolCall, User
 from placet.inference.model import Piece, Request, Result, Thought, Words, stream
 from placet.inference.scripted import Scripted
 from placet.inference.usage import Usage
@@ -17,6 +18,12 @@ from placet.inference.usage import Usage
 
 def asking(text: str = "Hello") -> Request:
     return Request(messages=[User(text)])
+
+
+@tool(risk="read_only")
+def look() -> str:
+    """Look at the clock."""
+    return "23:00"
 
 
 async def all_of(model: Scripted, request: Request) -> list[Piece]:
@@ -167,3 +174,24 @@ def test_a_file_that_is_too_large_is_not_read(tmp_path: Path) -> None:
 def test_a_file_that_is_not_there_is_an_input_error(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="No such file"):
         Scripted.from_file(tmp_path / "none.json")
+
+
+async def test_a_request_that_is_kept_shows_what_was_said_until_then() -> None:
+    model = Scripted([ToolCall(name="look"), "It is late."])
+
+    await Assistant(Runtime(tools=[look]), model, posture="full_access").run("Is it late?")
+
+    first, second = (request.messages for request in model.requests)
+    assert [type(message).__name__ for message in first] == ["System", "User"]
+    assert [type(message).__name__ for message in second] == ["System", "User", "Assistant", "ToolResult"]
+
+
+async def test_a_request_is_kept_as_it_is_but_for_the_list() -> None:
+    messages: list[Message] = [User("Hello")]
+    model = Scripted(["Good morning."])
+    request = Request(messages=messages, max_tokens=5)
+
+    await model.generate(request)
+    messages.append(User("Still there?"))
+
+    assert model.requests == [Request(messages=[User("Hello")], max_tokens=5)]

@@ -106,7 +106,7 @@ async def test_without_tools_the_request_goes_on_as_it_is(mode: Mode) -> None:
 
     result = await mode(model).generate(asked)
 
-    assert model.requests[0] is asked
+    assert model.requests[0] == asked
     assert (result.text, result.calls) == (CALL, ())
 
 

@@ -122,20 +122,6 @@ async def test_no_answer_is_a_no_where_nobody_else_can_be_asked() -> None:
     assert tool.calls == []
 
 
-async def test_a_person_who_fails_stops_the_run_and_nothing_has_run() -> None:
-    async def person(approval: Approval) -> Reply:
-        raise RuntimeError("no terminal")
-
-    tool = send()
-    rt = Runtime(tools=[tool], permissions="balanced", person=person)
-
-    result = await rt.execute(a_plan("ada"))
-
-    assert result.outcome == "canceled"
-    assert "no terminal" in (result.error or "")
-    assert tool.calls == []
-
-
 def test_one_runtime_asks_in_one_event_loop_after_another() -> None:
     async def person(approval: Approval) -> Reply:
         return Reply("once")

@@ -77,7 +77,7 @@ class Workroom:
         **options: Any,
     ) -> Assistant:
         """An assistant that may do anything, unless told otherwise, with `extra` tools."""
-        model = turns if hasattr(turns, "generate") else Scripted(turns)
+        model = turns if hasattr(turns, "generate") else Overheard(turns)
         return Assistant(runtime or self.runtime(extra), model, posture=posture, **options)
 
 
@@ -106,11 +106,23 @@ def kept_in(folder: Path, name: str = "placet.db") -> Iterator[Kept]:
         kept.database.close()
 
 
+class Overheard(Scripted):
+    """A scripted model that also keeps the requests with the very list that the loop fills."""
+
+    def __init__(self, turns: Any) -> None:
+        super().__init__(turns)
+        self.given: list[Request] = []
+
+    async def generate(self, request: Request) -> Result:
+        self.given.append(request)
+        return await super().generate(request)
+
+
 def asked_of(assistant: Assistant) -> list[Request]:
-    """What the scripted model was asked, in order."""
+    """What the scripted model was asked, in order. Their messages go on to the end of the run."""
     model = assistant.model
     assert isinstance(model, Scripted)
-    return model.requests
+    return model.given if isinstance(model, Overheard) else model.requests
 
 
 def results(messages: Sequence[Message]) -> list[ToolResult]:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from placet.errors import ToolError
+from placet.ir.to_dict import ToDict
 from placet.runtime.observation import LIMIT, observe_text
 from placet.safe_text import clean
 
@@ -39,7 +40,7 @@ class Checked(NamedTuple):
     """What it wrote, stdout and stderr as they came; of long output the head and the tail."""
 
 
-class GoalResult(msgspec.Struct, frozen=True, kw_only=True):
+class GoalResult(ToDict, msgspec.Struct, frozen=True, kw_only=True):
     """How far an agent came with its goal."""
 
     met: bool

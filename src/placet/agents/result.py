@@ -19,6 +19,7 @@ from placet.agents.spec import AgentSpec
 from placet.inference.usage import Usage
 from placet.ir.json_value import JsonValue
 from placet.ir.result import ProposalResult, Waiting
+from placet.ir.to_dict import ToDict
 from placet.turns.ending import End, Ending
 from placet.turns.leading import ending_of
 
@@ -26,7 +27,7 @@ _GOAL = "goal"
 _MISSING = "missing"
 
 
-class AgentResult(msgspec.Struct, frozen=True, kw_only=True):
+class AgentResult(ToDict, msgspec.Struct, frozen=True, kw_only=True):
     """The result of an agent's run, or of one message to it."""
 
     output: str
@@ -63,10 +64,9 @@ class AgentResult(msgspec.Struct, frozen=True, kw_only=True):
         """Whether the agent finished, and met its goal if it has one."""
         return self.status == "success"
 
-    def as_json(self) -> dict[str, JsonValue]:
-        """Return it as JSON."""
-        data: dict[str, JsonValue] = msgspec.to_builtins(self)
-        return {"succeeded": self.succeeded, **data}
+    def to_dict(self) -> dict[str, JsonValue]:
+        """Return it as a dict that `json.dumps` accepts, with `succeeded` besides the fields."""
+        return {"succeeded": self.succeeded, **ToDict.to_dict(self)}
 
     @property
     def ending(self) -> Ending:

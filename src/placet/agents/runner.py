@@ -25,6 +25,7 @@ from placet.inference.model import Intent, Model, Piece, Request, Result, check_
 from placet.inference.wrappers.wrapped import Wrapped
 from placet.ir.proposal import Proposal, new_id
 from placet.policy.permission import CallByCall, Posture, StanceOf
+from placet.runtime.given import check_runtime
 from placet.runtime.journal import Choice, Decision
 from placet.runtime.scope import Scope
 from placet.runtime.sync import refuse_inside_loop, run_sync
@@ -109,9 +110,10 @@ class AgentRunner:
             stance: Approval policy that is asked first.
 
         Raises:
-            UsageError: the spec is invalid or has a goal without a workspace, or an argument is not a model
-                or a posture.
+            UsageError: the spec is invalid or has a goal without a workspace, or an argument is not a
+                runtime, a model or a posture.
         """
+        check_runtime(runtime, "AgentRunner")
         check_model(model, "AgentRunner")
         check_spec(spec)
         if spec.goal is not None and (workspace is None or isolation is None):

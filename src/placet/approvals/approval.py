@@ -16,9 +16,10 @@ from typing import Literal, assert_never
 
 import msgspec
 
-from placet.errors import ApprovalDecided, UsageError
+from placet.errors import ApprovalDecided, UnknownApproval, UsageError
 from placet.ir.call_facts import Confinement, FileEdit, Recovery
 from placet.ir.json_value import JsonValue, canonical_bytes, copy_json
+from placet.ir.to_dict import ToDict
 from placet.ir.tool_spec import Reversibility, Risk
 
 Decision = Literal["once", "always", "edits", "deny", "withdrawn"]
@@ -49,7 +50,7 @@ _ANSWER_FIELDS = (
 )
 
 
-class Approval(msgspec.Struct, frozen=True, kw_only=True):
+class Approval(ToDict, msgspec.Struct, frozen=True, kw_only=True):
     """A question to a person about one action, and the answer. Times are seconds since the epoch."""
 
     id: str
@@ -381,23 +382,12 @@ def moment(seconds: float) -> str:
         return f"{seconds:.0f} s after 1970"
 
 
-def unknown_approval(approval: str) -> UsageError:
-    """For an id that nobody asked under."""
-    return UsageError(f"There is no approval '{approval}'. See those that wait: placet approvals list")
-
-
 def only_one(found: Sequence[Approval], prefix: str) -> Approval:
     """The approval that was found by the start of its id.
 
     Raises:
-        UsageError: there is none, or there are several.
+        UnknownApproval: there is none, or there are several.
     """
-    if not found:
-        raise unknown_approval(prefix)
-    if len(found) > 1:
-        some = ", ".join(f"'{one.id}'" for one in found[:5])
-        raise UsageError(
-            f"Several approvals begin with '{prefix}': {some}{', ...' if len(found) > 5 else ''}. "
-            "Write more of the id; see them with: placet approvals list --all"
-        )
+    if len(found) != 1:
+        raise UnknownApproval(prefix, several=[one.id for one in found])
     return found[0]

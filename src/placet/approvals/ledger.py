@@ -47,7 +47,7 @@ class ApprovalLedger(Protocol):
             prefix: The id, or its beginning.
 
         Raises:
-            UsageError: there is none, or there are several.
+            UnknownApproval: there is none, or there are several.
         """
         ...
 
@@ -73,8 +73,9 @@ class ApprovalLedger(Protocol):
 
         Raises:
             ApprovalDecided: it was decided or withdrawn before, it has expired, or the fingerprint differs.
-            UsageError: there is no such approval or decision, `by` is empty, or `holds_until` is in the past
-                or given without `"always"`, or `edits` answers a question that does not offer it.
+            UnknownApproval: there is no such approval.
+            UsageError: there is no such decision, `by` is empty, `holds_until` is in the past or given
+                without `"always"`, or `edits` answers a question that does not offer it.
             NotJson: `by` or `reason` cannot be encoded.
         """
         ...
@@ -89,7 +90,7 @@ class ApprovalLedger(Protocol):
             reason: Why.
 
         Raises:
-            UsageError: there is no such approval.
+            UnknownApproval: there is no such approval.
             NotJson: `reason` cannot be encoded.
         """
         ...
@@ -105,7 +106,8 @@ class ApprovalLedger(Protocol):
 
         Raises:
             ApprovalDecided: it is neither an `edits` nor an `always` that is in force.
-            UsageError: there is no such approval, or `by` is empty.
+            UnknownApproval: there is no such approval.
+            UsageError: `by` is empty.
             NotJson: `by` or `reason` cannot be encoded.
         """
         ...

@@ -20,8 +20,8 @@ from placet.approvals.approval import (
     not_standing,
     only_one,
     refusal,
-    unknown_approval,
 )
+from placet.errors import UnknownApproval
 from placet.ir.json_value import copy_json
 
 
@@ -148,7 +148,7 @@ class MemoryApprovals:
     def _stored(self, approval: str) -> Approval:
         stored = self._asked.get(approval)
         if stored is None:
-            raise unknown_approval(approval)
+            raise UnknownApproval(approval)
         return stored
 
     def _newest(self) -> list[Approval]:

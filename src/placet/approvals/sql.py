@@ -27,9 +27,8 @@ from placet.approvals.approval import (
     not_standing,
     only_one,
     refusal,
-    unknown_approval,
 )
-from placet.errors import StorageDamaged
+from placet.errors import StorageDamaged, UnknownApproval
 from placet.ir.json_value import copy_json
 from placet.storage.database import Database
 from placet.storage.migrate import Migrations, migrate
@@ -175,7 +174,7 @@ class SqlApprovals:
             )
             found = self._find(t, "id = ?", (id,))
             if not found:
-                raise unknown_approval(approval)
+                raise UnknownApproval(approval)
             if not won:
                 raise refusal(found[0], now=now, fingerprint=fingerprint)
             return found[0]
@@ -196,7 +195,7 @@ class SqlApprovals:
             )
             found = self._find(t, "id = ?", (id,))
             if not found:
-                raise unknown_approval(approval)
+                raise UnknownApproval(approval)
             return found[0]
 
         return self._database.write(work).result()
@@ -209,7 +208,7 @@ class SqlApprovals:
         def look(t: Transaction) -> tuple[Approval, Approval | None]:
             found = self._find(t, "id = ?", (id,))
             if not found:
-                raise unknown_approval(approval)
+                raise UnknownApproval(approval)
             latest = self._find(t, _LATEST, (searchable(found[0].fingerprint),))
             return found[0], latest[0] if latest else None
 

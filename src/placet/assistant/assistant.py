@@ -35,6 +35,7 @@ from placet.inference.messages import Image, Text, User
 from placet.inference.model import Intent, Model, check_model
 from placet.ir.proposal import new_id
 from placet.policy.permission import Posture, StanceOf
+from placet.runtime.given import check_runtime
 from placet.runtime.journal import Choice, Decision
 from placet.runtime.sync import refuse_inside_loop, run_sync
 from placet.tools.context import Cancel
@@ -117,8 +118,10 @@ class Assistant:
             nobody: Message to the model about a call that needs approval, if there is nobody to ask.
 
         Raises:
-            UsageError: the runtime does not have a named tool, or an argument is not a model or a posture.
+            UsageError: the runtime does not have a named tool, or an argument is not a runtime, a model or a
+                posture.
         """
+        check_runtime(runtime, "Assistant")
         check_model(model, "Assistant")
         self.runtime = runtime
         """The runtime that executes the calls."""
@@ -310,6 +313,36 @@ class Assistant:
                 assert kept.task is not None
                 ending = await loop.say(kept.task)
             return await end(run, ending)
+
+    def resume_sync(
+        self,
+        run_id: str,
+        *,
+        decide: Mapping[str, Decision | Choice] | None = None,
+        output_type: Any = None,
+        widen: bool = False,
+        session: str | None = None,
+        cancel: Cancel | None = None,
+        watch: Watch | None = None,
+        record: str | PathLike[str] | None = None,
+    ) -> Ending:
+        """`resume` for code without an event loop. Also raises the errors of `run_sync`.
+
+        Takes the arguments of `resume`.
+        """
+        refuse_inside_loop("resume", of="assistant")
+        return run_sync(
+            self.resume(
+                run_id,
+                decide=decide,
+                output_type=output_type,
+                widen=widen,
+                session=session,
+                cancel=cancel,
+                watch=watch,
+                record=record,
+            )
+        )
 
     @asynccontextmanager
     async def _recording(

@@ -168,7 +168,7 @@ def lead_agent(
         came.append(await start(cancel, watch))
         return came[0].ending
 
-    told = Told(as_json, db, app.records is not None, data=lambda: came[0].as_json())
+    told = Told(as_json, db, app.records is not None, data=lambda: came[0].to_dict())
     code = lead(output, app, started, told, view, closing(runner.model))
     result = came[0]
     goal = result.goal

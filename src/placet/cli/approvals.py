@@ -420,11 +420,11 @@ def _decide(
 
 
 def find(records: Records, given: str) -> Approval:
-    from placet.approvals.approval import unknown_approval
     from placet.approvals.sql import has_approvals
+    from placet.errors import UnknownApproval
 
     if not has_approvals(records.database):
-        raise unknown_approval(given)
+        raise UnknownApproval(given)
     return records.approvals.find(given)
 
 

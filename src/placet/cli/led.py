@@ -261,6 +261,6 @@ def _show_again(
     if agent is not None:
         # As it was shown when it ended.
         whole = result_of(result, agent.spec)
-        told = told._replace(data=whole.as_json)
+        told = told._replace(data=whole.to_dict)
     show_ending(output, ending, told, with_summary=True)
     return exit_code(ending)

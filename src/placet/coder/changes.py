@@ -13,9 +13,10 @@ from collections.abc import Sequence
 import msgspec
 
 from placet.coder.python_source import Function, compiles, parse_piece
+from placet.ir.to_dict import ToDict
 
 
-class Change(msgspec.Struct, frozen=True):
+class Change(ToDict, msgspec.Struct, frozen=True):
     """Lines of a file, and the text that replaces them."""
 
     path: str

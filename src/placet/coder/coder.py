@@ -26,6 +26,7 @@ from placet.errors import PlacetError, RunHeld, UsageError
 from placet.inference.model import Model, check_model
 from placet.ir.json_value import JsonValue
 from placet.ir.proposal import Proposal, new_id
+from placet.runtime.given import check_runtime
 from placet.runtime.journal import LED_BY
 from placet.runtime.sync import refuse_inside_loop, run_sync
 from placet.safe_text import clean
@@ -83,13 +84,14 @@ class Coder:
             chooses_context: Show the model the part of the program that a failure is about.
 
         Raises:
-            UsageError: an argument is not a model or a style.
+            UsageError: an argument is not a runtime, a model or a style.
         """
         from placet.coder.repairs import MemoryRepairs
         from placet.coder.style import style_for
         from placet.sandbox.confinement import Isolation, isolation_of
         from placet.storage.location import state_folder, user_folder
 
+        check_runtime(runtime, "Coder")
         check_model(model, "Coder")
         if ask_s is not None and not ask_s > 0:
             raise UsageError(f"Coder(ask_s={ask_s!r:.40}): it must be above 0; None asks nobody.")

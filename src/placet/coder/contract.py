@@ -15,6 +15,7 @@ import msgspec
 
 from placet.coder.command_line import tool_of
 from placet.errors import UsageError
+from placet.ir.to_dict import ToDict
 from placet.safe_text import clean
 from placet.tools.builtin.matching.globs import compile_glob
 
@@ -48,7 +49,7 @@ class Check(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """Time limit in seconds, up to 86,400."""
 
 
-class Contract(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Contract(ToDict, msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The conditions under which the work is done."""
 
     description: str
@@ -82,7 +83,7 @@ class Tests(msgspec.Struct, frozen=True, kw_only=True):
     """Test files that could not be loaded, in the report about the base."""
 
 
-class CheckResult(msgspec.Struct, frozen=True, kw_only=True):
+class CheckResult(ToDict, msgspec.Struct, frozen=True, kw_only=True):
     """The result of one check."""
 
     name: str

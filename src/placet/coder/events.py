@@ -14,9 +14,10 @@ import msgspec
 from placet.coder.contract import CheckResult
 from placet.coder.session import Question, State
 from placet.ir.json_value import JsonValue
+from placet.ir.to_dict import ToDict
 
 
-class _Event(msgspec.Struct, frozen=True, kw_only=True, tag_field="event"):
+class _Event(ToDict, msgspec.Struct, frozen=True, kw_only=True, tag_field="event"):
     pass
 
 

@@ -18,6 +18,7 @@ from placet.coder.contract import CheckResult, Contract
 from placet.errors import UsageError
 from placet.inference.model import Intent
 from placet.inference.usage import Usage
+from placet.ir.to_dict import ToDict
 from placet.turns.limits import TurnLimits
 
 State = Literal[
@@ -127,7 +128,7 @@ class CodeLimits(msgspec.Struct, frozen=True, kw_only=True):
         return TurnLimits(tokens=self.tokens, cost_usd=self.cost_usd, time_s=self.time_s)
 
 
-class Iteration(msgspec.Struct, kw_only=True):
+class Iteration(ToDict, msgspec.Struct, kw_only=True):
     """One conversation with the model, and the checks after it."""
 
     number: int
@@ -181,7 +182,7 @@ class Iteration(msgspec.Struct, kw_only=True):
         )
 
 
-class Attempt(msgspec.Struct, kw_only=True):
+class Attempt(ToDict, msgspec.Struct, kw_only=True):
     """One candidate: a folder of its own, and iterations in it."""
 
     number: int
@@ -202,7 +203,7 @@ class Attempt(msgspec.Struct, kw_only=True):
         return next((each for each in reversed(self.iterations) if each.is_judged), None)
 
 
-class Session(msgspec.Struct, kw_only=True):
+class Session(ToDict, msgspec.Struct, kw_only=True):
     """A coding session."""
 
     id: str
@@ -321,7 +322,7 @@ class Session(msgspec.Struct, kw_only=True):
         self.changed_at = time.time()
 
 
-class Question(msgspec.Struct, frozen=True, kw_only=True):
+class Question(ToDict, msgspec.Struct, frozen=True, kw_only=True):
     """A question of a model to a person."""
 
     id: str

@@ -29,7 +29,7 @@ class MemoryJournal:
         """Hold a run that was broken off; or how it ended, if it has."""
         kept = self._runs.get(run_id)
         if kept is None:
-            raise UnknownRun(f"There is no run '{run_id}' here.")
+            raise UnknownRun(f"There is no run '{run_id}' here.", run_id=run_id)
         if kept.result is not None and kept.result.outcome not in ("waiting", "canceled"):
             return kept.result
         if kept.is_held:

@@ -27,6 +27,7 @@ from placet.durable.lease import LEASE_S, Holder, holder, is_dead
 from placet.errors import RunExists, RunHeld, StorageDamaged, StorageError, UnknownRun, UsageError
 from placet.ir.json_value import JsonValue
 from placet.ir.result import Outcome, ProposalResult
+from placet.ir.to_dict import ToDict
 from placet.redaction import Redactor
 from placet.runtime.journal import Note, RunRecord, Taken
 from placet.storage.database import Database
@@ -76,7 +77,7 @@ _decode_record = msgspec.json.Decoder(RunRecord).decode
 _decode_result = msgspec.json.Decoder(ProposalResult).decode
 
 
-class RunSummary(msgspec.Struct, frozen=True, kw_only=True):
+class RunSummary(ToDict, msgspec.Struct, frozen=True, kw_only=True):
     """A run in a list."""
 
     run_id: str
@@ -274,7 +275,7 @@ class SqlJournal:
         if not found:
             raise self._unknown(run_id)
         some = ", ".join(f"'{s.run_id}'" for s in found[:5])
-        raise UnknownRun(f"Several runs begin with '{run_id}': {some}. Write more of the id.")
+        raise UnknownRun(f"Several runs begin with '{run_id}': {some}. Write more of the id.", run_id=run_id)
 
     def record(self, run_id: str) -> RunRecord:
         """What a run was asked to do. Private: not for showing as it is.
@@ -295,7 +296,9 @@ class SqlJournal:
         return self._read(_decode_result, rows[0][0]) if rows and rows[0][0] is not None else None
 
     def _unknown(self, run_id: str) -> UnknownRun:
-        return UnknownRun(f"There is no run '{run_id}' in {self.database.name}. See: placet runs")
+        return UnknownRun(
+            f"There is no run '{run_id}' in {self.database.name}. See: placet runs", run_id=run_id
+        )
 
     def notes(self, run_id: str) -> Sequence[Note]:
         """What a run that has not ended noted so far. Private: not for showing as it is."""

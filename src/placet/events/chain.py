@@ -23,6 +23,7 @@ from typing import NamedTuple, TypeAlias
 import msgspec
 
 from placet.events.breaks import Finding, Walk
+from placet.ir.to_dict import ToDict
 
 __all__ = [
     "Anchored",
@@ -76,7 +77,7 @@ class Head(NamedTuple):
     """Whether the head was ever kept outside the log."""
 
 
-class Segment(msgspec.Struct, frozen=True, kw_only=True):
+class Segment(ToDict, msgspec.Struct, frozen=True, kw_only=True):
     """A part of the log that was deleted on purpose."""
 
     first: int
@@ -110,7 +111,7 @@ class Anchored(NamedTuple):
     """Seals of the closed segments."""
 
 
-class ChainReport(msgspec.Struct, frozen=True, kw_only=True):
+class ChainReport(ToDict, msgspec.Struct, frozen=True, kw_only=True):
     """The result of `SqlEvents.verify`."""
 
     valid: bool

@@ -8,6 +8,7 @@ from typing import Literal, get_args
 import msgspec
 
 from placet.ir.json_value import JsonValue
+from placet.ir.to_dict import ToDict
 
 EventKind = Literal[
     "proposal_received",
@@ -55,7 +56,7 @@ EventKind = Literal[
 KINDS: tuple[str, ...] = get_args(EventKind)
 
 
-class Event(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
+class Event(ToDict, msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     """One thing that happened."""
 
     seq: int

@@ -12,6 +12,7 @@ from typing import Literal
 import msgspec
 
 from placet.events.event import Event
+from placet.ir.to_dict import ToDict
 
 SpanStatus = Literal["ok", "error", "unset"]
 """How a span ended.
@@ -32,7 +33,7 @@ _CLOSES: dict[str, SpanStatus] = {
 }
 
 
-class Span(msgspec.Struct, kw_only=True, omit_defaults=True):
+class Span(ToDict, msgspec.Struct, kw_only=True, omit_defaults=True):
     """A proposal, or one of its actions, from its first event to its last."""
 
     name: str

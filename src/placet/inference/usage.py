@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import msgspec
 
+from placet.ir.to_dict import ToDict
+
 _PER = 1_000_000
 
 
-class Usage(msgspec.Struct, frozen=True, kw_only=True):
+class Usage(ToDict, msgspec.Struct, frozen=True, kw_only=True):
     """Tokens as the provider counts them; `None` if a number is not reported."""
 
     input: int | None = None

@@ -13,6 +13,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from placet.ir.json_value import JsonValue
+from placet.ir.to_dict import ToDict
 from placet.ir.tool_spec import Reversibility
 
 ActionType = Literal["tool_call", "state_write", "state_read", "assertion"]
@@ -36,7 +37,7 @@ InvocationMode = Literal["one_shot", "streaming", "long_running"]
 OPERATORS = ("eq", "neq", "gt", "lt", "gte", "lte", "exists", "not_exists", "contains")
 
 
-class _Strict(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+class _Strict(ToDict, msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     # Unknown fields are tolerated, but not silently: the codec takes them out and notes them.
     pass
 

@@ -10,6 +10,7 @@ import msgspec
 
 from placet.ir.action import Action
 from placet.ir.json_value import JsonValue
+from placet.ir.to_dict import ToDict
 
 
 def new_id() -> str:
@@ -21,7 +22,7 @@ def _now() -> datetime:
     return datetime.now(UTC)
 
 
-class Proposal(msgspec.Struct, frozen=True, kw_only=True, dict=True):
+class Proposal(ToDict, msgspec.Struct, frozen=True, kw_only=True, dict=True):
     """A plan: actions that a model, a person or a program asks the runtime to execute."""
 
     id: str = msgspec.field(default_factory=new_id)

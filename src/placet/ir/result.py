@@ -8,7 +8,9 @@ from typing import Literal
 
 import msgspec
 
+from placet.errors import UnknownAction
 from placet.ir.json_value import JsonValue
+from placet.ir.to_dict import ToDict
 
 Status = Literal[
     "proposed", "validated", "executing", "succeeded", "failed", "rejected", "skipped", "unknown"
@@ -39,7 +41,7 @@ Outcome = Literal["succeeded", "partial", "aborted", "refused", "canceled", "bud
 CANCELED_PREFIX = "canceled: "
 
 
-class ActionResult(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+class ActionResult(ToDict, msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """The result of one action."""
 
     action_id: str
@@ -60,7 +62,7 @@ class ActionResult(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """It succeeded, and the plan was aborted afterwards."""
 
 
-class CostSummary(msgspec.Struct, frozen=True, kw_only=True):
+class CostSummary(ToDict, msgspec.Struct, frozen=True, kw_only=True):
     """Counters of a run, over all attempts."""
 
     tool_calls: int = 0
@@ -77,7 +79,7 @@ class CostSummary(msgspec.Struct, frozen=True, kw_only=True):
     """Attempts after the first."""
 
 
-class CompensationResult(msgspec.Struct, frozen=True, kw_only=True):
+class CompensationResult(ToDict, msgspec.Struct, frozen=True, kw_only=True):
     """The result of undoing one action."""
 
     action_id: str
@@ -88,7 +90,7 @@ class CompensationResult(msgspec.Struct, frozen=True, kw_only=True):
     """Why it did not succeed."""
 
 
-class Waiting(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Waiting(ToDict, msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A decision that a run waits for."""
 
     kind: Literal["approval", "unknown_outcome", "message"]
@@ -103,7 +105,7 @@ class Waiting(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Id of the approval, if `kind` is `approval`."""
 
 
-class ProposalResult(msgspec.Struct, frozen=True, kw_only=True):
+class ProposalResult(ToDict, msgspec.Struct, frozen=True, kw_only=True):
     """The result of a proposal. `results` has the order of the proposal."""
 
     proposal_id: str
@@ -143,9 +145,9 @@ class ProposalResult(msgspec.Struct, frozen=True, kw_only=True):
             action_id: Id of the action.
 
         Raises:
-            KeyError: the proposal has no such action.
+            UnknownAction: the proposal has no such action; also a `KeyError`.
         """
         for result in self.results:
             if result.action_id == action_id:
                 return result
-        raise KeyError(action_id)
+        raise UnknownAction(action_id, known=[each.action_id for each in self.results])

@@ -13,6 +13,7 @@ from typing import Annotated, Literal
 import msgspec
 
 from placet.ir.json_value import JsonValue
+from placet.ir.to_dict import ToDict
 
 Risk = Literal["read_only", "idempotent", "network", "destructive"]
 """Risk of calling a tool.
@@ -48,7 +49,7 @@ class RateLimit(msgspec.Struct, frozen=True, kw_only=True):
     """Length of the window in seconds, above 0."""
 
 
-class ToolSchema(msgspec.Struct, frozen=True, kw_only=True):
+class ToolSchema(ToDict, msgspec.Struct, frozen=True, kw_only=True):
     """A tool as data: what a model, a verifier and a person can read about it."""
 
     name: str

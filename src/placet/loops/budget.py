@@ -19,6 +19,7 @@ import msgspec
 from placet.errors import BudgetSpent, UsageError
 from placet.inference.model import Model, Piece, Request, Result, stream
 from placet.inference.usage import Usage
+from placet.ir.to_dict import ToDict
 from placet.turns.on_budget import OnBudget
 
 if TYPE_CHECKING:
@@ -77,7 +78,7 @@ class LoopBudget(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
             raise UsageError(f"cached_weight is {weight!r:.40}; write a number from 0 to 1.")
 
 
-class Spend(msgspec.Struct, frozen=True, kw_only=True):
+class Spend(ToDict, msgspec.Struct, frozen=True, kw_only=True):
     """Usage of a round."""
 
     input_tokens: int = 0

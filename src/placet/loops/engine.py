@@ -31,6 +31,7 @@ from placet.loops.round import Receipt, Round
 from placet.loops.spec import LoopSpec
 from placet.loops.standing import Standings
 from placet.loops.store import MemoryRounds, Rounds
+from placet.runtime.given import check_runtime
 from placet.runtime.journal import Choice
 from placet.runtime.journal import Decision as Decided
 from placet.turns.stopping import linked
@@ -86,12 +87,14 @@ class LoopEngine:
             watch: Function that is called with the round and the phase whenever a phase begins.
 
         Raises:
-            UsageError: the runtime has no journal or no approvals, or an argument is not a model.
+            UsageError: the runtime has no journal or no approvals, or an argument is not a runtime or
+                a model.
         """
         from placet.loops.subruns import SubRuns
         from placet.sandbox.confinement import Isolation, isolation_of
         from placet.storage.location import state_folder, user_folder
 
+        check_runtime(runtime, "LoopEngine")
         for each in (model, checker_model):
             if each is not None and (isinstance(each, type) or not callable(getattr(each, "generate", None))):
                 raise UsageError(

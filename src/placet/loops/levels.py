@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Literal, get_args
 
 import msgspec
 
+from placet.ir.to_dict import ToDict
+
 if TYPE_CHECKING:
     from placet.coder.contract import CheckResult
     from placet.loops.verdict import Verdict
@@ -33,7 +35,7 @@ LOOKS = ("read_only", "network")
 """The risks of tools that a loop of level L1 is offered."""
 
 
-class Standing(msgspec.Struct, frozen=True, kw_only=True):
+class Standing(ToDict, msgspec.Struct, frozen=True, kw_only=True):
     """The highest level at which a loop may act, whatever its file says. At L3 only the file decides."""
 
     loop: str

@@ -16,6 +16,7 @@ import msgspec
 
 from placet.coder.contract import CheckResult
 from placet.ir.json_value import JsonValue
+from placet.ir.to_dict import ToDict
 from placet.loops.budget import Spend
 from placet.loops.levels import Level
 from placet.loops.spec import LoopSpec
@@ -41,7 +42,7 @@ Outcome = Literal["reported", "proceeded", "escalated", "budget_exhausted", "fai
 OUTCOMES: tuple[Outcome, ...] = get_args(Outcome)
 
 
-class SubRun(msgspec.Struct, kw_only=True):
+class SubRun(ToDict, msgspec.Struct, kw_only=True):
     """One conversation with a model: of the maker or of the checker."""
 
     run_id: str
@@ -75,7 +76,7 @@ class SubRun(msgspec.Struct, kw_only=True):
         return bool(self.status) and self.status not in ("cancelled", "waiting")
 
 
-class Decision(msgspec.Struct, frozen=True, kw_only=True):
+class Decision(ToDict, msgspec.Struct, frozen=True, kw_only=True):
     """Whether the act may run without a person."""
 
     proceed: bool
@@ -86,7 +87,7 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     """Who decided: the engine, or a gate by its name."""
 
 
-class Receipt(msgspec.Struct, frozen=True, kw_only=True):
+class Receipt(ToDict, msgspec.Struct, frozen=True, kw_only=True):
     """A record of what an executor did."""
 
     loop: str
@@ -127,7 +128,7 @@ def _digest(receipt: Receipt) -> str:
     return hashlib.sha256(msgspec.json.encode(plain, order="deterministic")).hexdigest()
 
 
-class Later(msgspec.Struct, frozen=True, kw_only=True):
+class Later(ToDict, msgspec.Struct, frozen=True, kw_only=True):
     """Something that was decided about a round after it had ended."""
 
     what: Literal["approved", "denied", "expired", "superseded", "reversed", "unknown", "failed"]
@@ -140,7 +141,7 @@ class Later(msgspec.Struct, frozen=True, kw_only=True):
     """Why."""
 
 
-class Round(msgspec.Struct, kw_only=True):
+class Round(ToDict, msgspec.Struct, kw_only=True):
     """One round of a loop."""
 
     id: str

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Literal, get_args
 
 import msgspec
 
+from placet.ir.to_dict import ToDict
 from placet.safe_text import clean
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ _MOST = 4_000
 _MOST_GIVEN = 100
 
 
-class Verdict(msgspec.Struct, frozen=True, kw_only=True):
+class Verdict(ToDict, msgspec.Struct, frozen=True, kw_only=True):
     """The checker's judgement of the work."""
 
     verdict: VerdictWord

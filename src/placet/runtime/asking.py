@@ -13,11 +13,13 @@ import hashlib
 import inspect
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from functools import partial
+from typing import TYPE_CHECKING, Protocol
 
+import msgspec
 from msgspec.structs import replace
 
-from placet.approvals.approval import GIVEN, Approval, Decision, fingerprint
+from placet.approvals.approval import ANSWERS, GIVEN, Approval, Decision, fingerprint
 from placet.approvals.ledger import ApprovalLedger
 from placet.errors import ApprovalDecided, PlacetError, StorageError, UsageError
 from placet.ir.action import Action
@@ -25,6 +27,7 @@ from placet.ir.call_facts import Confinement
 from placet.ir.json_value import JsonValue
 from placet.policy.gate import Objection
 from placet.runtime.call_facts import RecoveryOf, confinement_of, facts_of, isolation_words
+from placet.runtime.calls import words_of
 from placet.validator import undo_action, undo_of
 
 if TYPE_CHECKING:
@@ -40,8 +43,8 @@ _MOST_AGAIN = 1_000
 """So often an action may have been asked about in vain, before the ledger itself is doubted."""
 
 
-class Reply(NamedTuple):
-    """The answer of a person who is asked directly."""
+class Reply(msgspec.Struct, frozen=True):
+    """The answer of a person who is asked directly. A decision that does not exist is a `UsageError`."""
 
     decision: Decision
     """`"once"`, `"always"` (for every equal call), `"deny"`; or `"edits"`, where the approval offers it: this
@@ -51,10 +54,38 @@ class Reply(NamedTuple):
     by: str = "the person who was asked"
     """Name that is recorded with the decision."""
 
+    def __post_init__(self) -> None:
+        """Refuse a word that is no decision where it is written, not where it is read.
 
-Person = Callable[[Approval], "Awaitable[Reply | None] | Reply | None"]
-"""Function, async or not, that puts an `Approval` to somebody and returns a `Reply`, or `None` to leave the
-question open for others."""
+        Raises:
+            UsageError: it is none.
+        """
+        if self.decision not in ANSWERS:
+            raise UsageError(
+                f"Reply({self.decision!r:.80}) is no decision. Write Reply('once') to approve this call, "
+                "Reply('always') to approve every equal call, or Reply('deny', 'reason')."
+            )
+
+
+class Person(Protocol):
+    """Function, async or not, that asks somebody directly: `Runtime(person=...)`.
+
+    It is called with one question at a time. If it raises, or returns something else, that is recorded as an
+    event (`sink_failed`, sink `person`) and counts as `None`: an error in asking is no decision about the
+    action, so the run neither executes the action nor ends because of it.
+    """
+
+    def __call__(self, approval: Approval, /) -> Awaitable[Reply | None] | Reply | None:
+        """Ask somebody.
+
+        Args:
+            approval: The question: the tool, its parameters, its risk and why it needs approval.
+
+        Returns:
+            The answer. `None`: leave the question open for others, who answer it in the approval store; if
+                `Runtime` was given no `approvals`, there are none, and the action is denied.
+        """
+        ...
 
 
 class Desk:
@@ -156,21 +187,24 @@ class Desk:
         # Whoever asks may be stopped; what is being written is written.
         return await asyncio.shield(putting)
 
-    async def answer(self, asked: Approval) -> Approval | None:
-        """The answer, once there is one, or the question's time is up; None if patience ran out before."""
+    async def answer(
+        self, asked: Approval, failed: Callable[[str], None] = lambda error: None
+    ) -> Approval | None:
+        """The answer, once there is one, or the question's time is up; None if patience ran out before.
+        `failed` is called if the person cannot be asked."""
         if not asked.open_at(time.time()):
             return asked
         if self._person is not None:
-            answered = await self._in_person(asked)
+            answered = await self._in_person(asked, failed)
             if answered is not None:
                 return answered
         if self._patience_s == 0:
             return None
         return await self._from_ledger(asked, self._patience_s)
 
-    async def _in_person(self, asked: Approval) -> Approval | None:
+    async def _in_person(self, asked: Approval, failed: Callable[[str], None]) -> Approval | None:
         """What the person says, or somebody else in the meantime; None if nobody does."""
-        asking = asyncio.ensure_future(self._ask_person(asked))
+        asking = asyncio.ensure_future(self._ask_person(asked, failed))
         elsewhere = asyncio.ensure_future(self._from_ledger(asked, None))
         try:
             await asyncio.wait((asking, elsewhere), return_when=asyncio.FIRST_COMPLETED)
@@ -199,17 +233,19 @@ class Desk:
                 self._edits[asked.run_id, folder] = asked, reply, time.time()
             return reply
 
-    async def _ask_person(self, asked: Approval) -> Approval | None:
+    async def _ask_person(self, asked: Approval, failed: Callable[[str], None]) -> Approval | None:
+        why = "nobody answered"
         try:
             reply = await self._one_at_a_time(asked)
+            if reply is not None and not isinstance(reply, Reply):
+                raise UsageError(f"person returned {reply!r:.80}; return a Reply, or None")
         except Exception as error:
-            raise PlacetError(
-                f"whoever is asked right here failed: {type(error).__name__}: {error}"
-            ) from error
-        if reply is not None and not isinstance(reply, Reply):
-            raise PlacetError(f"whoever is asked right here answered {reply!r:.80}, which is no Reply")
+            # That asking failed says nothing about the action: the question stays open, or is a no.
+            reply, words = None, f"{type(error).__name__}: {words_of(error)}"
+            failed(words)
+            why = f"the person could not be asked ({words})"
         if reply is None and self._nobody_else:
-            reply = Reply("deny", "nobody answered, and nobody else can be asked")
+            reply = Reply("deny", f"{why}, and nobody else can be asked")
         if reply is None:
             return None
 
@@ -335,7 +371,7 @@ async def ask(
                 )
                 known = await desk.ask(question)
                 x.note("approval_requested", i, {**_asked_words(known), **trail_of(objections)})
-            answer = known if ahead else await x.patiently(desk.answer(known))
+            answer = known if ahead else await x.patiently(desk.answer(known, partial(_asking_failed, x, i)))
         except (PlacetError, OSError) as error:
             # A ledger may be anybody's; whatever it raises, the action has not run.
             x.stop_unasked(i, f"it needs an approval, which cannot be asked for: {error}")
@@ -398,6 +434,10 @@ def _covers(grant: Approval, x: Gated, tool: Tool | None, objections: Sequence[O
 
 def _asks_for_tier(objections: Sequence[Objection], tier: Tier) -> bool:
     return all(o.kind == "ask" and o.tier == tier for o in objections)
+
+
+def _asking_failed(x: Gated, i: int, error: str) -> None:
+    x.note("sink_failed", i, {"sink": "person", "error": error})
 
 
 def _is_about(known: Approval, question: Approval) -> bool:

@@ -22,6 +22,7 @@ from placet.events.event import Event
 from placet.events.log import EventLog
 from placet.ir.json_value import JsonValue, copy_json
 from placet.ir.proposal import new_id
+from placet.ir.to_dict import ToDict
 from placet.ir.tool_spec import ToolSchema
 from placet.policy.engine import PolicySet
 from placet.runtime.marks import Kept, MarkBook
@@ -32,7 +33,7 @@ from placet.tools.tool import Tool
 FORMAT = 1
 
 
-class Checkpoint(msgspec.Struct, frozen=True, kw_only=True):
+class Checkpoint(ToDict, msgspec.Struct, frozen=True, kw_only=True):
     """A snapshot of what a runtime remembers."""
 
     id: str

@@ -59,8 +59,9 @@ from placet.runtime.workers import Workers
 from placet.state.memory import MemoryState
 from placet.state.store import ReadOnly, StateStore
 from placet.tools.context import Cancel
+from placet.tools.given import tools_given
 from placet.tools.registry import Registry
-from placet.tools.tool import Tool, tool
+from placet.tools.tool import Tool
 from placet.verify.names import NameWarning, capability_warnings, rule_warnings
 from placet.verify.report import Report
 from placet.verify.verify import verify
@@ -122,7 +123,7 @@ class Runtime:
         """A state store, an event log and a policy set may be shared between runtimes of one event loop.
 
         Args:
-            tools: Tools made with `@tool`, or typed functions.
+            tools: Tools made with `@tool`, or typed functions. Two of one name are an error.
             state: Initial state as a mapping, or a store to share.
             policies: Rules, functions, `(name, rule)` pairs, or a policy set to share.
             schedule: `"levels"` runs a plan layer by layer; `"dataflow"` starts each action as soon as its
@@ -147,7 +148,7 @@ class Runtime:
             folder: Absolute path of the folder in which the work is done. Paths outside it raise the tier of
                 an action, and an approval is valid for this folder only.
             person: Function that asks somebody directly. It takes an `Approval` and returns a `Reply`, or
-                `None` to leave the question to others.
+                `None` to leave the question to others; one that raises counts as `None`.
             builtin: Tools such as those of `basic_tools`; a tool in `tools` with the same name hides them.
             workspace: Folder that every plan is bound to: an abort restores it to its state before the plan.
                 Tools that are known to change nothing else, such as the file tools, are then reversible. Only
@@ -162,6 +163,8 @@ class Runtime:
                 vectors.
 
         Raises:
+            DuplicateTool: two of `tools`, or two of `builtin`, have one name.
+            ToolDeclarationError: one of `tools` is no function, or cannot be made a tool.
             UsageError: a parameter has a value that cannot work, such as `patience_s` without a `journal`.
         """
         if schedule not in ("levels", "dataflow"):
@@ -227,9 +230,9 @@ class Runtime:
         """What is wrong with the names in rules, and of which rules and tools that was found."""
         self._turns = Turns()
         self._at_work = AtWork(self._bound_to)
-        for item in tools:
-            self._add_tool(item if isinstance(item, Tool) else tool(item))
-        for made in builtin:
+        for own in tools_given(tools):
+            self._add_tool(own)
+        for made in tools_given(builtin, "builtin"):
             self._add_tool(made, builtin=True)
         if model is not None:
             self._attach(model)

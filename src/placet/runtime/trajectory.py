@@ -13,6 +13,7 @@ import msgspec
 from placet.events.jsonl import LineFile
 from placet.ir.json_value import JsonValue
 from placet.ir.result import Status
+from placet.ir.to_dict import ToDict
 
 TrajectoryOutcome = Literal["success", "replan_success", "replan_exhausted", "failed"]
 """Outcome of a trajectory.
@@ -26,7 +27,7 @@ TrajectoryOutcome = Literal["success", "replan_success", "replan_exhausted", "fa
 _REWARD: dict[Status, float] = {"succeeded": 1.0, "failed": 0.0, "rejected": 0.0}
 
 
-class TrajectoryStep(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class TrajectoryStep(ToDict, msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One action of a trajectory."""
 
     kind: str
@@ -47,7 +48,7 @@ class TrajectoryStep(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     """1 if it succeeded, 0 if it failed or was rejected, otherwise `None`."""
 
 
-class Trajectory(msgspec.Struct, frozen=True, kw_only=True):
+class Trajectory(ToDict, msgspec.Struct, frozen=True, kw_only=True):
     """The course of one proposal, for learning from it later."""
 
     proposal_id: str

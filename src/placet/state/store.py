@@ -12,6 +12,7 @@ from typing import Protocol
 import msgspec
 
 from placet.ir.json_value import JsonValue
+from placet.ir.to_dict import ToDict
 
 
 class Missing:
@@ -25,7 +26,7 @@ MISSING = Missing()
 """No value at all, where null would be a value."""
 
 
-class Transition(msgspec.Struct, frozen=True, gc=False):
+class Transition(ToDict, msgspec.Struct, frozen=True, gc=False):
     """One change of one state key."""
 
     version: int

@@ -24,7 +24,7 @@ from msgspec.structs import replace
 
 from placet.approvals.approval import ANSWERS, Approval, Decision, fingerprint, how_decided, how_revoked
 from placet.approvals.ledger import ApprovalLedger
-from placet.errors import ApprovalDecided, NotJson, UsageError
+from placet.errors import ApprovalDecided, NotJson, UnknownApproval, UsageError
 from placet.ir.call_facts import Confinement, FileEdit, Recovery
 from placet.testing.clock import FakeClock
 from placet.testing.state_store import AWKWARD
@@ -84,11 +84,13 @@ def an_empty_ledger_holds_nothing(make: MakeLedger) -> None:
     _same(ledger.recent(5), [], "recent")
     _same(ledger.standing("f"), None, "standing")
     _same(ledger.standing_ones(), [], "those that stand")
-    _refuses(lambda: ledger.revoke("q1", by="ann"), UsageError, "an unknown id", "no approval 'q1'")
-    _refuses(lambda: ledger.decide("q1", "once", by="ann"), UsageError, "an unknown id", "no approval 'q1'")
-    _refuses(lambda: ledger.withdraw("q1", "done"), UsageError, "an unknown id", "no approval 'q1'")
+    _refuses(lambda: ledger.revoke("q1", by="ann"), UnknownApproval, "an unknown id", "no approval 'q1'")
+    _refuses(
+        lambda: ledger.decide("q1", "once", by="ann"), UnknownApproval, "an unknown id", "no approval 'q1'"
+    )
+    _refuses(lambda: ledger.withdraw("q1", "done"), UnknownApproval, "an unknown id", "no approval 'q1'")
     for prefix in ("q1", ""):
-        _refuses(partial(ledger.find, prefix), UsageError, "find", "placet approvals list")
+        _refuses(partial(ledger.find, prefix), UnknownApproval, "find", "placet approvals list")
 
 
 def what_was_asked_comes_back_as_it_was(make: MakeLedger) -> None:
@@ -466,10 +468,12 @@ def the_start_of_an_id_is_enough(make: MakeLedger) -> None:
             f"find {start!r}",
             f"no approval '{start}'. See those that wait: placet approvals list",
         )
-    _refuses(lambda: ledger.find("é"), UsageError, "find 'é'", "Several approvals begin with 'é'")
-    _refuses(lambda: ledger.find("a"), UsageError, "find 'a'", "placet approvals list")
+    _refuses(lambda: ledger.find("é"), UnknownApproval, "find 'é'", "Several approvals begin with 'é'")
+    _refuses(lambda: ledger.find("a"), UnknownApproval, "find 'a'", "placet approvals list")
     _same(ledger.decide("ab", "once", by="ann").id, "ab", "decide")
-    _refuses(lambda: ledger.decide("é2", "once", by="ann"), UsageError, "decide by a start", "no approval")
+    _refuses(
+        lambda: ledger.decide("é2", "once", by="ann"), UnknownApproval, "decide by a start", "no approval"
+    )
 
 
 def an_always_holds_until_it_ends(make: MakeLedger) -> None:
@@ -654,7 +658,7 @@ def nobody_revokes_nothing(make: MakeLedger) -> None:
             "revoking by nobody",
             "who decides",
         )
-    _refuses(lambda: ledger.revoke("q", by="ann"), UsageError, "revoking by a start", "no approval 'q'")
+    _refuses(lambda: ledger.revoke("q", by="ann"), UnknownApproval, "revoking by a start", "no approval 'q'")
     _same(ledger.standing("f"), made, "after refusals")
 
 

@@ -15,6 +15,7 @@ import msgspec
 from placet.inference.usage import Usage
 from placet.ir.json_value import JsonValue
 from placet.ir.result import Outcome, Status, Waiting
+from placet.ir.to_dict import ToDict
 
 End = Literal["success", "max_turns", "cancelled", "error", "stuck", "budget", "waiting", "unmet"]
 """How a turn loop ended.
@@ -47,7 +48,7 @@ MADE: tuple[Status, ...] = ("succeeded", "failed", "unknown")
 """The tool was called."""
 
 
-class Ending(msgspec.Struct, frozen=True, kw_only=True):
+class Ending(ToDict, msgspec.Struct, frozen=True, kw_only=True):
     """How a task ended."""
 
     status: End
@@ -84,14 +85,25 @@ class Ending(msgspec.Struct, frozen=True, kw_only=True):
         """Whether the status is `success`."""
         return self.status == "success"
 
+    def to_dict(self) -> dict[str, JsonValue]:
+        """Return it as a dict that `json.dumps` accepts, with the field names of the JSON format.
+
+        Raises:
+            NotJson: `output` holds a value that JSON cannot carry.
+        """
+        from placet.tools.output import to_json
+
+        # The output may be of any type that a caller has brought, such as a pydantic model.
+        return {**ToDict.to_dict(msgspec.structs.replace(self, output=None)), "output": to_json(self.output)}
+
     def as_json(self) -> dict[str, JsonValue]:
-        """Return it as JSON, without `output` and `cut_off`."""
+        """Return what a run records of it: everything but `output` and `cut_off`."""
         data: dict[str, JsonValue] = msgspec.to_builtins(msgspec.structs.replace(self, output=None))
         del data["output"], data["cut_off"]
         return data
 
 
-class _Event(msgspec.Struct, frozen=True, kw_only=True, tag_field="event"):
+class _Event(ToDict, msgspec.Struct, frozen=True, kw_only=True, tag_field="event"):
     pass
 
 
@@ -158,6 +170,10 @@ class Done(_Event, frozen=True, tag="done"):
 
     ending: Ending
     """How it ended."""
+
+    def to_dict(self) -> dict[str, JsonValue]:
+        """Return it as a dict that `json.dumps` accepts. Raises the errors of `Ending.to_dict`."""
+        return {"event": "done", "ending": self.ending.to_dict()}
 
 
 Event: TypeAlias = Text | Thinking | Call | CallResult | Note | Trouble | Done

@@ -17,6 +17,7 @@ from placet.ir.action import Action
 from placet.ir.codec import decode_proposal
 from placet.ir.graph import Graph, reads_and_writes
 from placet.ir.json_value import JsonValue, canonical_bytes, json_equal
+from placet.ir.to_dict import ToDict
 from placet.policy.gate import Gate
 from placet.state.store import MISSING
 from placet.verify.known_tools import AnyTools, ToolCards
@@ -33,7 +34,7 @@ _MOST_KEYS = 64
 """Keys that are varied one by one; beyond, keys vary together."""
 
 
-class Difference(msgspec.Struct, frozen=True, kw_only=True):
+class Difference(ToDict, msgspec.Struct, frozen=True, kw_only=True):
     """A state key that two plans leave with different values."""
 
     key: str
@@ -44,7 +45,7 @@ class Difference(msgspec.Struct, frozen=True, kw_only=True):
     """The value that the second plan leaves."""
 
 
-class Equivalence(msgspec.Struct, frozen=True, kw_only=True):
+class Equivalence(ToDict, msgspec.Struct, frozen=True, kw_only=True):
     """Whether two plans leave the same state, as far as samples show."""
 
     equivalent: bool

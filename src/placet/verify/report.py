@@ -17,6 +17,7 @@ import msgspec
 
 from placet.ir.graph import ANY_KEY, Graph
 from placet.ir.json_value import JsonValue, show_json
+from placet.ir.to_dict import ToDict
 
 Severity = Literal["error", "warning", "info"]
 """How serious an issue is.
@@ -41,7 +42,7 @@ _FEW = 3
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 
-class Issue(msgspec.Struct, frozen=True, gc=False):
+class Issue(ToDict, msgspec.Struct, frozen=True, gc=False):
     """One finding of `verify`."""
 
     action_id: str | None
@@ -59,7 +60,7 @@ class Issue(msgspec.Struct, frozen=True, gc=False):
         return self.severity == "info" and self.message.startswith(UNDECIDED)
 
 
-class KeyConflict(msgspec.Struct, frozen=True, gc=False):
+class KeyConflict(ToDict, msgspec.Struct, frozen=True, gc=False):
     """Two actions that use the same state key and therefore run in this order."""
 
     key: str
@@ -72,7 +73,7 @@ class KeyConflict(msgspec.Struct, frozen=True, gc=False):
     """Id of the action that runs second."""
 
 
-class Report(msgspec.Struct, frozen=True, kw_only=True):
+class Report(ToDict, msgspec.Struct, frozen=True, kw_only=True):
     """The facts about a plan that are known before it runs.
 
     Without undecided issues, `valid` means: if tools succeed and have their declared effects, no action is

@@ -19,6 +19,7 @@ from placet.ir.action import Action
 from placet.ir.codec import decode_proposal
 from placet.ir.graph import ANY_KEY, reads_and_writes
 from placet.ir.json_value import JsonValue, json_equal
+from placet.ir.to_dict import ToDict
 from placet.verify.report import name_key, printable
 from placet.verify.verify import ProposalGiven
 
@@ -32,7 +33,7 @@ Kind = Literal["write_write", "read_write", "stale_read"]
 _FEW = 3
 
 
-class Place(msgspec.Struct, frozen=True, gc=False):
+class Place(ToDict, msgspec.Struct, frozen=True, gc=False):
     """An action of one of several proposals."""
 
     proposal: int
@@ -46,7 +47,7 @@ class Place(msgspec.Struct, frozen=True, gc=False):
         return f"'{self.action_id}' of '{self.proposal_id}'"
 
 
-class Finding(msgspec.Struct, frozen=True, kw_only=True):
+class Finding(ToDict, msgspec.Struct, frozen=True, kw_only=True):
     """A race or a stale read between proposals."""
 
     kind: Kind

@@ -1,0 +1,32 @@
+"""One way for callers to get the JSON form of a result.
+
+Keep true:
+1. `to_dict` has the names and values of the wire: what `msgspec.json` would encode, as builtins.
+2. It adds no field and no cost to building a struct.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from placet.ir.json_value import JsonValue
+
+
+class ToDict:
+    """Mixin for structs that callers can turn into JSON."""
+
+    __slots__ = ()
+
+    def to_dict(self) -> dict[str, JsonValue]:
+        """Return it as a dict that `json.dumps` accepts, with the field names of the JSON format."""
+        data: dict[str, JsonValue] = _with_lists(msgspec.to_builtins(self))
+        return data
+
+
+def _with_lists(value: Any) -> Any:
+    """msgspec keeps tuples, which JSON does not have: what was read back would not be equal."""
+    if isinstance(value, dict):
+        return {key: _with_lists(held) for key, held in value.items()}
+    return [_with_lists(held) for held in value] if isinstance(value, list | tuple) else value

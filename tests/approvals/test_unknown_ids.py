@@ -1,0 +1,39 @@
+"""An id that names nothing has an error class, a code and the id as a field."""
+
+from __future__ import annotations
+
+import pytest
+
+from placet import MemoryApprovals, MemoryJournal, Runtime, SqlApprovals, SqlJournal, open_database
+from placet.errors import UnknownApproval, UnknownRun, UsageError
+
+
+def test_an_unknown_approval_is_told_apart_by_class_and_code() -> None:
+    with pytest.raises(UnknownApproval) as raised:
+        MemoryApprovals().decide("a1", "once", by="ann")
+
+    assert raised.value.code == "usage.unknown_approval"
+    assert raised.value.approval == "a1"
+    assert isinstance(raised.value, UsageError)
+
+
+def test_an_unknown_approval_of_a_database_is_the_same_error(tmp_path: object) -> None:
+    ledger = SqlApprovals(open_database(f"{tmp_path}/a.db"))
+
+    for call in (
+        lambda: ledger.find("a1"),
+        lambda: ledger.revoke("a1", by="ann"),
+        lambda: ledger.withdraw("a1", "done"),
+    ):
+        with pytest.raises(UnknownApproval):
+            call()
+
+
+@pytest.mark.parametrize("kind", ["memory", "sql"])
+async def test_an_unknown_run_carries_its_id(kind: str, tmp_path: object) -> None:
+    journal = MemoryJournal() if kind == "memory" else SqlJournal(open_database(f"{tmp_path}/j.db"))
+
+    with pytest.raises(UnknownRun) as raised:
+        await Runtime(journal=journal).resume("r1")
+
+    assert (raised.value.code, raised.value.run_id) == ("run.unknown", "r1")
