@@ -14,6 +14,7 @@ import msgspec
 from placet.coder.contract import CheckResult
 from placet.coder.session import Question, State
 from placet.ir.json_value import JsonValue
+from placet.ir.result import ExitCode
 
 
 class _Event(msgspec.Struct, frozen=True, kw_only=True, tag_field="event"):
@@ -70,6 +71,8 @@ class CallEnded(_Event, frozen=True, tag="result"):
     tool: str
     ok: bool
     text: str
+    exit_code: ExitCode = msgspec.UNSET
+    """Of a command, where the tool declares one; the call itself is ok whatever it is."""
 
 
 class PlanTold(_Event, frozen=True, tag="plan"):

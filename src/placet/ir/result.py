@@ -17,6 +17,18 @@ Outcome = Literal["succeeded", "partial", "aborted", "refused", "canceled", "bud
 
 CANCELED_PREFIX = "canceled: "
 
+ExitCode = int | None | msgspec.UnsetType
+"""The exit code of a command: None if it ended before it had one, unset where no command is reported."""
+
+
+def is_nonzero(code: ExitCode) -> bool:
+    """Whether a command was reported that did not succeed.
+
+    >>> is_nonzero(1), is_nonzero(None), is_nonzero(0), is_nonzero(msgspec.UNSET)
+    (True, True, False, False)
+    """
+    return code is not msgspec.UNSET and code != 0
+
 
 class ActionResult(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """How one action ended."""
@@ -31,6 +43,9 @@ class ActionResult(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     timestamp: datetime
     rolled_back: bool = False
     """It succeeded, and the plan was aborted afterwards."""
+    exit_code: ExitCode = msgspec.UNSET
+    """Set for tools that declare an `exit_code` in what they return. A command that ran and answered with 1
+    is a result: the status is `succeeded`."""
 
 
 class CostSummary(msgspec.Struct, frozen=True, kw_only=True):

@@ -50,6 +50,17 @@ class ToolSchema(msgspec.Struct, frozen=True, kw_only=True):
     """What its output is: they follow the value wherever a plan carries it."""
 
     @property
+    def has_exit_code(self) -> bool:
+        """Whether `returns` declares a property `exit_code`: the tool reports how a command ended."""
+        declared: JsonValue = self.returns or {}
+        if isinstance(declared, dict) and isinstance(ref := declared.get("$ref"), str):
+            # A type with a name of its own is described under it.
+            named, definitions = ref.removeprefix("#/$defs/"), declared.get("$defs")
+            declared = definitions.get(named) if isinstance(definitions, dict) else None
+        properties = declared.get("properties") if isinstance(declared, dict) else None
+        return isinstance(properties, dict) and "exit_code" in properties
+
+    @property
     def undo(self) -> Reversibility:
         """How far an effect of this tool can be taken back."""
         if self.reversibility is not None:

@@ -58,6 +58,7 @@ class Tool(Generic[P, R]):
         "confined_to",
         "context_parameter",
         "fn",
+        "has_exit_code",
         "is_async",
         "is_direct",
         "max_retries",
@@ -115,6 +116,8 @@ class Tool(Generic[P, R]):
         self._compiled = False
         self.validate: Check | None = self._validate_first
         """None when any object is fine, else a check of the parameters."""
+        self.has_exit_code = schema.has_exit_code
+        """Its output has the exit code of a command, by its own declaration."""
         self.validate_returns: Check | None = self._validate_returns_first
         """None when any output is fine, else a check of the output (as JSON)."""
         if not schema.returns:

@@ -14,7 +14,7 @@ import msgspec
 
 from placet.inference.usage import Usage
 from placet.ir.json_value import JsonValue
-from placet.ir.result import Outcome, Status, Waiting
+from placet.ir.result import ExitCode, Outcome, Status, Waiting
 
 End = Literal["success", "max_turns", "cancelled", "error", "stuck", "budget", "waiting", "unmet"]
 """The model was done; its turns ran out; somebody stopped it; a fault; it went in circles; a limit was
@@ -113,6 +113,8 @@ class CallResult(_Event, frozen=True, tag="result"):
     ok: bool
     status: Status
     text: str
+    exit_code: ExitCode = msgspec.UNSET
+    """Of a command, where the tool declares one; the call itself is ok whatever it is."""
 
 
 class Note(_Event, frozen=True, tag="note"):
