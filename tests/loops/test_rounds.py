@@ -287,6 +287,25 @@ async def test_what_is_committed_is_the_tree_that_was_frozen(bench: Bench) -> No
     assert git(bench.repository, "show", f"{branches(bench)[0]}:a.txt") == "right\n"
 
 
+async def test_a_commit_says_what_was_changed_and_by_which_round(bench: Bench) -> None:
+    """The intent of a loop stands for all its rounds: as a subject it would tell none of them apart."""
+    intent = (
+        "keep a.txt right at all times, whatever anybody else may have written into it since the last round"
+    )
+    changed = "Write right into a.txt, where somebody had written one since the last round. It is green now."
+    turns = [write(), "made it right", verdict("done", changed), "all is right"]
+
+    ended = await run(bench, turns, spec(intent=intent))
+
+    assert ended.outcome == "proceeded"
+    subject, _, body = git(bench.repository, "log", "-1", "--format=%B", branches(bench)[0]).partition("\n\n")
+    assert len(subject) <= 72
+    assert changed.startswith(subject.removesuffix("…") + " ")
+    assert changed in body
+    assert f"round {ended.number} of the loop 'tidy'" in body
+    assert f"Placet-Round: {ended.id}" in body.splitlines()
+
+
 async def test_in_the_sandbox_what_the_maker_left_running_changes_nothing(bench: Bench) -> None:
     command = "echo right > a.txt; (sleep 2; echo evil > a.txt) > /dev/null 2>&1 &"
     turns = [ToolCall(name="shell", arguments={"command": command}), "made", verdict("done"), "fine"]
