@@ -132,6 +132,8 @@ class Coder:
             UsageError: no intent, no repository, a contract that cannot be, or an id that is taken; or the
                 runtime has no journal, and it is not to `approve` by itself what it makes.
             IsolationMissing: this machine enforces less than is required.
+            EnvironmentBroken: a check cannot run on this machine, whatever is changed. No model was asked to
+                work, and the session can be resumed when that is fixed.
         """
         check_asked(intent, candidates=candidates, session_id=session_id)
         agreed = agreed_contract(intent, checks, contract, may_touch)
@@ -176,7 +178,7 @@ class Coder:
                 await asyncio.to_thread(self._sessions.put, session)
                 work = self._work(session, run, workshop, watch, keep=keep)
                 await SessionLeader(work, inner).lead(approve=approve)
-                return session
+        return _whole(work)
 
     def run_sync(self, intent: str, checks: Sequence[str | Check] = (), **options: Any) -> Session:
         """`run` for people without an event loop."""
@@ -198,6 +200,7 @@ class Coder:
             UsageError: there is none.
             RunHeld: another process is at work on it.
             IsolationMissing: this machine enforces less than is required.
+            EnvironmentBroken: as for `run`.
         """
         from placet.coder.leading import SessionLeader
 
@@ -217,7 +220,7 @@ class Coder:
                     await closing.wait(work)
                 else:
                     await SessionLeader(work, inner).lead(approve=approve)
-                return session
+        return _whole(work)
 
     # What a person decides
 
@@ -353,6 +356,17 @@ class Coder:
             keeps_copies=keep,
             watch=watch,
         )
+
+
+def _whole(work: Work) -> Session:
+    """The session, unless it could not be worked on here.
+
+    Raises:
+        EnvironmentBroken: so it is.
+    """
+    if work.fault is not None:
+        raise work.fault
+    return work.session
 
 
 def _because(what: str, reason: str) -> str:
