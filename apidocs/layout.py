@@ -62,6 +62,7 @@ PAGES = (
             "placet.ActionResult",
             "placet.ir.result.Outcome",
             "placet.ir.result.Status",
+            "placet.ir.result.ExitCode",
             "placet.ir.result.CostSummary",
             "placet.ir.result.CompensationResult",
             "placet.ir.result.Waiting",

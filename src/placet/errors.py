@@ -20,6 +20,7 @@
     │   ├── RunExists         its id is taken
     │   └── RunHeld           another process is at work on it
     ├── IsolationMissing      commands are not kept from enough here (CLI exit code 2)
+    ├── EnvironmentBroken     a check cannot run on this machine, whatever is changed (CLI exit code 2)
     ├── ModelError            a model gives no answer (CLI exit code 2)
     │   ├── ModelMissing      no model is chosen, or what it needs is not installed
     │   ├── KeyMissing        the provider wants a key, and there is none
@@ -231,6 +232,19 @@ class IsolationMissing(PlacetError):
             f"Isolation '{required}' is required, and this machine enforces '{found}'. Nothing was started. "
             f"{fix}"
         )
+
+
+class EnvironmentBroken(PlacetError):
+    """A check of a coding session cannot run here: a program or a test tool is missing, or does not start."""
+
+    code = "environment"
+
+    def __init__(self, message: str, *, session: str, check: str, missing: str) -> None:
+        self.session = session
+        """It has stopped before any work, and can be resumed."""
+        self.check = check
+        self.missing = missing
+        super().__init__(message)
 
 
 class ModelError(PlacetError):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import time
@@ -337,6 +338,27 @@ def test_a_drafted_contract_is_confirmed_by_a_person_and_never_by_yes(desk: Desk
     done = desk.code("resume", id, "--model", desk.script(write(), "Done.", name="works.json"), "--yes")
     assert done.code == 0
     assert git(desk.repository, "show", f"placet/{id}:a.txt") == "right\n"
+
+
+def test_a_check_that_cannot_run_here_is_an_error_before_any_model_is_asked(desk: Desk) -> None:
+    tools = desk.folder / "tools"
+    tools.mkdir()
+    here = {"PATH": f"{tools}:{os.environ['PATH']}"}
+    unasked = desk.script(name="none.json")
+    check = ("--check", "looks-right a.txt", "--isolation", "none")
+
+    broken = desk.code("x", *check, "--model", unasked, **here)
+    as_json = desk.code("x", *check, "--model", unasked, "--json", **here)
+    id = desk.code("list", "--json").json["sessions"][-1]["id"]
+    (tools / "looks-right").write_text('#!/bin/sh\ngrep -q right "$1"\n')
+    (tools / "looks-right").chmod(0o755)
+    resumed = desk.code("resume", id, "--model", desk.script(write(), "Done."), "--yes", **here)
+
+    assert broken.code == as_json.code == 2
+    assert "'looks-right'" in broken.err
+    assert f"placet code resume {id} --db {desk.db}" in broken.err
+    assert as_json.json["error"]["code"] == "environment"
+    assert resumed.code == 0, resumed.err
 
 
 def test_candidates_are_told_apart_and_one_of_them_wins(desk: Desk) -> None:

@@ -14,7 +14,7 @@ from placet.coder.contract import Check, Contract
 from placet.coder.events import CheckCompleted, IterationStarted
 from placet.coder.session import WORDS, CodeLimits
 from placet.coder.workshop import Workshop
-from placet.errors import ModelError, UsageError
+from placet.errors import EnvironmentBroken, ModelError, UsageError
 from placet.inference import Scripted
 from placet.inference.messages import ToolResult
 from placet.inference.model import Request
@@ -372,10 +372,9 @@ class TestProgramsThatAreNotThere:
     async def test_no_model_is_asked_to_mend_that(self, check: str, tmp_path: Path) -> None:
         here = bench(tmp_path)
         model = Scripted([])
-        with here.coder(model) as coder:
-            session = await coder.run("x", [check])
-            assert session.state == "failed", session.reason
-            assert "was not found: pytset. A model cannot mend that" in session.reason
+        with here.coder(model) as coder, pytest.raises(EnvironmentBroken) as broken:
+            await coder.run("x", [check])
+        assert broken.value.missing == "pytset"
         assert model.requests == []
 
     @pytest.mark.parametrize("check", ["./run.sh", "sh run.sh", "bash run.sh", 'PATH="$PWD:$PATH" run.sh'])

@@ -114,6 +114,22 @@ async def test_the_persons_changes_can_be_included(tmp_path: Path) -> None:
     assert git(top, "rev-list", "--count", f"HEAD..{branch}").strip() == "1"
 
 
+async def test_the_commit_has_the_intent_cut_between_words_and_the_closing_text_as_it_was(
+    tmp_path: Path,
+) -> None:
+    here = Workbench(tmp_path, FILES)
+    intent = "the discount is wrong by a factor of ten for every price that has been entered without decimals"
+    with here.coder([RIGHT, "It was the divisor.\n\n- 1000 became 100"]) as coder:
+        session = await coder.run(intent, [CHECK], approve=True)
+
+    said = git(here.repository, "log", "-1", "--format=%B", session.branch)
+    subject, _, body = said.partition("\n\n")
+    assert len(subject) <= 72
+    assert intent.startswith(subject.removesuffix("…") + " ")
+    assert intent in body
+    assert "It was the divisor.\n\n- 1000 became 100\n" in body
+
+
 async def learn(here: Workbench) -> None:
     with here.coder([WRONG, "fixed", RIGHT, CLOSING]) as coder:
         session = await coder.run("the discount is wrong", [CHECK])

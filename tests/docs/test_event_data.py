@@ -129,10 +129,11 @@ async def everything_happens(kept: Kept, folder: Path) -> None:
 async def a_run_is_resumed(log: EventLog) -> None:
     cancel = Cancel()
 
-    @tool
-    async def once() -> None:
+    @tool(returns={"type": "object", "properties": {"exit_code": {"type": "integer"}}})
+    async def once() -> dict[str, int]:
         """Asks to stop after this."""
         cancel.cancel("enough")
+        return {"exit_code": 1}
 
     rt = Runtime(tools=[once], events=log, journal=MemoryJournal())
     two = proposal(action("one", "once"), action("two", "once", dependencies=["one"]))

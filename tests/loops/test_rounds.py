@@ -3,6 +3,7 @@ where ours differs, the docstring says how."""
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -285,6 +286,46 @@ async def test_what_is_committed_is_the_tree_that_was_frozen(bench: Bench) -> No
 
     assert ended.outcome == "proceeded"
     assert git(bench.repository, "show", f"{branches(bench)[0]}:a.txt") == "right\n"
+
+
+async def test_a_check_that_cannot_run_here_fails_the_round_before_any_maker(
+    bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    monkeypatch.setenv("PATH", f"{tools}:{os.environ['PATH']}")
+    loop = spec(checks=(Check(name="right", command="looks-right a.txt"),))
+    model = Scripted(HONEST)
+
+    broken = await run(bench, model, loop)
+    (tools / "looks-right").write_text('#!/bin/sh\ngrep -q right "$1"\n')
+    (tools / "looks-right").chmod(0o755)
+    asked = len(model.requests)
+    mended = await run(bench, model, loop)
+
+    assert broken.outcome == "failed"
+    assert "'looks-right'" in broken.reason
+    assert (broken.maker, asked) == (None, 0)
+    assert mended.outcome == "proceeded", mended.reason
+
+
+async def test_a_commit_says_what_was_changed_and_by_which_round(bench: Bench) -> None:
+    """The intent of a loop stands for all its rounds: as a subject it would tell none of them apart."""
+    intent = (
+        "keep a.txt right at all times, whatever anybody else may have written into it since the last round"
+    )
+    changed = "Write right into a.txt, where somebody had written one since the last round. It is green now."
+    turns = [write(), "made it right", verdict("done", changed), "all is right"]
+
+    ended = await run(bench, turns, spec(intent=intent))
+
+    assert ended.outcome == "proceeded"
+    subject, _, body = git(bench.repository, "log", "-1", "--format=%B", branches(bench)[0]).partition("\n\n")
+    assert len(subject) <= 72
+    assert changed.startswith(subject.removesuffix("…") + " ")
+    assert changed in body
+    assert f"round {ended.number} of the loop 'tidy'" in body
+    assert f"Placet-Round: {ended.id}" in body.splitlines()
 
 
 async def test_in_the_sandbox_what_the_maker_left_running_changes_nothing(bench: Bench) -> None:

@@ -28,13 +28,14 @@ if TYPE_CHECKING:
     from placet.coder.events import Watch
     from placet.coder.repository import Repository
     from placet.coder.session import Session
+    from placet.errors import EnvironmentBroken
     from placet.sandbox.isolation import Level
     from placet.tools.context import Cancel
 
     Start = Callable[[Cancel, Watch], Awaitable[Session | None]]
 
 _ENDED = {"merged": 0, "failed": 1, "abandoned": 1}
-_WAITING = 4
+_UNUSABLE, _WAITING = 2, 4
 
 
 class Wish(NamedTuple):
@@ -197,9 +198,15 @@ class Leading:
 
     def lead(self, app: CoderApp, start: Start) -> int:
         """Let it work, and be decided on; returns the exit code."""
+        from placet.errors import EnvironmentBroken
         from placet.runtime.sync import run_sync
 
-        session, signal = run_sync(self._led(app, start))
+        try:
+            session, signal = run_sync(self._led(app, start))
+        except EnvironmentBroken as broken:
+            if self._wish.as_json:
+                raise
+            return self._show_broken(app, broken)
         if session is None:
             self.output.talk("Nothing was begun.")
             return 128 + signal if signal else 1
@@ -310,6 +317,27 @@ class Leading:
         assert self._view is not None
         self._view.rest()
         show_diff(self.output, await app.coder.diff(session.id, whole=True))
+
+    def _show_broken(self, app: CoderApp, broken: EnvironmentBroken) -> int:
+        """Say why its checks cannot run here, and how to resume it; returns the exit code."""
+        self.output.talk(f"Error: {broken}")
+        session = app.sessions.get(broken.session)
+        if session is not None:
+            self._show_steps(app, session)
+        return _UNUSABLE
+
+    def _show_steps(self, app: CoderApp, session: Session) -> None:
+        from placet.app.coder import session_data
+        from placet.render.coding import next_steps, steps_data
+
+        wish, view = self._wish, self._view
+        assert view is not None
+        data = session_data(session, [], run_status="canceled")
+        if wish.events:
+            data["next"] = steps_data(data, wish.db) if self._is_kept else []
+            view.write_line({"event": "ended", "session": data})
+        for advice in next_steps(data, wish.db) if self._is_kept else ():
+            self.output.talk(f"  {advice.sentence} {advice.command}")
 
     def _show_end(self, app: CoderApp, session: Session) -> None:
         from placet.app.coder import session_data

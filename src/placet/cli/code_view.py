@@ -201,6 +201,7 @@ def _turn_result(event: CallEnded) -> TurnEvent:
         ok=event.ok,
         status="succeeded" if event.ok else status,
         text=event.text,
+        exit_code=event.exit_code,
     )
 
 

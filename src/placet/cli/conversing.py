@@ -328,12 +328,14 @@ def _call_words(event: Call, redactor: Redactor) -> str:
 
 
 def _result_words(event: CallResult, given: Mapping[str, Any]) -> str:
+    from placet.ir.result import is_nonzero
     from placet.render.calls import came_words
-    from placet.render.marks import mark
+    from placet.render.marks import NONZERO, mark
 
     if event.ok:
+        look = mark(NONZERO if is_nonzero(event.exit_code) else event.status)
         came = came_words(event.text, given)
-        return f"  ✓ {event.tool}: {came}" if came else f"  ✓ {event.tool}"
+        return f"  {look.sign} {event.tool}: {came}" if came else f"  {look.sign} {event.tool}"
     first = event.text.strip().partition("\n")[0]
     look = mark(event.status)
     word = {"rejected": "refused"}.get(event.status, look.word)

@@ -54,6 +54,7 @@ def carry_out(output: Output, app: App, proposal: Proposal, start: Start, told: 
     from placet.app.files import write_file
     from placet.cli.wording import say_no_tools, say_no_tools_in_result
     from placet.errors import InputError
+    from placet.ir.result import is_nonzero
     from placet.render.advice import advise
     from placet.render.history import History
     from placet.runtime.shown import shown_ids, shown_proposal, shown_result
@@ -73,6 +74,8 @@ def carry_out(output: Output, app: App, proposal: Proposal, start: Start, told: 
     result = shown_result(result, output.redactor)
     history.settle(result)
     code = 128 + stopped_by if stopped_by and not result.succeeded else exit_code(result.outcome)
+    if told.only_output and code == 0 and any(is_nonzero(ended.exit_code) for ended in result.results):
+        code = 1
     svg = told.svg
     if svg is not None:
         from placet.render.graph_svg import draw_graph
@@ -95,11 +98,16 @@ def carry_out(output: Output, app: App, proposal: Proposal, start: Start, told: 
         output.show_json(shown)
         return code
     if told.only_output and result.results and result.outcome in ("succeeded", "aborted", "partial"):
+        from placet.render.marks import NONZERO, mark
+        from placet.render.text import exit_words
         from placet.runtime.observation import observe
 
         # Its secrets are out already: looking for them takes long where there is much to look at.
         seen = observe(result.results[0], run_id=result.run_id, spill=app.spill)
         output.write(seen if seen.endswith("\n") else f"{seen}\n")
+        if is_nonzero(result.results[0].exit_code):
+            look = mark(NONZERO)
+            output.talk(f"{look.sign} {told.title}: {exit_words(result.results[0].exit_code)}")
         for advice in advise(history, db=told.db):
             if advice.is_urgent:
                 command = f"\n     {advice.command}" if advice.command else ""
@@ -184,7 +192,8 @@ def _summary(
     from placet.render.text import count, duration, value
     from placet.safe_text import clean
 
-    look = outcome_mark(result.outcome)
+    part = history.last
+    look = outcome_mark((part.outcome_look if part is not None else None) or result.outcome)
     line = Text("\n")
     line.append(f"{look.sign} {look.word}", style=look.style)
     faults = _faults(proposal) if result.outcome == "refused" else []

@@ -16,11 +16,12 @@ from rich.console import Console
 from rich.live import Live
 
 from placet.events.event import Event
-from placet.render.history import History, why
-from placet.render.marks import AWAITING, MARKS, mark
+from placet.ir.result import is_nonzero
+from placet.render.history import History, exit_code_in, why
+from placet.render.marks import AWAITING, MARKS, NONZERO, mark
 from placet.render.questions import answer_words, reason_words
 from placet.render.steps import TERMINAL, Step
-from placet.render.text import duration
+from placet.render.text import duration, exit_words
 from placet.render.tree import draw_tree
 from placet.safe_text import clean
 
@@ -169,16 +170,19 @@ class Lines:
         if status not in TERMINAL:
             return "" if kind != "action_executing" or self._total > _MANY else self._started(name, event)
         self._ended += 1
-        look = mark(status)
-        if self._total > _MANY and status in ("succeeded", "skipped", "canceled"):
+        code = exit_code_in(event.data)
+        is_bad = status == "succeeded" and is_nonzero(code)
+        look = mark(NONZERO if is_bad else status)
+        word = exit_words(code) if is_bad else look.word
+        if self._total > _MANY and not is_bad and status in ("succeeded", "skipped", "canceled"):
             return self._tenth()
-        if status != "succeeded":
+        if status != "succeeded" or is_bad:
             self._troubles += 1
             if self._is_brief and self._troubles > _TROUBLES:
                 return self._tenth() if self._total else ""
         took = event.data.get("duration_ms")
         time_taken = f" ({duration(took)})" if isinstance(took, int | float) and duration(took) else ""
-        return f"{look.sign} {name} {look.word}{time_taken}{reason}"
+        return f"{look.sign} {name} {word}{time_taken}{reason}"
 
     @staticmethod
     def _asked(name: str, step: Step, event: Event) -> str:

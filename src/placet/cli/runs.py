@@ -121,6 +121,7 @@ def show(output: Output, run: str, db: str | None, as_json: bool) -> int:
     from placet.render.advice import advise
     from placet.render.history import History
     from placet.render.loops import round_lines
+    from placet.render.marks import NONZERO
     from placet.render.text import count
     from placet.render.tree import draw_tree, draw_turns
     from placet.runtime.journal import is_led
@@ -166,6 +167,8 @@ def show(output: Output, run: str, db: str | None, as_json: bool) -> int:
     layers = [graph.ids(layer) for layer in graph.layers]
     is_left = history.led is not None and history.led.is_left and summary.status == "waiting"
     look = _look("left" if is_left else summary.status)
+    if history.led is None and history.last is not None and history.last.outcome_look == NONZERO:
+        look = _look(NONZERO)
     facts = [f"begun {_moment(summary.begun)} UTC"]
     facts += [count(summary.actions, "action")] if history.led is None else []
     facts += [f"by {summary.holder}"] if summary.holder else []

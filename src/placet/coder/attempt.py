@@ -381,6 +381,7 @@ class AttemptLoop:
                         tool=event.tool,
                         ok=event.ok,
                         text=event.text,
+                        exit_code=event.exit_code,
                     )
                 )
             case turn_events.Trouble():

@@ -10,15 +10,13 @@ Keep true:
 from __future__ import annotations
 
 import os
-import re
 import secrets
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
 import msgspec
 
-from placet.coder.command_line import simple_commands
 from placet.coder.contract import Check, CheckResult, Contract
 from placet.coder.conventions import CACHE
 from placet.coder.import_roots import python_path
@@ -43,11 +41,6 @@ from placet.sandbox.workspace import Workspace
 
 OUTPUT_BYTES = LIMIT
 """Of the output of one check, as much as is kept in its result: the head and the tail."""
-_NOT_RUN = (126, 127)
-"""What a shell ends with if it could not run a program, or found none."""
-_MISSING = (
-    r"""(^|[\s:‘'"])WORD[’'"]?: ((command )?not found|No such file or directory|Permission denied)\s*$"""
-)
 _SHELL = "/bin/sh"
 _MERGED = 'exec /bin/sh -c "$1" 2>&1'
 """The command comes as an argument, so that it is run as it was written."""
@@ -76,6 +69,11 @@ class Checking:
         self._limits = Limits() if limits is None else limits
         self._environment = {} if environment is None else dict(environment)
         self._roots = list(roots)
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """What commands find in their environment, apart from what depends on the folder they run in."""
+        return clean_environment(self._environment)
 
     async def run(
         self,
@@ -181,23 +179,6 @@ class _Run:
         if check.output_contains is not None and check.output_contains not in self.output:
             return f'its output does not contain "{clean(check.output_contains, 200)}"'
         return ""
-
-
-def missing_program(result: CheckResult, paths: Collection[str]) -> str:
-    """The program that a check names and this machine has not, so that no change could turn it green; empty
-    if there is none such. What has a slash in it, or is called as one of the files at `paths` or lies in a
-    `PATH` of the check's own, may be the very thing that is to be made.
-    """
-    if result.passed or result.exit_code not in _NOT_RUN or "PATH=" in result.command:
-        return ""
-    ours = {path.rpartition("/")[2] for path in paths}
-    for simple in simple_commands(result.command):
-        word = simple.words[0]
-        if "/" in word or "$" in word or word in ours:
-            continue
-        if re.search(_MISSING.replace("WORD", re.escape(word)), result.output, re.MULTILINE):
-            return word
-    return ""
 
 
 def _report(workspace: Workspace, name: str) -> bytes:

@@ -14,6 +14,7 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from placet.coder.commit_message import message
 from placet.coder.session import BRANCH, WORDS, Session
 from placet.ir.result import Waiting
 from placet.safe_text import clean
@@ -95,13 +96,13 @@ async def _take_back_questions(work: Work) -> None:
 
 def _message(session: Session) -> str:
     won = session.won
-    subject = " ".join(clean(session.intent, 400).split())
-    said = clean(won.summary, 4_000).strip() if won is not None and won.status == "success" else ""
-    body = f"\n\n{said}" if said else ""
-    if session.includes_changes:
-        body += "\n\nIt includes changes that were not committed when the work began."
-    checks = "\n".join(f"Checked-by: {clean(check.command, 300)}" for check in _checks(session))
-    return f"{subject[:72]}{body}\n\nPlacet-Session: {session.id}\n{checks}\n"
+    said = won.summary if won is not None and won.status == "success" else ""
+    included = (
+        "It includes changes that were not committed when the work began." if session.includes_changes else ""
+    )
+    checks = [f"Checked-by: {clean(check.command, 300)}" for check in _checks(session)]
+    trailers = [f"Placet-Session: {session.id}", *checks]
+    return message(session.intent, said, included, trailers=trailers)
 
 
 def _checks(session: Session) -> Sequence[Check]:

@@ -155,6 +155,8 @@ class Coder:
             UsageError: there is no intent or no repository, the contract is invalid, the id is in use, or the
                 runtime has no journal and `approve` is not set.
             IsolationMissing: less is enforced than required.
+            EnvironmentBroken: a check cannot run on this machine, whatever is changed. No model was asked to
+                work, and the session can be resumed when that is fixed.
         """
         check_asked(intent, candidates=candidates, session_id=session_id)
         agreed = agreed_contract(intent, checks, contract, may_touch)
@@ -199,7 +201,7 @@ class Coder:
                 await asyncio.to_thread(self._sessions.put, session)
                 work = self._work(session, run, workshop, watch, keep=keep)
                 await SessionLeader(work, inner).lead(approve=approve)
-                return session
+        return _whole(work)
 
     def run_sync(self, intent: str, checks: Sequence[str | Check] = (), **options: Any) -> Session:
         """`run` for code without an event loop.
@@ -232,6 +234,7 @@ class Coder:
             UsageError: there is no such session.
             RunHeld: another process is working on it.
             IsolationMissing: less is enforced than required.
+            EnvironmentBroken: as for `run`.
         """
         from placet.coder.leading import SessionLeader
 
@@ -251,7 +254,7 @@ class Coder:
                     await closing.wait(work)
                 else:
                     await SessionLeader(work, inner).lead(approve=approve)
-                return session
+        return _whole(work)
 
     # What a person decides
 
@@ -400,6 +403,17 @@ class Coder:
             keeps_copies=keep,
             watch=watch,
         )
+
+
+def _whole(work: Work) -> Session:
+    """The session, unless it could not be worked on here.
+
+    Raises:
+        EnvironmentBroken: so it is.
+    """
+    if work.fault is not None:
+        raise work.fault
+    return work.session
 
 
 def _because(what: str, reason: str) -> str:

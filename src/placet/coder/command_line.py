@@ -54,6 +54,8 @@ _INTERPRETERS = {"node", "nodejs", "deno", "bun", "ruby", "perl", "php", "Rscrip
 _INTERPRETERS |= {"source", ".", "bats", "julia", "elixir", "awk", "gawk"}
 _SUBCOMMANDS = {"run", "test"}
 _MAKE = {"make", "gmake", "just", "task", "go-task", "rake"}
+TASK_RUNNERS = {*_MAKE, "npm", "pnpm", "yarn"}
+"""Programs that run what a file of the project names."""
 _MAKE_FILE = {"-f", "--file", "--makefile", "--justfile", "-t", "--taskfile", "--rakefile"}
 TEST_TOOLS = {"pytest", "py.test", "unittest", "nose2", "nosetests", "green", "trial", "ward", "doctest"}
 TEST_TOOLS |= {"jest", "vitest", "mocha", "ava", "jasmine", "tap", "rspec", "phpunit", "prove", "minitest"}
@@ -228,7 +230,7 @@ def _named(simple: Simple) -> Iterator[tuple[str, Role]]:
         if _COMPARED.search(word) and not word.startswith("-"):
             yield word, "compares"
     for path in simple.reads:
-        yield path, "run" if _is_interpreter(program) else "compares"
+        yield path, "run" if is_interpreter(program) else "compares"
     if module is not None:
         for place in _places(module):
             yield place, "run"
@@ -272,7 +274,8 @@ def _places(module: str) -> list[str]:
     return [f"{root}{path}{end}" for root in ("", "src/") for end in (".py", "/__main__.py")]
 
 
-def _is_interpreter(program: str) -> bool:
+def is_interpreter(program: str) -> bool:
+    """Whether a program runs the file that it is given."""
     return program in SHELLS | _INTERPRETERS or _PYTHON.fullmatch(program) is not None
 
 
@@ -317,7 +320,7 @@ def _script(simple: Simple) -> str | None:
     """The file that an interpreter is given."""
     words = list(simple.words[1:])
     program = simple.program
-    if not _is_interpreter(program) and not _is_pythonic(simple):
+    if not is_interpreter(program) and not _is_pythonic(simple):
         return None
     if words[:1] and words[0] in _SUBCOMMANDS:
         words = words[1:]

@@ -14,6 +14,7 @@ import msgspec
 from placet.coder.contract import CheckResult
 from placet.coder.session import Question, State
 from placet.ir.json_value import JsonValue
+from placet.ir.result import ExitCode
 from placet.ir.to_dict import ToDict
 
 
@@ -91,6 +92,8 @@ class CallEnded(_Event, frozen=True, tag="result"):
     """Whether it succeeded."""
     text: str
     """The output or the error, as the model reads it."""
+    exit_code: ExitCode = msgspec.UNSET
+    """Of a command, where the tool declares one; the call itself is ok whatever it is."""
 
 
 class PlanTold(_Event, frozen=True, tag="plan"):

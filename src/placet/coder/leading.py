@@ -16,17 +16,18 @@ from typing import TYPE_CHECKING
 
 from placet.coder import closing
 from placet.coder.attempt import GREEN, AttemptLoop
-from placet.coder.checks import missing_program
 from placet.coder.drafting import draft
+from placet.coder.environment_fault import fault_words, find_fault
 from placet.coder.events import BaselineStarted
 from placet.coder.session import Attempt
-from placet.errors import PlacetError
+from placet.errors import EnvironmentBroken, PlacetError
 from placet.safe_text import clean
 from placet.turns.ending import Ending
 from placet.turns.limits import used_up_words
 from placet.turns.stopping import linked, stopped_by, when_late
 
 if TYPE_CHECKING:
+    from placet.coder.environment_fault import Fault
     from placet.coder.work import Work
     from placet.tools.context import Cancel
 
@@ -106,34 +107,38 @@ class SessionLeader:
     async def _begin(self) -> bool:
         """Run the checks before any work; whether there is something to turn green."""
         work, session = self._work, self._work.session
-        if not session.baseline:
+        paths = await work.workshop.paths(session.base)
+        # A baseline with a fault may be left of a process that died before it could stop.
+        if not session.baseline or find_fault(session.baseline, work.contract, paths) is not None:
             work.tell(BaselineStarted(session=session.id))
-            for note in (await work.seal()).notes(await work.workshop.paths(session.base)):
+            for note in (await work.seal()).notes(paths):
                 work.note(note)
             stopped = await stopped_by(self._cancel, work.measure())
             if stopped:
                 await self._pause()
                 return False
+        fault = find_fault(session.baseline, work.contract, paths)
+        if fault is not None:
+            await self._stop_for(fault)
+            return False
         if all(result.passed for result in session.baseline) and not session.even_if_green:
             await closing.abandon(
                 work, "all checks are green before any work, so there is nothing that would show it was done"
             )
             return False
-        paths = await work.workshop.paths(session.base)
-        for result in session.baseline:
-            missing = missing_program(result, paths)
-            if missing:
-                await work.move(
-                    "failed",
-                    f"the program of check '{clean(result.name, 80)}' was not found: {clean(missing, 80)}. A "
-                    "model cannot mend that. Install it, or activate the environment that has it, or name "
-                    "another check",
-                )
-                await closing.end(work)
-                return False
         session.attempts = [Attempt(number=number) for number in range(1, session.candidates + 1)]
         await work.move("running")
         return True
+
+    async def _stop_for(self, fault: Fault) -> None:
+        """Stop before any work, as if it had not begun: the checks run again when the session is resumed."""
+        work, session = self._work, self._work.session
+        words = fault_words(fault, top=session.repository, environment=work.environment)
+        work.fault = EnvironmentBroken(words, session=session.id, check=fault.check, missing=fault.missing)
+        work.forget_baseline()
+        session.reason = words
+        await work.save()
+        await work.run.end("canceled", words)
 
     async def _attempts(self) -> None:
         """Let the candidates work, until one is green or none goes further."""

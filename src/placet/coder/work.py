@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from placet.coder.store import Sessions
     from placet.coder.style import Style
     from placet.coder.workshop import Workshop
+    from placet.errors import EnvironmentBroken
     from placet.inference.model import Model
     from placet.ir.json_value import JsonValue
     from placet.ir.result import Waiting
@@ -82,6 +83,8 @@ class Work:
         """Whether its private copies stay when it has ended."""
         self.waiting: list[Waiting] = []
         """What a person has to decide before it can go on."""
+        self.fault: EnvironmentBroken | None = None
+        """Why its checks cannot run on this machine, if so."""
         made = [each for attempt in session.attempts for each in attempt.iterations]
         self.proposals = Proposals([each.tried for each in made if each.tried is not None])
         self._checking = checking
@@ -187,6 +190,17 @@ class Work:
         session.baseline = self._judged[session.base] = await self._check(session.base, 0)
         self._seal = None  # What reported tests is known only now.
         await self.save()
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """What the checks find in their environment."""
+        return self._checking.environment
+
+    def forget_baseline(self) -> None:
+        """Forget what the checks said before any work: they could not run."""
+        self._judged.pop(self.session.base, None)
+        self.session.baseline = []
+        self._seal = None
 
     async def judge(self, attempt: int, iteration: Iteration) -> None:
         """Run the checks on what an iteration has made of the files. Who asks marks it as judged, together

@@ -40,6 +40,18 @@ Outcome = Literal["succeeded", "partial", "aborted", "refused", "canceled", "bud
 
 CANCELED_PREFIX = "canceled: "
 
+ExitCode = int | None | msgspec.UnsetType
+"""The exit code of a command: None if it ended before it had one, unset where no command is reported."""
+
+
+def is_nonzero(code: ExitCode) -> bool:
+    """Whether a command was reported that did not succeed.
+
+    >>> is_nonzero(1), is_nonzero(None), is_nonzero(0), is_nonzero(msgspec.UNSET)
+    (True, True, False, False)
+    """
+    return code is not msgspec.UNSET and code != 0
+
 
 class ActionResult(ToDict, msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """The result of one action."""
@@ -60,6 +72,9 @@ class ActionResult(ToDict, msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """When it ended, in UTC."""
     rolled_back: bool = False
     """It succeeded, and the plan was aborted afterwards."""
+    exit_code: ExitCode = msgspec.UNSET
+    """Set for tools that declare an `exit_code` in what they return. A command that ran and answered with 1
+    is a result: the status is `succeeded`."""
 
 
 class CostSummary(ToDict, msgspec.Struct, frozen=True, kw_only=True):

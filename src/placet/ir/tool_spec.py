@@ -77,6 +77,17 @@ class ToolSchema(ToDict, msgspec.Struct, frozen=True, kw_only=True):
     """Labels on the output; they follow the value wherever a plan passes it."""
 
     @property
+    def has_exit_code(self) -> bool:
+        """Whether `returns` declares a property `exit_code`: the tool reports how a command ended."""
+        declared: JsonValue = self.returns or {}
+        if isinstance(declared, dict) and isinstance(ref := declared.get("$ref"), str):
+            # A type with a name of its own is described under it.
+            named, definitions = ref.removeprefix("#/$defs/"), declared.get("$defs")
+            declared = definitions.get(named) if isinstance(definitions, dict) else None
+        properties = declared.get("properties") if isinstance(declared, dict) else None
+        return isinstance(properties, dict) and "exit_code" in properties
+
+    @property
     def undo(self) -> Reversibility:
         """How an effect of this tool can be undone."""
         if self.reversibility is not None:

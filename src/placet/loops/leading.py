@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from placet.coder.contract import Check, CheckResult
+from placet.coder.environment_fault import fault_words, find_fault
 from placet.errors import PlacetError
 from placet.ir.result import ProposalResult
 from placet.loops.acting import ACTION, act_of, hook_plan, plan_of
@@ -217,6 +218,8 @@ class RoundLeader:
                 return
             round.context = str(result.output)
         if round.spec.checks:
+            paths = await self.workshop.paths(round.base_tree)
+            contract = round.spec.contract
             round.baseline = next(
                 (
                     each.baseline
@@ -224,9 +227,14 @@ class RoundLeader:
                     if each.is_prepared
                     and each.base_tree == round.base_tree
                     and each.spec.checks == round.spec.checks
+                    and find_fault(each.baseline, contract, paths) is None
                 ),
                 [],
             ) or await self._run_checks(round.base_tree, "before")
+            fault = find_fault(round.baseline, contract, paths)
+            if fault is not None:
+                top, around = str(self.workshop.repository.top), self._parts.checking.environment
+                self._end("failed", fault_words(fault, top=top, environment=around))
         round.is_prepared = self.round.outcome is None
         await self.save()
 

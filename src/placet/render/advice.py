@@ -266,6 +266,11 @@ def _mend(part: Part, again: str, check: str) -> Iterator[Advice]:
 
 def _go_on(part: Part, log: str, again: str, resume: str, now: float, plan: str) -> Iterator[Advice]:
     match part.outcome:
+        case "succeeded" if nonzero := [step for step in part.steps.values() if step.is_nonzero]:
+            yield Advice(
+                f"A command of {_names(nonzero)} did not succeed. Read its output; when the cause is fixed:",
+                again,
+            )
         case "succeeded":
             yield Advice(
                 "Nothing is left to do. To see the plan as a picture:", f"placet graph {plan} -o plan.svg"

@@ -15,9 +15,9 @@ from collections.abc import Sequence
 from placet.ir.action import Action, ToolCompensation
 from placet.ir.graph import ANY_KEY, Graph
 from placet.ir.proposal import Proposal
-from placet.ir.result import CANCELED_PREFIX, ActionResult, ProposalResult
+from placet.ir.result import CANCELED_PREFIX, ActionResult, ProposalResult, is_nonzero
 from placet.render.layout import Layout, Line, Node, arrange
-from placet.render.marks import AWAITING, MARKS, Mark, mark, outcome_mark
+from placet.render.marks import AWAITING, MARKS, NONZERO, Mark, mark, outcome_mark
 from placet.render.svg import Canvas
 from placet.render.text import count, count_actions, duration
 from placet.safe_text import clean, columns, shorten
@@ -28,7 +28,9 @@ _TYPES: dict[str, Mark] = {
     "state_read": Mark("", "state read", "", "#116329", "#effbf2"),
     "assertion": Mark("", "assertion", "", "#6e3fbf", "#f8f3ff"),
 }
-_NOTABLE = frozenset({"failed", "rejected", "unknown", "canceled", "executing", "stays_done", AWAITING})
+_NOTABLE = frozenset(
+    {"failed", "rejected", "unknown", "canceled", "executing", "stays_done", AWAITING, NONZERO}
+)
 _LETTER = 7.3
 """Width of one letter of the boxes' font."""
 _MARGIN = 28.0
@@ -89,7 +91,9 @@ class _Picture:
         facts = [count_actions(len(self.actions), scheduled), count(len(self.graph.layers), "layer")]
         at = _MARGIN
         if self.result is not None:
-            look = outcome_mark(self.result.outcome)
+            codes = [ended.exit_code for ended in self.result.results]
+            has_nonzero = self.result.outcome == "succeeded" and any(map(is_nonzero, codes))
+            look = outcome_mark(NONZERO if has_nonzero else self.result.outcome)
             words = f"{look.sign} {look.word}"
             c.text(at, 62, words, size=13, weight="bold", ink=look.ink)
             at += columns(words) * 8.6 + 8
@@ -337,7 +341,7 @@ class _Picture:
             return "canceled"
         if ended.status in ("proposed", "validated") and action.id in self.asked:
             return AWAITING
-        return ended.status
+        return NONZERO if ended.status == "succeeded" and is_nonzero(ended.exit_code) else ended.status
 
     def _look(self, action: Action) -> Mark:
         status = self._status(action)

@@ -15,10 +15,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from msgspec import UNSET
+
 from placet.events.event import Event
 from placet.ir.json_value import JsonValue
 from placet.ir.proposal import Proposal
-from placet.ir.result import CANCELED_PREFIX, ProposalResult
+from placet.ir.result import CANCELED_PREFIX, ExitCode, ProposalResult
 from placet.render.questions import Question
 from placet.render.steps import INTERRUPTED, TERMINAL, Part, Retry, Step, Undoing, Wait
 from placet.render.text import progress
@@ -123,6 +125,7 @@ class History:
             step.status = "canceled" if canceled else found.status
             step.error = why(found.error) if canceled else found.error
             step.output = found.output
+            step.exit_code = found.exit_code
             step.rolled_back = found.rolled_back
             step.changes = dict(found.state_changes)
             if found.duration_ms is not None:
@@ -340,6 +343,7 @@ class History:
         elif kind == "action_replayed":
             if step.status not in TERMINAL or step.status == "unknown":
                 step.status = _text(data, "status") or step.status
+                step.exit_code = exit_code_in(data)
         elif kind == "permission_decision":
             step.tier, step.permission = _text(data, "tier"), _text(data, "decision")
             step.tool = step.tool or _text(data, "tool")
@@ -364,6 +368,7 @@ class History:
             if step.duration_ms is None and step.started is not None:
                 step.duration_ms = max(0.0, (event.time - step.started) * 1000)
             step.is_cached = data.get("cached") is True
+            step.exit_code = exit_code_in(data)
             step.left_behind = _text(data, "left_behind") or step.left_behind
             _follow(step, data)
 
@@ -396,6 +401,12 @@ def _follow(step: Step, data: Mapping[str, JsonValue]) -> None:
     trail = _texts(data.get("trail"))
     if trail:
         step.trail, step.marked = trail, _text(data, "mark")
+
+
+def exit_code_in(data: Mapping[str, JsonValue]) -> ExitCode:
+    """The exit code that an event tells of a command, if it does."""
+    code = data.get("exit_code", UNSET)
+    return code if code is None or (isinstance(code, int) and not isinstance(code, bool)) else UNSET
 
 
 def weaker(one: str | None, other: str | None) -> str | None:

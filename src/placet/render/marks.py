@@ -9,6 +9,8 @@ from typing import NamedTuple
 
 AWAITING = "awaiting_approval"
 """In the place of a status: the action waits for a person's yes or no."""
+NONZERO = "nonzero_exit"
+"""In the place of a status: the call succeeded, and the command that it ran did not."""
 
 
 class Mark(NamedTuple):
@@ -31,6 +33,7 @@ MARKS: dict[str, Mark] = {
     "executing": Mark("▸", "running", "cyan", "#0550ae", "#ddf4ff"),
     "retrying": Mark("↻", "retrying", "yellow", "#7d4e00", "#fff8c5"),
     "succeeded": Mark("✓", "succeeded", "green", "#116329", "#dafbe1"),
+    NONZERO: Mark("✗", "nonzero exit", "red", "#a40e26", "#fff5f4"),
     "failed": Mark("✗", "failed", "bold red", "#a40e26", "#ffebe9"),
     "rejected": Mark("⊘", "rejected", "magenta", "#6e3fbf", "#fbefff"),
     "skipped": Mark("–", "skipped", "dim", "#57606a", "#eaeef2"),
@@ -44,6 +47,7 @@ MARKS: dict[str, Mark] = {
 
 OUTCOMES: dict[str, Mark] = {
     "succeeded": MARKS["succeeded"],
+    NONZERO: Mark("!", "ran, nonzero exit", "yellow", "#7d4e00", "#fff8c5"),
     "partial": Mark("◐", "partial", "yellow", "#7d4e00", "#fff8c5"),
     "aborted": Mark("✗", "aborted", "bold red", "#a40e26", "#ffebe9"),
     "refused": Mark("⊘", "refused", "magenta", "#6e3fbf", "#fbefff"),

@@ -12,10 +12,10 @@ from collections.abc import Iterable, Iterator
 from rich.text import Text
 
 from placet.render.history import History, Resumption
-from placet.render.marks import AWAITING, MARKS, mark
+from placet.render.marks import AWAITING, MARKS, NONZERO, mark
 from placet.render.questions import Question, answer_words, reason_words, trail_words, without_trail
 from placet.render.steps import TERMINAL, Part, Step
-from placet.render.text import count, duration, listing, moment, restored_words
+from placet.render.text import count, duration, exit_words, listing, moment, restored_words
 from placet.safe_text import clean
 
 _QUESTIONS_SHOWN = 5
@@ -65,8 +65,8 @@ def resumed_words(resumption: Resumption) -> str:
 
 
 def status_of(step: Step) -> str:
-    """The status to tell: whether it waits for a person, or how it stands."""
-    return AWAITING if step.is_awaiting else step.status
+    """The status to tell: whether it waits for a person, or how it stands, or its command's exit code."""
+    return AWAITING if step.is_awaiting else NONZERO if step.is_nonzero else step.status
 
 
 def tell_step(step: Step, indent: str, origin: float | None, now: float) -> Iterator[Text]:
@@ -80,7 +80,7 @@ def tell_step(step: Step, indent: str, origin: float | None, now: float) -> Iter
     line.append(f" {_verb(step, now)}", style=look.style)
     took = duration(step.duration_ms)
     if took and step.status in ("succeeded", "failed", "unknown") and not step.is_cached:
-        line.append(f" {'in' if step.status == 'succeeded' else 'after'} {took}")
+        line.append(f" {'in' if status_of(step) == 'succeeded' else 'after'} {took}")
     if step.same_as is not None:
         line.append(f", with the answer of '{clean(step.same_as, 60)}'; no second call was made")
     elif step.is_cached:
@@ -160,6 +160,8 @@ def _verb(step: Step, now: float) -> str:
         return "was rejected" if step.denied else "was rejected as it stands"
     if step.status in ("skipped", "canceled"):
         return f"was {step.status}"
+    if step.is_nonzero:
+        return f"ended with {exit_words(step.exit_code)}"
     return {
         "unknown": "ended with an unknown outcome",
         "executing": "was running",

@@ -11,8 +11,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from msgspec import UNSET
+
 from placet.ir.json_value import JsonValue
-from placet.render.marks import AWAITING
+from placet.ir.result import ExitCode, is_nonzero
+from placet.render.marks import AWAITING, NONZERO
 from placet.render.questions import Question
 from placet.render.text import count_actions
 
@@ -73,6 +76,8 @@ class Step:
     error: str | None = None
     output: JsonValue = None
     """What it answered; a log does not tell that, a result does."""
+    exit_code: ExitCode = UNSET
+    """Of a command that it ran, where its tool declares one."""
     denied: bool = False
     """Rejected by a policy, a permission or a person, as against a capability or a malformed action."""
     tier: str | None = None
@@ -127,11 +132,18 @@ class Step:
         return self.status in ("proposed", "validated") and self.question is not None
 
     @property
+    def is_nonzero(self) -> bool:
+        """Whether the call succeeded and the command that it ran did not."""
+        return self.status == "succeeded" and is_nonzero(self.exit_code)
+
+    @property
     def look(self) -> str:
         """The status to show: whether it waits for a person; and of one that succeeded and was to be taken
         back, whether that worked."""
         if self.is_awaiting:
             return AWAITING
+        if self.is_nonzero and not self.rolled_back:
+            return NONZERO
         if not self.rolled_back or self.status != "succeeded":
             return self.status
         if self.undoing is not None and self.undoing.status == "unknown":
@@ -182,6 +194,12 @@ class Part:
         if found is None:
             found = self.steps[action_id] = Step(action_id)
         return found
+
+    @property
+    def outcome_look(self) -> str | None:
+        """The outcome to show: a plan that succeeded with a command that did not gets no tick."""
+        has_nonzero = self.outcome == "succeeded" and any(step.is_nonzero for step in self.steps.values())
+        return NONZERO if has_nonzero else self.outcome
 
     @property
     def size(self) -> str:

@@ -17,7 +17,7 @@ from rich.text import Text
 from placet.events.event import Event
 from placet.render.advice import advise
 from placet.render.history import History
-from placet.render.marks import MARKS, mark, outcome_mark
+from placet.render.marks import MARKS, NONZERO, mark, outcome_mark
 from placet.render.step_story import resumed_words, section, status_of, tell_restored, tell_step, waited_ms
 from placet.render.steps import INTERRUPTED, Part, Step
 from placet.render.text import count, duration, listing, moment, value
@@ -29,6 +29,7 @@ _FINE_SHOWN = 40
 _TROUBLE_SHOWN = 200
 _ENDS = {
     "succeeded": "It succeeded",
+    NONZERO: "Every action ran, but a command did not end with exit code 0",
     "partial": "It succeeded in part",
     "aborted": "It was aborted",
     "refused": "It was refused",
@@ -135,8 +136,9 @@ def _outcome(part: Part, now: float) -> Text:
             f"{look.sign} The log ends before the run does: it still goes on, or its process was stopped.",
             style=look.style,
         )
-    look = outcome_mark(part.outcome)
-    words = _ENDS.get(part.outcome) or f"It ended as '{clean(part.outcome, 60)}'"
+    outcome = part.outcome_look or part.outcome
+    look = outcome_mark(outcome)
+    words = _ENDS.get(outcome) or f"It ended as '{clean(part.outcome, 60)}'"
     if part.outcome == "waiting" and part.is_settled(now):
         words = "It let go to wait for a person. Nothing is left to decide: it goes on when it is resumed."
         return Text(f"{look.sign} {words}", style=look.style)
@@ -175,10 +177,11 @@ def _worth_telling(steps: list[Step]) -> list[Step]:
     room = {"succeeded": _FINE_SHOWN, "skipped": _FINE_SHOWN, "canceled": _FINE_SHOWN}
     told: list[Step] = []
     for step in steps:
-        left = room.get(step.status, _TROUBLE_SHOWN)
+        status = status_of(step)
+        left = room.get(status, _TROUBLE_SHOWN)
         if left > 0:
             told.append(step)
-        room[step.status] = left - 1
+        room[status] = left - 1
     return told
 
 

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from unicodedata import east_asian_width
 
 from placet.ir.json_value import JsonValue, show_json
+from placet.ir.result import ExitCode
 from placet.safe_text import clean, columns
 
 
@@ -36,6 +37,15 @@ def duration(milliseconds: float | None) -> str:
     if seconds < 3600:
         return f"{seconds // 60} min {seconds % 60} s"
     return f"{seconds // 3600} h {seconds % 3600 // 60} min"
+
+
+def exit_words(code: ExitCode) -> str:
+    """How a command ended that did not succeed.
+
+    >>> exit_words(2), exit_words(None)
+    ('exit code 2', 'no exit code')
+    """
+    return f"exit code {code}" if isinstance(code, int) else "no exit code"
 
 
 def progress(message: str, done: float | None, total: float | None) -> str:

@@ -14,12 +14,14 @@ from rich.text import Text
 
 from placet.events.event import Event
 from placet.ir.json_value import JsonValue
+from placet.ir.result import is_nonzero
 from placet.render.calls import came_words, given_words
 from placet.render.coding import state_words
-from placet.render.marks import AWAITING, MARKS, Mark, outcome_mark
+from placet.render.history import exit_code_in
+from placet.render.marks import AWAITING, MARKS, NONZERO, Mark, outcome_mark
 from placet.render.questions import GIVEN, Question, answer_words, reason_words
 from placet.render.steps import TERMINAL
-from placet.render.text import count, duration, moment, progress, restored_words, value
+from placet.render.text import count, duration, exit_words, moment, progress, restored_words, value
 from placet.render.turns import money, outcome_of
 from placet.safe_text import clean
 
@@ -143,6 +145,8 @@ def _look(event: Event) -> Mark:
         return outcome_mark(outcome_of(str(event.data.get("status"))))
     if event.kind == "approval_recorded":
         return MARKS["succeeded" if str(event.data.get("decision")) in GIVEN else "rejected"]
+    if event.kind == "action_succeeded" and is_nonzero(exit_code_in(event.data)):
+        return MARKS[NONZERO]
     return MARKS.get(_MARKED.get(event.kind, ""), _PLAIN)
 
 
@@ -192,6 +196,8 @@ def _details(event: Event) -> Iterator[str]:
             yield f"{name.replace('_ms', '').replace('_', ' ')} {_short(name, shown)}"
     if isinstance(data.get("changes"), dict):
         yield ", ".join(f"{clean(k, 40)} = {value(v, 40)}" for k, v in list(data["changes"].items())[:5])
+    if event.kind != "command_ran" and is_nonzero(code := exit_code_in(data)):
+        yield exit_words(code)
     took = data.get("duration_ms")
     if isinstance(took, int | float) and not isinstance(took, bool):
         yield duration(float(took)) or "no time"

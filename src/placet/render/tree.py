@@ -17,10 +17,10 @@ from rich.tree import Tree
 
 from placet.render.calls import came_words, given_words
 from placet.render.history import History
-from placet.render.marks import AWAITING, MARKS, mark, outcome_mark
+from placet.render.marks import AWAITING, MARKS, NONZERO, mark, outcome_mark
 from placet.render.questions import reason_words
 from placet.render.steps import INTERRUPTED, Part, Step
-from placet.render.text import count, count_actions, duration, value, wrap
+from placet.render.text import count, count_actions, duration, exit_words, value, wrap
 from placet.render.turns import Gap, Led, Made, Turn, is_notable, spent_words, worth_telling
 from placet.safe_text import clean, columns
 
@@ -29,6 +29,7 @@ _URGENCY = {
     "executing": 0,
     "retrying": 0,
     "failed": 1,
+    NONZERO: 1,
     "unknown": 1,
     "in_flight": 1,
     "stays_done": 1,
@@ -139,7 +140,8 @@ def _made_words(made: Made | None, step: Step) -> str:
     if made is None:
         return ""
     words = clean(given_words(made.parameters), _GIVEN)
-    came = clean(came_words(made.text, made.parameters), _GIVEN) if step.look == "succeeded" else ""
+    has_answer = step.look in ("succeeded", NONZERO)
+    came = clean(came_words(made.text, made.parameters), _GIVEN) if has_answer else ""
     return " → ".join(filter(None, (words, came)))
 
 
@@ -208,7 +210,7 @@ def _closed(first: int, last: int, tally: Counter[str]) -> Rows:
 def _head(part: Part, layers: Sequence[Sequence[Step]], title: str, now: float | None, width: int) -> Text:
     line = Text(no_wrap=True)
     if part.outcome is not None:
-        look = outcome_mark(part.outcome)
+        look = outcome_mark(part.outcome_look or part.outcome)
         line.append(f"{look.sign} {clean(look.word, 30)}", style=look.style)
     else:
         looks = {step.look for layer in layers for step in layer}
@@ -257,7 +259,8 @@ def _line(step: Step, names: tuple[int, int], now: float | None, width: int, abo
     line.append(f"{look.sign} ", style=look.style)
     line.append(_pad(step.id, names[0]), style="bold")
     line.append(f"  {_pad(step.does, names[1])}  ", style="dim")
-    line.append(f"{clean(look.word, 20):<11}", style=look.style)
+    word = exit_words(step.exit_code) if step.look == NONZERO else look.word
+    line.append(f"{clean(word, 20):<11}", style=look.style)
     took = step.duration_ms
     if (
         took is None
@@ -321,10 +324,10 @@ def _remark(step: Step) -> str:
         words.append("its folder is as before; what it did elsewhere stays")
     elif step.error:
         words.append(step.error)
-    elif step.output is not None and step.look == "succeeded" and step.type != "state_write":
+    elif step.output is not None and step.look in ("succeeded", NONZERO) and step.type != "state_write":
         words.append(f"→ {value(step.output)}")
     said = ": ".join(words)
-    if step.answer is not None and step.answer.is_given and step.look == "succeeded":
+    if step.answer is not None and step.answer.is_given and step.look in ("succeeded", NONZERO):
         by = f"approved by '{step.answer.by}'" if step.answer.by else "approved"
         said = f"{said}, {by}" if said else by
     return said

@@ -279,7 +279,9 @@ def is_notable(turn: Turn, steps: Mapping[str, Step]) -> bool:
     if turn.failures or turn.refusals or turn.is_warned or turn.made_room:
         return True
     found = (steps[name] for name in turn.ids() if name in steps)
-    return any(step.status not in _FINE or step.approvals or step.retries for step in found)
+    return any(
+        step.status not in _FINE or step.is_nonzero or step.approvals or step.retries for step in found
+    )
 
 
 def spent_words(spent: Mapping[str, float]) -> str:

@@ -13,11 +13,13 @@ from datetime import UTC, datetime
 from time import perf_counter, time
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
+from msgspec import UNSET
+
 from placet.ir.action import Action
 from placet.ir.graph import Graph
 from placet.ir.json_value import JsonValue, copy_json
 from placet.ir.proposal import Proposal
-from placet.ir.result import CANCELED_PREFIX, ActionResult, Status, Waiting
+from placet.ir.result import CANCELED_PREFIX, ActionResult, ExitCode, Status, Waiting
 from placet.runtime.calls import HUNG_TASK, AttemptFailed
 from placet.runtime.run_info import RunInfo
 from placet.tools.tool import Tool
@@ -46,6 +48,12 @@ def _suffix(i: int) -> str:
     while len(_SUFFIXES) <= i:
         _SUFFIXES.append(f"{len(_SUFFIXES):08x}")
     return _SUFFIXES[i]
+
+
+def _exit_code(output: JsonValue) -> ExitCode:
+    """The exit code in what a tool that declares one has answered."""
+    code = output.get("exit_code", UNSET) if isinstance(output, dict) else UNSET
+    return code if code is None or (isinstance(code, int) and not isinstance(code, bool)) else UNSET
 
 
 def _say_nothing(
@@ -171,6 +179,10 @@ class Ledger:
         if cached:
             data["cached"] = True
             self.answered.add(i)
+        tool = self.tools[i]
+        exit_code: ExitCode = UNSET
+        if tool is not None and tool.has_exit_code and (exit_code := _exit_code(output)) is not UNSET:
+            data["exit_code"] = exit_code
         span_id = self._span_prefix + _SUFFIXES[i] if i < len(_SUFFIXES) else self.span_of(i)
         record = self.record
         if changes:
@@ -188,6 +200,7 @@ class Ledger:
             state_changes=changes,
             duration_ms=duration_ms,
             timestamp=self._stamp,
+            exit_code=exit_code,
         )
         if self.on_end is not None:
             self.on_end(i)

@@ -260,7 +260,8 @@ class Notes:
         x.keep_before(i)
         x.status[i] = result.status
         x.results[i] = result
-        x.note("action_replayed", i, {"status": result.status})
+        code = {} if result.exit_code is msgspec.UNSET else {"exit_code": result.exit_code}
+        x.note("action_replayed", i, {"status": result.status, **code})
         ran = self._as_it_ran(i)
         if result.status != "rejected":
             x.begun(i, ran, x.tools[i])

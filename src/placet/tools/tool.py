@@ -61,6 +61,7 @@ class Tool(Generic[P, R]):
         "confinement",
         "context_parameter",
         "fn",
+        "has_exit_code",
         "is_async",
         "is_direct",
         "max_retries",
@@ -129,6 +130,8 @@ class Tool(Generic[P, R]):
         self._compiled = False
         self.validate: Check | None = self._validate_first
         """Check of the parameters; `None` if any object is valid."""
+        self.has_exit_code: bool = schema.has_exit_code
+        """Its output has the exit code of a command, by its own declaration."""
         self.validate_returns: Check | None = self._validate_returns_first
         """None when any output is fine, else a check of the output (as JSON)."""
         if not schema.returns:

@@ -11,9 +11,11 @@ import asyncio
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+from msgspec import UNSET
+
 from placet.inference.messages import Assistant, ToolResult, User
 from placet.inference.model import Model, Result
-from placet.ir.result import Status, Waiting
+from placet.ir.result import ExitCode, Status, Waiting
 from placet.policy.marks import NO_MARKS, UNMARKED, Marks
 from placet.runtime.observation import observe, observe_text
 from placet.turns.asking import LOGGED, NAMED, Asking, Halt, Terms
@@ -38,6 +40,7 @@ class CallCame(NamedTuple):
     status: Status
     marks: Marks = NO_MARKS
     halt: Halt | None = None
+    exit_code: ExitCode = UNSET
 
     @property
     def ok(self) -> bool:
@@ -177,6 +180,7 @@ class Acting(Asking):
                 ok=came.ok,
                 status=came.status,
                 text=came.text,
+                exit_code=came.exit_code,
             )
         )
         return came
@@ -209,7 +213,7 @@ class Acting(Asking):
             halt = self._halt() or Halt("error", result.error or "the call was stopped")
         elif result.outcome == "budget":
             halt = self._halt() or Halt("budget", "the limit on tool calls was reached")
-        return CallCame(asked, text, action.status, acted.marks, halt)
+        return CallCame(asked, text, action.status, acted.marks, halt, action.exit_code)
 
     def _leave(self, group: Sequence[Asked], why: str, words: str = _SKIPPED) -> None:
         """Answer calls that are not made."""

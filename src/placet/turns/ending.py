@@ -14,7 +14,7 @@ import msgspec
 
 from placet.inference.usage import Usage
 from placet.ir.json_value import JsonValue
-from placet.ir.result import Outcome, Status, Waiting
+from placet.ir.result import ExitCode, Outcome, Status, Waiting
 from placet.ir.to_dict import ToDict
 
 End = Literal["success", "max_turns", "cancelled", "error", "stuck", "budget", "waiting", "unmet"]
@@ -149,6 +149,8 @@ class CallResult(_Event, frozen=True, tag="result"):
     """Status of the action."""
     text: str
     """The output or the error, as the model reads it."""
+    exit_code: ExitCode = msgspec.UNSET
+    """Of a command, where the tool declares one; the call itself is ok whatever it is."""
 
 
 class Note(_Event, frozen=True, tag="note"):

@@ -97,9 +97,11 @@ def _with_yours(act: Act) -> str:
 
 
 def _message(act: Act) -> str:
-    subject = " ".join(clean(act.intent, 400).split())[:72]
-    body = clean(act.summary, 4_000, lines=True).strip()
-    more = f"\n\n{body}" if body else ""
+    """What was changed, as the checker or the maker says; the loop's standing intent only says why."""
+    from placet.coder.commit_message import message
+
+    intent = " ".join(clean(act.intent, 400).split())
+    why = f"Made by round {act.number} of the loop '{act.loop}': {intent}"
     trailers = [f"Placet-Loop: {act.loop}", f"Placet-Round: {act.round}"]
     trailers += [f"Checked-by: {clean(each, 300)}" for each in act.checks]
-    return f"{subject}{more}\n\n" + "\n".join(trailers) + "\n"
+    return message(act.summary.strip() or act.intent, why, trailers=trailers)

@@ -31,6 +31,15 @@ _DESCRIPTION = (
     "is null, and ended_by and note say why. It has no terminal, and nobody answers its questions. "
     "What still runs in the background when it ends is ended too. It has {time_s:g} seconds."
 )
+_RETURNS: dict[str, JsonValue] = {
+    "type": "object",
+    "properties": {
+        "exit_code": {"type": ["integer", "null"]},
+        "stdout": {"type": "string"},
+        "stderr": {"type": "string"},
+    },
+    "required": ["exit_code", "stdout", "stderr"],
+}
 
 
 def shell_tools(
@@ -48,6 +57,7 @@ def shell_tools(
         risk="destructive",
         description=_DESCRIPTION.format(time_s=limits.time_s),
         labels=["confined"] if confined.is_certain else [],
+        returns=_RETURNS,
     )
     async def shell(
         command: Annotated[str, msgspec.Meta(min_length=1, description="Such as: ls -l src | wc -l")],

@@ -1,0 +1,52 @@
+"""Commit messages: a subject of one line, and a body with the rest.
+
+Keep true:
+1. The subject has at most 72 columns and is never cut inside a word, unless it is one word.
+2. Nothing is lost: a text that does not fit into the subject stands whole in the body.
+"""
+
+from __future__ import annotations
+
+import re
+
+from placet.safe_text import clean, columns, shorten
+
+_WIDTH = 72
+_MOST = 4_000
+"""Characters of a text that are used."""
+_MARKER = re.compile(r"^(?:#{1,6}|[-*•])\s+")
+"""Begins a heading or an item of a list, which a subject is not."""
+_SENTENCE = re.compile(r"(.+?)\.(?=\s+[^\W\d_a-z])")
+"""With what can only be the beginning of another behind it."""
+
+
+def subject_and_body(text: str) -> tuple[str, str]:
+    """The first line of a commit message and what follows it; the body is empty if the subject says it all.
+
+    >>> subject_and_body("Sort the imports of three files. The tests are green, as before the change.")
+    ('Sort the imports of three files', 'The tests are green, as before the change.')
+    """
+    plain = clean(text, _MOST, lines=True).strip()
+    first, _, rest = plain.partition("\n")
+    first = _MARKER.sub("", " ".join(first.split()))
+    if columns(first) <= _WIDTH:
+        return first if first.endswith("..") else first.removesuffix("."), rest.strip()
+    if (sentence := _SENTENCE.match(first)) is not None and columns(sentence[1]) <= _WIDTH:
+        return sentence[1], f"{first[sentence.end() :].strip()}\n{rest}".strip()
+    return _cut(first), f"{first}\n{rest}".strip()
+
+
+def message(text: str, *more: str, trailers: list[str]) -> str:
+    """A whole commit message: `text` as subject and body, further paragraphs, then the trailers."""
+    subject, body = subject_and_body(text)
+    paragraphs = [subject, body, *(clean(each, _MOST, lines=True).strip() for each in more)]
+    return "\n\n".join(filter(None, [*paragraphs, "\n".join(trailers)])) + "\n"
+
+
+def _cut(line: str) -> str:
+    """As many whole words as fit."""
+    fitting = shorten(line, _WIDTH)
+    kept = fitting.removesuffix("…")
+    if not line[len(kept) :].startswith(" ") and " " in kept:
+        kept = kept.rpartition(" ")[0]
+    return f"{kept.rstrip(' ,;:-')}…"
