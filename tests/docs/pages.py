@@ -298,7 +298,7 @@ def environment(
             script = programs / name
             script.write_text(f'#!/bin/sh\nexec {shlex.join(argv)} "$@"\n')
             script.chmod(0o755)
-    foreign = ("COLUMNS", "PLACET_DB", "PLACET_DEBUG", "FORCE_COLOR", "PYTEST_ADDOPTS")
+    foreign = ("CI", "COLUMNS", "PLACET_DB", "PLACET_DEBUG", "FORCE_COLOR", "PYTEST_ADDOPTS")
     kept = {k: v for k, v in os.environ.items() if k not in foreign}
     path = [str(programs), os.environ["PATH"]]
     if "DATABASE_URL" in kept:
