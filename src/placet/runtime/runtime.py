@@ -573,11 +573,11 @@ class Runtime:
         decide: Mapping[str, Decision | Choice] | None = None,
         session: str | None = None,
         cancel: Cancel | None = None,
-        by_call: CallByCall | Callable[[Proposal, Scope | None], CallByCall] | None = None,
+        by_call: CallByCall | Callable[[Proposal, Scope | None, Posture | None], CallByCall] | None = None,
     ) -> AsyncIterator[OpenRun]:
         """An open run again, that was broken off or waits. Whoever leads it brings the plans again that it
         had brought before; `ended` says that it has ended, or what it still waits for. `by_call` may depend
-        on what the run was begun with.
+        on what the run was begun with, and on the posture that a person has set since.
 
         Raises: what `resume` raises.
         """
@@ -589,10 +589,10 @@ class Runtime:
                 run.ended = taken
                 yield run
                 return
-            record = taken.record
+            record, replay = taken.record, Replay(taken.notes)
             try:
                 if by_call is not None and not isinstance(by_call, CallByCall):
-                    by_call = by_call(record.proposal, record.scope)
+                    by_call = by_call(record.proposal, record.scope, replay.posture)
             except BaseException:
                 taken.journal.release()
                 raise
@@ -604,7 +604,7 @@ class Runtime:
                 record.budget,
                 by_call,
                 trace_id=record.trace_id,
-                elapsed_ms=Replay(taken.notes).elapsed_ms,
+                elapsed_ms=replay.elapsed_ms,
             )
             try:
                 await run.take_up(taken, decide or {})
