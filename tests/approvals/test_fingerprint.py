@@ -49,6 +49,7 @@ def test_the_order_of_keys_does_not_matter() -> None:
         {"policy_version": "8"},
         {"compensation": {}},
         {"compensation": {"tool": "fs.restore"}},
+        {"isolation": "process by bubblewrap, network none"},
     ],
     ids=repr,
 )

@@ -10,7 +10,7 @@ from placet.approvals.approval import undecided
 from placet.approvals.ledger import ApprovalLedger
 from placet.approvals.memory import MemoryApprovals
 from placet.approvals.sql import SqlApprovals, has_approvals
-from placet.errors import StorageDamaged
+from placet.errors import StorageDamaged, UsageError
 from placet.storage.location import open_database
 from placet.testing import FakeClock
 from placet.testing.ledger import START, Check, approval, approval_ledger_suite
@@ -205,3 +205,34 @@ def test_an_approval_that_somebody_changed_by_hand_is_refused(database_url: str)
 
         with pytest.raises(StorageDamaged, match="holds an approval that cannot be read"):
             ledger.get("q1")
+
+
+OLDER = (
+    '{"id":"old","run_id":"r1","action_id":"a1","tool":"write_file","parameters":{"path":"a"},"risk":'
+    '"destructive","reversibility":"irreversible","preview":null,"compensation":null,"reasons":["why"],"tier":'
+    '"sandbox_edit","agent":null,"secret":[],"proposal_id":"p","key":"t-0-0","isolation":"none","fingerprint":'
+    '"f","tenant":null,"folder":"/w","requested_at":1000.0,"expires_at":null,"decision":null,"reason":null}'
+)
+"""As a version wrote it that knew nothing of confinement, recovery and edits."""
+
+
+def test_a_question_of_an_earlier_version_is_read_and_decided(database_url: str) -> None:
+    with open_database(database_url) as database:
+        ledger = SqlApprovals(database, clock=FakeClock(START))
+        say(database, "DELETE FROM approvals")
+        say(
+            database,
+            "INSERT INTO approvals (id, run_id, fingerprint, requested_at, asked)"
+            f" VALUES ('old', 'r1', 'f', 1000.0, '{OLDER}')",
+        )
+
+        [found] = ledger.pending()
+        assert (found.confinement, found.recovery, found.edit, found.offers_edits) == (
+            None,
+            None,
+            None,
+            False,
+        )
+        with pytest.raises(UsageError):
+            ledger.decide("old", "edits", by="ann")
+        assert ledger.decide("old", "once", by="ann").decision == "once"

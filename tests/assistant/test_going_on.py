@@ -272,3 +272,47 @@ async def test_a_run_with_an_output_type_does_not_go_on_without(tmp_path: Path) 
         assert asked_of(second) == []
 
         assert (await second.resume("r", output_type=Count)).output == Count(3)
+
+
+@pytest.mark.parametrize(("later", "asked"), [("full_access", 0), ("read_only", 1)])
+async def test_what_a_person_allows_in_a_conversation_holds_when_it_goes_on(
+    tmp_path: Path, later: str, asked: int
+) -> None:
+    """As if it had begun so: an assistant that asks about more still does."""
+    turns = (call("send", to="bob"), "Done.")
+    with kept_in(tmp_path) as kept:
+        post = Post(kept)
+        async with post.assistant(*turns, posture="read_only").chat("c") as chat:
+            await chat.set_posture("full_access")
+            assert chat.posture == Posture.named("full_access")
+            await chat.say("Send it.")
+        assert (post.sent, post.asked) == (["bob"], [])
+
+        async with post.assistant(*turns, posture=later).chat("c", resume=True) as chat:
+            await chat.say("Send it again.")
+
+    assert post.sent == ["bob", "bob"]
+    assert len(post.asked) == asked
+
+
+async def test_a_tool_that_is_always_asked_about_is_asked_about_under_any_posture(tmp_path: Path) -> None:
+    with kept_in(tmp_path) as kept:
+        post = Post(kept)
+        assistant = post.assistant(call("send", to="bob"), "Done.", gated_tools=["send"])
+        async with assistant.chat("c") as chat:
+            await chat.set_posture("full_access")
+            await chat.say("Send it.")
+
+    assert (post.sent, post.asked) == (["bob"], ["send"])
+
+
+async def test_what_is_no_posture_is_refused_and_a_conversation_that_was_left_has_none(
+    tmp_path: Path,
+) -> None:
+    with kept_in(tmp_path) as kept:
+        async with Post(kept).assistant("Hello.", posture="read_only").chat("c") as chat:
+            with pytest.raises(UsageError, match="no posture"):
+                await chat.set_posture("everything")
+            assert chat.posture == Posture.named("read_only")
+        with pytest.raises(UsageError, match="was left"):
+            await chat.set_posture("full_access")

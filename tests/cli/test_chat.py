@@ -262,3 +262,81 @@ def test_approvals_are_listed_with_how_to_take_them_back(placet: Placet, script:
     assert f"waits: {second['id']}  write_file" in done.err
     assert f"always: {first['id']}  write_file" in done.err
     assert "placet approvals revoke ID --db kept.db" in done.err
+
+
+# What needs no asking
+
+
+def test_what_needs_no_asking_is_said_in_the_conversation_and_kept_with_it(
+    placet: Placet, script: Script, tmp_path: Path
+) -> None:
+    model = script({"calls": [write("a.txt", "1")]}, "Written.")
+    words = ("chat", "--db", "kept.db")
+
+    done = placet(
+        *words, "--model", model, "--run-id", "c1", stdin=lines("/yes-to sandbox_edit", "write", "/yes-to")
+    )
+
+    assert done.code == 0, done.err
+    assert (tmp_path / "a.txt").read_text() == "1"
+    assert "sandbox_edit" in done.err.splitlines()[-2]
+    again = script({"calls": [write("a.txt", "2")]}, "Again.", name="again.json")
+    assert placet(*words, "--resume", "c1", "--model", again, stdin=lines("again")).code == 0
+    assert (tmp_path / "a.txt").read_text() == "2"
+    log = placet("log", "query", "--run", "c1", "--kind", "posture_changed", "--db", "kept.db", "--json").json
+    assert [event["data"]["sandbox_edit"] for event in log["events"]] == ["allow"]
+    assert "sandbox_edit" in placet("explain", "c1", "--db", "kept.db").out
+
+
+def test_it_can_be_made_stricter_and_that_is_kept_too(placet: Placet, script: Script) -> None:
+    read = {"calls": [{"name": "list_dir", "arguments": {"path": "."}}]}
+    model = script(read, "Listed.", {"calls": [write("a.txt", "1")]}, "Not reached.")
+
+    done = placet(
+        "chat", "--model", model, *BASE, "--run-id", "c1", stdin=lines("list", "/yes-to read_only", "write")
+    )
+
+    assert done.code == 4, done.err
+    [asked] = placet("approvals", "--db", "kept.db", "--json").json["approvals"]
+    assert asked["tool"] == "write_file"
+    stricter = placet(
+        "chat", "--model", script(read, "Not reached.", name="two.json"), *BASE, "--run-id", "c2",
+        stdin=lines("/yes-to none", "list"),
+    )  # fmt: skip
+    assert stricter.code == 4, stricter.err
+    resumed = placet("chat", "--resume", "c2", "--db", "kept.db", "--model", script("x", name="three.json"))
+    assert resumed.code == 4, resumed.err
+
+
+def test_a_rule_that_denies_and_one_that_asks_stand_above_it(
+    placet: Placet, script: Script, tmp_path: Path
+) -> None:
+    (tmp_path / "rules.toml").write_text(
+        '[[rule]]\nname = "never"\nkind = "deny_tool"\ntool = "write_file"\n\n'
+        '[[rule]]\nname = "ask"\nkind = "deny_tool"\ntool = "shell"\nunless_approved = true\n'
+    )
+    shell = {"calls": [{"name": "shell", "arguments": {"command": "true"}}]}
+    model = script({"calls": [write("a.txt", "1")]}, shell, "Not reached.")
+
+    done = placet(
+        "chat", "--model", model, "--db", "kept.db", "--policies", "rules.toml", "--run-id", "c1",
+        stdin=lines("/yes-to full_access", "go"),
+    )  # fmt: skip
+
+    assert done.code == 4, done.err
+    assert not (tmp_path / "a.txt").exists()
+    assert "policy 'never'" in done.err
+    [asked] = placet("approvals", "--db", "kept.db", "--json").json["approvals"]
+    assert asked["tool"] == "shell"
+
+
+@pytest.mark.parametrize("word", ["everything", "sandbox_edit please"])
+def test_what_is_no_tier_changes_nothing(placet: Placet, script: Script, word: str) -> None:
+    model = script({"calls": [write("a.txt", "1")]}, "Not reached.")
+
+    done = placet(
+        "chat", "--model", model, "--db", "kept.db", "--run-id", "c1", stdin=lines(f"/yes-to {word}", "write")
+    )
+
+    assert done.code == 4, done.err
+    assert "full_access" in done.err

@@ -151,3 +151,22 @@ def test_without_a_database_the_change_is_decided_at_once(desk: Desk, spawn: Spa
     code, said = ended(child)
     assert code == 0, said
     assert git(desk.repository, "branch", "--list", "placet/*") != ""
+
+
+def test_a_command_is_said_to_run_as_the_person_in_a_private_copy(desk: Desk, spawn: Spawn) -> None:
+    model = desk.script({"calls": [call("shell", command="true")]}, write(), "Done.")
+    child = spawn("make a right", "--check", CHECK, "--model", model, "--isolation", "none")
+
+    child.expect("shell wants to run")
+    child.expect("not confined: runs as you")
+    child.expect("undo: it works in a private copy.*what it does elsewhere stays")
+    child.expect(r"Allow it\? .*: ")
+    [asked] = desk.run("approvals", "--db", desk.db, "--json").json["approvals"]
+    assert (asked["recovery"]["by"], asked["recovery"]["scope"]) == ("copy", "folder")
+    child.sendline("n")
+    child.expect("Why not")
+    child.sendline("")
+    child.expect(PUBLISH)
+    child.sendline("y")
+
+    assert ended(child)[0] == 0

@@ -262,6 +262,34 @@ def test_what_a_compensation_undoes_names_it(
     assert (asked["recovery"]["by"], asked["recovery"]["command"]) == ("compensation", "shell")
 
 
+def test_in_a_conversation_undo_is_offered_and_only_for_the_folder_where_more_can_be_reached(
+    placet: Placet, tmp_path: Path
+) -> None:
+    (tmp_path / "a.txt").write_text("as it was")
+    (tmp_path / "own.py").write_text(OWN_TOOLS)
+    said: dict[str, Any] = {}
+    for made in (
+        call("write_file", path="a.txt", text="1"),
+        call("send", to="ann"),
+        call("http_get", url="http://127.0.0.1:1/"),
+    ):
+        name = made["name"]
+        (tmp_path / f"{name}.json").write_text(json.dumps({"turns": [{"calls": [made]}, "Done."]}))
+        done = placet(
+            "chat", "--model", f"scripted:{name}.json", "--tools", "own.py", "--db", "kept.db",
+            "--run-id", name, stdin="do it\n",
+        )  # fmt: skip
+        assert done.code == 4, done.err
+        [asked] = placet("approvals", "--db", "kept.db", "--run", name, "--json").json["approvals"]
+        said[name] = tuple(asked["recovery"][key] for key in ("by", "command", "scope"))
+
+    assert said == {
+        "write_file": ("snapshot", "/undo", "all"),
+        "send": ("snapshot", "/undo", "folder"),
+        "http_get": ("none", "", "all"),
+    }
+
+
 # What would change
 
 

@@ -345,8 +345,9 @@ class AgentRunner:
             )
         return kept
 
-    def _going_on(self, about: Proposal, scope: Scope | None) -> CallByCall:
-        """The stricter of what a run was begun with and of what holds now."""
+    def _going_on(self, about: Proposal, scope: Scope | None, since: Posture | None) -> CallByCall:
+        """The stricter of what a run was begun with and of what holds now. Nobody sets another posture in the
+        run of an agent, so there is none `since`."""
         kept = self._kept_of(about)
         permissions = self.runtime.permissions
         standing = None

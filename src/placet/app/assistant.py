@@ -59,9 +59,11 @@ def make_assistant(
     yes_to: str | None = None,
     has_permissions: bool = False,
     limits: TurnLimits | None = None,
+    since: Posture | None = None,
 ) -> Assistant:
-    """An assistant with the tools and the model of an app. What needs asking is said by `yes_to`, else by the
-    permissions that the person has chosen for the app if it `has_permissions`, else by the settings.
+    """An assistant with the tools and the model of an app. What needs asking is said by the posture that the
+    person has set `since` a run began, else by `yes_to`, else by the permissions that the person has chosen
+    for the app if it `has_permissions`, else by the settings.
 
     Raises:
         ModelMissing: no model is set up.
@@ -69,7 +71,7 @@ def make_assistant(
     from placet.app.governance import own_settings
     from placet.assistant.assistant import Assistant
 
-    posture = posture_of(yes_to)
+    posture = since or posture_of(yes_to)
     if posture is None and not has_permissions:
         posture = settled_posture(own_settings(os.environ), app.runtime.permissions)
     return Assistant(
@@ -120,6 +122,16 @@ def settled_posture(mine: Settings, found: Permissions | None) -> Posture:
     said = TIERS if mine.standing.name is not None else tuple(mine.standing.answers)
     least = {tier: "allow" if tier in said else Posture.named("read_only").to(tier) for tier in TIERS}
     return (found or Permissions()).standing.tightened(msgspec.convert(least, Posture))
+
+
+def posture_words(posture: Posture) -> str:
+    """What a posture lets pass without asking, as `--yes-to` would say it; else tier by tier."""
+    from placet.policy.permission import TIERS
+
+    for name in YES_TO:
+        if posture_of(name) == posture:
+            return name
+    return ", ".join(f"{tier}: {posture.to(tier)}" for tier in TIERS)
 
 
 def limits_for(

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from placet.errors import UsageError
 from placet.inference.messages import Image, Text, User
 from placet.ir.result import ProposalResult, Waiting
+from placet.policy.permission import Posture
 from placet.turns.ending import Ending
 from placet.turns.loop import TurnLoop
 from placet.turns.stopping import linked
@@ -69,6 +70,25 @@ class Chat:
             model: The model.
         """
         self._loop.use(model)
+
+    @property
+    def posture(self) -> Posture | None:
+        """What is answered to calls by tier, where nothing else decides about them."""
+        return self._run.posture
+
+    async def set_posture(self, posture: Posture | str) -> None:
+        """Say what needs no asking from now on: a posture, or its name, such as "sandbox_edit". It is kept
+        with the conversation. Rules that deny or ask, and tools that are always asked about, hold as before.
+
+        Raises:
+            UsageError: there is no such posture, or a message is being answered.
+            StorageError: it cannot be kept; nothing has changed then.
+        """
+        found = Posture.named(posture) if isinstance(posture, str) else posture
+        self._check_open()
+        if self._is_at_work:
+            raise UsageError("A message is being answered. Wait until it has come to its end.")
+        await self._run.set_posture(found)
 
     def note(self, kind: str, data: dict[str, Any]) -> None:
         """Record an event of this conversation."""

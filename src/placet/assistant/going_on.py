@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+import msgspec
+
 from placet.assistant.consent import Consent
 from placet.assistant.kept import Kept, kept_of
 from placet.errors import UsageError
-from placet.policy.permission import CallByCall, Permissions
+from placet.policy.permission import CallByCall, Permissions, Posture
 
 if TYPE_CHECKING:
     from placet.ir.proposal import Proposal
@@ -27,14 +29,17 @@ class GoingOn(NamedTuple):
     has_output: bool = False
     """There is a type that the answer is to have."""
 
-    def by_call(self, about: Proposal, scope: Scope | None) -> CallByCall:
-        """Who decides about calls. A runtime asks this before it takes the run up.
+    def by_call(self, about: Proposal, scope: Scope | None, since: Posture | None) -> CallByCall:
+        """Who decides about calls. A runtime asks this before it takes the run up. `since` is the posture
+        that a person has set in the run: it counts as if the run had begun with it.
 
         Raises:
             UsageError: the run cannot go on so; says what is missing.
         """
         kept = kept_of(about)
         self._check(kept)
+        if since is not None:
+            kept = msgspec.structs.replace(kept, posture=since)
         if self.widen:
             return self.consent.by_call
         caller = scope.caller_id if scope is not None else None

@@ -16,6 +16,8 @@ _HELP: Mapping[str, str] = {
     "/help": "list these",
     "/model [NAME]": "say who answers, or have another model answer from now on",
     "/tools": "list what the model can call",
+    "/yes-to [TIER]": "say what is done without asking, or change it from now on: none, read_only, "
+    "sandbox_edit or full_access",
     "/approvals": "list what waits to be decided, and what is approved for always",
     "/undo [anyway]": "take back what the newest message changed in the folder, or put it back; "
     "anyway: also where others have changed it",
@@ -40,6 +42,7 @@ class Commands:
             "help": self._help,
             "model": self._model,
             "tools": self._tools,
+            "yes-to": self._yes_to,
             "approvals": self._approvals,
             "undo": self._undo,
             "cost": self._cost,
@@ -98,6 +101,24 @@ class Commands:
         schemas = [each.schema for each in found if each is not None]
         for line in brief_lines(schemas, title="The model can call:", is_first=True):
             self._say(line.plain)
+
+    async def _yes_to(self, rest: str) -> None:
+        from placet.app.assistant import YES_TO, posture_of, posture_words
+        from placet.safe_text import clean
+
+        chat = self._session.chat
+        if rest:
+            posture = posture_of(rest) if rest in YES_TO else None
+            if posture is None:
+                self._say(f"'{clean(rest, 40)}' is no tier. Use one of: {', '.join(YES_TO)}.")
+                return
+            await chat.set_posture(posture)
+        if chat.posture is None:
+            self._say("Nothing is asked about.")
+            return
+        words = posture_words(chat.posture)
+        more = "Rules that deny or ask hold all the same." if rest else "To change that: /yes-to TIER"
+        self._say(f"Without asking: {words}. {more}")
 
     async def _approvals(self, rest: str) -> None:
         import time

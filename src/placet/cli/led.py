@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from placet.cli.conversing import View
     from placet.durable.sql import RunSummary
     from placet.ir.json_value import JsonValue
+    from placet.policy.permission import Posture
     from placet.redaction import Redactor
     from placet.render.advice import Advice
     from placet.runtime.journal import Decision, RunRecord
@@ -116,7 +117,12 @@ def go_on(
                 db=db,
                 as_json=as_json,
             )
-        assistant = make_assistant(app, yes_to=yes_to, has_permissions=began.permissions is not None)
+        assistant = make_assistant(
+            app,
+            yes_to=yes_to,
+            has_permissions=began.permissions is not None,
+            since=_posture_since(app, summary.run_id),
+        )
         if is_chat:
             from placet.cli.chat import converse
 
@@ -140,6 +146,13 @@ def go_on(
 
         told = Told(as_json, db, is_kept=True)
         return lead(output, app, start_again, told, view, closing(assistant.model))
+
+
+def _posture_since(app: App, run_id: str) -> Posture | None:
+    """What the person has said in the run about what needs no asking; None if nothing."""
+    from placet.runtime.journal import Replay
+
+    return Replay(app.records.journal.notes(run_id)).posture if app.records is not None else None
 
 
 def _go_on_with_agent(

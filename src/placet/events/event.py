@@ -46,6 +46,7 @@ EventKind = Literal[
     "approval_requested",
     "approval_recorded",
     "permission_decision",
+    "posture_changed",
     "skill_distilled",
     "evolution_triggered",
     "consolidated",

@@ -71,6 +71,8 @@ class History:
         self.repeat: Repeat | None = None
         """How the run was started, where that is known."""
         self.resumptions: list[Resumption] = []
+        self.postures: list[tuple[float, Mapping[str, JsonValue]]] = []
+        """When the person has said what needs no asking, and what: an answer for each tier."""
         self.led: Led | None = None
         """The turns, where a loop leads the run: then every proposal is one call of the model's."""
         self.coding: list[Event] = []
@@ -204,6 +206,8 @@ class History:
             self.caller = _text(data, "caller_id") or self.caller
         elif kind == "sink_failed":
             self.sink_failures.append(_text(data, "error") or "no reason given")
+        elif kind == "posture_changed":
+            self.postures.append((event.time, dict(data)))
         elif kind == "run_resumed":
             self.resumptions.append(self._resumption(event))
             if self.led is not None:

@@ -7,9 +7,10 @@ Keep true:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from placet.ir.json_value import JsonValue
 from placet.render.text import duration, moment
 from placet.safe_text import clean
 
@@ -96,6 +97,18 @@ def reason_words(reasons: Sequence[str], tier: str | None = None) -> str:
     ]
     left_out = len(reasons) - _MOST_REASONS
     return "; ".join(told) + (f"; and {left_out:,} more" if left_out > 0 else "")
+
+
+def posture_words(posture: Mapping[str, JsonValue]) -> str:
+    """What is answered to calls, tier by tier.
+
+    >>> posture_words({"read_only": "allow", "sandbox_edit": "allow", "full_access": "ask"})
+    'allow read_only, allow sandbox_edit, ask about full_access'
+    """
+    verbs = {"ask": "ask about"}
+    return ", ".join(
+        f"{verbs.get(str(answer), clean(answer, 20))} {clean(tier, 40)}" for tier, answer in posture.items()
+    )
 
 
 def without_trail(text: str, trail: Sequence[str]) -> str:

@@ -19,7 +19,7 @@ from placet.render.calls import came_words, given_words
 from placet.render.coding import state_words
 from placet.render.history import exit_code_in
 from placet.render.marks import AWAITING, MARKS, NONZERO, Mark, outcome_mark
-from placet.render.questions import GIVEN, Question, answer_words, reason_words
+from placet.render.questions import GIVEN, Question, answer_words, posture_words, reason_words
 from placet.render.steps import TERMINAL
 from placet.render.text import count, duration, exit_words, moment, progress, restored_words, value
 from placet.render.turns import money, outcome_of
@@ -179,6 +179,8 @@ def _details(event: Event) -> Iterator[str]:
         files = data.get("files")
         yield clean(data.get("folder"), 200) + (f": {count(files, 'file')}" if isinstance(files, int) else "")
         yield from _some(data, "left_out", "left out: ")
+    elif event.kind == "posture_changed":
+        yield posture_words(data)
     elif event.kind == "isolation_lowered":
         words = ("required", "lowered_to", "until", "because")
         required, lowered_to, until, because = (clean(data.get(name), 100) for name in words)

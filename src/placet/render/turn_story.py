@@ -18,6 +18,7 @@ from placet.render.advice import advise, every_event
 from placet.render.calls import came_words, given_words
 from placet.render.history import History
 from placet.render.marks import MARKS, mark, outcome_mark
+from placet.render.questions import posture_words
 from placet.render.step_story import resumed_words, section, status_of, tell_restored, tell_step, waited_ms
 from placet.render.steps import INTERRUPTED, Part, Step
 from placet.render.text import count, duration, listing, moment, value
@@ -104,6 +105,8 @@ def _opening(history: History, led: Led, whole: Part, now: float) -> Iterator[Te
         yield Text(f"It was taken up again {count(left_out, 'time')} before those that follow.")
     for resumption in history.resumptions[-_RESUMED_SHOWN:]:
         yield Text(resumed_words(resumption))
+    for at, posture in history.postures[-_RESUMED_SHOWN:]:
+        yield Text(f"On {moment(at)} the person changed what needs asking: {posture_words(posture)}.")
     yield from _outcome(led, whole)
     for failure in history.sink_failures[:3]:
         yield Text(

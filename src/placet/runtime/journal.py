@@ -23,6 +23,7 @@ from placet.ir.proposal import Proposal
 from placet.ir.result import ActionResult, ProposalResult
 from placet.ir.tool_spec import Mark
 from placet.policy.budget import CostBudget
+from placet.policy.permission import Posture
 from placet.runtime.scope import Scope
 
 Choice = Literal["done", "retry", "fail"]
@@ -170,6 +171,12 @@ class Approved(_Note, frozen=True, tag="approved"):
     """Why the person was asked."""
 
 
+class PostureChanged(_Note, frozen=True, tag="posture"):
+    """A person has said what needs no asking from now on."""
+
+    posture: Posture
+
+
 class Bound(_Note, frozen=True, tag="bound"):
     """A plan is about to change the folder that it is bound to, of which this snapshot was taken."""
 
@@ -209,6 +216,7 @@ Note = (
     | Aborted
     | Decided
     | Approved
+    | PostureChanged
     | Bound
     | Restored
     | Told
@@ -317,6 +325,8 @@ class Replay:
         """Decisions that something is done or has failed, and is to end so."""
         self.approved: dict[str, Sequence[str]] = {}
         """Keys of what a person has approved, with the reasons for asking."""
+        self.posture: Posture | None = None
+        """What was said last about what needs no asking; None if nothing was since the run began."""
         self.plans: dict[int, Replaced] = {}
         self.overwritten: frozenset[str] = frozenset()
         """Keys that others have written since the run was broken off: theirs is the newer word."""
@@ -361,6 +371,8 @@ class Replay:
                 self.plans[note.plan] = note
             case Approved():
                 self.approved[note.key] = note.reasons
+            case PostureChanged():
+                self.posture = note.posture
             case Aborted():
                 self.aborted[note.plan] = note.error
             case Told():

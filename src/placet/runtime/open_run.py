@@ -28,7 +28,8 @@ from placet.ir.result import Outcome, ProposalResult, Status, Waiting
 from placet.policy.budget import Allowance, CostBudget
 from placet.policy.gate import Gate
 from placet.policy.marks import Inflow, Marks
-from placet.runtime.journal import Choice, Decision, Paused, Taken, Told, parse_key
+from placet.policy.permission import Posture
+from placet.runtime.journal import Choice, Decision, Paused, PostureChanged, Taken, Told, parse_key
 from placet.runtime.keeping import Request
 from placet.runtime.notes import HoldLost
 from placet.runtime.plans import Plans, Settings, passing_on_cancellation
@@ -110,6 +111,25 @@ class OpenRun(Plans):
         self._say_resumed(taken.record, called, decided)
         if in_flight:
             self.ended = await self._end(self._wait(taken.record, called))
+
+    @property
+    def posture(self) -> Posture | None:
+        """What is answered to calls by tier, where nothing else decides about them."""
+        return self._gate.posture
+
+    async def set_posture(self, posture: Posture) -> None:
+        """From now on, and when the run is resumed, answer calls by this posture. On disk when it returns.
+
+        Rules that deny or ask, approval policies and lists of tools to ask about hold as before.
+
+        Raises:
+            StorageError: it cannot be kept; nothing has changed then.
+            RunHeld: the run is another's by now.
+        """
+        self._kept.note(PostureChanged(posture))
+        await self.settle()
+        self._gate.answer_by(posture)
+        self.emit("posture_changed", self.about.id, msgspec.to_builtins(posture))
 
     def stop_by(self, cancel: Cancel | None) -> None:
         """Let this stop the plans that come next, instead of what could before."""

@@ -701,7 +701,7 @@ class Runtime:
         decide: Mapping[str, Decision | Choice] | None = None,
         session: str | None = None,
         cancel: Cancel | None = None,
-        by_call: CallByCall | Callable[[Proposal, Scope | None], CallByCall] | None = None,
+        by_call: CallByCall | Callable[[Proposal, Scope | None, Posture | None], CallByCall] | None = None,
     ) -> AsyncIterator[OpenRun]:
         """Open a run of `open_run` again, after it was interrupted or while it waits.
 
@@ -712,7 +712,7 @@ class Runtime:
 
         Args:
             by_call: Answers for single calls, or a function that makes them from the proposal and the scope
-                with which the run began.
+                with which the run began, and the posture that a person has set since.
         """
         with self._at_work.one_more():
             await self._check_isolation()
@@ -722,10 +722,10 @@ class Runtime:
                 run.ended = taken
                 yield run
                 return
-            record = taken.record
+            record, replay = taken.record, Replay(taken.notes)
             try:
                 if by_call is not None and not isinstance(by_call, CallByCall):
-                    by_call = by_call(record.proposal, record.scope)
+                    by_call = by_call(record.proposal, record.scope, replay.posture)
             except BaseException:
                 taken.journal.release()
                 raise
@@ -737,7 +737,7 @@ class Runtime:
                 record.budget,
                 by_call,
                 trace_id=record.trace_id,
-                elapsed_ms=Replay(taken.notes).elapsed_ms,
+                elapsed_ms=replay.elapsed_ms,
             )
             try:
                 await run.take_up(taken, decide or {})

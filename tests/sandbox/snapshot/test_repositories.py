@@ -151,11 +151,15 @@ def test_large_ignored_folders_are_left_out_and_small_ones_are_kept(top: Path, t
     snapshots, workspace = Snapshots(tmp_path / "kept", settings=settings), Workspace(top)
 
     taken = snapshots.take(workspace)
+    said = [
+        snapshots.why_not_restored(taken.id, [path]) for path in ("big.log", "node_modules/new", "build/x")
+    ]
     for name in ("node_modules", "target", "build"):
         shutil.rmtree(top / name)
     restored = snapshots.restore(taken.id, workspace)
 
     assert sorted(taken.left_out) == ["big.log: ignored and large", "node_modules: ignored and large"]
+    assert [each.partition(" ")[0] for each in said] == ["big.log", "node_modules", ""]
     assert list(restored.not_restored) == ["node_modules"]
     assert (top / "target/tracked").exists()
     assert (top / "build/out.bin").exists()
