@@ -15,7 +15,8 @@ from contextlib import suppress
 from itertools import dropwhile
 from typing import TYPE_CHECKING, Any
 
-from placet.cli.output import Output
+from placet.cli.output import Output, terminal_width
+from placet.render.wrapping import wrap_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -101,7 +102,7 @@ class Asker:
 
     def _show(self, lines: Sequence[Text]) -> None:
         # As one: what is printed is all there before the question is.
-        self._output.talk_console().print(*lines, sep="\n", soft_wrap=True)
+        self._output.show_talk(lines)
 
     async def _decision(self, more: Sequence[Text] | None) -> Decision | None:
         """`more` is all of the question, where the screen shows only a part."""
@@ -249,7 +250,7 @@ async def read_line(prompt: str) -> str | None:
         if end or not piece:
             typed.set_result(bytes(line) + b"\n" if piece else b"")
 
-    _write(prompt)
+    _write(wrap_text(prompt.rstrip(" "), terminal_width(sys.stderr)) + " " * prompt.endswith(" "))
     loop.add_reader(0, read)
     try:
         data = await typed

@@ -17,7 +17,8 @@ from typing import Any
 from rich.table import Table
 from rich.text import Text
 
-from placet.render.text import count, moment, wrap
+from placet.render.text import count, moment
+from placet.render.wrapping import cut_line, wrap_words
 from placet.safe_text import clean, columns
 
 Data = Mapping[str, Any]
@@ -188,7 +189,7 @@ def _reasons(approval: Data) -> Sequence[str]:
 
 
 def _fact(label: str, words: str, width: int) -> Iterator[Text]:
-    for number, line in enumerate(wrap(words, max(width - _LABELS - 3, 20))):
+    for number, line in enumerate(wrap_words(words, max(width - _LABELS - 3, 20), cuts=True)):
         yield Text.assemble((f"  {label if not number else '':{_LABELS}}", "dim"), f" {line}")
 
 
@@ -204,20 +205,8 @@ def _block(heading: str, text: str, width: int, *, is_whole: bool) -> Iterator[T
         lines[half:-half] = [f"… {left_out:,} lines are left out here; see them with --json …"]
     for line in lines:
         line = clean(line.expandtabs(4))
-        for piece in _pieces(line if is_whole else _cut(line), max(width - 4, 20)):
+        for piece in cut_line(line if is_whole else _cut(line), max(width - 4, 20)):
             yield Text.assemble(("  │ ", "dim"), piece)
-
-
-def _pieces(line: str, width: int) -> Iterator[str]:
-    """A line in pieces that fit. Not between words: here every space counts."""
-    begun, used = 0, 0
-    for position, character in enumerate(line):
-        size = columns(character)
-        if used + size > width:
-            yield line[begun:position]
-            begun, used = position, 0
-        used += size
-    yield line[begun:]
 
 
 def _cut(line: str) -> str:

@@ -183,7 +183,8 @@ def diff_lines(diff: str) -> list[Text]:
         return [Text("(nothing is changed)", style="dim")]
     found = []
     for line in diff.replace("\r\n", "\n").removesuffix("\n").split("\n"):
-        found.append(Text(clean(line, tabs=True).expandtabs(4), style=_diff_style(line)))
+        # As it is: a break that somebody else made would be read as one of the file's.
+        found.append(Text(clean(line, tabs=True).expandtabs(4), style=_diff_style(line), no_wrap=True))
     return found
 
 
@@ -453,7 +454,9 @@ def repairs_table(found: Sequence[Data]) -> Table:
     table = Table(box=None, pad_edge=False, header_style="dim")
     for heading in ("id", "won", "lost", "failure", "what helped"):
         right = heading in ("won", "lost")
-        table.add_column(heading, overflow="fold", justify="right" if right else "left")
+        # An id, and a number, are never broken: the texts share what is left.
+        is_text = heading in ("failure", "what helped")
+        table.add_column(heading, no_wrap=not is_text, overflow="fold", justify="right" if right else "left")
     for data in found:
         command, kind, message = (clean(data[key], 120) for key in ("command", "error_class", "message"))
         table.add_row(
