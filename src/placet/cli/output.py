@@ -129,6 +129,7 @@ class Output:
         console, wide = self.result_console(), _console(self._out, _UNBOUNDED)
         try:
             for item in items:
+                item = Text(item) if isinstance(item, str) else item
                 if isinstance(item, Text):
                     if (text := self.redactor.text(item.plain)) != item.plain:
                         item = Text(text)
