@@ -121,7 +121,7 @@ def list_approvals(
         output.talk(f"Nothing{of_run} waits for a decision in {name}.")
     if shown:
         rows = [for_people(one, now) for one in without_secrets(shown, output.redactor)]
-        output.show(approvals_table(rows, now, output.result_console().width, with_status=with_closed))
+        output.show(approvals_table(rows, now, output.page_width, with_status=with_closed))
     if left_out > 0:
         output.talk(f"{count(left_out, 'more waits', 'more wait')}; see them with --limit.")
     if waiting:
@@ -154,7 +154,7 @@ def _list_standing(output: Output, run: str | None, limit: int, db: str | None, 
         output.talk(f"Nothing{of_run} is approved for always in {name}.")
         return 0
     rows = [for_people(one, now) for one in without_secrets(shown, output.redactor)]
-    output.show(standing_table(rows, now, output.result_console().width))
+    output.show(standing_table(rows, now, output.page_width))
     if left_out:
         output.talk(f"{count(left_out, 'more holds', 'more hold')}; see them with --limit.")
     output.talk(f"See what one is about, and how to revoke it: placet approvals show ID{db_words(db)}")
@@ -215,7 +215,7 @@ def show(output: Output, id: str, reveal: bool, db: str | None, as_json: bool) -
             data |= {"diff": clean(seen, lines=True, tabs=True), "no_diff_because": gone or None}
         _show_json(output, data)
         return 0
-    width = output.result_console().width
+    width = output.page_width
     # As one: line by line, what begins a line where a long one is broken may look like a secret once more.
     drawn = for_people(shown, now, change_of(shown, edited, is_redacted=not reveal))
     output.show(Group(*approval_lines(drawn, now, width, is_whole=reveal)))

@@ -15,7 +15,8 @@ from contextlib import suppress
 from itertools import dropwhile
 from typing import TYPE_CHECKING
 
-from placet.cli.output import Output
+from placet.cli.output import Output, terminal_width
+from placet.render.wrapping import wrap_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -104,11 +105,11 @@ class Asker:
 
     def _show(self, lines: Sequence[Text]) -> None:
         # As one: what is printed is all there before the question is.
-        self._output.talk_console().print(*lines, sep="\n", soft_wrap=True)
+        self._output.show_talk(lines)
 
     async def _decision(self, more: Sequence[Text] | None, *, offers_edits: bool = False) -> Decision | None:
         """`more` is all of the question, where the screen shows only a part."""
-        from placet.render.text import wrap
+        from placet.render.wrapping import wrap_words
 
         keys = {"y": "this once"}
         if offers_edits:
@@ -122,7 +123,7 @@ class Asker:
         width = self._output.talk_console().width - 4
         # A key stays with what it means.
         words = ", ".join(f"{key} = {means}".replace(" ", _STAYS) for key, means in keys.items())
-        question = "\n".join(wrap(f"Allow it? {words}:", width)).replace(_STAYS, " ") + " "
+        question = "\n".join(wrap_words(f"Allow it? {words}:", width, cuts=True)).replace(_STAYS, " ") + " "
         names = list(keys)
         prompt = question
         while True:
@@ -167,7 +168,8 @@ def question_lines(
     from placet.render.approvals import approval_lines
     from placet.render.call_facts import confinement_words, is_safe, recovery_words
     from placet.render.questions import reason_words
-    from placet.render.text import count, wrap
+    from placet.render.text import count
+    from placet.render.wrapping import wrap_words
     from placet.safe_text import clean
 
     now = time.time()
@@ -187,7 +189,9 @@ def question_lines(
     else:
         facts.append((f"undoing: {clean(shown.reversibility, 40)}", "dim"))
     head += [
-        Text(f"  {line}", style=style) for words, style in facts for line in wrap(words, max(width - 3, 20))
+        Text(f"  {line}", style=style)
+        for words, style in facts
+        for line in wrap_words(words, max(width - 3, 20), cuts=True)
     ]
     lines = approval_lines(data, now, width, is_whole=True)
     next(lines)
@@ -205,9 +209,9 @@ def _head(tool: str, why: str, width: int) -> list[Text]:
     """Who wants to run, and why that is asked."""
     from rich.text import Text
 
-    from placet.render.text import wrap
+    from placet.render.wrapping import wrap_words
 
-    first, *rest = wrap(f"{tool} wants to run: {why}", max(width - 3, 20))
+    first, *rest = wrap_words(f"{tool} wants to run: {why}", max(width - 3, 20), cuts=True)
     line = Text.assemble(("? ", "bold yellow"), first)
     line.stylize("bold", 2, 2 + min(len(tool), len(first)))
     return [line, *(Text(f"  {more}") for more in rest)]
@@ -273,7 +277,7 @@ async def read_line(prompt: str) -> str | None:
         if end or not piece:
             typed.set_result(bytes(line) + b"\n" if piece else b"")
 
-    _write(prompt)
+    _write(wrap_text(prompt.rstrip(" "), terminal_width(sys.stderr)) + " " * prompt.endswith(" "))
     loop.add_reader(0, read)
     try:
         data = await typed

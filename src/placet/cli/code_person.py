@@ -146,4 +146,4 @@ class CodePerson:
 
     def _show(self, lines: Sequence[Text]) -> None:
         self._view.rest()
-        self._output.talk_console().print(*lines, sep="\n", soft_wrap=True)
+        self._output.show_talk(lines)

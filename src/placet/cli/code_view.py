@@ -14,7 +14,8 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, get_args
 
 from placet.cli.conversing import View
-from placet.cli.output import Output, to_json
+from placet.cli.output import Output, terminal_width, to_json
+from placet.render.wrapping import wrap_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -176,6 +177,7 @@ class CodeView(View):
         self.pulse.clear()
         start = line.partition("] ")[2] if line.startswith("[") else line
         style = _STYLES.get(start[:2], _DIM)
+        line = wrap_text(line, terminal_width(sys.stderr))
         with suppress(OSError):
             print(f"{style}{line}{_PLAIN}" if self._is_dim else line, file=sys.stderr, flush=True)
 

@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from placet.cli.output import Output, OutputLost
+from placet.cli.output import Output, OutputLost, terminal_width
 from placet.cli.pulse import Pulse, to_stderr
 from placet.cli.speech import Speech
+from placet.render.wrapping import StreamWrap, wrap_text
 
 if TYPE_CHECKING:
     from placet.app.app import App
@@ -161,6 +162,7 @@ class View:
 
     def _print(self, line: str) -> None:
         self.pulse.clear()
+        line = wrap_text(line, terminal_width(sys.stderr))
         with suppress(OSError):
             print(f"{_DIM}{line}{_PLAIN}" if self._is_dim else line, file=sys.stderr, flush=True)
 
@@ -308,8 +310,9 @@ def in_flight(output: Output, ending: Ending, app: App) -> Mapping[str, Any]:
 
 def _speech(output: Output, write: Callable[[str], None]) -> Speech:
     # The redactor of an output may become another one.
+    wrapped = StreamWrap(write, lambda: output.width)
     return Speech(
-        write, lambda text: output.redactor.text(text), lambda text: output.redactor.open_tail(text)
+        wrapped.feed, lambda text: output.redactor.text(text), lambda text: output.redactor.open_tail(text)
     )
 
 

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from placet.events.event import Event
     from placet.redaction import Redactor
     from placet.render.history import History
+    from placet.render.steps import Step
 
 
 @click.command(short_help="Tell a run as a story.")
@@ -185,7 +186,7 @@ def _as_data(
         "proposals": [
             {
                 **asdict(part),
-                "steps": [asdict(step) for step in part.steps.values()],
+                "steps": [_step_data(step) for step in part.steps.values()],
                 "order": list(part.order),
             }
             for part in history.parts.values()
@@ -197,3 +198,12 @@ def _as_data(
         "runs": list(runs),
         "damaged_lines": list(damaged),
     }
+
+
+def _step_data(step: Step) -> dict[str, Any]:
+    """A step as JSON; `exit_code` is only there if a command is reported."""
+    from dataclasses import asdict
+
+    from msgspec import UNSET
+
+    return {name: value for name, value in asdict(step).items() if value is not UNSET}

@@ -71,7 +71,7 @@ def list_lowered(output: Output, as_json: bool) -> int:
     else:
         from placet.render.isolation import lowering_table
 
-        output.show(lowering_table(found))
+        output.show(*lowering_table(found, output.width))
     return 0
 
 

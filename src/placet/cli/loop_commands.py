@@ -108,7 +108,7 @@ def log(output: Output, name: str | None, repo: str | None, limit: int, db: str 
     if as_json:
         output.show_json({"rounds": found})
     elif found:
-        output.show(rounds_table(found))
+        output.show(rounds_table(found, fills=output.width is not None))
     else:
         output.talk("No round has run yet.")
     return 0

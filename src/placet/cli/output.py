@@ -17,12 +17,28 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TextIO
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from rich.console import Console, RenderableType
+    from rich.text import Text
 
     from placet.redaction import Redactor
 
-_PLAIN_WIDTH = 120
-"""Columns where nobody says how many there are."""
+_PAGE = 120
+"""Columns of a page where nobody says how many there are."""
+_UNBOUNDED = 10_000
+"""Columns where nothing ends a line: in a pipe or a file every row is one line."""
+
+
+def terminal_width(stream: TextIO) -> int | None:
+    """How many columns a stream has; None where it is no terminal, and lines may be as long as they are."""
+    try:
+        if not stream.isatty():
+            return None
+        given = os.environ.get("COLUMNS", "")
+        return int(given) if given.isdigit() else os.get_terminal_size(stream.fileno()).columns
+    except (OSError, ValueError):
+        return None
 
 
 def open_standard_streams() -> None:
@@ -84,6 +100,16 @@ class Output:
         os.dup2(2, 1)
         self._out = open(own, "w", encoding=encoding, errors="backslashreplace")  # noqa: SIM115
 
+    @property
+    def width(self) -> int | None:
+        """Columns of the terminal that results go to; None where there is none."""
+        return terminal_width(self._out)
+
+    @property
+    def page_width(self) -> int:
+        """Columns of what must not run over the margin, whoever looks at it later: an approval."""
+        return min(self.result_console().width, self.width or _PAGE)
+
     def result_console(self) -> Console:
         """For results; coloured only on a terminal."""
         return _console(self._out)
@@ -94,14 +120,21 @@ class Output:
 
     def show(self, *items: RenderableType) -> None:
         """Print results for people."""
+        from rich.table import Table
         from rich.text import Text
 
-        console = self.result_console()
+        from placet.render.wrapping import wrap_rich
+
+        # All but tables are laid out for their width by now; a word that is longer is left to the terminal.
+        console, wide = self.result_console(), _console(self._out, _UNBOUNDED)
         try:
             for item in items:
-                if isinstance(item, Text) and (text := self.redactor.text(item.plain)) != item.plain:
-                    item = Text(text)
-                console.print(item, soft_wrap=True)
+                item = Text(item) if isinstance(item, str) else item
+                if isinstance(item, Text):
+                    if (text := self.redactor.text(item.plain)) != item.plain:
+                        item = Text(text)
+                    item = wrap_rich(item, self.width)
+                (console if isinstance(item, Table) else wide).print(item, soft_wrap=True)
             self._out.flush()
         except OSError as error:
             self._lose(error)
@@ -126,10 +159,21 @@ class Output:
 
     def talk(self, text: str) -> None:
         """Say something beside the result; `text` may come from anywhere."""
+        from placet.render.wrapping import wrap_text
         from placet.safe_text import clean
 
+        shown = wrap_text(clean(self.redactor.text(text), lines=True), terminal_width(sys.stderr))
         with suppress(OSError):
-            print(clean(self.redactor.text(text), lines=True), file=sys.stderr, flush=True)
+            print(shown, file=sys.stderr, flush=True)
+
+    def show_talk(self, lines: Sequence[Text]) -> None:
+        """Print lines beside the result, coloured, all of them at once."""
+        from placet.render.wrapping import wrap_rich
+
+        width = terminal_width(sys.stderr)
+        wrapped = [wrap_rich(line, width) for line in lines]
+        with suppress(OSError):
+            _console(sys.stderr, _UNBOUNDED).print(*wrapped, sep="\n", soft_wrap=True)
 
     def _lose(self, error: OSError) -> None:
         self._hang_up()
@@ -152,7 +196,7 @@ class Output:
                     self._hang_up()
 
 
-def _console(stream: TextIO) -> Console:
+def _console(stream: TextIO, width: int | None = None) -> Console:
     from rich.console import Console
 
     class OwnConsole(Console):
@@ -160,7 +204,8 @@ def _console(stream: TextIO) -> Console:
             # rich would exit with 1; whether that is right only the command knows.
             raise BrokenPipeError
 
-    width = None if stream.isatty() or os.environ.get("COLUMNS", "").isdigit() else _PLAIN_WIDTH
+    if width is None:
+        width = None if stream.isatty() or os.environ.get("COLUMNS", "").isdigit() else _UNBOUNDED
     # Everything shown here is data: no markup, emoji codes or guessed highlighting in it means anything.
     return OwnConsole(file=stream, width=width, highlight=False, markup=False, emoji=False)
 

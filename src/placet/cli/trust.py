@@ -164,17 +164,10 @@ def _list(output: Output, as_json: bool) -> int:
     if not found:
         output.talk("No folder is trusted.")
         return 0
-    from rich.table import Table
-    from rich.text import Text
+    from placet.render.path_table import path_table
 
-    from placet.safe_text import clean
-
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    for heading in ("folder", "now", "trusted (UTC)"):
-        table.add_column(heading, no_wrap=heading != "folder", overflow="fold")
-    for row in found:
-        table.add_row(*(Text(clean(row[key])) for key in ("folder", "status", "time")))
-    output.show(table)
+    headings = {"folder": "folder", "status": "now", "time": "trusted (UTC)"}
+    output.show(*path_table(found, headings, output.width))
     return 0
 
 

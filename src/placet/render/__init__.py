@@ -1,6 +1,7 @@
 """Drawing for people: what a plan looks like, how a run stands, what happened.
 
     text       untrusted text made harmless and short
+    wrapping   long lines broken between words
     marks      one mark, word and colour per status
     questions  what a person was asked about an action, and the answer
     steps      the actions of a run, and how each stands

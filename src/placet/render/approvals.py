@@ -19,8 +19,9 @@ from rich.table import Table
 from rich.text import Text
 
 from placet.render.call_facts import confinement_words, recovery_words
-from placet.render.diff import diff_block, pieces
-from placet.render.text import count, moment, wrap
+from placet.render.diff import diff_block
+from placet.render.text import count, moment
+from placet.render.wrapping import cut_line, wrap_words
 from placet.safe_text import clean, columns
 
 Data = Mapping[str, Any]
@@ -184,7 +185,7 @@ def _call_facts(approval: Data) -> Iterator[tuple[str, str]]:
 def _change(heading: str, diff: str, width: int, *, is_whole: bool) -> Iterator[Text]:
     """What would change in files; without a diff the heading says why."""
     words = f"{heading}:" if diff else f"{heading}."
-    for line in wrap(clean(words, None if is_whole else _LONGEST_LINE), max(width, 20)):
+    for line in wrap_words(clean(words, None if is_whole else _LONGEST_LINE), max(width, 20), cuts=True):
         yield Text(line)
     if diff:
         yield from diff_block(diff, width, None if is_whole else _MOST_LINES)
@@ -218,7 +219,7 @@ def _reasons(approval: Data) -> Sequence[str]:
 
 
 def _fact(label: str, words: str, width: int) -> Iterator[Text]:
-    for number, line in enumerate(wrap(words, max(width - _LABELS - 3, 20))):
+    for number, line in enumerate(wrap_words(words, max(width - _LABELS - 3, 20), cuts=True)):
         yield Text.assemble((f"  {label if not number else '':{_LABELS}}", "dim"), f" {line}")
 
 
@@ -234,7 +235,7 @@ def _block(heading: str, text: str, width: int, *, is_whole: bool) -> Iterator[T
         lines[half:-half] = [f"… {left_out:,} lines are left out here; see them with --json …"]
     for line in lines:
         line = clean(line.expandtabs(4))
-        for piece in pieces(line if is_whole else _cut(line), max(width - 4, 20)):
+        for piece in cut_line(line if is_whole else _cut(line), max(width - 4, 20)):
             yield Text.assemble(("  │ ", "dim"), piece)
 
 

@@ -435,7 +435,9 @@ def repairs_table(found: Sequence[Data]) -> Table:
     table = Table(box=None, pad_edge=False, header_style="dim")
     for heading in ("id", "won", "lost", "failure", "what helped"):
         right = heading in ("won", "lost")
-        table.add_column(heading, overflow="fold", justify="right" if right else "left")
+        # An id, and a number, are never broken: the texts share what is left.
+        is_text = heading in ("failure", "what helped")
+        table.add_column(heading, no_wrap=not is_text, overflow="fold", justify="right" if right else "left")
     for data in found:
         command, kind, message = (clean(data[key], 120) for key in ("command", "error_class", "message"))
         table.add_row(

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 
 from rich.text import Text
 
+from placet.render.wrapping import cut_line
 from placet.safe_text import clean, columns
 
 _HUNK = re.compile(r"@@ -\d+(?:,(\d+))? \+\d+(?:,(\d+))? @@")
@@ -26,7 +27,7 @@ def diff_lines(diff: str) -> list[Text]:
         return [Text("(nothing is changed)", style="dim")]
     lines = _split(diff)
     return [
-        Text(clean(line, tabs=True).expandtabs(4), style=style)
+        Text(clean(line, tabs=True).expandtabs(4), style=style, no_wrap=True)
         for line, style in zip(lines, _styles(lines), strict=True)
     ]
 
@@ -61,24 +62,12 @@ def diff_counts(diff: str) -> tuple[int, int]:
 def _broken(line: str, width: int) -> Iterator[str]:
     """A line in pieces that fit: behind a space where one is near the end, and no space is lost."""
     while columns(line) > width:
-        piece = next(pieces(line, width))
+        piece = next(cut_line(line, width))
         space = piece.rfind(" ") + 1
         cut = space if space > len(piece) // 2 else len(piece)
         yield line[:cut]
         line = line[cut:]
     yield line
-
-
-def pieces(line: str, width: int) -> Iterator[str]:
-    """A line in pieces that fit. Not between words: here every space counts."""
-    begun, used = 0, 0
-    for position, character in enumerate(line):
-        size = columns(character)
-        if used + size > width:
-            yield line[begun:position]
-            begun, used = position, 0
-        used += size
-    yield line[begun:]
 
 
 def _split(diff: str) -> list[str]:

@@ -183,10 +183,10 @@ def _day(time: float) -> str:
     return datetime.fromtimestamp(time, UTC).strftime("%Y-%m-%d")
 
 
-def rounds_table(rounds: Sequence[Data]) -> Table:
-    """A line for each round."""
+def rounds_table(rounds: Sequence[Data], *, fills: bool = True) -> Table:
+    """A line for each round; one that `fills` the screen gives its last column what is left."""
     # The last column gets what is left: the others stay whole.
-    table = Table(box=None, pad_edge=False, header_style="bold", expand=True)
+    table = Table(box=None, pad_edge=False, header_style="bold", expand=fills)
     for heading in ("round", "loop", "no.", "began", "outcome", "tokens", "cost", "what"):
         is_last = heading == "what"
         table.add_column(heading, no_wrap=True, overflow="ellipsis", ratio=1 if is_last else None)

@@ -93,7 +93,8 @@ def _providers(providers: Sequence[Mapping[str, Any]]) -> RenderableType:
 
     table = Table(box=None, pad_edge=False, header_style="dim")
     for heading in ("provider", "key", "at"):
-        table.add_column(heading, overflow="fold")
+        # An address is copied, so that the words about the key give way.
+        table.add_column(heading, no_wrap=heading != "key", overflow="fold")
     for each in providers:
         variables = " or ".join(clean(name) for name in each["variables"])
         if not each["needs_key"]:

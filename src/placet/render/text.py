@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
-from unicodedata import east_asian_width
 
 from placet.ir.json_value import JsonValue, show_json
 from placet.ir.result import ExitCode
-from placet.safe_text import clean, columns
+from placet.safe_text import clean
 
 
 def value(item: JsonValue, limit: int = 60) -> str:
@@ -111,40 +110,6 @@ def restored_words(said: Mapping[str, JsonValue]) -> str:
     if isinstance(problems, list) and problems:
         words.append(count(len(problems), "problem"))
     return ", ".join(words) or "it was as before"
-
-
-def wrap(text: str, width: int) -> list[str]:
-    """A text in lines of at most `width` columns, broken between words where that is possible.
-
-    >>> wrap("one two three", 7)
-    ['one two', 'three']
-    """
-    lines: list[str] = []
-    line, used = "", 0
-    for word in text.split(" "):
-        size = columns(word)
-        if line and used + 1 + size <= width:
-            line, used = f"{line} {word}", used + 1 + size
-            continue
-        if line:
-            lines.append(line)
-        while size > width:
-            cut = max(1, _fitting(word, width))
-            lines.append(word[:cut])
-            word = word[cut:]
-            size = columns(word)
-        line, used = word, size
-    return [*lines, line] if line or not lines else lines
-
-
-def _fitting(text: str, width: int) -> int:
-    """How many characters of a text fit into that many columns."""
-    used = 0
-    for position, character in enumerate(text):
-        used += 2 if east_asian_width(character) in "WF" else 1
-        if used > width:
-            return position
-    return len(text)
 
 
 def listing(names: Iterable[str], limit: int = 8) -> str:

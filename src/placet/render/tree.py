@@ -20,8 +20,9 @@ from placet.render.history import History
 from placet.render.marks import AWAITING, MARKS, NONZERO, mark, outcome_mark
 from placet.render.questions import reason_words
 from placet.render.steps import INTERRUPTED, Part, Step
-from placet.render.text import count, count_actions, duration, exit_words, value, wrap
+from placet.render.text import count, count_actions, duration, exit_words, value
 from placet.render.turns import Gap, Led, Made, Turn, is_notable, spent_words, worth_telling
+from placet.render.wrapping import wrap_words
 from placet.safe_text import clean, columns
 
 _URGENCY = {
@@ -289,13 +290,14 @@ def _say(line: Text, said: str, width: int, *, is_whole: bool, style: str = "") 
     if columns(said) <= room:
         line.append("  " + said, style=style)
         return
-    if room >= 30:
-        # Beside what stands there already.
+    beside = wrap_words(said, room) if room >= 30 else []
+    if beside and max(map(columns, beside)) <= room:
+        # Beside what stands there already; further left where a word, such as a path, would not fit.
         indent = " " * (line.cell_len + 2)
-        line.append("  " + f"\n{indent}".join(wrap(said, room)), style=style)
+        line.append("  " + f"\n{indent}".join(beside), style=style)
         return
     line.rstrip()
-    for words in wrap(said, max(20, width - _GUIDES - 4)):
+    for words in wrap_words(said, max(20, width - _GUIDES - 4)):
         line.append(f"\n    {words}", style=style)
 
 
