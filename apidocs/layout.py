@@ -379,6 +379,7 @@ PAGES = (
         (
             "placet.inference.open_model",
             "placet.inference.Model",
+            "placet.inference.named.ModelLike",
             "placet.inference.model.StreamingModel",
             "placet.inference.stream",
             "placet.inference.Request",

@@ -21,7 +21,8 @@ from placet.agents.prompt import NOT_ALLOWED, system_words
 from placet.agents.result import AgentResult, result_of, sum_up
 from placet.agents.spec import AgentSpec, check_spec
 from placet.errors import UsageError
-from placet.inference.model import Intent, Model, Piece, Request, Result, check_model, stream
+from placet.inference.model import Intent, Model, Piece, Request, Result, stream
+from placet.inference.named import ModelLike, make_ready, model_given
 from placet.inference.wrappers.wrapped import Wrapped
 from placet.ir.proposal import Proposal, new_id
 from placet.policy.permission import CallByCall, Posture, StanceOf
@@ -84,7 +85,7 @@ class AgentRunner:
     def __init__(
         self,
         runtime: Runtime,
-        model: Model,
+        model: ModelLike,
         spec: AgentSpec,
         *,
         posture: Posture | str | None = None,
@@ -98,7 +99,8 @@ class AgentRunner:
 
         Args:
             runtime: Executes the calls; people are asked through it.
-            model: The model.
+            model: The model, or its name, such as `"openai:gpt-5"`; a name is opened, with `os.environ`, when
+                a run begins.
             spec: The agent.
             posture: The answer to each tier of call. `None`: the runtime's permissions for the agent's id;
                 without any, every call that does more than read needs approval.
@@ -114,7 +116,6 @@ class AgentRunner:
                 runtime, a model or a posture.
         """
         check_runtime(runtime, "AgentRunner")
-        check_model(model, "AgentRunner")
         check_spec(spec)
         if spec.goal is not None and (workspace is None or isolation is None):
             raise UsageError(
@@ -123,7 +124,7 @@ class AgentRunner:
             )
         self.spec = spec
         """The agent."""
-        self.model = model
+        self.model: Model = model_given(model, "AgentRunner")
         """The model."""
         self.runtime: Runtime = runtime.narrowed(spec.allowed)
         """The runtime, narrowed to the tools that the agent may use."""
@@ -273,6 +274,7 @@ class AgentRunner:
         watch: Watch | None,
         budget: OpenRun | None,
     ) -> AsyncIterator[Course]:
+        make_ready(self.model)
         spec = msgspec.structs.replace(self.spec, scenarios=())
         posture = self._posture or (UNTOLD if self.runtime.permissions is None else None)
         name = str(getattr(self.model, "name", ""))

@@ -32,7 +32,8 @@ from placet.assistant.kept import LEADER, Kept, kept_of
 from placet.assistant.prompt import SYSTEM
 from placet.errors import UsageError
 from placet.inference.messages import Image, Text, User
-from placet.inference.model import Intent, Model, check_model
+from placet.inference.model import Intent, Model
+from placet.inference.named import ModelLike, make_ready, model_given
 from placet.ir.proposal import new_id
 from placet.policy.permission import Posture, StanceOf
 from placet.runtime.given import check_runtime
@@ -82,7 +83,7 @@ class Assistant:
     def __init__(
         self,
         runtime: Runtime,
-        model: Model,
+        model: ModelLike,
         *,
         system: str = SYSTEM,
         tools: Iterable[str] | None = None,
@@ -101,7 +102,8 @@ class Assistant:
 
         Args:
             runtime: Executes the calls; people are asked through it.
-            model: The model.
+            model: The model, or its name, such as `"openai:gpt-5"`; a name is opened, with `os.environ`, when
+                a run begins.
             system: System prompt.
             tools: Names of the tools that the model is offered. `None`: all of the runtime's, except those
                 that ask a model themselves.
@@ -122,11 +124,10 @@ class Assistant:
                 posture.
         """
         check_runtime(runtime, "Assistant")
-        check_model(model, "Assistant")
         self.runtime = runtime
         """The runtime that executes the calls."""
-        self.model = model
-        """The model."""
+        self.model: Model = model_given(model, "Assistant")
+        """The model; one that was given by name is opened when it is first needed."""
         self.name = name
         """Name in the log."""
         self.limits: TurnLimits = limits or TurnLimits()
@@ -178,8 +179,11 @@ class Assistant:
             UsageError: the task is empty, or the runtime is in use in another thread.
             RunExists: the journal has a run with this id.
             StorageError: the run cannot be recorded; nothing has run.
+            ModelError: the model was given by name and cannot be opened, such as `KeyMissing`; nothing has
+                run.
         """
         message = _message(task, images)
+        make_ready(self.model)
         output = OutputType.of(output_type) if output_type is not None else None
         kept = msgspec.structs.replace(self._kept(is_chat=False), task=message)
         if output is not None:
@@ -307,6 +311,7 @@ class Assistant:
         ):
             if run.ended is not None:
                 return ending_of(run.ended, output)
+            make_ready(self.model)
             loop = self._loop(run, kept, inner, watch, output, recording=recording)
             ending = await loop.go_on()
             if ending is None:
@@ -436,6 +441,7 @@ class Assistant:
             resume: Resume the conversation `run_id`.
             before_effect: Awaited before each call that may change something.
         """
+        make_ready(self.model)
         if resume:
             if run_id is None:
                 raise UsageError("chat(resume=True) needs the run_id of the conversation.")

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from placet.errors import UsageError
 from placet.inference.messages import Image, Text, User
+from placet.inference.named import model_given
 from placet.ir.result import ProposalResult, Waiting
 from placet.policy.permission import Posture
 from placet.turns.ending import Ending
@@ -24,7 +25,7 @@ from placet.turns.stopping import linked
 
 if TYPE_CHECKING:
     from placet.inference.messages import Message
-    from placet.inference.model import Model
+    from placet.inference.named import ModelLike
     from placet.runtime.open_run import OpenRun
     from placet.tools.context import Cancel
 
@@ -63,13 +64,13 @@ class Chat:
         """Tokens read and written so far."""
         return self._run.tokens
 
-    def use(self, model: Model) -> None:
+    def use(self, model: ModelLike) -> None:
         """Let another model answer from now on.
 
         Args:
-            model: The model.
+            model: The model, or its name.
         """
-        self._loop.use(model)
+        self._loop.use(model_given(model, "Chat.use"))
 
     @property
     def posture(self) -> Posture | None:

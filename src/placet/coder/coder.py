@@ -23,7 +23,8 @@ from placet.coder.contract import Check, Contract
 from placet.coder.session import BRANCH, LEADER, WORDS, CodeLimits, Session
 from placet.coder.store import MemorySessions
 from placet.errors import PlacetError, RunHeld, UsageError
-from placet.inference.model import Model, check_model
+from placet.inference.model import Model
+from placet.inference.named import ModelLike, make_ready, model_given
 from placet.ir.json_value import JsonValue
 from placet.ir.proposal import Proposal, new_id
 from placet.runtime.given import check_runtime
@@ -53,7 +54,7 @@ class Coder:
     def __init__(
         self,
         runtime: Runtime,
-        model: Model,
+        model: ModelLike,
         repository: str | os.PathLike[str] = ".",
         *,
         home: str | os.PathLike[str] | None = None,
@@ -71,7 +72,8 @@ class Coder:
 
         Args:
             runtime: Executes the calls; people are asked through it.
-            model: The model that writes the change.
+            model: The model that writes the change, or its name, such as `"openai:gpt-5"`; a name is
+                opened, with `os.environ`, when a session begins.
             repository: A folder of the git repository.
             home: Folder for private copies. `None`: `code` in the user's state folder.
             sessions: Store of sessions, such as `SqlSessions`. `None`: in memory.
@@ -92,12 +94,11 @@ class Coder:
         from placet.storage.location import state_folder, user_folder
 
         check_runtime(runtime, "Coder")
-        check_model(model, "Coder")
         if ask_s is not None and not ask_s > 0:
             raise UsageError(f"Coder(ask_s={ask_s!r:.40}): it must be above 0; None asks nobody.")
         self.runtime = runtime
         """The runtime."""
-        self.model = model
+        self.model: Model = model_given(model, "Coder")
         """The model."""
         self.limits: CodeLimits = limits or CodeLimits()
         """Limits of each session."""
@@ -106,7 +107,7 @@ class Coder:
         self._sessions: Sessions = sessions if sessions is not None else MemorySessions()
         self._repairs: RepairMemory = repairs if repairs is not None else MemoryRepairs()
         self._isolation = isolation_of(isolation) or Isolation("process", folder=user_folder(os.environ))
-        names = [*(getattr(model, "names", None) or ()), str(getattr(model, "name", ""))]
+        names = [*(getattr(self.model, "names", None) or ()), str(getattr(self.model, "name", ""))]
         self._style = style_for(names, style)
         self._ask_s = ask_s
         self._ask = ask
@@ -167,6 +168,7 @@ class Coder:
         from placet.coder.repository import first_commit
         from placet.coder.workshop import Workshop, find_repository
 
+        make_ready(self.model)
         await self._isolation.check()
         found = await find_repository(self._folder)
         check_text(intent, "The intent")

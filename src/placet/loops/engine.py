@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from placet.errors import PlacetError, RunHeld, UsageError
-from placet.inference.model import Model
+from placet.inference.named import ModelLike, model_given
 from placet.loops.copies import Copies
 from placet.loops.decisions import Decisions, see_that_it_can_be_rebased
 from placet.loops.executors import executor_of
@@ -51,11 +51,11 @@ class LoopEngine:
     def __init__(
         self,
         runtime: Runtime,
-        model: Model,
+        model: ModelLike,
         spec: LoopSpec,
         repository: str | os.PathLike[str] = ".",
         *,
-        checker_model: Model | None = None,
+        checker_model: ModelLike | None = None,
         rounds: Rounds | None = None,
         home: str | os.PathLike[str] | None = None,
         isolation: Isolation | None = None,
@@ -70,10 +70,11 @@ class LoopEngine:
 
         Args:
             runtime: Executes the calls; it needs a `journal` and `approvals`.
-            model: The model that makes the change.
+            model: The model that makes the change, or its name, such as `"openai:gpt-5"`: that is opened with
+                `os.environ` when a round begins.
             spec: The loop.
             repository: A folder of the git repository.
-            checker_model: The model that checks. `None`: the same model in a new conversation.
+            checker_model: The model that checks, or its name. `None`: the same model in a new conversation.
             rounds: Store of rounds, such as `SqlRounds`. `None`: in memory.
             home: Folder for private copies. `None`: the user's state folder.
             isolation: Protections for commands and checks. `None`: those that the loop requires.
@@ -95,12 +96,8 @@ class LoopEngine:
         from placet.storage.location import state_folder, user_folder
 
         check_runtime(runtime, "LoopEngine")
-        for each in (model, checker_model):
-            if each is not None and (isinstance(each, type) or not callable(getattr(each, "generate", None))):
-                raise UsageError(
-                    f"LoopEngine got {each!r:.80} for a model. A model is an object with an async method "
-                    "`generate(request)`: open one with placet.inference.open_model, or bring your own."
-                )
+        maker = model_given(model, "LoopEngine")
+        checker = maker if checker_model is None else model_given(checker_model, "LoopEngine")
         if runtime.journal is None or runtime.approvals is None:
             raise UsageError(
                 "A loop needs a Runtime with a journal and approvals, because what it escalates waits for a "
@@ -124,8 +121,8 @@ class LoopEngine:
         self._standings = Standings(self.rounds, runtime.events, self._copies, executor_for, clock)
         subruns = SubRuns(
             runtime,
-            model,
-            checker_model or model,
+            maker,
+            checker,
             self._isolation,
             maker_tools=maker_tools,
             checker_tools=checker_tools,

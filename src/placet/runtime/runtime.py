@@ -67,7 +67,7 @@ from placet.verify.report import Report
 from placet.verify.verify import verify
 
 if TYPE_CHECKING:
-    from placet.inference.model import Model
+    from placet.inference.named import ModelLike
     from placet.sandbox.confinement import Isolation
     from placet.sandbox.snapshot.store import Snapshots
     from placet.sandbox.workspace import Workspace
@@ -118,7 +118,7 @@ class Runtime:
         workspace: Workspace | os.PathLike[str] | str | None = None,
         snapshots: Snapshots | os.PathLike[str] | str | None = None,
         isolation: Isolation | None = None,
-        model: Model | None = None,
+        model: ModelLike | None = None,
     ) -> None:
         """A state store, an event log and a policy set may be shared between runtimes of one event loop.
 
@@ -159,7 +159,8 @@ class Runtime:
                 `resume` raise `IsolationMissing`. Give `basic_tools` the same object. Under `"process"`, only
                 tools that come with Placet, programs in a sandbox and trusted tools are offered;
                 `tools.withheld` lists the others.
-            model: A model. Plans can then call `infer` and `classify`, and `embed` if the model makes
+            model: A model, or its name, such as `"openai:gpt-5"`; a name is opened, with `os.environ`, at the
+                first call. Plans can then call `infer` and `classify`, and `embed` if the model makes
                 vectors.
 
         Raises:
@@ -353,12 +354,11 @@ class Runtime:
         """
         return self._add_tool(Tool.from_schema(schema, fn, cheap=cheap, timeout_ms=timeout_ms))
 
-    def _attach(self, model: Model) -> None:
-        from placet.inference.model import check_model
+    def _attach(self, model: ModelLike) -> None:
+        from placet.inference.named import model_given
         from placet.inference.tools import NOT_OFFERED, inference_tools
 
-        check_model(model, "Runtime")
-        for made in inference_tools(model):
+        for made in inference_tools(model_given(model, "Runtime")):
             self._add_tool(made, builtin=True)
         self.tools.hints.update(NOT_OFFERED)
 
