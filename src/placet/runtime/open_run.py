@@ -21,6 +21,7 @@ import msgspec
 
 from placet.errors import StorageError
 from placet.events.log import Record
+from placet.events.parameters import logged_text
 from placet.ir.graph import Graph
 from placet.ir.json_value import JsonValue
 from placet.ir.proposal import Proposal
@@ -171,6 +172,10 @@ class OpenRun(Plans):
             return next(iter(ended.values())).result.status
         is_in_flight = any(parse_key(key)[0] == number for key in self._kept.replay.in_flight)
         return "unknown" if is_in_flight else None
+
+    def brief(self, text: str, limit: int) -> str:
+        """How a text begins, for an event: without secrets if it is cut, so that none is cut in two."""
+        return logged_text(text, lambda: self._services.events.redactor, limit)
 
     def say(self, kind: str, data: dict[str, JsonValue], action_id: str | None = None) -> None:
         """Record an event of the run as a whole."""
