@@ -154,10 +154,12 @@ class AgentRunner:
         cancel: Cancel | None = None,
         watch: Watch | None = None,
         budget: OpenRun | None = None,
+        parent: str | None = None,
     ) -> AgentResult:
         """Give the agent something to do, and say what came of it. With a goal it is told what is missing
         until the check passes or its iterations are used up. What its model takes also counts for the run
-        `budget`, if there is one, and nothing is asked once that has nothing left.
+        `budget`, if there is one, and nothing is asked once that has nothing left. `parent` is the id of the
+        run that starts it; without one, that of `budget`.
 
         Raises:
             UsageError: there is nothing to do, or the runtime is at work in another thread.
@@ -165,7 +167,7 @@ class AgentRunner:
             StorageError: the run cannot be kept; nothing has run.
         """
         check_said(text)
-        async with self._begun(text, run_id, scope, cancel, watch, budget) as course:
+        async with self._begun(text, run_id, scope, cancel, watch, budget, parent) as course:
             await course.say(text)
             return await course.end(await course.pursue())
 
@@ -237,6 +239,7 @@ class AgentRunner:
         cancel: Cancel | None,
         watch: Watch | None,
         budget: OpenRun | None,
+        parent: str | None = None,
     ) -> AsyncIterator[Course]:
         spec = msgspec.structs.replace(self.spec, scenarios=())
         posture = self._posture or (UNTOLD if self.runtime.permissions is None else None)
@@ -254,6 +257,7 @@ class AgentRunner:
                 run_id=run_id,
                 budget=spec.limits.budget,
                 by_call=self._by_call(self._posture),
+                parent=parent or (budget.run_id if budget is not None else None),
             ) as run:
                 say_started(run, task=text, model=name, tools=self.offered(), limits=spec.limits)
                 yield self._course(run, inner, watch, budget)

@@ -88,6 +88,10 @@ class Output:
         """For results; coloured only on a terminal."""
         return _console(self._out)
 
+    def width(self) -> int | None:
+        """Columns of the terminal that results go to; None where nothing has to fit, as in a pipe."""
+        return self.result_console().width if self._out.isatty() else None
+
     def talk_console(self) -> Console:
         """For everything else."""
         return _console(sys.stderr)

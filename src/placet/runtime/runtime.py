@@ -536,15 +536,17 @@ class Runtime:
         run_id: str | None = None,
         budget: CostBudget | None = None,
         by_call: CallByCall | None = None,
+        parent: str | None = None,
     ) -> AsyncIterator[OpenRun]:
         """A run that takes its plans one after the other, for whoever leads a loop; `about` says what it is
         for. If it is left without being ended, it can be resumed. Its plans are not bound to a workspace.
+        `parent` is the id of the run that starts it: lists show it under that one.
 
         Raises: what `execute` raises.
         """
         with self._at_work.one_more():
             await self._check_isolation()
-            run = self._open(session, scope, cancel, run_id or new_id(), budget, by_call)
+            run = self._open(session, scope, cancel, run_id or new_id(), budget, by_call, parent=parent)
             await run.begin(about)
             try:
                 yield run
@@ -609,6 +611,7 @@ class Runtime:
         *,
         trace_id: str | None = None,
         elapsed_ms: float = 0.0,
+        parent: str | None = None,
     ) -> OpenRun:
         gate = self._gate(session, scope, by_call)
         return OpenRun(
@@ -617,7 +620,7 @@ class Runtime:
             gate,
             run_info(scope, cancel, run_id, trace_id=trace_id, elapsed_ms=elapsed_ms),
             Allowance(self._budget(budget)),
-            self._request(gate, session, scope, budget)._replace(workspace=None),
+            self._request(gate, session, scope, budget)._replace(workspace=None, parent=parent),
         )
 
     async def plan_and_execute(
