@@ -281,7 +281,8 @@ def _led(output: Output, records: Records, found: Sequence[RunSummary]) -> dict[
                 # Of its iterations the source says enough.
                 task = str(proposal.context.get("intent", "")) if session == summary.run_id else ""
             elif (agent := agent_of(proposal.context)) is not None:
-                task = f"{agent.spec.id}: {agent.task}"
+                is_named = agent.spec.id in summary.source
+                task = agent.task if is_named else f"{agent.spec.id}: {agent.task}"
             else:
                 kept = kept_of(proposal)
                 if kept.is_chat and summary.status == "waiting":
