@@ -357,6 +357,7 @@ PAGES = (
             "placet.SqlJournal",
             "placet.runtime.journal.RunJournal",
             "placet.durable.sql.RunSummary",
+            "placet.durable.sql.RunListing",
             "placet.SqlCheckpoints",
             "placet.runtime.sql.KeptCheckpoint",
             "placet.runtime.trajectory.TrajectoryStore",

@@ -497,3 +497,20 @@ def test_what_a_rule_is_called_says_nothing_of_its_reason() -> None:
     )
     assert redactor.text("policy 'x': hunter2-of-ann") == f"policy 'x': {REDACTED}"
     assert redactor.text("policy 'hunter2-of-ann': no") == f"policy '{REDACTED}': no"
+
+
+@given(
+    filler=st.integers(0, 6000),
+    secrets=st.lists(st.integers(6, 3000), min_size=1, max_size=4),
+    limit=st.integers(1, 400),
+)
+def test_cutting_a_text_shows_the_beginning_of_what_redacting_it_whole_shows(
+    filler: int, secrets: list[int], limit: int
+) -> None:
+    """However much goes: secrets that are longer than what is left make room for what comes after them."""
+    known = [f"{n}-{'kz' * length}"[:length] for n, length in enumerate(secrets)]
+    text = "x " * (filler // 2) + " ".join(known) + " y" * 6000
+    redactor = Redactor(known)
+
+    assert redactor.cut(text, limit) == redactor.text(text)[:limit]
+    assert redactor.cut(text[:limit], limit) == redactor.text(text[:limit])

@@ -11,6 +11,7 @@ Keep true:
    meant to keep, hence the possessive and atomic groups, and (c) goes on to the end of the word.
 3. Rules are linear: none rescans a stretch that an earlier start has scanned in vain.
 4. No error message repeats a secret.
+5. A text is redacted before it is cut: the beginning of a secret is not recognised any more.
 """
 
 from __future__ import annotations
@@ -42,6 +43,9 @@ _DEEPEST = MAX_DEPTH + 20
 _CACHED_LENGTH, _CACHED = 64, 4096
 """Short texts found clean are remembered, that many at a time: names of tools and statuses come again."""
 _NO_TEXT = frozenset({int, float, bool, type(None)})
+_BEYOND, _SPARE = 4096, 512
+"""Characters that are redacted beyond the place where a text is cut: more than a secret is long, and some to
+spare for what redaction makes shorter."""
 
 _SURE = """password passwords passwd passphrase pwd authorization api_key api_keys access_key secret_key
     private_key signing_key encryption_key master_key account_key connection_string basic_auth"""
@@ -267,6 +271,32 @@ class Redactor:
             return shown
         _remember(text, self._clean)
         return text
+
+    def cut(self, text: str, limit: int) -> str:
+        """Redact a text, then cut it: a secret that lies across the cut leaves no beginning behind.
+
+        Of a long text only the part that can matter is redacted.
+
+        Args:
+            text: The text.
+            limit: Most characters of the result.
+
+        >>> Redactor(["hunter2hunter2"]).cut("it is hunter2hunter2", 13)
+        'it is [redact'
+        """
+        if len(text) <= limit:
+            return self.text(text)
+        if not self._is_sorted:
+            self._sort()
+        beyond = max(_BEYOND, len(self._secrets[0]) if self._secrets else 0)
+        size = limit + beyond + _SPARE
+        while size < len(text):
+            shown = self.text(text[:size])
+            # A secret that `size` cuts begins within the last `beyond` characters, which are not shown.
+            if len(shown) >= limit + beyond:
+                return shown[:limit]
+            size *= 4
+        return self.text(text)[:limit]
 
     def open_tail(self, text: str) -> int:
         """How many characters at the end of a text may be the beginning of a registered secret.

@@ -102,8 +102,8 @@ def test_runs_lists_and_shows_them_turn_by_turn(placet: Placet, kept: Path) -> N
     assert [line.split()[0] for line in listed[1:]] == ["chat-1", "led-2", "led-1"]
     assert " - " in listed[3]
     assert "assistant: What is it?" in listed[3]
-    assert "waiting for a person" in listed[2]
-    assert "left, waits for a message" in listed[1]
+    assert "? waiting " in listed[2]
+    assert "· idle chat " in listed[1]
     assert "✓ succeeded  run led-1  2 turns, 180 tokens in, 20 out, $1.0000" in shown
     assert "t1c1  look  succeeded" in shown
     assert "It said last: It is x." in shown

@@ -350,9 +350,9 @@ def test_a_server_that_is_not_there_is_told_without_the_password(
 
 
 def test_runs_are_listed(quick: Placet, kept: Path) -> None:
-    table = quick("runs", "--db", kept)
-    newest = quick("runs", "list", "--db", kept, "--limit", "1", "--json")
-    aborted = quick("runs", "--db", kept, "--status", "aborted", "--json")
+    table = quick("runs", "--all", "--db", kept)
+    newest = quick("runs", "list", "--all", "--db", kept, "--limit", "1", "--json")
+    aborted = quick("runs", "--all", "--db", kept, "--status", "aborted", "--json")
     none = quick("runs", "--db", kept, "--status", "waiting")
 
     lines = table.out.splitlines()
@@ -371,6 +371,8 @@ def test_runs_are_listed(quick: Placet, kept: Path) -> None:
         "begun",
         "ended",
         "holder",
+        "parent",
+        "folder",
     }
     assert [r["run_id"] for r in aborted.json["runs"]] == ["red-2"]
     assert (none.code, none.out) == (0, "")
@@ -538,7 +540,7 @@ def test_old_records_are_dropped_on_purpose(quick: Placet, kept: Path) -> None:
 def test_old_runs_are_dropped_and_those_that_can_be_resumed_stay(quick: Placet, kept: Path) -> None:
     nothing = quick("runs", "prune", "--before", "1d", "--db", kept)
     some = quick("runs", "prune", "--before", "2100-01-01", "--db", kept, "--json")
-    left = quick("runs", "--db", kept, "--json")
+    left = quick("runs", "--all", "--db", kept, "--json")
 
     assert (nothing.code, nothing.out) == (0, "No run ended before that.\n")
     assert some.json == {"dropped": 2}

@@ -209,7 +209,8 @@ def test_a_plan_cannot_change_the_rules_tools_log_or_records_it_runs_with(
     errors = {result["action_id"]: result["error"] for result in done.json["results"]}
     assert all("was started with" in errors[name] or "keeps its records" in errors[name] for name in paths)
     assert {name: (tmp_path / name).read_bytes() for name in before} == before
-    assert "nothing happened" not in (tmp_path / "run.jsonl").read_text()
+    log = [json.loads(line) for line in (tmp_path / "run.jsonl").read_text().splitlines()]
+    assert (log[0]["kind"], log[-1]["kind"]) == ("proposal_received", "proposal_ended")
 
 
 def test_an_option_that_is_given_twice_is_refused(quick: Placet) -> None:

@@ -10,6 +10,7 @@ from itertools import count, pairwise, product
 from pathlib import Path
 from typing import Any, get_args
 
+import msgspec
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -25,6 +26,7 @@ from placet.inference.messages import ToolCall, ToolResult
 from placet.inference.model import Request
 from placet.inference.usage import Usage
 from placet.storage.location import open_database
+from placet.storage.migrate import Migrations, migrate
 from placet.testing import FakeClock
 from placet.tools.context import Cancel
 from tests.coder.repositories import fingerprint
@@ -81,6 +83,40 @@ def test_what_ended_before_a_moment_can_be_dropped(database_url: str) -> None:
         assert (sessions.question("q-old"), sessions.asked_to_stop("old")) == (None, None)
         assert [each.id for each in sessions.questions()] == ["q-open"]
         assert sessions.asked_to_stop("open") == "why"
+
+
+def test_sessions_are_listed_by_the_folder_of_their_repository(database_url: str) -> None:
+    with open_database(database_url) as database:
+        sessions = SqlSessions(database, clock=FakeClock(START))
+        for n, folder in enumerate(["/w/a", "/w/a/b", "/w/ab", "/w"]):
+            sessions.put(session(f"s{n}", repository=folder, created_at=START + n, state="merged"))
+
+        assert [each.id for each in sessions.listed(folder="/w/a")] == ["s1", "s0"]
+        assert [each.id for each in sessions.listed(folder="/w/a", limit=1)] == ["s1"]
+        assert sessions.elsewhere("/w/a") == sessions.elsewhere("/w/a", state="merged") == 2
+        assert sessions.elsewhere("/w/a", state="failed") == 0
+
+
+def test_sessions_of_the_first_tables_get_their_repository_and_can_be_read_as_they_are(
+    database_url: str,
+) -> None:
+    old = session("old", repository="/w/é x", intent='says "repository":"/elsewhere"')
+    with open_database(database_url) as database:
+        migrate(database, Migrations("coding", MIGRATIONS.steps[:1]))
+        data = msgspec.json.encode(old).decode()
+        database.write(
+            lambda t: t.execute(
+                "INSERT INTO coding_sessions (id, state, created, data) VALUES ('old', 'created', 1, ?)",
+                (data,),
+            )
+        ).result()
+
+    with open_database(database_url, read_only=True) as database:
+        assert SqlSessions(database).listed(folder="/w") == [old]
+        assert SqlSessions(database).find("o") == old
+    with open_database(database_url) as database:
+        assert SqlSessions(database).listed(folder="/w") == [old]
+        assert ask(database, "SELECT id, repository FROM coding_sessions") == [("old", "/w/é x")]
 
 
 class TestKept:

@@ -174,7 +174,8 @@ async def test_the_log_says_with_what_a_tool_was_called_unless_it_was_refused(ro
     assert ending.refused == ("read_file",)
     made = runtime.events.query(kind="turn_call_ended")
     assert [event.action_id for event in made] == ["t1c1"]
-    parameters = made[0].data["parameters"]
+    [ran] = runtime.events.query(kind="action_executing")
+    parameters = ran.data["parameters"]
     assert parameters["path"] == "a.txt"
     assert parameters["text"].startswith("yyy")
     assert len(parameters["text"]) < 400

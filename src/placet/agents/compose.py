@@ -315,7 +315,9 @@ def agent_tool(
         with linked(cancel, context.cancel) as inner:
             # Named by the call, so that whoever looks at the caller's run finds it.
             name = f"{context.run_id}.{context.action_id}" if context.run_id else new_id()
-            result = await narrow.run(task, run_id=name, cancel=inner, budget=budget)
+            result = await narrow.run(
+                task, run_id=name, cancel=inner, budget=budget, parent=context.run_id or None
+            )
         if heard is not None:
             heard(Step(agent=spec.id, input=task, result=result))
         if not result.succeeded:

@@ -109,7 +109,7 @@ class Course(NamedTuple):
                 {
                     "iteration": tries,
                     "most": goal.max_iterations,
-                    "check": goal.check[:2_000],
+                    "check": self.run.brief(goal.check, 2_000),
                     "passed": checked.passed,
                     "why": checked.why or None,
                     "output": checked.output[-2_000:],

@@ -171,6 +171,7 @@ class AgentRunner:
         cancel: Cancel | None = None,
         watch: Watch | None = None,
         budget: OpenRun | None = None,
+        parent: str | None = None,
     ) -> AgentResult:
         """Give the agent a task and return the result.
 
@@ -183,6 +184,7 @@ class AgentRunner:
             cancel: Request to stop.
             watch: Function that is called with every event as it happens.
             budget: An open run whose budget the usage of this agent also counts against.
+            parent: Id of the run that starts this one. `None`: that of `budget`.
 
         Raises:
             UsageError: the task is empty, or the runtime is in use in another thread.
@@ -190,7 +192,7 @@ class AgentRunner:
             StorageError: the run cannot be recorded; nothing has run.
         """
         check_said(text)
-        async with self._begun(text, run_id, scope, cancel, watch, budget) as course:
+        async with self._begun(text, run_id, scope, cancel, watch, budget, parent) as course:
             await course.say(text)
             return await course.end(await course.pursue())
 
@@ -273,6 +275,7 @@ class AgentRunner:
         cancel: Cancel | None,
         watch: Watch | None,
         budget: OpenRun | None,
+        parent: str | None = None,
     ) -> AsyncIterator[Course]:
         make_ready(self.model)
         spec = msgspec.structs.replace(self.spec, scenarios=())
@@ -291,6 +294,7 @@ class AgentRunner:
                 run_id=run_id,
                 budget=spec.limits.budget,
                 by_call=self._by_call(self._posture),
+                parent=parent or (budget.run_id if budget is not None else None),
             ) as run:
                 say_started(run, task=text, model=name, tools=self.offered(), limits=spec.limits)
                 yield self._course(run, inner, watch, budget)

@@ -14,6 +14,8 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from placet.errors import DecodeError, InputError
 from placet.ir.codec import MAX_BYTES, decode_json, decode_proposal
 from placet.ir.json_value import JsonValue
@@ -23,22 +25,42 @@ if TYPE_CHECKING:
     from placet.ir.result import ProposalResult
 
 STDIN = "-"
+_NOBODY = "unknown"
+"""The source of a proposal that names none."""
 _LOG_LOOK = 100
 """Lines of a file that tell whether it is a log; one that a crash cut short is among others."""
 
 
 def load_plan(path: str) -> Proposal:
-    """A plan from a JSON file, or from standard input for `-`.
+    """A plan from a JSON file, or from standard input for `-`. One that does not say what it is called is
+    called as its file is, and one that does not say who proposes it is its own source: its runs are then
+    known by that name.
 
     Raises:
         InputError: the file cannot be read.
         DecodeError: it is no plan; names the file and the place in it.
     """
     source = "the plan on standard input" if path == STDIN else f"the plan {path}"
+    text = read_file(path)
     try:
-        return decode_proposal(read_file(path))
+        return _named(decode_proposal(text), text, "stdin" if path == STDIN else Path(path).stem)
     except DecodeError as error:
         raise DecodeError(error.problem, place=error.place, source=source) from None
+
+
+class _Named(msgspec.Struct):
+    id: str = ""
+
+
+def _named(proposal: Proposal, text: bytes, name: str) -> Proposal:
+    # In place: a copy would not know any more that it was checked, and which fields mean nothing.
+    if not msgspec.json.decode(text, type=_Named).id:
+        # A file may be called what no text can hold.
+        shown = name.encode("utf-8", "replace").decode()
+        msgspec.structs.force_setattr(proposal, "id", shown)
+    if proposal.source in ("", _NOBODY):
+        msgspec.structs.force_setattr(proposal, "source", proposal.id)
+    return proposal
 
 
 def load_state(path: str) -> dict[str, JsonValue]:
@@ -62,8 +84,6 @@ def load_result(path: str) -> ProposalResult:
         InputError: the file cannot be read.
         DecodeError: it is no result; names the file and the place in it.
     """
-    import msgspec
-
     from placet.ir.result import ProposalResult
 
     source = f"the result file {path}"

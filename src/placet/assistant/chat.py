@@ -78,8 +78,11 @@ class Chat:
         return self._run.posture
 
     async def set_posture(self, posture: Posture | str) -> None:
-        """Say what needs no asking from now on: a posture, or its name, such as "sandbox_edit". It is kept
-        with the conversation. Rules that deny or ask, and tools that are always asked about, hold as before.
+        """Set what needs no approval from now on; it is stored with the conversation. Rules that deny or ask,
+        and tools that always need approval, hold as before.
+
+        Args:
+            posture: The posture, or its name, such as "sandbox_edit".
 
         Raises:
             UsageError: there is no such posture, or a message is being answered.

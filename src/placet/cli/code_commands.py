@@ -3,7 +3,7 @@ answer, repairs, prune."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +12,7 @@ import click
 from placet.cli.code_options import plain_text, reason_option, repo_option, session_argument
 from placet.cli.inputs import Moment, db_option, json_option, single
 from placet.cli.output import Output
+from placet.cli.places import all_option, folder_option, scope_of, talk_of_elsewhere
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -69,28 +70,49 @@ _MOST_BYTES = 16 * 2**20
     show_default=True,
     help="How many at most.",
 )
+@folder_option
+@all_option
 @db_option
 @json_option
 @click.pass_obj
-def list_sessions(output: Output, state: State | None, limit: int, db: str | None, as_json: bool) -> int:
-    """List the newest coding sessions, newest first.
+def list_sessions(
+    output: Output,
+    state: State | None,
+    limit: int,
+    folder: str | None,
+    is_all: bool,
+    db: str | None,
+    as_json: bool,
+) -> int:
+    """List the newest coding sessions of this folder's project, newest first.
 
     Exit codes: 0 listed, also if there are none, 2 bad input.
     """
     from placet.app.app import open_records
     from placet.coder.store_sql import has_sessions
-    from placet.render.coding import sessions_table, state_words
+    from placet.render.coding import draw_sessions, state_words
 
+    place = scope_of(folder, is_all=is_all)
+    found: Sequence[Session] = ()
+    elsewhere = 0
     with open_records(db) as records:
         name = records.database.name
-        found = records.sessions.listed(state=state, limit=limit) if has_sessions(records.database) else []
+        if has_sessions(records.database):
+            found = records.sessions.listed(state=state, folder=place, limit=limit)
+            elsewhere = records.sessions.elsewhere(place, state=state) if place is not None else 0
         listed = [_data(records, session) for session in found]
     if as_json:
-        output.show_json({"sessions": listed})
-    elif not listed:
-        output.talk(f"No coding session in {name}{'' if state is None else f' is {state_words(state)}'}.")
+        output.show_json({"sessions": listed, "elsewhere": elsewhere})
+        return 0
+    if not listed:
+        where = f"{name}{f' of {place}' if place is not None else ''}"
+        output.talk(f"No coding session in {where}{'' if state is None else f' is {state_words(state)}'}.")
     else:
-        output.show(sessions_table(listed))
+        shown = [{**each, "intent": output.redactor.text(str(each["intent"]))} for each in listed]
+        output.show(*draw_sessions(shown, width=output.width, with_folders=is_all))
+        if len(found) == limit:
+            output.talk(f"Only the newest {limit} are shown: --limit")
+    talk_of_elsewhere(output, elsewhere, is_more=bool(listed))
     return 0
 
 

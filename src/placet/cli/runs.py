@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from placet.cli.inputs import Moment, Subject, db_option, json_option, run_argument
 from placet.cli.output import Output
+from placet.cli.places import (
+    all_option,
+    folder_option,
+    scope_of,
+    since_option,
+    talk_of_elsewhere,
+    until_option,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from placet.app.app import Records
     from placet.durable.sql import RunSummary
+    from placet.render.runs import Led
 
 _STATES = (
     "running",
@@ -29,7 +38,6 @@ _STATES = (
 
 
 _LONG = 500
-_TASK = 50
 _ALL = 1_000_000
 """Runs: more than anybody keeps."""
 
@@ -41,58 +49,67 @@ def runs() -> None:
 
 @runs.command("list", short_help="The newest runs.")
 @click.option("--status", type=click.Choice(_STATES), help="Only those that stand so.")
+@since_option
+@until_option
+@folder_option
+@all_option
 @click.option(
     "--limit",
     type=click.IntRange(min=1, max=1_000_000),
     default=20,
     show_default=True,
-    help="How many at most.",
+    help="How many at most; the runs that they started come with them.",
 )
 @db_option
 @json_option
 @click.pass_obj
-def list_runs(output: Output, status: str | None, limit: int, db: str | None, as_json: bool) -> int:
-    """List the newest runs, newest first. `placet resume` goes on with one that is `interrupted`.
+def list_runs(
+    output: Output,
+    status: str | None,
+    since: float | None,
+    until: float | None,
+    folder: str | None,
+    is_all: bool,
+    limit: int,
+    db: str | None,
+    as_json: bool,
+) -> int:
+    """List the newest runs of this folder's project, newest first, each with the runs that it started:
+    agents that it called, turns of the coder, maker and checker of a loop. `placet resume` goes on with one
+    that is `interrupted`.
 
     Exit codes: 0 listed, also if there are none, 2 bad input.
     """
-    from rich.table import Table
-    from rich.text import Text
-
     from placet.app.app import open_records
-    from placet.render.text import duration
-    from placet.safe_text import clean
+    from placet.render.advice import db_words
+    from placet.render.runs import draw_runs
 
+    place = scope_of(folder, is_all=is_all)
     with open_records(db) as records:
-        found = records.journal.runs(status=status, limit=limit)
+        found, elsewhere = records.journal.listed(
+            status=status,
+            since=since,
+            until=until,
+            folder=place,
+            with_unknown=folder is None,
+            limit=limit,
+        )
         name = records.database.name
-        led = {} if as_json else _led(records, found)
+        led = {} if as_json else _led(output, records, found)
+    listed = [_as_data(summary) for summary in found]
     if as_json:
-        output.show_json({"runs": [_as_data(summary) for summary in found]})
+        output.show_json({"runs": listed, "elsewhere": elsewhere})
         return 0
     if not found:
-        output.talk(f"No runs in {name}." if status is None else f"No run in {name} is {status}.")
-        return 0
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    for heading in ("run", "status", "begun (UTC)", "took", "actions", "source"):
-        table.add_column(
-            heading, no_wrap=True, overflow="ellipsis", justify="right" if heading == "actions" else "left"
+        is_any = since is not None or until is not None or status is not None
+        output.talk(
+            f"No run in {name}{f' of {place}' if place is not None else ''}{' is such' if is_any else ''}."
         )
-    for summary in found:
-        about = led.get(summary.run_id)
-        look = _look("left" if about is not None and about.is_left else summary.status)
-        task = output.redactor.text(about.task) if about is not None else ""
-        took = duration((summary.ended - summary.begun) * 1000) if summary.ended is not None else ""
-        table.add_row(
-            Text(clean(summary.run_id, 40)),
-            Text(f"{look.sign} {look.word}", style=look.style),
-            Text(_moment(summary.begun)),
-            Text(took),
-            # Of a run that a model leads it is not known beforehand what it comes to.
-            Text(f"{summary.actions:,}" if summary.actions else "-"),
-            Text(clean(summary.source, 30) + (f": {clean(task.strip(), _TASK)}" if task.strip() else "")),
-        )
-    output.show(table)
+    else:
+        output.show(*draw_runs(listed, led, width=output.width, with_folders=is_all, db=db_words(db)))
+        if sum(run.parent is None for run in found) == limit:
+            output.talk(f"Only the newest {limit} are shown: --limit")
+    talk_of_elsewhere(output, elsewhere, is_more=bool(found))
     return 0
 
 
@@ -122,7 +139,8 @@ def show(output: Output, run: str, db: str | None, as_json: bool) -> int:
     from placet.render.history import History
     from placet.render.loops import round_lines
     from placet.render.marks import NONZERO
-    from placet.render.text import count
+    from placet.render.runs import draw_runs, look_of
+    from placet.render.text import count, moment
     from placet.render.tree import draw_tree, draw_turns
     from placet.runtime.journal import is_led
     from placet.runtime.shown import shown_proposal, shown_result
@@ -153,6 +171,8 @@ def show(output: Output, run: str, db: str | None, as_json: bool) -> int:
         if history.led is not None:
             for id, (tool, given) in calls_in_flight(records, summary.run_id, output.redactor).items():
                 history.led.note_call(id, tool, given)
+        started = records.journal.started_by(summary.run_id)
+        led = {} if as_json else _led(output, records, started)
     is_known = history.last is not None or history.led is not None
     if result is not None and is_known and summary.status not in ("running", "interrupted"):
         history.settle(result)
@@ -161,15 +181,22 @@ def show(output: Output, run: str, db: str | None, as_json: bool) -> int:
     session = session_of(proposal.context)
     advised = advise(history, db=db) if session is None else coding_commands(session, db)
     if as_json:
-        output.show_json({**_as_data(summary), "result": result, "next": [a._asdict() for a in advised]})
+        output.show_json(
+            {
+                **_as_data(summary),
+                "result": result,
+                "started": [_as_data(each) for each in started],
+                "next": [a._asdict() for a in advised],
+            }
+        )
         return 0
     graph = Graph(proposal.actions)
     layers = [graph.ids(layer) for layer in graph.layers]
     is_left = history.led is not None and history.led.is_left and summary.status == "waiting"
-    look = _look("left" if is_left else summary.status)
+    look = look_of("left" if is_left else summary.status)
     if history.led is None and history.last is not None and history.last.outcome_look == NONZERO:
-        look = _look(NONZERO)
-    facts = [f"begun {_moment(summary.begun)} UTC"]
+        look = look_of(NONZERO)
+    facts = [f"begun {moment(summary.begun)}"]
     facts += [count(summary.actions, "action")] if history.led is None else []
     facts += [f"by {summary.holder}"] if summary.holder else []
     title = f"run {clean(summary.run_id)}"
@@ -185,6 +212,11 @@ def show(output: Output, run: str, db: str | None, as_json: bool) -> int:
         output.show(Text(f"It said last: {clean(said.strip(), _LONG)}")) if said else None
     else:
         output.show(draw_tree(history, layers, title=title, max_lines=150, width=width))
+    if started:
+        output.show(
+            Text("It started:"),
+            *draw_runs([_as_data(each) for each in started], led, width=output.width, is_whole=True),
+        )
     for advice in advised:
         output.show(Text(advice.sentence))
         if advice.command:
@@ -230,16 +262,8 @@ def prune(output: Output, before: float, db: str | None, as_json: bool) -> int:
     return 0
 
 
-class _Led(NamedTuple):
-    """What a list says of a run that a model leads."""
-
-    task: str
-    is_left: bool
-    """A conversation that waits for nothing but the next message."""
-
-
-def _led(records: Records, found: Sequence[RunSummary]) -> dict[str, _Led]:
-    """Those among them that a model leads."""
+def _led(output: Output, records: Records, found: Sequence[RunSummary]) -> dict[str, Led]:
+    """Those among them that a model leads; without secrets."""
     from contextlib import suppress
 
     from placet.agents.kept import agent_of
@@ -247,43 +271,30 @@ def _led(records: Records, found: Sequence[RunSummary]) -> dict[str, _Led]:
     from placet.assistant.assistant import kept_of
     from placet.errors import PlacetError
     from placet.inference.messages import Text
+    from placet.render.runs import Led
 
-    made: dict[str, _Led] = {}
+    made: dict[str, Led] = {}
     for summary in found:
         if summary.actions:
             continue  # A plan.
         with suppress(PlacetError):  # A program may keep runs of which only it knows what they are.
             proposal = records.journal.record(summary.run_id).proposal
-            if session_of(proposal.context) is not None:
-                made[summary.run_id] = _Led(str(proposal.context.get("intent", "")), is_left=False)
-                continue
-            agent = agent_of(proposal.context)
-            if agent is not None:
-                made[summary.run_id] = _Led(f"{agent.spec.id}: {agent.task}", is_left=False)
-                continue
-            kept = kept_of(proposal)
             is_left = False
-            if kept.is_chat and summary.status == "waiting":
-                result = records.journal.shown(summary.run_id)
-                is_left = result is not None and all(each.kind == "message" for each in result.waiting)
-            parts = kept.task.parts if kept.task is not None else ()
-            words = " ".join(part.text for part in parts if isinstance(part, Text))
-            made[summary.run_id] = _Led(words, is_left)
+            if (session := session_of(proposal.context)) is not None:
+                # Of its iterations the source says enough.
+                task = str(proposal.context.get("intent", "")) if session == summary.run_id else ""
+            elif (agent := agent_of(proposal.context)) is not None:
+                is_named = agent.spec.id in summary.source
+                task = agent.task if is_named else f"{agent.spec.id}: {agent.task}"
+            else:
+                kept = kept_of(proposal)
+                if kept.is_chat and summary.status == "waiting":
+                    result = records.journal.shown(summary.run_id)
+                    is_left = result is not None and all(each.kind == "message" for each in result.waiting)
+                parts = kept.task.parts if kept.task is not None else ()
+                task = " ".join(part.text for part in parts if isinstance(part, Text))
+            made[summary.run_id] = Led(output.redactor.text(task), is_left)
     return made
-
-
-def _look(status: str) -> Any:
-    from placet.render.marks import MARKS, outcome_mark
-
-    if status == "running":
-        return MARKS["executing"]
-    return outcome_mark(status)
-
-
-def _moment(seconds: float) -> str:
-    from datetime import UTC, datetime
-
-    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M:%S}"
 
 
 def _as_data(summary: RunSummary) -> dict[str, Any]:

@@ -279,6 +279,7 @@ class AttemptLoop:
             failed=iteration.failed,
             cancel=self._cancel,
             watch=self._heard,
+            parent=work.session.id,
         )
         ending, failed = await turning.lead(has_begun=has_begun)
         if isinstance(model, Proposing) and model.spare.usage is not None and model.spare.usage.total:

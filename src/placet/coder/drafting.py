@@ -50,6 +50,7 @@ async def draft(work: Work, cancel: Cancel) -> Contract | Ending:
             failures=FAILURES,
             output=OutputType.of(Contract),
             cancel=cancel,
+            parent=session.id,
         )
         ending, _ = await turning.lead(has_begun=True)
     finally:

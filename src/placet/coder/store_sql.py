@@ -15,8 +15,9 @@ from placet.coder.session import OPEN, Question, Session, State
 from placet.coder.store import answered, only_one
 from placet.errors import StorageDamaged, UsageError
 from placet.storage.database import Database
-from placet.storage.migrate import Migrations, migrate
-from placet.storage.transaction import Transaction, searchable
+from placet.storage.folders import in_folder
+from placet.storage.migrate import ByDialect, Migrations, migrate
+from placet.storage.transaction import Transaction, Value, searchable
 
 MIGRATIONS = Migrations(
     "coding",
@@ -30,9 +31,24 @@ MIGRATIONS = Migrations(
             " asked DOUBLE PRECISION NOT NULL, until DOUBLE PRECISION NOT NULL, is_open BIGINT NOT NULL,"
             " data TEXT NOT NULL)",
             "CREATE INDEX coding_questions_open ON coding_questions (asked, id) WHERE is_open = 1",
-        ]
+        ],
+        [
+            "ALTER TABLE coding_sessions ADD COLUMN repository TEXT",
+            ByDialect(
+                sqlite="UPDATE coding_sessions SET repository = json_extract(data, '$.repository')"
+                " WHERE json_valid(data)",
+                # Not as JSON: one row that is none would keep all of them from being moved.
+                postgres="UPDATE coding_sessions"
+                """ SET repository = substring(data from '"repository":"([^"]*)"')""",
+            ),
+            "DROP INDEX coding_by_time",
+            "CREATE INDEX coding_listed ON coding_sessions (created, id, repository)",
+        ],
     ],
+    readable_from=1,
 )
+_TABLES = {1: "(SELECT old.*, NULL AS repository FROM coding_sessions AS old) AS coding_sessions"}
+"""Older tables, as if they were those of today."""
 
 T = TypeVar("T")
 
@@ -44,6 +60,10 @@ _question = msgspec.json.Decoder(Question).decode
 def has_sessions(database: Database) -> bool:
     """Whether anybody has coded there. Whoever only reads cannot make the tables to find out."""
     return database.read(lambda t: t.has_table("coding_sessions"))
+
+
+def _where(state: State | None) -> tuple[str, list[Value]]:
+    return ("1 = 1", []) if state is None else ("state = ?", [state])
 
 
 class SqlSessions:
@@ -61,14 +81,20 @@ class SqlSessions:
         """
         self._database = database
         self._clock = clock
-        migrate(database, MIGRATIONS)
+        self._table = _TABLES.get(migrate(database, MIGRATIONS), "coding_sessions")
 
     def put(self, session: Session) -> None:
         """Keep it as it is now."""
-        row = (searchable(session.id), session.state, session.created_at, _encode(session).decode())
+        row = (
+            searchable(session.id),
+            session.state,
+            session.created_at,
+            _encode(session).decode(),
+            searchable(session.repository),
+        )
         self._database.write(
             lambda t: t.execute(
-                "INSERT INTO coding_sessions (id, state, created, data) VALUES (?, ?, ?, ?)"
+                "INSERT INTO coding_sessions (id, state, created, data, repository) VALUES (?, ?, ?, ?, ?)"
                 " ON CONFLICT (id) DO UPDATE SET state = excluded.state, data = excluded.data",
                 row,
             )
@@ -95,16 +121,36 @@ class SqlSessions:
         )
         return only_one([self._session(row) for row in rows] if prefix else [], prefix)
 
-    def listed(self, *, state: State | None = None, limit: int = 50) -> list[Session]:
-        """The newest, newest first."""
-        where, values = ("", ()) if state is None else (" WHERE state = ?", (state,))
+    def listed(
+        self, *, state: State | None = None, folder: str | None = None, limit: int = 50
+    ) -> list[Session]:
+        """The newest, newest first; with a `folder` those of repositories in it or below."""
+        where, values = _where(state)
+        here, place = in_folder("repository", folder, with_unknown=True)
         rows = self._database.read(
             lambda t: t.execute(
-                f"SELECT id, data FROM coding_sessions{where} ORDER BY created DESC, id DESC LIMIT {limit:d}",
-                values,
+                f"SELECT id, data FROM {self._table} WHERE {where} AND {here}"
+                f" ORDER BY created DESC, id DESC LIMIT {limit:d}",
+                [*values, *place],
             )
         )
         return [self._session(row) for row in rows]
+
+    def elsewhere(self, folder: str, *, state: State | None = None) -> int:
+        """Return the number of sessions of repositories outside a folder.
+
+        Args:
+            folder: Absolute path of the folder.
+            state: Count only sessions in this state.
+        """
+        where, values = _where(state)
+        here, place = in_folder("repository", folder, with_unknown=True)
+        rows = self._database.read(
+            lambda t: t.execute(
+                f"SELECT count(*) FROM {self._table} WHERE {where} AND NOT {here}", [*values, *place]
+            )
+        )
+        return int(rows[0][0])
 
     def ended_before(self, moment: float) -> list[Session]:
         """Return the sessions that have ended and last changed before a time.

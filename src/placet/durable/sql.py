@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 from weakref import WeakSet
 
 import msgspec
@@ -31,8 +31,9 @@ from placet.ir.to_dict import ToDict
 from placet.redaction import Redactor
 from placet.runtime.journal import Note, RunRecord, Taken
 from placet.storage.database import Database
-from placet.storage.migrate import Migrations, migrate
-from placet.storage.transaction import Transaction, Value, searchable
+from placet.storage.folders import in_folder
+from placet.storage.migrate import ByDialect, Migrations, migrate
+from placet.storage.transaction import Rows, Transaction, Value, searchable
 
 T = TypeVar("T")
 
@@ -64,12 +65,42 @@ MIGRATIONS = Migrations(
                 note TEXT NOT NULL,
                 PRIMARY KEY (run_id, number)
             )""",
-        ]
+        ],
+        [
+            "ALTER TABLE runs ADD COLUMN parent TEXT",
+            "ALTER TABLE runs ADD COLUMN folder TEXT",
+            ByDialect(
+                sqlite="UPDATE runs SET folder = json_extract(context, '$.folder') WHERE json_valid(context)",
+                # Not as JSON: one row that is none would keep all of them from being moved.
+                postgres="""UPDATE runs SET folder = substring(context from '"folder":"([^"]*)"')""",
+            ),
+            # A sub-run was named after the run that started it, and only runs of turns start any.
+            ByDialect(
+                sqlite="UPDATE runs SET parent = substr(run_id, 1, instr(run_id, '.') - 1)"
+                " WHERE actions = 0 AND instr(run_id, '.') > 1 AND EXISTS (SELECT 1 FROM runs AS other"
+                " WHERE other.run_id = substr(runs.run_id, 1, instr(runs.run_id, '.') - 1))",
+                postgres="UPDATE runs SET parent = substr(run_id, 1, strpos(run_id, '.') - 1)"
+                " WHERE actions = 0 AND strpos(run_id, '.') > 1 AND EXISTS (SELECT 1 FROM runs AS other"
+                " WHERE other.run_id = substr(runs.run_id, 1, strpos(runs.run_id, '.') - 1))",
+            ),
+            "DROP INDEX runs_by_time",
+            # Whole runs are long, so a list is made from what stands in an index.
+            "CREATE INDEX runs_listed ON runs (begun, run_id, parent, folder)",
+            "CREATE INDEX runs_by_parent ON runs (parent, begun, run_id) WHERE parent IS NOT NULL",
+        ],
     ],
+    readable_from=1,
 )
 
 RESUMABLE: tuple[str, ...] = ("running", "waiting", "canceled")
-_LISTED = "run_id, proposal_id, source, tenant, actions, status, begun, ended, holder, held_until, context"
+_LISTED = (
+    "run_id, proposal_id, source, tenant, actions, status, begun, ended, holder, held_until, context,"
+    " parent, folder"
+)
+_TABLES = {1: "(SELECT old.*, NULL AS parent, NULL AS folder FROM runs AS old) AS runs"}
+"""Older tables, as if they were those of today."""
+_AT_ONCE = 500
+"""Ids in one statement."""
 
 _encode = msgspec.json.Encoder().encode
 _decode_note = msgspec.json.Decoder(Note).decode
@@ -100,6 +131,19 @@ class RunSummary(ToDict, msgspec.Struct, frozen=True, kw_only=True):
     """The process that works on it."""
     context: dict[str, JsonValue] = {}
     """The values that the journal stores with every run."""
+    parent: str | None = None
+    """The run that started it; it may have been pruned."""
+    folder: str | None = None
+    """Where it was started; None if a program did."""
+
+
+class RunListing(NamedTuple):
+    """Runs in the order of a list."""
+
+    runs: list[RunSummary]
+    """Newest first, each followed by the runs that it started, oldest first."""
+    elsewhere: int = 0
+    """How many more there are in other folders, those that others started not counted."""
 
 
 class SqlJournal:
@@ -126,7 +170,7 @@ class SqlJournal:
         Raises:
             StorageError: the tables cannot be created.
         """
-        migrate(database, MIGRATIONS)
+        self._table = _TABLES.get(migrate(database, MIGRATIONS), "runs")
         self.database = database
         """The database."""
         self._context = dict(context or {})
@@ -152,13 +196,16 @@ class SqlJournal:
             _encode(me).decode(),
             _encode(self._context).decode(),
             _encode(record).decode(),
+            searchable(record.parent) if record.parent != record.run_id else None,
+            searchable(folder) if isinstance(folder := self._context.get("folder"), str) else None,
         ]
 
         def work(t: Transaction) -> _SqlRun:
             now = t.now()
             kept = t.execute(
                 "INSERT INTO runs (run_id, proposal_id, source, tenant, actions, status, holder, context,"
-                " record, begun, hold, held_until) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 1, ?)"
+                " record, parent, folder, begun, hold, held_until)"
+                " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 1, ?)"
                 " ON CONFLICT (run_id) DO NOTHING RETURNING run_id",
                 [*row, now, now + self._lease_s],
             )
@@ -231,12 +278,112 @@ class SqlJournal:
             order = "ORDER BY begun DESC, run_id DESC"
             if status not in ("running", "interrupted"):
                 order += f" LIMIT {limit:d}"
-            listed = [
-                _summary(row, now) for row in t.execute(f"SELECT {_LISTED} FROM runs{where} {order}", values)
-            ]
+            rows = t.execute(f"SELECT {_LISTED} FROM {self._table}{where} {order}", values)
+            listed = [_summary(row, now) for row in rows]
             return [s for s in listed if status is None or s.status == status][:limit]
 
         return self.database.read(work)
+
+    def listed(
+        self,
+        *,
+        status: str | None = None,
+        since: float | None = None,
+        until: float | None = None,
+        folder: str | None = None,
+        with_unknown: bool = False,
+        limit: int = 50,
+    ) -> RunListing:
+        """Return the newest runs, each followed by the runs that it started.
+
+        Args:
+            status: Only runs with this status, whoever started them.
+            since: Only runs that began then or later, in seconds since the epoch.
+            until: Only runs that began then or earlier, in seconds since the epoch.
+            folder: Only runs that were started in this folder or below it.
+            with_unknown: With `folder`, also runs whose folder is not known.
+            limit: Most runs to return; the runs that they started are not counted.
+        """
+        here, values = in_folder("folder", folder, with_unknown=with_unknown)
+        return self.database.read(lambda t: self._list(t, status, (since, until), here, values, limit))
+
+    def started_by(self, run_id: str) -> list[RunSummary]:
+        """Return the runs that a run started, oldest first, each followed by those that it started in turn.
+
+        Args:
+            run_id: Id of the run.
+        """
+
+        def work(t: Transaction) -> list[RunSummary]:
+            started = self._started_by(t, [run_id])
+            return _nested([each for each in started.values() if each.parent == run_id], started)
+
+        return self.database.read(work)
+
+    def _list(
+        self,
+        t: Transaction,
+        status: str | None,
+        span: tuple[float | None, float | None],
+        here: str,
+        place: list[Value],
+        limit: int,
+    ) -> RunListing:
+        conditions, values = _where_time(*span)
+        if status is None:
+            # One whose parent was pruned stands by itself.
+            conditions.append(
+                "(parent IS NULL OR NOT EXISTS"
+                " (SELECT 1 FROM runs AS other WHERE other.run_id = runs.parent))"
+            )
+        else:
+            where, wanted = _where_status(status)
+            conditions.append(where.removeprefix(" WHERE "))
+            values += wanted
+        # Whether somebody is at work is found out of all of them; see `_where_status`.
+        is_told = status not in ("running", "interrupted")
+
+        def ids(where: str, what: str = "run_id", order: str = "") -> Rows:
+            every = " AND ".join([*conditions, where])
+            return t.execute(f"SELECT {what} FROM {self._table} WHERE {every}{order}", [*values, *place])
+
+        newest = " ORDER BY begun DESC, run_id DESC" + (f" LIMIT {limit:d}" if is_told else "")
+        found = self._summaries(t, [row[0] for row in ids(here, order=newest)])
+        found = [each for each in found if status is None or each.status == status][:limit]
+        elsewhere = 0
+        if place and is_told:
+            elsewhere = int(ids(f"NOT {here}", "count(*)")[0][0])
+        elif place:
+            others = self._summaries(t, [row[0] for row in ids(f"NOT {here}")])
+            elsewhere = sum(each.status == status for each in others)
+        started = self._started_by(t, [each.run_id for each in found]) if status is None else {}
+        return RunListing(_nested(found, started), elsewhere)
+
+    def _summaries(self, t: Transaction, ids: Sequence[str], column: str = "run_id") -> list[RunSummary]:
+        """Runs by their ids, in that order; or by those of their parents, oldest first."""
+        now = t.now()
+        rows: Rows = []
+        for first in range(0, len(ids), _AT_ONCE):
+            some = ids[first : first + _AT_ONCE]
+            marks = ", ".join("?" * len(some))
+            rows += t.execute(
+                f"SELECT {_LISTED} FROM {self._table} WHERE {column} IN ({marks}) ORDER BY begun, run_id",
+                some,
+            )
+        found = [_summary(row, now) for row in rows]
+        if column == "run_id":
+            by_id = {each.run_id: each for each in found}
+            return [by_id[name] for name in ids if name in by_id]
+        return found
+
+    def _started_by(self, t: Transaction, ids: Sequence[str]) -> dict[str, RunSummary]:
+        """What runs started, and what those did, and so on; by id."""
+        known: dict[str, RunSummary] = {}
+        while ids and self._table == "runs":
+            started = self._summaries(t, ids, "parent")
+            ids = [each.run_id for each in started if each.run_id not in known]
+            known.update((each.run_id, each) for each in started)
+        return known
 
     def prune(self, before: float) -> list[str]:
         """Delete the runs that ended before a time, and return their ids. Runs that can be resumed stay.
@@ -262,9 +409,10 @@ class SqlJournal:
 
         def work(t: Transaction) -> list[RunSummary]:
             now = t.now()
-            exact = t.execute(f"SELECT {_LISTED} FROM runs WHERE run_id = ?", (run_id,))
+            exact = t.execute(f"SELECT {_LISTED} FROM {self._table} WHERE run_id = ?", (run_id,))
             rows = exact or t.execute(
-                f"SELECT {_LISTED} FROM runs WHERE substr(run_id, 1, ?) = ? ORDER BY begun DESC LIMIT 6",
+                f"SELECT {_LISTED} FROM {self._table} WHERE substr(run_id, 1, ?) = ?"
+                " ORDER BY begun DESC LIMIT 6",
                 (len(run_id), run_id),
             )
             return [_summary(row, now) for row in rows]
@@ -484,6 +632,28 @@ def _where_status(status: str | None) -> tuple[str, list[Value]]:
     return " WHERE status = ?", ["running" if status == "interrupted" else status]
 
 
+def _where_time(since: float | None, until: float | None) -> tuple[list[str], list[Value]]:
+    found = [("begun >= ?", since), ("begun <= ?", until)]
+    return [where for where, at in found if at is not None], [at for _, at in found if at is not None]
+
+
+def _nested(found: Sequence[RunSummary], started: Mapping[str, RunSummary]) -> list[RunSummary]:
+    """Each run followed by those that it started, wherever they were found."""
+    known = {each.run_id for each in found}.union(started)
+    below: dict[str, list[RunSummary]] = {}
+    for each in sorted([*found, *started.values()], key=lambda run: (run.begun, run.run_id)):
+        if each.parent in known:
+            below.setdefault(each.parent or "", []).append(each)
+    listed: dict[str, RunSummary] = {}
+    left = [each for each in reversed(found) if each.parent not in known]
+    while left:
+        run = left.pop()
+        if run.run_id not in listed:
+            listed[run.run_id] = run
+            left += reversed(below.get(run.run_id, []))
+    return list(listed.values())
+
+
 def _holder(text: str | None) -> Holder | None:
     """Who holds a run; somebody unknown where that cannot be read."""
     try:
@@ -493,7 +663,9 @@ def _holder(text: str | None) -> Holder | None:
 
 
 def _summary(row: tuple[Any, ...], now: float) -> RunSummary:
-    run_id, proposal_id, source, tenant, actions, status, begun, ended, held_by, held_until, context = row
+    run_id, proposal_id, source, tenant, actions, status, begun, ended, held_by, held_until, context = row[
+        :11
+    ]
     other = _holder(held_by)
     if status == "running" and (other is None or now >= held_until or is_dead(other)):
         status, other = "interrupted", None
@@ -508,4 +680,6 @@ def _summary(row: tuple[Any, ...], now: float) -> RunSummary:
         ended=ended,
         holder=other.words if other is not None else None,
         context=msgspec.json.decode(context),
+        parent=row[11],
+        folder=row[12],
     )

@@ -127,6 +127,7 @@ class SubRuns:
                 by_call=CallByCall(otherwise=Posture.named(posture), overrules=True, nobody=_NOBODY),
                 intent=Intent(task="code" if is_maker else "judge", requires=("tools",)),
                 cancel=cancel,
+                parent=round.id,
             )
             ending, _ = await turning.lead(has_begun=has_begun)
             return ending

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 import shlex
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -17,7 +18,8 @@ from rich.table import Table
 from rich.text import Text
 
 from placet.render.advice import Advice, db_words, name_words
-from placet.render.text import count, duration, moment
+from placet.render.columns import Column, draw_columns
+from placet.render.text import count, duration, moment, short_moment
 from placet.render.turns import money
 from placet.safe_text import clean
 
@@ -200,26 +202,35 @@ def whole_command(session: str, db: str | None) -> str:
 # How it stands
 
 
-def sessions_table(found: Sequence[Data]) -> Table:
-    """One row for each session."""
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    # Whole, however narrow: it is what the next command is given.
-    longest = max((len(clean(data["id"], 40)) for data in found), default=0)
-    table.add_column("session", no_wrap=True, min_width=longest)
-    for heading in ("state", "begun (UTC)", "iterations", "tokens", "intent"):
-        right = heading in ("iterations", "tokens")
-        table.add_column(heading, no_wrap=True, overflow="ellipsis", justify="right" if right else "left")
+def draw_sessions(
+    found: Sequence[Data], *, width: int | None, with_folders: bool = False, now: float | None = None
+) -> Iterator[Text]:
+    """One row for each session; `width` is that of a terminal, None for a pipe."""
+    now = time.time() if now is None else now
+    columns = [
+        Column("session"),
+        Column("state"),
+        Column("begun (UTC)"),
+        Column("iterations", right=True, from_width=100),
+        Column("tokens", right=True, from_width=100),
+        *([Column("repository", from_width=140)] if with_folders else []),
+        Column("intent", is_text=True),
+    ]
+    rows: list[list[str | Text]] = []
     for data in found:
-        seen = look(data)
-        table.add_row(
-            Text(clean(data["id"], 40)),
-            Text(f"{seen.sign} {seen.words}", style=seen.style),
-            Text(moment(data["created_at"]).removesuffix(" UTC")),
-            Text(f"{data['iterations']:,}"),
-            Text("?" if data["tokens"] is None else f"{data['tokens']:,}"),
-            Text(clean(" ".join(str(data["intent"]).split()), 60)),
+        seen, begun = look(data), data["created_at"]
+        rows.append(
+            [
+                clean(data["id"]),
+                Text(f"{seen.sign} {seen.words}", style=seen.style),
+                moment(begun).removesuffix(" UTC") if width is None else short_moment(begun, now),
+                f"{data['iterations']:,}",
+                "?" if data["tokens"] is None else f"{data['tokens']:,}",
+                *([clean(data["repository"])] if with_folders else []),
+                clean(" ".join(str(data["intent"]).split())),
+            ]
         )
-    return table
+    return draw_columns(columns, rows, width)
 
 
 def session_lines(data: Data) -> Iterator[Text]:

@@ -333,6 +333,11 @@ class History:
             step.started = step.started or event.time
             step.began_at = step.began_at or self.events
             step.tool = step.tool or _text(data, "tool")
+            given = data.get("parameters")
+            if isinstance(given, dict):
+                step.given = dict(given)
+                if self.led is not None:
+                    self.led.note_call(event.action_id, step.tool or "", given)
             attempt = data.get("attempt")
             step.attempts = attempt if isinstance(attempt, int) else step.attempts + 1
         elif kind == "action_retrying":

@@ -74,6 +74,8 @@ class Step:
     attempts: int = 0
     retries: list[Retry] = field(default_factory=list)
     error: str | None = None
+    given: dict[str, JsonValue] | None = None
+    """What the call was given, cut short; None where the log does not say."""
     output: JsonValue = None
     """What it answered; a log does not tell that, a result does."""
     exit_code: ExitCode = UNSET

@@ -88,7 +88,7 @@ def _opening(history: History, now: float) -> Iterator[Text]:
     line = Text("Run ")
     line.append(clean(history.run_id or "without an id", 60), style="bold")
     line.append(f" of proposal '{clean(first.proposal_id, 60)}'")
-    if first.source and first.source != "unknown":
+    if first.source and first.source not in ("unknown", first.proposal_id):
         line.append(f", proposed by '{clean(first.source, 60)}'")
     if history.caller or history.tenant:
         who = [f"for caller '{clean(history.caller, 60)}'"] if history.caller else []

@@ -73,6 +73,16 @@ def moment(time: float) -> str:
         return f"{time:g} s after 1970"
 
 
+def short_moment(time: float, now: float) -> str:
+    """A moment in few characters, for a column of a terminal: without the year if that is the one of `now`.
+
+    >>> short_moment(60.0, 100.0), short_moment(60.0, 1e9)
+    ('01-01 00:01', '1970-01-01')
+    """
+    whole = moment(time)
+    return whole[5:16] if whole[:4] == moment(now)[:4] else whole[:10]
+
+
 def count(number: int, noun: str, plural: str = "") -> str:
     """A number with its noun.
 

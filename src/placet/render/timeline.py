@@ -45,12 +45,14 @@ _PLAIN = Mark("·", "", "", "", "")
 _LONG = 200
 _TOKENS = (("input_tokens", "in"), ("output_tokens", "out"))
 _NAMED = 3
+_MOST_CALLS = 1_000
+"""Of which it is remembered what they were given, until they end: of a plan's calls no line asks for it."""
 
 
 def draw_timeline(events: Iterable[Event], *, with_runs: bool = False) -> Iterator[Text]:
     """A line for each event; `with_runs` says of each which run it belongs to."""
     day = ""
-    waits = _Waits()
+    waits, given = _Waits(), _Given()
     for event in events:
         try:
             when = datetime.fromtimestamp(event.time, UTC)
@@ -59,7 +61,28 @@ def draw_timeline(events: Iterable[Event], *, with_runs: bool = False) -> Iterat
         if when.date().isoformat() != day:
             day = when.date().isoformat()
             yield Text(f"{day} (UTC)", style="bold")
-        yield _line(event, f"{when:%H:%M:%S}.{when.microsecond // 1000:03d}", with_runs, waits)
+        yield _line(event, f"{when:%H:%M:%S}.{when.microsecond // 1000:03d}", with_runs, waits, given)
+
+
+class _Given:
+    """With what calls were made that have not ended yet."""
+
+    def __init__(self) -> None:
+        self._parameters: dict[tuple[str | None, str | None], dict[str, JsonValue]] = {}
+
+    def of(self, event: Event) -> dict[str, JsonValue]:
+        """What the call was given that an event is about."""
+        key = event.run_id, event.action_id
+        found = event.data.get("parameters")
+        if event.kind == "turn_call_ended":
+            given = self._parameters.pop(key, {})
+            return found if isinstance(found, dict) else given
+        if event.kind == "action_executing" and isinstance(found, dict):
+            if len(self._parameters) == _MOST_CALLS:
+                self._parameters.pop(next(iter(self._parameters)))
+            self._parameters[key] = found
+            return found
+        return {}
 
 
 class _Waits:
@@ -121,16 +144,16 @@ def _items(item: JsonValue) -> list[JsonValue]:
     return list(item) if isinstance(item, list | tuple) else []
 
 
-def _line(event: Event, clock: str, with_runs: bool, waits: _Waits) -> Text:
+def _line(event: Event, clock: str, with_runs: bool, waits: _Waits, given: _Given) -> Text:
     look = _look(event)
     line = Text(f"{clock}  ", style="dim")
     if with_runs:
-        line.append(f"{clean(event.run_id or '-', 12):12}  ")
+        line.append(f"{clean(event.run_id or '-'):12}  ")
     line.append(look.sign, style=look.style)
     line.append(f" {clean(event.kind.replace('_', ' '), 26):26}")
     if event.action_id is not None:
         line.append(f" {clean(event.action_id, 40)}", style="bold")
-    details = "; ".join(words for words in (*_details(event), *waits.tell(event)) if words)
+    details = "; ".join(words for words in (*_details(event, given.of(event)), *waits.tell(event)) if words)
     if details:
         line.append(f"  {details}")
     return line
@@ -150,11 +173,14 @@ def _look(event: Event) -> Mark:
     return MARKS.get(_MARKED.get(event.kind, ""), _PLAIN)
 
 
-def _details(event: Event) -> Iterator[str]:
+def _details(event: Event, given: Mapping[str, JsonValue]) -> Iterator[str]:
     data = event.data
     if "tool" in data and data["tool"] is not None:
         yield clean(data["tool"], 40)
-    if event.kind == "proposal_received":
+    if event.kind == "action_executing":
+        called = clean(given_words(given), _LONG)
+        yield f"with {called}" if called else ""
+    elif event.kind == "proposal_received":
         actions = data.get("action_count")
         source = data.get("source")
         yield f"{count(actions, 'action') if isinstance(actions, int) else 'a plan'}" + (
@@ -168,7 +194,7 @@ def _details(event: Event) -> Iterator[str]:
     elif event.kind == "model_answered":
         yield from _answered(data)
     elif event.kind.startswith("turn_"):
-        yield from _of_turn(event.kind, data)
+        yield from _of_turn(event.kind, data, given)
     elif event.kind.startswith(("coding_", "check_")):
         yield from _of_coding(event.kind, data)
     elif event.kind == "workspace_restored":
@@ -243,7 +269,7 @@ def _took(data: Mapping[str, JsonValue]) -> Iterator[str]:
         yield money(cost)
 
 
-def _of_turn(kind: str, data: Mapping[str, JsonValue]) -> Iterator[str]:
+def _of_turn(kind: str, data: Mapping[str, JsonValue], given: Mapping[str, JsonValue]) -> Iterator[str]:
     """What a loop of turns says of itself."""
     match kind:
         case "turn_loop_started":
@@ -260,11 +286,10 @@ def _of_turn(kind: str, data: Mapping[str, JsonValue]) -> Iterator[str]:
             yield from _answered(data)
         case "turn_call_ended":
             yield f"turn {clean(data.get('turn'), 12)}"
-            given = data.get("parameters")
-            parameters = given if isinstance(given, dict) else {}
-            words = clean(given_words(parameters), _LONG)
-            yield f"with {words}" if words else ""
-            came = clean(came_words(_word(data.get("text")) or "", parameters), _LONG)
+            if "parameters" in data:  # In older logs; now the line of the attempt has them.
+                words = clean(given_words(given), _LONG)
+                yield f"with {words}" if words else ""
+            came = clean(came_words(_word(data.get("text")) or "", given), _LONG)
             yield f"→ {came}" if came else ""
         case "turn_compacted":
             results, turns = (clean(data.get(name), 12) for name in ("results", "turns"))

@@ -182,10 +182,11 @@ class Led:
                 refusal = Refusal(_text(data, "tool") or "", _text(data, "error") or "")
                 self._turn(data).refusals[event.action_id] = refusal
             case "turn_call_ended" if event.action_id is not None:
-                given = data.get("parameters")
+                given = data.get("parameters")  # In older logs; now the attempt has them.
+                known = self.made.get(event.action_id)
                 self.made[event.action_id] = Made(
                     _text(data, "tool") or "",
-                    dict(given) if isinstance(given, dict) else {},
+                    dict(given) if isinstance(given, dict) else known.parameters if known is not None else {},
                     _text(data, "status"),
                     _text(data, "text") or "",
                 )
@@ -205,7 +206,7 @@ class Led:
                 )
 
     def note_call(self, action_id: str, tool: str, parameters: Mapping[str, JsonValue]) -> None:
-        """Know what a call was given of which the log tells nothing: its process ended before it did."""
+        """Know what a call was given, before it is known what came of it."""
         self.made.setdefault(action_id, Made(tool, dict(parameters)))
 
     def resume(self) -> None:

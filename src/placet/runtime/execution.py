@@ -12,11 +12,12 @@ Keep true:
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Collection, Coroutine
 from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
+from placet.events.parameters import logged_parameters
 from placet.ir.action import Action
 from placet.ir.graph import Graph
 from placet.ir.json_value import JsonValue, copy_json
@@ -25,6 +26,8 @@ from placet.ir.references import MissingPath
 from placet.ir.result import CANCELED_PREFIX, ActionResult
 from placet.policy.budget import Allowance
 from placet.policy.gate import Gate
+from placet.policy.marks import UNMARKED
+from placet.redaction import Redactor
 from placet.runtime.calls import (
     Attempt,
     AttemptFailed,
@@ -49,12 +52,14 @@ if TYPE_CHECKING:
 
 RETRY_BASE_MS = 100
 RETRY_LONGEST_MS = 3_600_000
+_FIRST: dict[str, JsonValue] = {"attempt": 1}
+"""What the log says of a first attempt on the state."""
 
 
 class Execution(Gated):
     """A proposal while it runs."""
 
-    __slots__ = ("_first_attempt", "_has_budget", "_needs", "_reporting", "retries", "tool_calls")
+    __slots__ = ("_has_budget", "_needs", "_reporting", "retries", "tool_calls")
 
     def __init__(
         self,
@@ -74,8 +79,6 @@ class Execution(Gated):
         # Looked up once: each of these is asked for every action.
         self._needs = graph.needs
         self._has_budget = allowance.budget is not None
-        self._first_attempt: dict[str | None, dict[str, JsonValue]] = {}
-        """What is said of a first attempt, by tool: the same words every time, so made once."""
         self._reporting: dict[int, Progress] = {}
         """Of calls that may say how far they have come."""
 
@@ -244,9 +247,7 @@ class Execution(Gated):
         self, i: int, action: Action, tool: Tool | None, key: CallKey | None, now: float, span_id: str
     ) -> Coroutine[Any, Any, None] | None:
         """A first attempt with nothing around it: on the state, of a cheap function, or of a coroutine."""
-        said = self._first_attempt.get(action.tool)
-        if said is None:
-            said = self._first_attempt[action.tool] = _attempt_words(action, 1)
+        said = _FIRST if tool is None else self._attempt_words(i, action, 1)
         self.record("action_executing", action.id, span_id, said, now)
         try:
             changes: dict[str, JsonValue] = {}
@@ -330,7 +331,7 @@ class Execution(Gated):
                 return
             number += 1
             started = self.now()
-            self.note("action_executing", i, _attempt_words(action, number))
+            self.note("action_executing", i, self._attempt_words(i, action, number))
             changes: dict[str, JsonValue] = {}
             before = partial(notes.about_to_call, i, number) if notes is not None and is_unsafe else None
             attempt = Attempt(self.run.tenant, self.services.workers, self.services.limiter, before)
@@ -365,6 +366,21 @@ class Execution(Gated):
                 return
             if notes is not None:
                 notes.tried(i, number)
+
+    def _attempt_words(self, i: int, action: Action, number: int) -> dict[str, JsonValue]:
+        """What the log says of an attempt: of a call also with what it is made. Only calls that every gate
+        has let through come here, so a value that was denied is never in the log."""
+        if action.tool is None:
+            return {"attempt": number}
+        secret: Collection[str] = ()
+        if self._flow is not None or self.given is not UNMARKED:
+            inflow = self.inflow(i)
+            secret = {name for name in action.parameters if "secret" in inflow.at(name)}
+        given = logged_parameters(action.parameters, self._redactor, secret)
+        return {"attempt": number, "tool": action.tool, "parameters": given}
+
+    def _redactor(self) -> Redactor:
+        return self.services.events.redactor
 
     def _context(self, i: int, action: Action, tool: Tool) -> ToolContext | None:
         """What the tool gets to know about its call, if it asks."""
@@ -486,12 +502,6 @@ def _time_limit(action: Action, tool: Tool) -> int | None:
     if action.timeout_ms is None or tool.timeout_ms is None:
         return action.timeout_ms or tool.timeout_ms
     return min(action.timeout_ms, tool.timeout_ms)
-
-
-def _attempt_words(action: Action, number: int) -> dict[str, JsonValue]:
-    if action.tool is None:
-        return {"attempt": number}
-    return {"attempt": number, "tool": action.tool}
 
 
 def _is_being_cancelled() -> bool:

@@ -76,6 +76,8 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """It ran under a session, whose rules hold only as long as that is given."""
     workspace: str | None = None
     """The folder that it is bound to."""
+    parent: str | None = None
+    """The run that started it."""
 
 
 LED_BY = "led_by"

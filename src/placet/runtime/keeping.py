@@ -58,6 +58,8 @@ class Request(NamedTuple):
     """The folder that it is bound to."""
     lowered: Mapping[str, JsonValue] = {}
     """What the log says of an isolation that a person has lowered."""
+    parent: str | None = None
+    """The run that starts this one."""
 
 
 class Keeping:
@@ -177,6 +179,7 @@ class Keeping:
                     policies=self._request.policies,
                     had_session=self._request.had_session,
                     workspace=self._request.workspace,
+                    parent=self._request.parent,
                 )
             )
 

@@ -21,6 +21,7 @@ import msgspec
 
 from placet.errors import StorageError
 from placet.events.log import Record
+from placet.events.parameters import logged_text
 from placet.ir.graph import Graph
 from placet.ir.json_value import JsonValue
 from placet.ir.proposal import Proposal
@@ -122,6 +123,9 @@ class OpenRun(Plans):
 
         Rules that deny or ask, approval policies and lists of tools to ask about hold as before.
 
+        Args:
+            posture: The new posture.
+
         Raises:
             StorageError: it cannot be kept; nothing has changed then.
             RunHeld: the run is another's by now.
@@ -197,6 +201,15 @@ class OpenRun(Plans):
             return next(iter(ended.values())).result.status
         is_in_flight = any(parse_key(key)[0] == number for key in self._kept.replay.in_flight)
         return "unknown" if is_in_flight else None
+
+    def brief(self, text: str, limit: int) -> str:
+        """Return the beginning of a text for an event, redacted before it is cut.
+
+        Args:
+            text: The text.
+            limit: Most characters.
+        """
+        return logged_text(text, lambda: self._services.events.redactor, limit)
 
     def say(self, kind: str, data: dict[str, JsonValue], action_id: str | None = None) -> None:
         """Record an event of the run.

@@ -671,6 +671,7 @@ class Runtime:
         run_id: str | None = None,
         budget: CostBudget | None = None,
         by_call: CallByCall | None = None,
+        parent: str | None = None,
     ) -> AsyncIterator[OpenRun]:
         """Open a run that receives its plans one after the other.
 
@@ -683,10 +684,11 @@ class Runtime:
         Args:
             about: A proposal without actions that describes the run.
             by_call: Answers for single calls, asked before the permissions.
+            parent: Id of the run that starts this one; lists show it below that run.
         """
         with self._at_work.one_more():
             await self._check_isolation()
-            run = self._open(session, scope, cancel, run_id or new_id(), budget, by_call)
+            run = self._open(session, scope, cancel, run_id or new_id(), budget, by_call, parent=parent)
             await run.begin(about)
             try:
                 yield run
@@ -756,6 +758,7 @@ class Runtime:
         *,
         trace_id: str | None = None,
         elapsed_ms: float = 0.0,
+        parent: str | None = None,
     ) -> OpenRun:
         gate = self._gate(session, scope, by_call)
         return OpenRun(
@@ -764,7 +767,7 @@ class Runtime:
             gate,
             run_info(scope, cancel, run_id, trace_id=trace_id, elapsed_ms=elapsed_ms),
             Allowance(self._budget(budget)),
-            self._request(gate, session, scope, budget)._replace(workspace=None),
+            self._request(gate, session, scope, budget)._replace(workspace=None, parent=parent),
         )
 
     async def plan_and_execute(

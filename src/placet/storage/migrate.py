@@ -18,12 +18,21 @@ from placet.storage.transaction import Transaction
 _REGISTER = "schema_parts"
 
 
+class ByDialect(NamedTuple):
+    """A statement that no spelling makes the same for all databases."""
+
+    sqlite: str
+    postgres: str
+
+
 class Migrations(NamedTuple):
     """The tables of one package."""
 
     part: str
-    steps: Sequence[Sequence[str]]
+    steps: Sequence[Sequence[str | ByDialect]]
     """Statements by step; how many steps have been taken is the version."""
+    readable_from: int | None = None
+    """The oldest version that can be read as it is, where nothing may be written; None for the newest."""
 
 
 def schema_versions(database: Database) -> dict[str, int]:
@@ -41,8 +50,10 @@ def schema_versions(database: Database) -> dict[str, int]:
     return database.read(look)
 
 
-def migrate(database: Database, wanted: Migrations) -> None:
+def migrate(database: Database, wanted: Migrations) -> int:
     """Bring the tables of one part up to date; processes that do so at once take turns.
+
+    Returns the version that the tables have then: an older one only where nothing may be written.
 
     Raises:
         StorageNewer: a newer version of the program has been here.
@@ -66,7 +77,7 @@ def migrate(database: Database, wanted: Migrations) -> None:
         t.execute(f"CREATE TABLE IF NOT EXISTS {_REGISTER} (part TEXT PRIMARY KEY, version BIGINT NOT NULL)")
         for step in wanted.steps[look(t) :]:
             for statement in step:
-                t.execute(statement)
+                t.execute(statement if isinstance(statement, str) else getattr(statement, t.dialect))
         t.execute(
             f"INSERT INTO {_REGISTER} (part, version) VALUES (?, ?)"
             " ON CONFLICT (part) DO UPDATE SET version = excluded.version",
@@ -74,12 +85,16 @@ def migrate(database: Database, wanted: Migrations) -> None:
         )
 
     # Looked at first, so that whoever only reads needs no right to write.
-    if database.read(lambda t: t.has_table(_REGISTER) and look(t) == newest):
-        return
+    found = database.read(lambda t: look(t) if t.has_table(_REGISTER) else 0)
+    if found == newest:
+        return newest
     if database.read_only:
+        if wanted.readable_from is not None and found >= wanted.readable_from:
+            return found
         raise StorageUnavailable(
             database.name,
             f"holds no {wanted.part} tables that this version can read",
             "Nothing has been recorded there yet, or only by an older version: use it for a run first.",
         )
     database.write(take).result()
+    return newest

@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import UNSET
 
+from placet.events.parameters import LONGEST, SECRET
 from placet.inference.messages import Assistant, ToolResult, User
 from placet.inference.model import Model, Result
 from placet.ir.result import ExitCode, Status, Waiting
 from placet.policy.marks import NO_MARKS, UNMARKED, Marks
 from placet.runtime.observation import observe, observe_text
 from placet.turns.asking import LOGGED, NAMED, Asking, Halt, Terms
-from placet.turns.calls import Asked, call_words, groups
+from placet.turns.calls import Asked, groups
 from placet.turns.ending import MADE, Call, CallResult, Note
 from placet.turns.repetition import WARNING, Repetition
 
@@ -158,7 +159,11 @@ class Acting(Asking):
             if not self._recalled:
                 self._emit(
                     "turn_call_refused",
-                    {"turn": self._turn, "tool": call.name[:NAMED], "error": asked.refusal[:LOGGED]},
+                    {
+                        "turn": self._turn,
+                        "tool": self._run.brief(call.name, NAMED),
+                        "error": self._run.brief(asked.refusal, LOGGED),
+                    },
                     asked.action_id,
                 )
         elif self._recalled and not self._run.has_ended(asked.number):
@@ -201,9 +206,15 @@ class Acting(Asking):
         text = observe(action, run_id=self._run.run_id, spill=self._spill)
         if action.status in MADE and not was_told:
             # Not of one that was refused: a value that a rule denies is never in the log.
-            said = call_words(asked.call.name, parameters, text, given, acted.marks)
             self._emit(
-                "turn_call_ended", {"turn": self._turn, "status": action.status, **said}, asked.action_id
+                "turn_call_ended",
+                {
+                    "turn": self._turn,
+                    "tool": asked.call.name,
+                    "status": action.status,
+                    "text": SECRET if "secret" in acted.marks else self._run.brief(text, LONGEST),
+                },
+                asked.action_id,
             )
         halt: Halt | None = None
         if result.outcome == "waiting":

@@ -167,8 +167,8 @@ class Asking:
             "turn_answered",
             {
                 "turn": self._turn,
-                "calls": [call.name[:NAMED] for call in result.calls],
-                "text": result.text[:LOGGED],
+                "calls": [self._run.brief(call.name, NAMED) for call in result.calls],
+                "text": self._run.brief(result.text, LOGGED),
                 **account(result),
             },
         )

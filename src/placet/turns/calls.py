@@ -8,7 +8,7 @@ Keep true:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -16,16 +16,12 @@ import msgspec
 from placet.errors import NotJson
 from placet.inference.messages import ToolCall
 from placet.ir.action import Action
-from placet.ir.json_value import JsonValue, copy_json, show_json
+from placet.ir.json_value import copy_json
 from placet.ir.proposal import Proposal
-from placet.policy.marks import Inflow, Marks
 from placet.safe_text import clean
 from placet.tools.registry import Registry
 
 _LONGEST_NAME = 200
-_LOGGED = 300
-"""Characters of a parameter, or a result, that the log has."""
-_SECRET = "(secret)"
 
 
 class Asked(NamedTuple):
@@ -131,26 +127,3 @@ def groups(calls: Sequence[Asked], is_read_only: Callable[[Asked], bool]) -> Ite
         yield [asked]
     if together:
         yield together
-
-
-def call_words(
-    tool: str, parameters: Mapping[str, JsonValue], text: str, given: Inflow, marks: Marks
-) -> dict[str, JsonValue]:
-    """What the log says of a call that was made: with what, and how its result begins; nothing that is marked
-    as secret."""
-    shown: dict[str, JsonValue] = {
-        name[:_LONGEST_NAME]: _SECRET if "secret" in given.at(name) else _brief(value)
-        for name, value in parameters.items()
-    }
-    return {
-        "tool": tool,
-        "parameters": shown,
-        "text": _SECRET if "secret" in marks else text[:_LOGGED],
-    }
-
-
-def _brief(value: JsonValue) -> JsonValue:
-    if value is None or isinstance(value, bool | int | float):
-        return value
-    text = value if isinstance(value, str) else show_json(value)
-    return text if len(text) <= _LOGGED else f"{text[:_LOGGED]}… ({len(text):,} characters)"

@@ -12,7 +12,7 @@ import msgspec
 
 from placet.errors import UsageError
 from placet.ir.result import ProposalResult
-from placet.turns.asking import NAMED
+from placet.turns.asking import LOGGED, NAMED
 from placet.turns.ending import MADE, OUTCOMES, Ending
 from placet.turns.limits import TurnLimits
 from placet.turns.output import OutputUnfit
@@ -31,7 +31,7 @@ def say_started(run: OpenRun, *, task: str, model: str, tools: Sequence[str], li
         about.id,
         {
             "source": about.source,
-            "task": task[:2_000],
+            "task": run.brief(task, LOGGED),
             "model": model,
             "tools": list(tools),
             "limits": msgspec.to_builtins(limits),

@@ -146,7 +146,7 @@ class TurnLoop(Acting):
             RunHeld: the run is another's by now.
         """
         self._tell(Said(message))
-        self._emit("turn_asked", {"text": _plain(message)[:LOGGED]})
+        self._emit("turn_asked", {"text": self._run.brief(_plain(message), LOGGED)})
         self.endings.append(await self._exchange(message))
         return self.endings[-1]
 
@@ -281,7 +281,7 @@ class TurnLoop(Acting):
                 "status": ending.status,
                 "turns": ending.turns,
                 "tools": len(ending.tools),
-                "summary": ending.summary[:LOGGED],
+                "summary": self._run.brief(ending.summary, LOGGED),
                 "error": ending.error,
                 "input_tokens": ending.usage.input if ending.usage is not None else None,
                 "output_tokens": ending.usage.output if ending.usage is not None else None,

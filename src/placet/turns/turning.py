@@ -64,6 +64,8 @@ class Turning(NamedTuple):
     output: OutputType[Any] | None = None
     cancel: Cancel | None = None
     watch: Watch | None = None
+    parent: str | None = None
+    """The run that it is a part of."""
 
     async def lead(self, *, has_begun: bool) -> tuple[Ending, int]:
         """How it ended, and how often in a row the model had then given no answer."""
@@ -73,7 +75,7 @@ class Turning(NamedTuple):
             except UnknownRun:
                 pass  # The process died before the run was kept.
         async with self.runtime.open_run(
-            self._about(), cancel=self.cancel, run_id=self.run_id, by_call=self.by_call
+            self._about(), cancel=self.cancel, run_id=self.run_id, by_call=self.by_call, parent=self.parent
         ) as run:
             say_started(
                 run,
