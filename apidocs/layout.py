@@ -487,7 +487,7 @@ INTERNAL = {
     ),
     "placet.tools.Registry": ("has_marks", "hints", "missing"),
     "placet.Isolation": (
-        *("lowered", "refusal_of", "speaking_to", "ladder", "sandbox", "forget", "is_certain"),
+        *("lowered", "refusal_of", "speaking_to", "ladder", "sandbox", "reading", "forget", "is_certain"),
     ),
     "placet.RateLimitTool": ("counter",),
     "placet.TraceRule": ("judge", "begun", "succeeded", "other"),

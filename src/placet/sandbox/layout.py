@@ -36,10 +36,12 @@ def lay_out(
     readable: Sequence[str],
     keep: str | None,
     view: View | None,
+    reads_only: bool = False,
 ) -> Layout:
     """What bubblewrap is to show to a command that runs in `folder`.
 
     `readable` are folders to be shown besides; of one that would show too much only the program is shown.
+    With `reads_only` the workspace is read-only.
 
     Raises:
         ToolError: something that has to be kept is a link.
@@ -51,7 +53,7 @@ def lay_out(
     binds = _shown([where, *readable], argv[0], top, [places.home, top, *kept_out])
     refuse_links(workspace)
     closed, sealed = workspace.apart()
-    is_bare = _is_bare(top)
+    is_fixed = reads_only or _is_bare(top)
     if view is not None:
         binds += [Bind(*bind) for bind in view.binds]
     else:
@@ -62,9 +64,9 @@ def lay_out(
         places=places,
         workspace=top,
         folder=where,
-        is_writable=not is_bare,
+        is_writable=not is_fixed,
         tmp_bytes=tmp_bytes,
-        binds=[*_pins(top, [bind.destination for bind in binds], closed), *binds] if not is_bare else binds,
+        binds=[*_pins(top, [bind.destination for bind in binds], closed), *binds] if not is_fixed else binds,
         empty=[path for path in closed if os.path.isdir(path)],
         blank=[path for path in closed if not os.path.isdir(path)],
     )
