@@ -332,8 +332,8 @@ class RoundLeader:
             self._end("reported", round.unverified if round.checker is None else "")
             return
         executor = self.executor
-        nothing = self._parts.executor.needs_change and not round.has_change
-        if nothing and round.verified and round.level == "L2":
+        nothing = not round.has_change and isinstance(executor, RecordExecutor)
+        if nothing and round.verified and (round.level == "L3" or self._parts.executor.needs_change):
             self._end("reported", "nothing was changed, so there is nothing to decide")
             return
         why = why_not_allowed(round.level, round.spec.kind, round.spec.allow, self._doubts())
@@ -386,7 +386,11 @@ class RoundLeader:
         if round.checker is None:
             return round.unverified or "nobody has checked it"
         doubt = self._doubt(round.checker)
-        return round.unverified or why_not_verified(round.verdict, doubt, round.checks, round.sealed)
+        why = round.unverified or why_not_verified(round.verdict, doubt, round.checks, round.sealed)
+        if not why and not round.has_change:
+            # The checks judged the base, so they say nothing about this round.
+            return "no file was changed, so that the checks are green shows nothing"
+        return why
 
     def _escalation(self) -> str:
         round = self.round
