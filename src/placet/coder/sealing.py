@@ -18,7 +18,7 @@ from posixpath import basename, dirname, join, normpath, splitext
 
 from placet.coder.command_line import discovered_by, looks_like_a_file, named_files, python_folders
 from placet.coder.contract import Contract, check_contract
-from placet.coder.conventions import CACHE, MODULES, OWN, convention, is_named_like_tests
+from placet.coder.conventions import CACHE, MODULES, OWN, convention, is_named_like_tests, is_test_code
 from placet.coder.recipes import Step, included, python_paths, steps
 from placet.tools.builtin.matching.globs import compile_glob
 
@@ -45,6 +45,7 @@ class Seal:
         self._contract = contract
         self._may_touch = [lifts(pattern) for pattern in contract.may_touch]
         self._base = frozenset(base_paths)
+        self._base_folders = {folder for path in self._base for folder in _folders_above(path)}
         self._modules = {module for path in self._base if (module := _module(path)) is not None}
         self._files: dict[str, str] = {}
         """What the checks name, and what it is to them."""
@@ -103,6 +104,22 @@ class Seal:
             # Running tests leaves it everywhere, and checks do not get it.
             return ""
         return "" if self._is_lifted(plain) else self._of_itself(plain) or self._in_the_way(plain)
+
+    def bends(self, path: str) -> str:
+        """Why a path that was made or changed while a check ran could bend what the check runs next, as words
+        that follow it; empty if it could not: data that tests write beside themselves, and what is in a new
+        folder, unless the folder itself could."""
+        parts = normpath(path).lstrip("/").split("/")
+        plain = "/".join(parts)
+        above = ("/".join(parts[:end]) for end in range(1, len(parts)))
+        new = next((folder for folder in above if folder not in self._base_folders), None)
+        if new is not None and not plain.startswith(f"{new}/__init__."):
+            # Only a package, or a folder with a meaning of its own, is found from outside of it.
+            return "" if self._is_lifted(new) else self._of_itself(new) and self.bends(new)
+        why = self.why(plain)
+        if why == "is a test" and plain not in self._base and plain not in self._above:
+            return why if is_test_code(plain) else ""
+        return why
 
     def notes(self, base_paths: Collection[str]) -> list[str]:
         """What a person should know before work begins: what is sealed that may well be the work itself."""

@@ -239,9 +239,16 @@ class Work:
             )
             self.tell(CheckCompleted(attempt=attempt, result=result))
 
+        seal = await self.seal()
+
         def fresh() -> AbstractAsyncContextManager[Path]:
             return self.workshop.export(tree)
 
         return await self._checking.run(
-            self.contract, fresh, baseline=self.session.baseline, started=started, completed=completed
+            self.contract,
+            fresh,
+            baseline=self.session.baseline,
+            seal=seal,
+            started=started,
+            completed=completed,
         )

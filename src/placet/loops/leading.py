@@ -581,12 +581,17 @@ class RoundLeader:
                 },
             )
 
+        seal = await self._sealing()
+        if when == "before":
+            self._seal = None  # What reports tests is known only afterwards.
+
         async def run() -> None:
             found.extend(
                 await self._parts.checking.run(
                     self.round.spec.contract,
                     lambda: self.workshop.export(tree),
                     baseline=self.round.baseline,
+                    seal=seal,
                     started=started,
                     completed=completed,
                 )

@@ -91,10 +91,12 @@ class Sandbox:
         environment: Mapping[str, str],
         limits: Limits,
         readable: Sequence[str] = (),
+        fixed: Sequence[str] = (),
     ) -> AsyncIterator[Confined]:
         """Around one command: what the keeper gets. Afterwards `said` tells what followed it.
 
-        `readable` are folders that this command sees besides.
+        `readable` are folders that this command sees besides, `fixed` files of the workspace that it cannot
+        change; only bubblewrap holds that.
 
         Raises:
             ToolError: something that the sandbox is made of cannot be had.
@@ -110,7 +112,7 @@ class Sandbox:
             else:
                 view = await self._enter_repository(confined, stack)
                 await self._connect(confined, stack)
-                self._wrap(confined, limits, argv, readable, view)
+                self._wrap(confined, limits, argv, readable, view, fixed)
             yield confined
 
     # The parts
@@ -189,6 +191,7 @@ class Sandbox:
         program_argv: Sequence[str],
         readable: Sequence[str],
         view: View | None,
+        fixed: Sequence[str],
     ) -> None:
         """Let bubblewrap start the command."""
         program = find_bubblewrap(self._environment)
@@ -208,6 +211,7 @@ class Sandbox:
             keep=self._keep,
             view=view,
             reads_only=self._reads_only,
+            fixed=fixed,
         )
         if self._is_other_user:
             layout = self._stage(confined, layout)
