@@ -232,3 +232,24 @@ async def test_a_round_that_changed_nothing_has_not_proceeded(
 
     assert [check.passed for check in ended.checks] == [True]
     assert (ended.outcome, ended.receipt) == (outcome, None)
+
+
+OWNED = {
+    "shop.py": "def rate():\n    return int(open('rate.txt').read())\n",
+    "rate.txt": "18\n",
+    "verify.py": "import sys, shop\n\nsys.exit(0 if shop.rate() == 19 else 1)\n",
+}
+
+
+@pytest.mark.parametrize(("may_touch", "outcome"), [((), "escalated"), (("rate.txt",), "proceeded")])
+async def test_data_that_a_check_read_is_a_persons_to_approve(
+    tmp_path: Path, may_touch: tuple[str, ...], outcome: str
+) -> None:
+    bench = Bench(tmp_path, str(tmp_path / "placet.db"), OWNED)
+    loop = spec(checks=(Check(name="rate", command="python3 verify.py"),), may_touch=may_touch)
+
+    ended = await run(bench, [write("rate.txt", "19\n"), "made it", verdict("done"), "fine"], loop)
+
+    assert [check.passed for check in ended.checks] == [True]
+    assert (ended.outcome, ended.verified) == (outcome, outcome == "proceeded")
+    assert list(ended.needs_person) == ([] if may_touch else ["rate.txt"])

@@ -60,6 +60,7 @@ def round_data(round: Round) -> dict[str, Any]:
         "changed": list(round.changed),
         "included": list(round.included),
         "put_back": list(round.sealed),
+        "needs_person": dict(round.needs_person),
         "maker": _worker_data(round.maker),
         "checker": _worker_data(round.checker),
         "verdict": msgspec.to_builtins(round.verdict),

@@ -287,6 +287,9 @@ class RoundLeader:
             round.checks = round.baseline if same else await self._run_checks(round.tree, "after")
             if round.outcome is not None:
                 return
+        if not round.is_checked:
+            doubts = (await self._sealing()).doubts(round.changed, round.checks)
+            round.needs_person = {clean(path, _LOGGED): why for path, why in list(doubts.items())[:100]}
         round.is_checked = True
         if round.checker is None:
             diff = await self.workshop.diff(round.base_tree, round.tree) if round.changed else ""
@@ -309,7 +312,7 @@ class RoundLeader:
             await self.save()
             return
         round.verdict, _ = one_of(checker.given.values())
-        round.unverified = why_not_verified(round.verdict, self._doubt(checker), round.checks, round.sealed)
+        round.unverified = self._why_not_verified(checker)
         round.verified = not round.unverified
         said_by_checker = round.verdict.summary if round.verdict is not None else ""
         round.summary = said_by_checker or checker.text or maker.text or round.spec.intent
@@ -378,6 +381,17 @@ class RoundLeader:
         assert maker is not None
         return why_maker_not_done(maker.given.values(), maker.unread)
 
+    def _why_not_verified(self, checker: SubRun) -> str:
+        round = self.round
+        why = why_not_verified(round.verdict, self._doubt(checker), round.checks, round.sealed)
+        if not why and round.needs_person:
+            path, because = next(iter(round.needs_person.items()))
+            more = (
+                f" ({len(round.needs_person) - 1} more files like it)" if len(round.needs_person) > 1 else ""
+            )
+            return f"a person has to look at {path}, which {because}{more}; may_touch in the loop allows it"
+        return why
+
     def _doubts(self) -> str:
         """Why the change may not be acted on unattended: worked out anew from what is kept."""
         round = self.round
@@ -385,8 +399,7 @@ class RoundLeader:
             return "it was brought over from a round that had asked, so it is asked anew"
         if round.checker is None:
             return round.unverified or "nobody has checked it"
-        doubt = self._doubt(round.checker)
-        why = round.unverified or why_not_verified(round.verdict, doubt, round.checks, round.sealed)
+        why = round.unverified or self._why_not_verified(round.checker)
         if not why and not round.has_change:
             # The checks judged the base, so they say nothing about this round.
             return "no file was changed, so that the checks are green shows nothing"
