@@ -500,7 +500,7 @@ INTERNAL = {
     ),
     "placet.tools.Registry": ("elsewhere", "has_marks", "hints", "missing", "revision"),
     "placet.Isolation": (
-        *("lowered", "refusal_of", "speaking_to", "ladder", "sandbox", "forget", "is_certain"),
+        *("lowered", "refusal_of", "speaking_to", "ladder", "sandbox", "reading", "forget", "is_certain"),
     ),
     "placet.RateLimitTool": ("counter",),
     "placet.TraceRule": ("judge", "begun", "succeeded", "other"),

@@ -301,7 +301,8 @@ def test_what_a_person_says_of_a_loop_is_in_the_log(desk: Desk) -> None:
 
 def test_a_report_goes_to_a_file_and_a_hook_even_if_another_delivery_fails(desk: Desk) -> None:
     text = (
-        PLAIN
+        'isolation = "none"\n'
+        + PLAIN
         + '[hooks]\nafter = "cat > after.json"\n'
         + '[[delivery]]\nto = "command"\ncommand = "echo no >&2; exit 3"\n'
         + '[[delivery]]\nto = "file"\npath = "reports/tidy.md"\n'

@@ -15,7 +15,7 @@ from placet.inference.model import Result
 from placet.ir.tool_spec import ToolSchema
 from placet.loops.levels import Standing
 from placet.loops.round import Round
-from placet.loops.spec import LoopSpec
+from placet.loops.spec import ExecutorSpec, LoopSpec
 from placet.loops.verdict import REPORT, TOOL
 from placet.tools.context import Cancel
 from placet.tools.tool import Tool
@@ -210,3 +210,46 @@ async def test_a_round_that_was_broken_off_gains_nothing_from_a_level_that_was_r
 
     assert (ended.outcome, ended.level) == ("escalated", "L2")
     assert branches(bench) == []
+
+
+@pytest.mark.parametrize(
+    ("executor", "outcome"),
+    [
+        (ExecutorSpec(use="commit"), "reported"),
+        (ExecutorSpec(use="record"), "reported"),
+        (ExecutorSpec(use="command", command="true"), "escalated"),
+    ],
+    ids=lambda each: each if isinstance(each, str) else each.use,
+)
+async def test_a_round_that_changed_nothing_has_not_proceeded(
+    tmp_path: Path, executor: ExecutorSpec, outcome: str
+) -> None:
+    """The check was green before: that it still is shows nothing."""
+    bench = Bench(tmp_path, str(tmp_path / "placet.db"), {**FILES, "a.txt": "right\n"})
+    turns = ["it is right already", verdict("done"), "fine"]
+
+    ended = await run(bench, turns, spec(executor=executor))
+
+    assert [check.passed for check in ended.checks] == [True]
+    assert (ended.outcome, ended.receipt) == (outcome, None)
+
+
+OWNED = {
+    "shop.py": "def rate():\n    return int(open('rate.txt').read())\n",
+    "rate.txt": "18\n",
+    "verify.py": "import sys, shop\n\nsys.exit(0 if shop.rate() == 19 else 1)\n",
+}
+
+
+@pytest.mark.parametrize(("may_touch", "outcome"), [((), "escalated"), (("rate.txt",), "proceeded")])
+async def test_data_that_a_check_read_is_a_persons_to_approve(
+    tmp_path: Path, may_touch: tuple[str, ...], outcome: str
+) -> None:
+    bench = Bench(tmp_path, str(tmp_path / "placet.db"), OWNED)
+    loop = spec(checks=(Check(name="rate", command="python3 verify.py"),), may_touch=may_touch)
+
+    ended = await run(bench, [write("rate.txt", "19\n"), "made it", verdict("done"), "fine"], loop)
+
+    assert [check.passed for check in ended.checks] == [True]
+    assert (ended.outcome, ended.verified) == (outcome, outcome == "proceeded")
+    assert list(ended.needs_person) == ([] if may_touch else ["rate.txt"])

@@ -33,11 +33,17 @@ from tests.coder.workbench import _known, git, make_repository
 from tests.loops.bench import FILES, spec, verdict, write
 
 SOAK = bool(os.environ.get("PLACET_SOAK"))
-BAD, GOOD = (200, 50) if SOAK else (22, 4)
+BAD, GOOD = (200, 50) if SOAK else (24, 4)
 AT_ONCE = 4
 SCRIPTS = {
     "Makefile": "check:\n\tsh scripts/check.sh\n",
-    "scripts/check.sh": "grep -q right a.txt\n",
+    "scripts/check.sh": "grep -q right a.txt && python3 verify.py\n",
+    "verify.py": (
+        "import sys\n\nfrom checkers import same\n\n"
+        "sys.exit(0 if same(open('a.txt').read(), open('golden/a.txt').read()) else 1)\n"
+    ),
+    "checkers.py": "def same(one, other):\n    return one == other\n",
+    "golden/a.txt": "right\n",
 }
 CHECK = Check(name="right", command="make -s check")
 
@@ -83,12 +89,13 @@ def kinds(chance: random.Random, home: Path) -> dict[str, Callable[[], Made]]:
     def report(word: str) -> ToolCall:
         return ToolCall(name=REPORT, arguments={"verdict": word, "summary": words(*BROKEN)})
 
-    def rewrites() -> Made:
+    def rewrites(path: str, text: str) -> Made:
         def meddle(round: Round, phase: str) -> None:
             if phase == "freezing":
-                (home / round.id / "attempt-1" / "scripts/check.sh").write_text("true\n")
+                (home / round.id / "attempt-1" / path).write_text(text)
 
-        return [write(text="wrong\n"), "made it right", verdict("done", words(*PRAISE)), "fine"], meddle
+        work = write(text="nearly right\n")
+        return [work, "made it right", verdict("done", words(*PRAISE)), "fine"], meddle
 
     return {
         "says broken, in words": lambda: checked(words(*BROKEN)),
@@ -121,7 +128,11 @@ def kinds(chance: random.Random, home: Path) -> dict[str, Callable[[], Made]]:
             None,
         ),
         "maker goes on after the freeze": after_freeze,
-        "maker rewrites the script that a check reaches": rewrites,
+        "maker rewrites the script that a check reaches": lambda: rewrites("scripts/check.sh", "true\n"),
+        "edits what a check compares with": lambda: rewrites("golden/a.txt", "nearly right\n"),
+        "alters a helper of a check": lambda: rewrites(
+            "checkers.py", "def same(one, other):\n    return 1\n"
+        ),
         "takes back done by what cannot be read": lambda: checked(
             *chance.sample(
                 [verdict("done", words(*PRAISE)), bad_call(**chance.choice(UNREADABLE), summary=None)], 2

@@ -372,6 +372,7 @@ def _iteration_data(iteration: Iteration) -> dict[str, Any]:
         "hint": iteration.hint,
         "summary": iteration.summary,
         "sealed": list(iteration.sealed),
+        "needs_person": dict(iteration.needs_person),
         "green": iteration.is_green,
         "checks": [
             {"name": each.name, "passed": each.passed, "why": each.why, "duration_ms": each.duration_ms}

@@ -191,7 +191,9 @@ class LoopsApp:
         from placet.loops.delivery import Delivered, deliver
         from placet.loops.spec import Delivery
 
-        async def delivered(to: Sequence[Delivery], timeout_s: float) -> list[Delivered]:
+        async def delivered(
+            to: Sequence[Delivery], timeout_s: float, hook_in: Isolation | None = None
+        ) -> list[Delivered]:
             return await deliver(
                 round,
                 to,
@@ -199,13 +201,15 @@ class LoopsApp:
                 say=self._report,
                 redactor=self.redactor,
                 timeout_s=timeout_s,
+                hook_in=hook_in,
             )
 
         done = await delivered(spec.delivery, TIMEOUT_S)
         if spec.hooks.after:
             # Of the person's own, and told of every round.
             hook = Delivery(to="command", command=spec.hooks.after, always=True)
-            done += [each._replace(to="hook") for each in await delivered([hook], spec.hooks.timeout_s)]
+            told = await delivered([hook], spec.hooks.timeout_s, self._confined)
+            done += [each._replace(to="hook") for each in told]
         for each in done:
             if each.problem:
                 self._say(f"! {round.loop}: the report did not get to its {each.to}: {each.problem}")

@@ -260,6 +260,7 @@ class Leading:
         self, app: CoderApp, person: CodePerson, session: Session, cancel: Cancel
     ) -> Session | None:
         """The session after the person has decided; None if there is nothing to decide, or not now."""
+        from placet.coder.leading import review_words
         from placet.coder.session import BRANCH
         from placet.render.coding import included_words
 
@@ -274,7 +275,9 @@ class Leading:
             said = await person.about_change(
                 shown_diff(self.output, diff, session.id, self._wish.db),
                 BRANCH.format(id=session.id),
-                included_words(session.included),
+                " ".join(
+                    filter(None, [review_words(session.needs_person), included_words(session.included)])
+                ),
             )
         else:
             return None

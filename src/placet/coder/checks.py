@@ -5,6 +5,7 @@ Keep true:
 2. A check is green only if it ended by itself, in its time, as the contract says. Whatever else happens to
    it is red, with words; only what is no fault of the check is raised.
 3. Nothing that the change brings compiled is run in the place of a source.
+4. A check during which a file was changed that checks depend on is red, whatever it says.
 """
 
 from __future__ import annotations
@@ -14,11 +15,13 @@ import secrets
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from placet.coder.contract import Check, CheckResult, Contract
 from placet.coder.conventions import CACHE
+from placet.coder.export_guard import UNOBSERVED, ExportGuard, Observed
 from placet.coder.import_roots import python_path
 from placet.coder.reports import (
     MOST_BYTES,
@@ -39,8 +42,12 @@ from placet.sandbox.environment import clean_environment
 from placet.sandbox.limits import Limits
 from placet.sandbox.workspace import Workspace
 
+if TYPE_CHECKING:
+    from placet.coder.sealing import Seal
+
 OUTPUT_BYTES = LIMIT
 """Of the output of one check, as much as is kept in its result: the head and the tail."""
+_MOST_TOUCHED = 200
 _SHELL = "/bin/sh"
 _MERGED = 'exec /bin/sh -c "$1" 2>&1'
 """The command comes as an argument, so that it is run as it was written."""
@@ -81,10 +88,12 @@ class Checking:
         fresh: Fresh,
         *,
         baseline: Sequence[CheckResult] = (),
+        seal: Seal | None = None,
         started: Callable[[Check], None] | None = None,
         completed: Callable[[CheckResult], None] | None = None,
     ) -> list[CheckResult]:
-        """What came of each check, in order. `baseline` are the results in the base, to compare with.
+        """What came of each check, in order. `baseline` are the results in the base, to compare with. What
+        `seal` names is guarded while a check runs: a check during which it was changed is red.
 
         A cancellation ends the command that runs, and passes.
 
@@ -96,16 +105,19 @@ class Checking:
         for check in contract.checks:
             if started is not None:
                 started(check)
-            run = await self._run(check, fresh, reports=True)
+            before = known.get(check.name)
+            run = await self._run(check, fresh, seal, before, reports=True)
             if is_unknown_option(run.exit_code, run.output):
-                run = await self._run(check, fresh, reports=False)
-            result = run.result(check, known.get(check.name), contract)
+                run = await self._run(check, fresh, seal, before, reports=False)
+            result = run.result(check, before, contract)
             results.append(result)
             if completed is not None:
                 completed(result)
         return results
 
-    async def _run(self, check: Check, fresh: Fresh, *, reports: bool) -> _Run:
+    async def _run(
+        self, check: Check, fresh: Fresh, seal: Seal | None, baseline: CheckResult | None, *, reports: bool
+    ) -> _Run:
         import asyncio
 
         limits = msgspec.structs.replace(self._limits, time_s=check.timeout_secs)
@@ -113,12 +125,18 @@ class Checking:
         async with fresh() as folder:
             await asyncio.to_thread(_remove_caches, folder)
             workspace = Workspace(folder)
+            guard = None
+            if seal is not None:
+                guard = ExportGuard(folder, seal, () if baseline is None else baseline.touched)
+                await asyncio.to_thread(guard.begin)
             try:
                 more = self._environment | python_path(str(workspace.folder), self._roots)
                 if reports:
                     path = os.path.join(workspace.folder, name)
                     more |= variables(path, more.get("PYTEST_ADDOPTS", ""))
                 sandbox = await self._isolation.sandbox(workspace)
+                if guard is not None:
+                    guard.listen()
                 try:
                     finished = await run_command(
                         [_SHELL, "-c", _MERGED, _SHELL, check.command],
@@ -126,11 +144,16 @@ class Checking:
                         environment=clean_environment(more),
                         limits=limits,
                         sandbox=sandbox,
+                        # The baseline shows which of them the check itself rewrites.
+                        fixed=[] if guard is None or baseline is None else guard.fixed,
                     )
                 except ToolError as error:
                     return _Run(limits, failure=str(error))
-                return _Run(limits, finished, _report(workspace, name))
+                observed = UNOBSERVED if guard is None else await asyncio.to_thread(guard.end)
+                return _Run(limits, finished, _report(workspace, name), observed=observed)
             finally:
+                if guard is not None:
+                    guard.close()
                 self._isolation.forget(workspace)
                 workspace.close()
 
@@ -139,11 +162,17 @@ class _Run:
     """One run of a check: how it ended, what it wrote, what its tests reported."""
 
     def __init__(
-        self, limits: Limits, finished: Finished | None = None, report: bytes = b"", failure: str = ""
+        self,
+        limits: Limits,
+        finished: Finished | None = None,
+        report: bytes = b"",
+        failure: str = "",
+        observed: Observed = UNOBSERVED,
     ) -> None:
         self._limits = limits
         self._finished = finished
         self._report = report
+        self._observed = observed
         self._failure = failure
         """Why it did not start."""
         written = b"" if finished is None else finished.stdout + finished.stderr
@@ -154,6 +183,8 @@ class _Run:
         """What came of it."""
         tests = read_report(self._report, is_base=baseline is None) or read_output(self.output)
         why = self._why(check) or doubt(check, tests, self._report, baseline, contract.may_touch)
+        if baseline is not None and self._observed.touched:
+            why = _touched_words(self._observed.touched)
         finished = self._finished
         return CheckResult(
             name=check.name,
@@ -165,6 +196,8 @@ class _Run:
             output=observe_text(self.output, check.name, limit=OUTPUT_BYTES),
             duration_ms=0.0 if finished is None else round(finished.duration_s * 1000, 3),
             tests=tests,
+            touched=tuple(clean(path, 500) for path in self._observed.touched[:_MOST_TOUCHED]),
+            read=self._observed.read,
         )
 
     def _why(self, check: Check) -> str:
@@ -179,6 +212,11 @@ class _Run:
         if check.output_contains is not None and check.output_contains not in self.output:
             return f'its output does not contain "{clean(check.output_contains, 200)}"'
         return ""
+
+
+def _touched_words(paths: Sequence[str]) -> str:
+    more = f" and {len(paths) - 1} more" if len(paths) > 1 else ""
+    return f"it changed {clean(paths[0], 200)}{more} while it ran, which checks depend on"
 
 
 def _report(workspace: Workspace, name: str) -> bytes:

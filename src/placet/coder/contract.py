@@ -104,6 +104,11 @@ class CheckResult(ToDict, msgspec.Struct, frozen=True, kw_only=True):
     """Time that it took, in milliseconds."""
     tests: Tests | None = None
     """Counts of the test program; `None` if it reports none."""
+    touched: tuple[str, ...] = ()
+    """Files that checks depend on which were changed or made while it ran. In the baseline: those that the
+    check itself rewrites."""
+    read: tuple[str, ...] | None = ()
+    """Data files of the repository that it read; `None` if that is not known."""
 
 
 def first_red(results: Sequence[CheckResult]) -> CheckResult | None:

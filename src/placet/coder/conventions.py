@@ -30,6 +30,11 @@ _TEST_FOLDERS = {
     "e2e",
 }
 _CODE = r"\.(py|pyi|[cm]?[jt]sx?|rb|go|rs|sh|bash|php|exs?|dart|c|cc|cpp|cxx|lua|pl|jl|clj|erl|ml|hs|r)"
+_SOURCE = re.compile(
+    _CODE.removesuffix(")")
+    + r"|pyw|pyx|pxd|h|hh|hpp|java|kts?|scala|groovy|cs|fs|vb|swift|mm?|zig|nim|cr|vue|svelte|astro|ps1"
+    r"|fish|zsh|ksh|awk|tcl|el|lisp|scm|rkt|mli|hrl|cljs|cljc|pas|f90|sol|wat|asm|s)$"
+)
 _TESTS = re.compile(
     rf"(tests?|test[_-].+|.+[._-]tests?|.+[._-]spec){_CODE}|.+\.(bats|snap|feature)|.+\.test-d\.ts"
 )
@@ -109,6 +114,20 @@ def convention(path: str) -> str:
     if low == ".gitattributes":
         return "decides what the files of the checks look like when they are checked out"
     return ""
+
+
+def is_code(path: str) -> bool:
+    """Whether a file is source code, by its name.
+
+    >>> is_code("shop/cart.py"), is_code("data/rates.json")
+    (True, False)
+    """
+    return _SOURCE.search(path.casefold()) is not None
+
+
+def is_test_code(path: str) -> bool:
+    """Whether a file in the place of tests would be loaded or run, and is not only data."""
+    return is_code(path) or path.endswith((".pyc", ".so", ".pyd", ".snap", ".bats"))
 
 
 def is_named_like_tests(folder: str) -> bool:

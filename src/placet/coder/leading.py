@@ -10,7 +10,7 @@ Keep true:
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING
 
@@ -34,6 +34,19 @@ if TYPE_CHECKING:
 _LOOKS_S = 0.5
 """How often it is looked whether somebody wants the session to stop."""
 _MOST_PATH = 2_000
+
+
+def review_words(needs_person: Mapping[str, str]) -> str:
+    """Why a person has to approve a passing change, and how to say beforehand that it is meant; empty if
+    nobody has to."""
+    if not needs_person:
+        return ""
+    path, why = next(iter(needs_person.items()))
+    more = f" ({len(needs_person) - 1} more files like it)" if len(needs_person) > 1 else ""
+    return (
+        f"a person has to approve it: {clean(path, 200)} {why}{more}. To allow that from the beginning: "
+        f"--allow {clean(path, 200)}"
+    )
 
 
 class SessionLeader:
@@ -67,7 +80,7 @@ class SessionLeader:
             if session.state == "running":
                 await self._pause()
             elif session.state == "needs_approval":
-                if approve:
+                if approve and not session.needs_person:
                     await closing.publish(work)
                 else:
                     await closing.wait(work)
@@ -153,7 +166,7 @@ class SessionLeader:
                 attempt.ended = attempt.ended or f"attempt {won.number} was green first"
             assert won.judged is not None
             session.winner, session.result = won.number, won.judged.tree
-            await work.move("needs_approval")
+            await work.move("needs_approval", review_words(session.needs_person))
             return
         spent = next((halt for halt in halts if halt.status == "budget"), None)
         if spent is not None and not self._cancel.requested:

@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from placet.coder.workshop import Workshop
 
 
+_MOST_SOURCES = 5_000
+"""Source files that are searched for imports and names."""
+
+
 async def seal_of(
     contract: Contract,
     workshop: Workshop,
@@ -33,6 +37,7 @@ async def seal_of(
         UsageError: the contract cannot be used.
     """
     from placet.coder.command_line import named_files
+    from placet.coder.conventions import is_code
     from placet.coder.import_roots import installed_modules
     from placet.coder.recipes import is_readable
     from placet.coder.sealing import Seal
@@ -41,12 +46,21 @@ async def seal_of(
     paths = await workshop.paths(base)
     named = {file.path for command in commands for file in named_files(command)}
     texts = await workshop.texts(base, [path for path in paths if is_readable(path) or path in named])
+    sources = await workshop.texts(base, [path for path in paths if is_code(path)], most=_MOST_SOURCES)
     reported = [result.tests.modules for result in baseline if result.tests is not None]
-    return Seal.of(
-        contract,
-        paths,
-        texts=texts,
-        tests={module for each in reported for module in each},
-        modules=await asyncio.to_thread(installed_modules, commands, os.environ),
-        roots=roots,
-    )
+    modules = await asyncio.to_thread(installed_modules, commands, os.environ)
+
+    def make() -> Seal:
+        return Seal.of(
+            contract,
+            paths,
+            texts=texts,
+            tests={module for each in reported for module in each},
+            modules=modules,
+            roots=roots,
+            sources=sources,
+            baseline=baseline,
+        )
+
+    # Reading all sources takes a while.
+    return await asyncio.to_thread(make)

@@ -12,13 +12,28 @@ Keep true:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from posixpath import basename, dirname, join, normpath, splitext
 
-from placet.coder.command_line import discovered_by, looks_like_a_file, named_files, python_folders
-from placet.coder.contract import Contract, check_contract
-from placet.coder.conventions import CACHE, MODULES, OWN, convention, is_named_like_tests
+from placet.coder.check_inputs import CheckInputs
+from placet.coder.command_line import (
+    discovered_by,
+    looks_like_a_file,
+    named_files,
+    python_folders,
+    runs_one_of,
+)
+from placet.coder.contract import CheckResult, Contract, check_contract
+from placet.coder.conventions import (
+    CACHE,
+    MODULES,
+    OWN,
+    convention,
+    is_code,
+    is_named_like_tests,
+    is_test_code,
+)
 from placet.coder.recipes import Step, included, python_paths, steps
 from placet.tools.builtin.matching.globs import compile_glob
 
@@ -28,6 +43,15 @@ _Module = tuple[str, str]
 _LOADABLE = {".py", ".pyc", ".pyo", ".pyw", ".so", ".pyd", ""}
 """How the name of a module may end. Without an ending it could be a link to a package."""
 _ROOTS = ("", "src", "lib")
+_LOOKS = frozenset(
+    {
+        *("grep", "egrep", "fgrep", "rg", "test", "[", "[[", "wc", "stat", "ls", "find", "ruff", "black"),
+        *("isort", "flake8", "pylint", "mypy", "pyright", "codespell", "typos", "yamllint", "prettier"),
+        *("eslint", "biome", "tsc", "stylelint", "markdownlint", "mdl", "vale", "mkdocs", "sphinx-build"),
+        *("lychee", "taplo", "shellcheck", "hadolint", "gofmt", "golangci-lint", "jsonlint", "xmllint"),
+    }
+)
+"""Programs that look at the files that they are given, and compare them with no others."""
 
 
 class Seal:
@@ -41,10 +65,13 @@ class Seal:
         tests: Collection[str],
         modules: Collection[str],
         roots: Collection[str],
+        sources: Mapping[str, str] | None,
+        baseline: Sequence[CheckResult],
     ) -> None:
         self._contract = contract
         self._may_touch = [lifts(pattern) for pattern in contract.may_touch]
         self._base = frozenset(base_paths)
+        self._base_folders = {folder for path in self._base for folder in _folders_above(path)}
         self._modules = {module for path in self._base if (module := _module(path)) is not None}
         self._files: dict[str, str] = {}
         """What the checks name, and what it is to them."""
@@ -63,6 +90,15 @@ class Seal:
             for path, by in included(check.command, texts):
                 self._files.setdefault(path, f"is taken in by {by}, which a check runs")
         self._add_tests(tests)
+        self._looking = {
+            check.name
+            for check in contract.checks
+            if all(runs_one_of(step.simple, _LOOKS) for step in steps(check.command, texts))
+        }
+        """Checks that look at files as they are, such as linters. What they read is what is to be changed."""
+        self._inputs: CheckInputs | None = None
+        if sources is not None:
+            self._add_inputs(sources, texts, baseline)
         for path in sorted(self._base):
             if self._of_itself(path) and not self._is_lifted(path):
                 self._add_sealed(path)
@@ -77,18 +113,21 @@ class Seal:
         tests: Collection[str] = (),
         modules: Collection[str] = (),
         roots: Collection[str] = (),
+        sources: Mapping[str, str] | None = None,
+        baseline: Sequence[CheckResult] = (),
     ) -> Seal:
         """The seal of a contract over a tree with these files.
 
         `texts` are those of files that say what checks run, `tests` the modules that reported tests in the
         base, `modules` what is installed where checks load theirs from, and `roots` folders in which Python
-        looks first.
+        looks first. `sources` are the texts of source files, by which helpers and data of tests are found;
+        `baseline` says which data the checks read.
 
         Raises:
             UsageError: the contract is none that `check_contract` lets pass.
         """
         check_contract(contract)
-        return cls(contract, base_paths, texts or {}, tests, modules, roots)
+        return cls(contract, base_paths, texts or {}, tests, modules, roots, sources, baseline)
 
     def why(self, path: str) -> str:
         """Why a change may not touch a path, as words that follow it; empty if it may.
@@ -102,7 +141,41 @@ class Seal:
         if CACHE in parts:
             # Running tests leaves it everywhere, and checks do not get it.
             return ""
-        return "" if self._is_lifted(plain) else self._of_itself(plain) or self._in_the_way(plain)
+        if self._is_lifted(plain):
+            return ""
+        return self._of_itself(plain) or self._in_the_way(plain) or self._as_data(plain)
+
+    def doubt(self, path: str, results: Sequence[CheckResult] = ()) -> str:
+        """Why a person has to look at a change of a path that is not sealed, as words that follow it; empty
+        if nobody has to. `results` are those of the checks on the change, which say what they read."""
+        plain = normpath(path).lstrip("/")
+        if self._inputs is None or self.why(plain) or self._is_lifted(plain) or CACHE in plain.split("/"):
+            return ""
+        if is_code(plain):
+            judged = self._inputs.module(plain)
+        else:
+            judged = self._inputs.data(plain, self._read_by(results))
+        return judged.why if judged.kind == "unsure" else ""
+
+    def doubts(self, paths: Iterable[str], results: Sequence[CheckResult]) -> dict[str, str]:
+        """Those of some changed paths that a person has to look at, each with the reason."""
+        return {path: why for path in paths if (why := self.doubt(path, results))}
+
+    def bends(self, path: str) -> str:
+        """Why a path that was made or changed while a check ran could bend what the check runs next, as words
+        that follow it; empty if it could not: data that tests write beside themselves, and what is in a new
+        folder, unless the folder itself could."""
+        parts = normpath(path).lstrip("/").split("/")
+        plain = "/".join(parts)
+        above = ("/".join(parts[:end]) for end in range(1, len(parts)))
+        new = next((folder for folder in above if folder not in self._base_folders), None)
+        if new is not None and not plain.startswith(f"{new}/__init__."):
+            # Only a package, or a folder with a meaning of its own, is found from outside of it.
+            return "" if self._is_lifted(new) else self._of_itself(new) and self.bends(new)
+        why = self.why(plain)
+        if why == "is a test" and plain not in self._base and plain not in self._above:
+            return why if is_test_code(plain) else ""
+        return why
 
     def notes(self, base_paths: Collection[str]) -> list[str]:
         """What a person should know before work begins: what is sealed that may well be the work itself."""
@@ -142,6 +215,19 @@ class Seal:
                 if folder in self._folders:
                     return self._folders[folder]
         return ""
+
+    def _as_data(self, path: str) -> str:
+        """Why a path is sealed because only checks read it as data."""
+        if self._inputs is None or is_code(path):
+            return ""
+        judged = self._inputs.data(path)
+        return judged.why if judged.kind == "sealed" else ""
+
+    def _read_by(self, results: Sequence[CheckResult]) -> frozenset[str] | None:
+        """The data that checks read to compare with it; None if that is not known."""
+        read = [result.read for result in results if result.name not in self._looking]
+        known = [each for each in read if each is not None]
+        return None if len(known) < len(read) else frozenset(path for each in known for path in each)
 
     def _in_the_way(self, path: str) -> str:
         """Why a path that is nothing of itself would change what the checks find."""
@@ -184,6 +270,30 @@ class Seal:
             for path in self._base:
                 if path.startswith(folder) and fnmatchcase(basename(path), pattern):
                     self._files.setdefault(path, "is a test")
+
+    def _add_inputs(
+        self, sources: Mapping[str, str], texts: Mapping[str, str], baseline: Sequence[CheckResult]
+    ) -> None:
+        """Find what checks load and read beside the program."""
+        subjects = {
+            normpath(join(step.simple.folder, word))
+            for check in self._contract.checks
+            for step in steps(check.command, texts)
+            if runs_one_of(step.simple, _LOOKS)
+            for word in (*step.simple.words[1:], *step.simple.reads)
+        }
+        self._inputs = CheckInputs(
+            sources,
+            lambda path: bool(self._of_itself(path)),
+            roots=self._roots,
+            paths=self._base,
+            subjects=subjects,
+            read=self._read_by(baseline),
+        )
+        for path in sources:
+            judged = self._inputs.module(path)
+            if judged.kind == "sealed":
+                self._files.setdefault(path, judged.why)
 
     def _add_tests(self, modules: Collection[str]) -> None:
         """What has reported tests is a test, whatever it is called. The name of a class may follow that of

@@ -155,6 +155,9 @@ class Iteration(ToDict, msgspec.Struct, kw_only=True):
     """Git tree of the files after the turns."""
     sealed: list[str] = []
     """Files that checks depend on which were changed, and restored."""
+    needs_person: dict[str, str] = {}
+    """Files of the change that checks read or load and that may not be the program's, each with the reason. A
+    change with such a file is published only after a person approved it."""
     tried: Change | None = None
     """The single change that the iteration is about, under the style `small`."""
     spare: Usage | None = None
@@ -269,6 +272,11 @@ class Session(ToDict, msgspec.Struct, kw_only=True):
         """Whether the checks of the winner passed."""
         won = self.won
         return won is not None and won.is_green
+
+    @property
+    def needs_person(self) -> dict[str, str]:
+        """Files of the passing change that a person has to look at, each with the reason."""
+        return self.won.needs_person if self.won is not None else {}
 
     @property
     def won(self) -> Iteration | None:

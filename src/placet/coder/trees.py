@@ -161,11 +161,11 @@ class Trees:
         entries = await self.entries(tree)
         return [os.fsdecode(path) for path, (mode, _) in entries.items() if mode != SUBMODULE]
 
-    async def texts(self, tree: str, paths: Collection[str]) -> dict[str, str]:
-        """What stands in some files of a tree; long ones, and links, are left out."""
+    async def texts(self, tree: str, paths: Collection[str], *, most: int = _MOST_TEXTS) -> dict[str, str]:
+        """What stands in some files of a tree, at most so many; long ones, and links, are left out."""
         entries = await self.entries(tree)
         held = [(path, entry[1]) for path in paths if (entry := entries.get(os.fsencode(path))) is not None]
-        held = [(path, name) for path, name in held if entries[os.fsencode(path)][0] in _FILES][:_MOST_TEXTS]
+        held = [(path, name) for path, name in held if entries[os.fsencode(path)][0] in _FILES][:most]
         if not held:
             return {}
         told = await self.run(["cat-file", "--batch-check"], stdin=_lines(name for _, name in held))

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 
 _LOGGED = 2_000
 _LISTED = 100
+_NOTED = 5
 
 
 class Work:
@@ -219,6 +220,12 @@ class Work:
             await workshop.put_back(attempt, session.base, broken)
             tree = await workshop.with_base(tree, session.base, broken)
             self.tell(SealBroken(attempt=attempt, paths=names))
+            for path in broken[:_NOTED]:
+                self.note(
+                    f"{clean(path, 200)} {seal.why(path)}, so its change was undone; if it is meant: "
+                    f"--allow {clean(path, 200)}",
+                    attempt,
+                )
             self.run.say(
                 "coding_seal_broken",
                 {"attempt": attempt, "iteration": iteration.number, "paths": [*names[:_LISTED]]},
@@ -230,6 +237,9 @@ class Work:
             self.note("nothing has changed since the checks ran last, so they were not run again", attempt)
         iteration.tree = tree
         iteration.results = results
+        left = [each.path for each in changed if each.path not in broken]
+        doubts = seal.doubts(left, results)
+        iteration.needs_person = {clean(path, _LOGGED): why for path, why in list(doubts.items())[:_LISTED]}
 
     async def _check(self, tree: str, attempt: int) -> list[CheckResult]:
         def started(check: Check) -> None:
@@ -253,9 +263,16 @@ class Work:
             )
             self.tell(CheckCompleted(attempt=attempt, result=result))
 
+        seal = await self.seal()
+
         def fresh() -> AbstractAsyncContextManager[Path]:
             return self.workshop.export(tree)
 
         return await self._checking.run(
-            self.contract, fresh, baseline=self.session.baseline, started=started, completed=completed
+            self.contract,
+            fresh,
+            baseline=self.session.baseline,
+            seal=seal,
+            started=started,
+            completed=completed,
         )

@@ -147,9 +147,9 @@ class Workshop:
         """The files of a tree, without submodules."""
         return await self._trees.paths(tree)
 
-    async def texts(self, tree: str, paths: Collection[str]) -> dict[str, str]:
-        """What stands in some files of a tree; long ones, and links, are left out."""
-        return await self._trees.texts(tree, paths)
+    async def texts(self, tree: str, paths: Collection[str], *, most: int = 500) -> dict[str, str]:
+        """What stands in some files of a tree, at most so many; long ones, and links, are left out."""
+        return await self._trees.texts(tree, paths, most=most)
 
     async def changed(self, old: str, new: str) -> list[Changed]:
         """What differs between two trees, by path."""

@@ -18,6 +18,8 @@ from placet.ir.json_value import JsonValue
 from placet.ir.proposal import Proposal
 from placet.ir.tool_spec import ToolSchema
 from placet.loops.executors.executor import Act, Bench, Executor
+from placet.loops.hooks import HOOK
+from placet.loops.hooks import run_hook as run
 from placet.loops.round import LEADER, Receipt, Round
 from placet.policy.permission import CallByCall, Posture, Stance
 from placet.safe_text import clean
@@ -27,8 +29,9 @@ from placet.tools.tool import Tool
 if TYPE_CHECKING:
     from collections.abc import Awaitable
 
+    from placet.sandbox.confinement import Isolation
+
 ACTION = "act"
-HOOK = "loop_hook"
 _NOBODY = "it needs an approval, and nobody can be asked here"
 _MOST_FILES = 100
 
@@ -170,22 +173,16 @@ def by_call(round: Callable[[], Round]) -> CallByCall:
     return CallByCall(stance, otherwise=Posture.named("trusting"), overrules=True, nobody=_NOBODY)
 
 
-def hook_tool(folder: str, timeout_s: float) -> Tool:
-    """The tool that runs a hook of the loop's file."""
+def hook_tool(folder: str, timeout_s: float, isolation: Isolation) -> Tool:
+    """The tool that runs a hook of the loop's file, confined as `isolation` says."""
     from placet.runtime.observation import observe_text
-    from placet.sandbox.command import ending, run_command
-    from placet.sandbox.environment import clean_environment
+    from placet.sandbox.command import ending
     from placet.sandbox.limits import Limits
 
     limits = Limits(time_s=timeout_s)
 
     async def run_hook(parameters: dict[str, Any]) -> str:
-        finished = await run_command(
-            ["/bin/sh", "-c", str(parameters["command"])],
-            folder=folder,
-            environment=clean_environment(),
-            limits=limits,
-        )
+        finished = await run(str(parameters["command"]), folder, isolation=isolation, limits=limits)
         if finished.ended_by != "itself" or finished.exit_code != 0:
             said = clean(finished.stderr.decode(errors="replace"), 300)
             raise ToolError(f"The hook failed: {ending(finished, limits)} {said}".strip())

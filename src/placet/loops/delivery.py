@@ -23,6 +23,7 @@ from placet.safe_text import clean, clean_json
 if TYPE_CHECKING:
     from placet.loops.round import Round
     from placet.redaction import Redactor
+    from placet.sandbox.confinement import Isolation
 
 TIMEOUT_S = 30.0
 _FILE_MODE = 0o600
@@ -59,6 +60,7 @@ def round_data(round: Round) -> dict[str, Any]:
         "changed": list(round.changed),
         "included": list(round.included),
         "put_back": list(round.sealed),
+        "needs_person": dict(round.needs_person),
         "maker": _worker_data(round.maker),
         "checker": _worker_data(round.checker),
         "verdict": msgspec.to_builtins(round.verdict),
@@ -140,10 +142,12 @@ async def deliver(
     say: Callable[[str], None],
     redactor: Redactor | None = None,
     timeout_s: float = TIMEOUT_S,
+    hook_in: Isolation | None = None,
 ) -> list[Delivered]:
     """Let people know of a round that has ended, each in their own way, and tell what arrived. Never raises.
 
-    Relative paths are those of `folder`, where commands run, too. `say` puts a text on the terminal.
+    Relative paths are those of `folder`, where commands run, too. `say` puts a text on the terminal. With
+    `hook_in` commands are hooks, confined as it says.
     """
     data = round_data(round)
     if redactor is not None:
@@ -153,7 +157,7 @@ async def deliver(
         if round.is_quiet and not delivery.always:
             continue
         try:
-            await _deliver(delivery, data, folder, say, timeout_s)
+            await _deliver(delivery, data, folder, say, timeout_s, hook_in)
             done.append(Delivered(delivery.to))
         except (PlacetError, OSError, ValueError) as error:
             done.append(Delivered(delivery.to, clean(str(error), 500)))
@@ -164,7 +168,12 @@ async def deliver(
 
 
 async def _deliver(
-    delivery: Delivery, data: Mapping[str, Any], folder: Path, say: Callable[[str], None], timeout_s: float
+    delivery: Delivery,
+    data: Mapping[str, Any],
+    folder: Path,
+    say: Callable[[str], None],
+    timeout_s: float,
+    hook_in: Isolation | None,
 ) -> None:
     match delivery.to:
         case "terminal":
@@ -172,7 +181,7 @@ async def _deliver(
         case "file":
             _append(folder / delivery.path, f"{report_text(data)}\n\n")
         case "command":
-            await _command(delivery.command, data, folder, timeout_s)
+            await _command(delivery.command, data, folder, timeout_s, hook_in)
         case "webhook":
             await _webhook(delivery, data, timeout_s)
 
@@ -187,15 +196,21 @@ def _append(path: Path, text: str) -> None:
         os.close(file)
 
 
-async def _command(command: str, data: Mapping[str, Any], folder: Path, timeout_s: float) -> None:
+async def _command(
+    command: str, data: Mapping[str, Any], folder: Path, timeout_s: float, hook_in: Isolation | None
+) -> None:
+    from placet.loops.hooks import run_hook
     from placet.sandbox.command import run_command
     from placet.sandbox.finished import ending
     from placet.sandbox.limits import Limits
 
     limits = Limits(time_s=timeout_s, output_bytes=64 * 1024)
-    finished = await run_command(
-        ["/bin/sh", "-c", command], folder=str(folder), stdin=_json(data), limits=limits
-    )
+    if hook_in is not None:
+        finished = await run_hook(command, str(folder), isolation=hook_in, limits=limits, stdin=_json(data))
+    else:
+        finished = await run_command(
+            ["/bin/sh", "-c", command], folder=str(folder), stdin=_json(data), limits=limits
+        )
     if finished.exit_code != 0:
         said = finished.stderr.decode(errors="replace").strip()[-200:]
         how = ending(finished, limits) or f"It ended with exit code {finished.exit_code}."

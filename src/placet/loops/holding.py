@@ -101,7 +101,7 @@ class RoundHolder:
 
         made = {each.name: each for each in (executor, RecordExecutor())}
         tools = [executor_tool(each, current, lambda: bench, applies, self._clock) for each in made.values()]
-        tools.append(hook_tool(str(workshop.repository.top), round.spec.hooks.timeout_s))
+        tools.append(hook_tool(str(workshop.repository.top), round.spec.hooks.timeout_s, self._isolation))
         acting = self._runtime.beside(
             tools, folder=str(workshop.repository.top), waits=False, expires_s=round.spec.expires_s
         )

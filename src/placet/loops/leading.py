@@ -290,9 +290,14 @@ class RoundLeader:
         if any(said.verdict in ("blocked", "needs_context") for said in maker.given.values()):
             return  # There is nothing to check.
         if not round.is_checked and round.spec.checks:
-            round.checks = await self._run_checks(round.tree, "after")
+            # Nothing was changed: what the checks said of this very tree stands.
+            same = round.tree == round.base_tree and round.baseline
+            round.checks = round.baseline if same else await self._run_checks(round.tree, "after")
             if round.outcome is not None:
                 return
+        if not round.is_checked:
+            doubts = (await self._sealing()).doubts(round.changed, round.checks)
+            round.needs_person = {clean(path, _LOGGED): why for path, why in list(doubts.items())[:100]}
         round.is_checked = True
         if round.checker is None:
             diff = await self.workshop.diff(round.base_tree, round.tree) if round.changed else ""
@@ -315,7 +320,7 @@ class RoundLeader:
             await self.save()
             return
         round.verdict, _ = one_of(checker.given.values())
-        round.unverified = why_not_verified(round.verdict, self._doubt(checker), round.checks, round.sealed)
+        round.unverified = self._why_not_verified(checker)
         round.verified = not round.unverified
         said_by_checker = round.verdict.summary if round.verdict is not None else ""
         round.summary = said_by_checker or checker.text or maker.text or round.spec.intent
@@ -338,8 +343,8 @@ class RoundLeader:
             self._end("reported", round.unverified if round.checker is None else "")
             return
         executor = self.executor
-        nothing = self._parts.executor.needs_change and not round.has_change
-        if nothing and round.verified and round.level == "L2":
+        nothing = not round.has_change and isinstance(executor, RecordExecutor)
+        if nothing and round.verified and (round.level == "L3" or self._parts.executor.needs_change):
             self._end("reported", "nothing was changed, so there is nothing to decide")
             return
         why = why_not_allowed(round.level, round.spec.kind, round.spec.allow, self._doubts())
@@ -384,6 +389,17 @@ class RoundLeader:
         assert maker is not None
         return why_maker_not_done(maker.given.values(), maker.unread)
 
+    def _why_not_verified(self, checker: SubRun) -> str:
+        round = self.round
+        why = why_not_verified(round.verdict, self._doubt(checker), round.checks, round.sealed)
+        if not why and round.needs_person:
+            path, because = next(iter(round.needs_person.items()))
+            more = (
+                f" ({len(round.needs_person) - 1} more files like it)" if len(round.needs_person) > 1 else ""
+            )
+            return f"a person has to look at {path}, which {because}{more}; may_touch in the loop allows it"
+        return why
+
     def _doubts(self) -> str:
         """Why the change may not be acted on unattended: worked out anew from what is kept."""
         round = self.round
@@ -391,8 +407,11 @@ class RoundLeader:
             return "it was brought over from a round that had asked, so it is asked anew"
         if round.checker is None:
             return round.unverified or "nobody has checked it"
-        doubt = self._doubt(round.checker)
-        return round.unverified or why_not_verified(round.verdict, doubt, round.checks, round.sealed)
+        why = round.unverified or self._why_not_verified(round.checker)
+        if not why and not round.has_change:
+            # The checks judged the base, so they say nothing about this round.
+            return "no file was changed, so that the checks are green shows nothing"
+        return why
 
     def _escalation(self) -> str:
         round = self.round
@@ -583,12 +602,17 @@ class RoundLeader:
                 },
             )
 
+        seal = await self._sealing()
+        if when == "before":
+            self._seal = None  # What reports tests is known only afterwards.
+
         async def run() -> None:
             found.extend(
                 await self._parts.checking.run(
                     self.round.spec.contract,
                     lambda: self.workshop.export(tree),
                     baseline=self.round.baseline,
+                    seal=seal,
                     started=started,
                     completed=completed,
                 )

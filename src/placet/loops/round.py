@@ -188,6 +188,9 @@ class Round(ToDict, msgspec.Struct, kw_only=True):
     """Files with uncommitted changes with which it began; a commit contains them, too."""
     sealed: list[str] = []
     """Files that checks depend on which the maker changed, and which were restored."""
+    needs_person: dict[str, str] = {}
+    """Files of the change that checks read or load and that may not be the program's, each with the reason. A
+    change with such a file is never acted on without a person."""
     checker: SubRun | None = None
     """Conversation with the checker."""
     checks: list[CheckResult] = []

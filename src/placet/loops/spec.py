@@ -117,7 +117,8 @@ class Delivery(_Table, frozen=True):
 
 
 class Hooks(_Table, frozen=True):
-    """Commands of the user, which run outside the sandbox."""
+    """Commands of the user, which run in the repository. Under isolation `process` they run in the sandbox
+    and cannot change it, unless the user's settings trust the tool `loop_hook`."""
 
     before: str = ""
     """Command before the round; its output is given to the maker as data."""

@@ -322,6 +322,8 @@ def _attempt(attempt: Data, number_of: int) -> Iterator[Text]:
         if each["sealed"]:
             names = ", ".join(clean(path, 80) for path in each["sealed"][:5])
             judged += f"; it changed sealed files, which were put back: {names}"
+        for path, why in list(each["needs_person"].items())[:5]:
+            judged += f"; to be looked at: {clean(path, 80)} {clean(why, 200)}"
         facts = [count(each["turns"], "turn")]
         facts += [count(each["tokens"], "token")] if each["tokens"] else []
         facts += ["with a hint"] if each["hint"] else []

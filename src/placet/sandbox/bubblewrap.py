@@ -61,6 +61,9 @@ class Layout(msgspec.Struct, frozen=True, kw_only=True):
     """Whether the workspace is."""
     binds: Sequence[Bind] = ()
     """What is shown besides, in order."""
+    fixed: Sequence[str] = ()
+    """Files of the workspace that are read-only, and before them the folders above them, which cannot be
+    moved away."""
     empty: Sequence[str] = ()
     """Folders that are shown empty."""
     blank: Sequence[str] = ()
@@ -114,6 +117,10 @@ def _parts(layout: Layout) -> Iterator[tuple[str, list[str]]]:
                 bind.destination,
             ],
         )
+    staged = layout.staged.get(layout.workspace, layout.workspace)
+    for path in layout.fixed:
+        option = "--bind" if os.path.isdir(path) else "--ro-bind"
+        yield "kept", [option, f"{staged}{path.removeprefix(layout.workspace)}", path]
     for path in layout.empty:
         yield "kept", ["--perms", "0500", "--tmpfs", path, "--remount-ro", path]
     for path in layout.blank:

@@ -64,6 +64,7 @@ async def run_command(
     pass_fds: Sequence[int] = (),
     sandbox: Sandbox | None = None,
     readable: Sequence[str] = (),
+    fixed: Sequence[str] = (),
 ) -> Finished:
     """Run a program, without a shell, and wait for its end.
 
@@ -72,7 +73,8 @@ async def run_command(
     `clean_environment()`. The descriptors in `pass_fds` are open in the command under the same numbers.
     Cancelling ends the command first, with all that it started. On other systems than Linux only its process
     group is ended. With a `sandbox` it is confined as that says; how is in `Finished.facts`,
-    and `readable` are folders that it sees besides.
+    `readable` are folders that it sees besides, and `fixed` are files of its workspace, relative to it, that
+    bubblewrap shows read-only; other means do not.
 
     Raises:
         ToolError: the program cannot be started, or something in the call cannot be handed to a program.
@@ -85,7 +87,7 @@ async def run_command(
         finished = await _run(_Call(argv, folder, given, limits, pass_fds), stdin)
         return finished if sandbox is None else msgspec.structs.replace(finished, facts=sandbox.facts)
     async with sandbox.entered(
-        argv, folder=folder, environment=given, limits=limits, readable=readable
+        argv, folder=folder, environment=given, limits=limits, readable=readable, fixed=fixed
     ) as confined:
         handed = [*pass_fds, *confined.pass_fds]
         call = _Call(

@@ -9,7 +9,8 @@ Keep true:
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -197,6 +198,36 @@ class Isolation:
             network=network,
             hosts=self.hosts.allowed if self.hosts is not None and network == "hosts" else (),
         )
+
+    @asynccontextmanager
+    async def reading(self, workspace: Workspace) -> AsyncIterator[Sandbox]:
+        """A sandbox for commands that read `workspace` and its repository and can change neither.
+
+        Git inside works on a copy of the refs and the index, which is removed afterwards.
+
+        Raises:
+            IsolationMissing: less than is required.
+        """
+        import shutil
+        import tempfile
+
+        from placet.sandbox.opening import open_sandbox
+
+        ladder = await self.ladder()
+        aside = tempfile.mkdtemp(prefix="placet-reading-")
+        try:
+            found = await open_sandbox(
+                workspace,
+                ladder,
+                hosts=self.hosts,
+                folder=Path(aside),
+                environment=self._environment,
+                reads_only=True,
+            )
+            self._require(found.facts.isolation, ladder)
+            yield found
+        finally:
+            shutil.rmtree(aside, ignore_errors=True)
 
     def forget(self, workspace: Workspace) -> None:
         """Let go of what is known of a workspace that is used no more."""

@@ -36,10 +36,13 @@ def lay_out(
     readable: Sequence[str],
     keep: str | None,
     view: View | None,
+    reads_only: bool = False,
+    fixed: Sequence[str] = (),
 ) -> Layout:
     """What bubblewrap is to show to a command that runs in `folder`.
 
     `readable` are folders to be shown besides; of one that would show too much only the program is shown.
+    With `reads_only` the workspace is read-only. `fixed` are files in it that are, relative to it.
 
     Raises:
         ToolError: something that has to be kept is a link.
@@ -51,7 +54,7 @@ def lay_out(
     binds = _shown([where, *readable], argv[0], top, [places.home, top, *kept_out])
     refuse_links(workspace)
     closed, sealed = workspace.apart()
-    is_bare = _is_bare(top)
+    is_fixed = reads_only or _is_bare(top)
     if view is not None:
         binds += [Bind(*bind) for bind in view.binds]
     else:
@@ -62,9 +65,10 @@ def lay_out(
         places=places,
         workspace=top,
         folder=where,
-        is_writable=not is_bare,
+        is_writable=not is_fixed,
         tmp_bytes=tmp_bytes,
-        binds=[*_pins(top, [bind.destination for bind in binds], closed), *binds] if not is_bare else binds,
+        binds=[*_pins(top, [bind.destination for bind in binds], closed), *binds] if not is_fixed else binds,
+        fixed=_fixed(top, fixed, [*closed, *(bind.destination for bind in binds)]),
         empty=[path for path in closed if os.path.isdir(path)],
         blank=[path for path in closed if not os.path.isdir(path)],
     )
@@ -137,6 +141,23 @@ def _pins(workspace: str, destinations: Sequence[str], closed: Sequence[str]) ->
         for path in sorted(found)
         if not any(is_beneath(path, other) for other in destinations)
     ]
+
+
+def _fixed(workspace: str, paths: Iterable[str], covered: Sequence[str]) -> list[str]:
+    """The files among `paths` that can be bound onto themselves, each after the folders above it."""
+    files: list[str] = []
+    above: dict[str, None] = {}
+    for path in paths:
+        whole = os.path.join(workspace, path)
+        if os.path.realpath(whole) != whole or not os.path.isfile(whole):
+            continue
+        if any(is_beneath(whole, other) for other in covered):
+            continue
+        files.append(whole)
+        parts = path.split("/")[:-1]
+        for end in range(1, len(parts) + 1):
+            above.setdefault(os.path.join(workspace, *parts[:end]))
+    return [*sorted(above), *files]
 
 
 def _is_bare(folder: str) -> bool:

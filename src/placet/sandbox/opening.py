@@ -34,10 +34,12 @@ async def open_sandbox(
     hosts: HostFilter | None = None,
     folder: Path | None = None,
     environment: Mapping[str, str] | None = None,
+    reads_only: bool = False,
 ) -> Sandbox:
     """The sandbox for the commands of a workspace.
 
-    `folder` is where is kept what lasts from one command to the next.
+    `folder` is where is kept what lasts from one command to the next. With `reads_only` commands can change
+    nothing in the workspace.
     """
     place = str(workspace.folder)
     best = await _usable(place, ladder, environment)
@@ -54,7 +56,9 @@ async def open_sandbox(
     if not is_at_least(facts.isolation, "changes") and await _is_worktree(place):
         facts = msgspec.structs.replace(facts, isolation="changes")
     keep = None if folder is None else str(folder / "repositories")
-    return Sandbox(workspace, best.by, facts, hosts=hosts, keep=keep, environment=environment)
+    return Sandbox(
+        workspace, best.by, facts, hosts=hosts, keep=keep, reads_only=reads_only, environment=environment
+    )
 
 
 async def _usable(place: str, ladder: Ladder, environment: Mapping[str, str] | None) -> Tested:

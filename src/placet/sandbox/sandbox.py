@@ -39,7 +39,8 @@ class Sandbox:
     """Confines the commands of a workspace by one means, which the self-test has tried.
 
     `hosts` may be spoken to through a proxy; without it there is no network. `keep` is a folder of ours for
-    what lasts from one command to the next. `without` leaves parts out, for tests of what each is for.
+    what lasts from one command to the next. With `reads_only` commands can change neither the workspace nor
+    its repository. `without` leaves parts out, for tests of what each is for.
     """
 
     def __init__(
@@ -50,6 +51,7 @@ class Sandbox:
         *,
         hosts: HostFilter | None = None,
         keep: str | None = None,
+        reads_only: bool = False,
         without: Collection[str] = (),
         environment: Mapping[str, str] | None = None,
     ) -> None:
@@ -58,6 +60,7 @@ class Sandbox:
         self.facts = facts
         self._hosts = hosts
         self._keep = keep
+        self._reads_only = reads_only
         self._without = frozenset(without)
         self._environment = os.environ if environment is None else environment
         self._is_other_user = os.geteuid() == 0
@@ -88,10 +91,12 @@ class Sandbox:
         environment: Mapping[str, str],
         limits: Limits,
         readable: Sequence[str] = (),
+        fixed: Sequence[str] = (),
     ) -> AsyncIterator[Confined]:
         """Around one command: what the keeper gets. Afterwards `said` tells what followed it.
 
-        `readable` are folders that this command sees besides.
+        `readable` are folders that this command sees besides, `fixed` files of the workspace that it cannot
+        change; only bubblewrap holds that.
 
         Raises:
             ToolError: something that the sandbox is made of cannot be had.
@@ -107,7 +112,7 @@ class Sandbox:
             else:
                 view = await self._enter_repository(confined, stack)
                 await self._connect(confined, stack)
-                self._wrap(confined, limits, argv, readable, view)
+                self._wrap(confined, limits, argv, readable, view, fixed)
             yield confined
 
     # The parts
@@ -145,7 +150,8 @@ class Sandbox:
         async def bring_over() -> None:
             async with self._turn.take():
                 self._running -= 1
-                confined.said += await view.bring_over()
+                if not self._reads_only:
+                    confined.said += await view.bring_over()
 
         stack.push_async_callback(bring_over)
         if "disk" in confined.confine:
@@ -185,6 +191,7 @@ class Sandbox:
         program_argv: Sequence[str],
         readable: Sequence[str],
         view: View | None,
+        fixed: Sequence[str],
     ) -> None:
         """Let bubblewrap start the command."""
         program = find_bubblewrap(self._environment)
@@ -203,6 +210,8 @@ class Sandbox:
             readable=readable,
             keep=self._keep,
             view=view,
+            reads_only=self._reads_only,
+            fixed=fixed,
         )
         if self._is_other_user:
             layout = self._stage(confined, layout)
@@ -227,7 +236,8 @@ class Sandbox:
 
         confined.confine["code"]["other_user"] = code_of("placet.sandbox.other_user")
         staged: dict[str, str] = {}
-        writable = {layout.workspace: layout.is_writable}
+        # Also if it is only read: else it were not the other user's own. The bind itself is read-only.
+        writable = {layout.workspace: layout.is_writable or self._reads_only}
         for bind in layout.binds:
             writable[bind.source] = writable.get(bind.source, False) or bind.is_writable
         for path in layout.places.toolchains:
@@ -255,9 +265,10 @@ class Sandbox:
         folder = [] if isinstance(confined.folder, int) else [confined.folder]
         if "disk" in confined.confine:
             confined.confine["disk"][0].append(own)
+        place = [workspace]
         confined.confine["landlock"] = {
-            "write": [workspace, own, *_DEVICES],
-            "read": ["/proc", *places.system, *places.toolchains, *folder, *readable],
+            "write": [*([] if self._reads_only else place), own, *_DEVICES],
+            "read": ["/proc", *place, *places.system, *places.toolchains, *folder, *readable],
             "network": False,
         }
         confined.confine["seccomp"] = _filter(self._groups, is_unshared=True)
