@@ -57,7 +57,8 @@ class ActionResult(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     timestamp: datetime
     """When it ended, in UTC."""
     rolled_back: bool = False
-    """It succeeded, and the plan was aborted afterwards."""
+    """It took effect, and the plan was aborted afterwards. Set for an action that succeeded, and for one that
+    failed because its answer could not be used."""
 
 
 class CostSummary(msgspec.Struct, frozen=True, kw_only=True):
