@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from placet.errors import ToolError
-from placet.sandbox.bubblewrap import Layout, arguments, temporary
+from placet.sandbox.bubblewrap import WRAPPERS, Layout, arguments, temporary
 from placet.sandbox.compiled import code_of
 from placet.sandbox.confined import Confined
 from placet.sandbox.isolation import By, Facts
@@ -125,7 +125,7 @@ class Sandbox:
         if "cgroups" not in self._without:
             from placet.sandbox.cgroup import open_cgroup
 
-            group = open_cgroup(limits)
+            group = open_cgroup(limits, wrappers=WRAPPERS if self.by == "bubblewrap" else 0)
             if group is not None:
                 stack.callback(group.close)
                 confine["joins"] = group.joins
