@@ -3,8 +3,8 @@
 Keep true:
 1. Whatever a tool does (raises, hangs, exits, cancels itself, answers with junk), an attempt ends in an
    output or an `AttemptFailed`; only our own cancellation passes through.
-2. An attempt that may have had an effect and has no answer is `unknown`, and says so. One whose tool returned,
-   with an answer that cannot be used, `took_effect`.
+2. An attempt that may have had an effect and has no answer is `unknown`, and says so. One whose tool returned
+   an answer that cannot be used `took_effect`.
 3. A tool gets its own copy of what it may change.
 """
 
