@@ -246,6 +246,8 @@ class Sandbox:
         """Let the command restrict itself, and give it folders of its own for what it would put elsewhere."""
         import tempfile
 
+        from placet.sandbox.git.repository import read_elsewhere
+
         workspace = str(self.workspace.folder)
         own = tempfile.mkdtemp(prefix="placet-sandbox-")
         stack.callback(shutil.rmtree, own, ignore_errors=True)
@@ -257,7 +259,14 @@ class Sandbox:
             confined.confine["disk"][0].append(own)
         confined.confine["landlock"] = {
             "write": [workspace, own, *_DEVICES],
-            "read": ["/proc", *places.system, *places.toolchains, *folder, *readable],
+            "read": [
+                "/proc",
+                *places.system,
+                *places.toolchains,
+                *folder,
+                *readable,
+                *read_elsewhere(workspace),
+            ],
             "network": False,
         }
         confined.confine["seccomp"] = _filter(self._groups, is_unshared=True)
