@@ -473,7 +473,9 @@ class ToolError(PlacetError):
 
     code = "tool"
 
-    def __init__(self, message: str, *, retry: bool = True, unknown: bool = False) -> None:
+    def __init__(
+        self, message: str, *, retry: bool = True, unknown: bool = False, took_effect: bool = False
+    ) -> None:
         """Create the error.
 
         Args:
@@ -481,9 +483,12 @@ class ToolError(PlacetError):
             retry: `False`: another attempt cannot help.
             unknown: `True`: the effect may or may not have happened. Such an attempt is repeated only if the
                 tool is `read_only` or `idempotent`.
+            took_effect: `True`: the effect happened, and only the answer cannot be used. The action fails and
+                is not retried; if the plan is aborted, the effect is undone or named in `irreversible`.
         """
         self.retry = retry
         self.unknown = unknown
+        self.took_effect = took_effect
         super().__init__(message)
 
 

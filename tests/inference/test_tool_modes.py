@@ -276,6 +276,17 @@ async def test_lenient_calls_come_back_in_order_and_leave_the_words(
     assume(len({name for name, *_ in drawn}) == len(drawn))
     assume(not any({"type", "properties"} <= given.keys() for _, given, *_ in drawn))
     tools = [fitting(name, given) for name, given, *_ in drawn]
+    # A second document in the tags of one call is an error; a test of its own is about that.
+    in_order = [around for *_, around in drawn]
+    assume(
+        between == " and "
+        or all(
+            "<" in later
+            for n, each in enumerate(in_order)
+            if each == "<tool_call>{}"
+            for later in in_order[n:]
+        )
+    )
     written = [around.replace("{}", form(name, given)) for name, given, form, around in drawn]
     are_meant = _meant([around for *_, around in drawn], before, between, mode)
 
@@ -641,11 +652,35 @@ async def test_behind_words_a_call_without_tags_is_one_only_of_a_model_that_was_
 
 
 async def test_a_tag_says_that_a_call_is_meant_wherever_it_stands() -> None:
-    text = f"So: <tool_call>\n{CALL}\n{CALL}</tool_call> and wait."
+    text = f"So: <tool_calls>\n{CALL}\n{CALL}</tool_calls> and wait."
 
     for mode in (LenientTools, NativeThenLenient):
         result = await answer(mode, text)
         assert (result.text, result.calls) == ("So:  and wait.", CALLED * 2)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"<tool_call>{CALL}{CALL}</tool_call>",
+        f"<tool_call>\n{CALL},\n{CALL}\n</tool_call>",
+        f'<tool_call>{CALL}{{"x": 1}}</tool_call>',
+        f"<function_call>{CALL} {CALL}</function_call>",
+        f"<tool_call>{CALL}\n{CALL}",
+    ],
+)
+async def test_two_documents_in_one_call_are_an_error_and_no_calls(text: str) -> None:
+    for mode in (LenientTools, NativeThenLenient):
+        (call,) = (await answer(mode, text)).calls
+
+        assert call.problem
+        assert call.arguments == {}
+        assert call.raw == text
+
+
+async def test_calls_in_tags_of_their_own_are_calls_also_where_none_is_closed() -> None:
+    for mode in (LenientTools, NativeThenLenient):
+        assert (await answer(mode, f"<tool_call>{CALL}\n<tool_call>{CALL}")).calls == CALLED * 2
 
 
 UNSOUND: list[dict[str, JsonValue]] = [
@@ -708,7 +743,7 @@ async def test_any_text_is_read_and_streams_the_same(text: str, mode: Mode, rand
     TALLY.add(calls=bool(found.calls), json="{" in text)
     assert result == same
     assert words == result.text == found.text
-    assert all(call in CALLED for call in found.calls)
+    assert all(call in CALLED or call.problem for call in found.calls)
     if not found.calls:
         assert found.text == text
 

@@ -183,6 +183,7 @@ class Reference:
             return "succeeded"
         self.tool_calls += 1
         script = self.case.scripts.get(action["id"], Script())
+        is_lost = False
         for attempt in range(1 + self._retries_of(action)):
             self.retries += attempt > 0
             went = script.outcome(attempt)
@@ -190,9 +191,11 @@ class Reference:
                 went = "fail" if parameters.get("n") == tool.fails_on else "ok"
             if went == "ok":
                 return "succeeded"
+            # A later attempt that fails does not undo what an earlier one may have done.
+            is_lost = went == "lost" or (is_lost and went != "junk")
             if went in ("fatal", "junk") or (went == "lost" and not tool.repeatable):
                 break
-        if went == "lost" and tool.risk != "read_only":
+        if is_lost and tool.risk != "read_only":
             return "unknown"
         return "skipped" if action.get("failure_behavior") == "skip" else "failed"
 

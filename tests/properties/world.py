@@ -53,6 +53,10 @@ class World:
         """Attempts by action id."""
         self.received: dict[str, dict[str, Any]] = {}
         """Parameters of the last attempt, by action id."""
+        self.entered: set[str] = set()
+        """Actions whose tool was called, also if it was stopped in flight."""
+        self.may_have_taken_effect: set[str] = set()
+        """Actions with an attempt after which the world may be another, whatever was answered."""
         self.running: set[str] = set()
         self.overlaps: set[tuple[str, str]] = set()
         """Actions that were in flight together."""
@@ -93,13 +97,19 @@ class World:
         async def waiting(parameters: dict[str, Any], context: ToolContext) -> Any:
             self.overlaps |= {(other, context.action_id) for other in self.running}
             self.running.add(context.action_id)
+            self.entered.add(context.action_id)
             try:
                 await asyncio.sleep(self._script(context).delay_s(self.calls[context.action_id]))
                 return self._answer(kind, parameters, context)
+            except asyncio.CancelledError:
+                if kind.risk != "read_only":
+                    self.may_have_taken_effect.add(context.action_id)
+                raise
             finally:
                 self.running.discard(context.action_id)
 
         def inline(parameters: dict[str, Any], context: ToolContext) -> Any:
+            self.entered.add(context.action_id)
             return self._answer(kind, parameters, context)
 
         if kind.runs == "async":
@@ -120,6 +130,8 @@ class World:
         # The caller must not feel this.
         spoil(parameters)
         parameters.clear()
+        if kind.risk != "read_only" and went in ("ok", "lost", "junk"):
+            self.may_have_taken_effect.add(context.action_id)
         match went:
             case "fail":
                 raise RuntimeError("out of order")

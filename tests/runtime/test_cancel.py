@@ -85,8 +85,8 @@ async def test_a_hard_cancel_stops_what_is_in_flight(schedule: Any) -> None:
 
     assert stopped == ["hang"]
     assert result.outcome == "canceled"
-    assert statuses(result) == {"a": "skipped", "b": "skipped"}
-    assert result["a"].error == "canceled: enough"
+    assert statuses(result) == {"a": "failed", "b": "skipped"}
+    assert (result["a"].error or "").startswith("canceled: enough")
 
 
 async def test_an_effect_that_was_stopped_in_flight_is_unknown_and_waits_for_a_decision(
@@ -149,7 +149,7 @@ async def test_a_hard_cancel_may_come_from_another_thread(schedule: Any) -> None
 
     result = await rt.execute(plan(call("a", "hang")), cancel=cancel)
 
-    assert result["a"].error == "canceled: from afar"
+    assert (result["a"].error or "").startswith("canceled: from afar")
 
 
 async def test_the_late_answer_of_a_thread_that_was_given_up_is_dropped() -> None:

@@ -238,7 +238,7 @@ async def test_an_abort_stops_what_is_in_flight(recorder: Recorder, schedule: An
 
     assert result.outcome == "aborted"
     assert stopped == ["hang"]
-    assert statuses(result) == {"a": "skipped", "b": "failed"}
+    assert statuses(result) == {"a": "failed", "b": "failed"}
 
 
 async def test_both_schedules_leave_the_same_state() -> None:

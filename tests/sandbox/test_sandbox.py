@@ -19,6 +19,7 @@ from placet.sandbox.hosts import HostFilter
 from placet.sandbox.isolation import Facts
 from placet.sandbox.limits import MIB, Limits
 from placet.sandbox.sandbox import Sandbox
+from placet.sandbox.self_test import self_test
 from placet.sandbox.workspace import Workspace
 from tests.sandbox.programs import is_running, wait_until
 
@@ -433,3 +434,43 @@ def test_the_keeper_loads_nothing_that_a_command_has_written(
     monkeypatch.setenv("LD_LIBRARY_PATH", f"{work}/lib::relative:/usr/lib")
 
     assert _environment_of_keeper(str(work)) == {"LD_LIBRARY_PATH": "/usr/lib"}
+
+
+_FORKS = """
+import os
+read_fd, write_fd = os.pipe()
+made = 0
+try:
+    for _ in range(40):
+        if os.fork() == 0:
+            os.close(write_fd)
+            os.read(read_fd, 1)
+            os._exit(0)
+        made += 1
+except BlockingIOError:
+    pass
+print(made, flush=True)
+os._exit(0)
+"""
+
+
+@pytest.mark.parametrize("without", [{"watch"}, {"watch", "cgroups"}], ids=["cgroup", "no cgroup"])
+async def test_what_is_claimed_of_processes_is_what_holds(work: Path, without: set[str]) -> None:
+    """`kernel` means that the kernel refuses the process after the last one allowed; nobody watches here."""
+    tested = await self_test("bubblewrap", without=without - {"watch"})
+    workspace = Workspace(work)
+    sandbox = Sandbox(workspace, "bubblewrap", tested.facts, without=without)
+
+    finished = await run_command(
+        [sys.executable, "-I", "-S", "-c", _FORKS],
+        folder=workspace.fd,
+        limits=Limits(time_s=30, processes=10),
+        sandbox=sandbox,
+    )
+    workspace.close()
+
+    held = 1 + int(finished.stdout) == 10
+    assert (finished.facts.enforced.pids == "kernel") is held
+    assert finished.facts.enforced.pids == (
+        "watchdog" if "cgroups" in without else tested.facts.enforced.pids
+    )

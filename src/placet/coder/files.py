@@ -15,7 +15,6 @@ Keep true:
 from __future__ import annotations
 
 import os
-import re
 import shutil
 import stat
 from collections.abc import Collection, Iterable
@@ -27,10 +26,8 @@ from placet.coder.scratch import remove_tree
 from placet.coder.trees import SUBMODULE, Trees, checked, inside
 from placet.errors import ToolError, UsageError
 from placet.safe_text import clean
+from placet.sandbox.lookalikes import GIT, is_read_as
 
-_UNSEEN = re.compile("[\u200c-\u200f\u202a-\u202e\u206a-\u206f\ufeff]")
-_DANGEROUS = re.compile(r"(\.git|git~1)[ .]*(:.*)?", re.IGNORECASE | re.DOTALL)
-"""Names that some system takes for `.git`. A repository that holds one is refused by git elsewhere."""
 _SHOWN = 5
 _LATER_NS = 3600 * 10**9
 
@@ -223,7 +220,7 @@ def _walk(top: bytes, folder: bytes) -> list[bytes]:
         with suppress(OSError), os.scandir(os.path.join(top, here)) as entries:
             for entry in entries:
                 path = here + b"/" + entry.name
-                if entry.name.lower() == b".git":
+                if is_read_as(entry.name, GIT):
                     continue
                 if entry.is_dir(follow_symlinks=False):
                     left.append(path)
@@ -249,10 +246,11 @@ def _is_file(top: bytes, path: bytes, links: dict[bytes, bool]) -> bool:
 
 
 def _may_be_held(top: bytes, path: bytes) -> bool:
-    parts = [_UNSEEN.sub("", part) for part in path.decode(errors="replace").split("/")]
-    if any(_DANGEROUS.fullmatch(part) for part in parts):
+    parts = path.split(b"/")
+    # A repository that holds such a name is refused by git elsewhere.
+    if any(is_read_as(part, GIT) for part in parts):
         return False
-    return parts[-1].lower() != ".gitmodules" or not os.path.islink(os.path.join(top, path))
+    return not is_read_as(parts[-1], ".gitmodules") or not os.path.islink(os.path.join(top, path))
 
 
 def _make_readable(path: bytes) -> None:

@@ -23,6 +23,7 @@ from placet.coder.repository import NOBODY, Repository, Settings
 from placet.coder.scratch import Scratch
 from placet.errors import ToolError, UsageError
 from placet.sandbox.git.trusted import git
+from placet.sandbox.lookalikes import GIT, is_read_as
 from placet.sandbox.snapshot.git_store import quoted
 
 MOST_DIFF = 1_000_000
@@ -260,7 +261,7 @@ def inside(path: str) -> str:
     Raises:
         UsageError: it leads elsewhere, or into a git folder.
     """
-    if any(part in ("", ".", "..") or part.lower() == ".git" for part in path.split("/")) or "\0" in path:
+    if "\0" in path or any(part in ("", ".", "..") or is_read_as(part, GIT) for part in path.split("/")):
         raise UsageError(f"{path!r:.200} is no path of a file in a repository.")
     return path
 

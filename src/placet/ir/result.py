@@ -71,7 +71,8 @@ class ActionResult(ToDict, msgspec.Struct, frozen=True, kw_only=True, gc=False):
     timestamp: datetime
     """When it ended, in UTC."""
     rolled_back: bool = False
-    """It succeeded, and the plan was aborted afterwards."""
+    """It took effect, and the plan was aborted afterwards. Set for an action that succeeded, and for one that
+    failed because its answer could not be used."""
     exit_code: ExitCode = msgspec.UNSET
     """Set for tools that declare an `exit_code` in what they return. A command that ran and answered with 1
     is a result: the status is `succeeded`."""

@@ -3,7 +3,8 @@
 Keep true:
 1. Whatever a tool does (raises, hangs, exits, cancels itself, answers with junk), an attempt ends in an
    output or an `AttemptFailed`; only our own cancellation passes through.
-2. An attempt that may have had an effect and has no answer is `unknown`, and says so.
+2. An attempt that may have had an effect and has no answer is `unknown`, and says so. One whose tool returned
+   an answer that cannot be used `took_effect`.
 3. A tool gets its own copy of what it may change.
 """
 
@@ -13,6 +14,8 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Any
+
+import msgspec
 
 from placet.errors import NotJson, ToolError
 from placet.ir.json_value import JsonValue, copy_json
@@ -37,7 +40,14 @@ class AttemptFailed(Exception):
     """An attempt that gave no output."""
 
     def __init__(
-        self, error: str, *, retry: bool = True, unknown: bool = False, left_behind: str = ""
+        self,
+        error: str,
+        *,
+        retry: bool = True,
+        unknown: bool = False,
+        left_behind: str = "",
+        took_effect: bool = False,
+        answer: JsonValue | msgspec.UnsetType = msgspec.UNSET,
     ) -> None:
         # Half of a surrogate pair, from a file name say, could be neither logged nor sent.
         self.error = error if error.isascii() else error.encode(errors="replace").decode()
@@ -47,7 +57,22 @@ class AttemptFailed(Exception):
         """Whether the effect may have happened all the same."""
         self.left_behind = left_behind
         """What could not be stopped, in words."""
+        self.took_effect = took_effect
+        """Whether the tool did its work, and only its answer cannot be used."""
+        self.answer = answer
+        """That answer, where it is JSON: what undoes the work may need it."""
         super().__init__(error)
+
+    def after(self, earlier: AttemptFailed | None) -> AttemptFailed:
+        """This failure, as the end of an action whose earlier attempts ended with `earlier`.
+
+        An unknown outcome stays unknown: a later attempt that failed does not undo what the earlier one may
+        have done. One that took effect settles it.
+        """
+        if earlier is not None and earlier.unknown and not self.unknown and not self.took_effect:
+            self.unknown = True
+            self.error = f"{self.error}; an earlier attempt ended with an unknown outcome: {earlier.error}"
+        return self
 
 
 def failure_of(error: BaseException) -> AttemptFailed:
@@ -56,7 +81,12 @@ def failure_of(error: BaseException) -> AttemptFailed:
         return error
     if isinstance(error, ToolError):
         words = words_of(error) or "the tool failed"
-        return AttemptFailed(words, retry=error.retry, unknown=error.unknown)
+        return AttemptFailed(
+            words,
+            retry=error.retry and not error.took_effect,
+            unknown=error.unknown and not error.took_effect,
+            took_effect=error.took_effect,
+        )
     if isinstance(error, asyncio.CancelledError):
         return AttemptFailed("the tool cancelled itself", unknown=True)
     if isinstance(error, SystemExit):
@@ -115,12 +145,17 @@ def checked_output(tool: Tool, value: Any) -> JsonValue:
     try:
         output = to_json(value)
     except NotJson as error:
-        raise AttemptFailed(f"the tool's answer cannot be used: {error}", retry=False) from None
+        raise AttemptFailed(
+            f"the tool's answer cannot be used: {error}", retry=False, took_effect=True
+        ) from None
     if tool.validate_returns is not None:
         wrong = tool.validate_returns(output)
         if wrong:
             raise AttemptFailed(
-                f"the tool's answer does not fit its declared 'returns': {wrong}", retry=False
+                f"the tool's answer does not fit its declared 'returns': {wrong}",
+                retry=False,
+                took_effect=True,
+                answer=output,
             )
     return output
 

@@ -7,6 +7,7 @@ neither a task nor a coroutine.
 Keep true:
 1. Gates come first: an earlier answer never walks around a policy.
 2. An attempt of unknown outcome is made again only if the tool says that it may be.
+3. An attempt that was made and failed is how the action ends if no other follows, whatever prevents that.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ _FIRST: dict[str, JsonValue] = {"attempt": 1}
 class Execution(Gated):
     """A proposal while it runs."""
 
-    __slots__ = ("_has_budget", "_needs", "_reporting", "retries", "tool_calls")
+    __slots__ = ("_has_budget", "_needs", "_reporting", "_tried", "retries", "tool_calls")
 
     def __init__(
         self,
@@ -81,6 +82,23 @@ class Execution(Gated):
         self._has_budget = allowance.budget is not None
         self._reporting: dict[int, Progress] = {}
         """Of calls that may say how far they have come."""
+        self._tried: dict[int, tuple[AttemptFailed, int]] = {}
+        """Of actions that have not ended: how the last attempt failed, and how many were made."""
+
+    def recall_attempts(self, i: int, failure: AttemptFailed, made: int) -> None:
+        """An earlier process made attempts at an action, and was killed before the next one."""
+        self._tried[i] = failure, made
+
+    def skip(self, i: int, error: str) -> None:
+        """The action does not run, or not again: what was tried before has failed."""
+        tried = self._tried.pop(i, None)
+        if tried is None:
+            super().skip(i, error)
+            return
+        failure, made = tried
+        action = self.actions[i]
+        tool = self.tools[i] or (self._find_tool(action.tool) if action.tool is not None else None)
+        self._give_up(i, action, failure, made, tool, None, self.now())
 
     def start(self, i: int) -> Coroutine[Any, Any, None] | None:
         """Begin an action. What is returned, if anything, must be awaited for it to end."""
@@ -263,6 +281,8 @@ class Execution(Gated):
         except BaseException as error:
             failure = failure_of(error)
             if self._may_retry(action, 1, failure, tool):
+                # What is returned may be stopped before its first step.
+                self._tried[i] = failure, 1
                 return self._attempts(i, action, tool, key, failure)
             self._give_up(i, action, failure, 1, tool, key, now)
             return None
@@ -321,8 +341,13 @@ class Execution(Gated):
         is_unsafe = tool is not None and not tool.schema.repeatable
         number = (notes.attempts_made(i) if notes is not None else 0) if failure is None else 1
         called = failure is not None
+        earlier = failure
+        if failure is not None:
+            self._tried[i] = failure, 1
+        elif i in self._tried:
+            earlier = self._tried[i][0]
         if notes is not None and failure is not None:
-            notes.tried(i, 1)
+            notes.tried(i, 1, failure)
         elif failure is None and number:
             self.retries += 1  # Those before were made by a process that is gone.
         while True:
@@ -356,7 +381,7 @@ class Execution(Gated):
                     self._end_report(i)
                     self.stopped(i, action, tool, begun=attempt.begun, left_behind=attempt.left_behind)
                     return
-                failure = failure_of(error)
+                earlier = failure = failure_of(error).after(earlier)
             else:
                 self.tool_calls += attempt.begun and not called
                 self._complete(i, action, output, tool, key, started, changes)
@@ -364,8 +389,9 @@ class Execution(Gated):
             if not self._may_retry(action, number, failure, tool):
                 self._give_up(i, action, failure, number, tool, key, first)
                 return
+            self._tried[i] = failure, number
             if notes is not None:
-                notes.tried(i, number)
+                notes.tried(i, number, failure)
 
     def _attempt_words(self, i: int, action: Action, number: int) -> dict[str, JsonValue]:
         """What the log says of an attempt: of a call also with what it is made. Only calls that every gate
@@ -447,6 +473,8 @@ class Execution(Gated):
         if self.results[i] is not None:
             return  # It was given up on, and answers late.
         self._end_report(i)
+        if self._tried:
+            self._tried.pop(i, None)
         if action.expected_effects:
             changes = self.effects(action, dict(changes))
         if key is not None:
@@ -492,6 +520,7 @@ class Execution(Gated):
     ) -> None:
         self.release(key)
         self._end_report(i)
+        self._tried.pop(i, None)
         if self.results[i] is None:
             self.follow_failure(i, action, tool)
             self.fail(i, action, failure, attempts, tool, started)

@@ -149,7 +149,11 @@ class Gated(WithoutCalls):
         Raises:
             MissingPath: there is no such part, or the action has no output.
         """
-        result = self.results[self.graph.index[reference.action_id]]
+        position = self.graph.index[reference.action_id]
+        answer = self.bad_answers.get(position, msgspec.UNSET)
+        if answer is not msgspec.UNSET:
+            return reference.lookup(answer)  # Only what undoes it comes here; all else needs a success.
+        result = self.results[position]
         if result is None or result.status != "succeeded":
             raise MissingPath(f"reference '{reference}' names an action that has no output")
         return reference.lookup(result.output)

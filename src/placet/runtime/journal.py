@@ -117,6 +117,10 @@ class Tried(_Note, frozen=True, tag="tried"):
     key: str
     attempt: int
     tally: Tally = Tally()
+    error: str = ""
+    """How it failed; empty if the call was not made."""
+    unknown: bool = False
+    """Whether its effect may have happened all the same."""
 
 
 class Ended(_Note, frozen=True, tag="ended"):
@@ -129,6 +133,10 @@ class Ended(_Note, frozen=True, tag="ended"):
     """It was answered from memory: its effect is another's."""
     marks: dict[Mark, list[str]] = {}
     """What is on its output, with the steps of each trail."""
+    took_effect: bool = False
+    """It failed although its tool did its work."""
+    bad_answer: JsonValue | msgspec.UnsetType = msgspec.UNSET
+    """The answer that could not be used, where it is JSON."""
 
 
 class Replaced(_Note, frozen=True, tag="replaced"):
@@ -323,6 +331,8 @@ class Replay:
         """Keys of calls that had begun and of which no end is noted, with the number of the attempt."""
         self.attempts: dict[str, int] = {}
         """How many attempts are over, of what has neither ended nor is in flight."""
+        self.tried: dict[str, Tried] = {}
+        """The last attempt that failed, by key."""
         self.decided: dict[str, Decision] = {}
         """Decisions that something is done or has failed, and is to end so."""
         self.approved: dict[str, Sequence[str]] = {}
@@ -356,6 +366,8 @@ class Replay:
             case Tried():
                 self.in_flight.pop(note.key, None)
                 self.attempts[note.key] = note.attempt
+                if note.error:
+                    self.tried[note.key] = note
                 if note.tally != Tally():
                     self.tally = self.tallies[parse_key(note.key)[0]] = note.tally
             case Ended():

@@ -2,8 +2,10 @@
 
 Keep true:
 1. Every action ends in exactly one result, and its last event says the same.
-2. A late answer of something that was given up on changes nothing.
-3. One look at the clock serves an ending; the clock never runs backwards within a run.
+2. An action whose tool was called has not been skipped: it succeeded, failed, or is `unknown`. The one
+   exception is `failure_behavior="skip"`, by which an action that failed is called skipped.
+3. A late answer of something that was given up on changes nothing.
+4. One look at the clock serves an ending; the clock never runs backwards within a run.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ from datetime import UTC, datetime
 from time import perf_counter, time
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
+import msgspec
 from msgspec import UNSET
 
 from placet.ir.action import Action
@@ -86,6 +89,7 @@ class Ledger:
         "_stamped",
         "actions",
         "answered",
+        "bad_answers",
         "finished",
         "graph",
         "on_end",
@@ -118,7 +122,10 @@ class Ledger:
         self.status: list[Status | None] = [None] * n
         self.results: list[ActionResult | None] = [None] * n
         self.finished: list[int] = []
-        """Positions of actions that succeeded, in the order in which they did."""
+        """Positions of actions that took effect, in the order in which they did: those that succeeded, and
+        those in `bad_answers`."""
+        self.bad_answers: dict[int, JsonValue | msgspec.UnsetType] = {}
+        """Actions that failed although their tool did its work, with the answer where it is JSON."""
         self.answered: set[int] = set()
         """Of these, the ones answered from memory: their effect is not this plan's to undo."""
         self.stop: Stop | None = None
@@ -216,6 +223,10 @@ class Ledger:
             data["tool"] = action.tool
         if failure.left_behind:
             data["left_behind"] = failure.left_behind
+        if failure.took_effect and tool is not None and tool.schema.risk != "read_only":
+            data["took_effect"] = True
+            self.finished.append(i)
+            self.bad_answers[i] = failure.answer
         status: Status = (
             "unknown" if unknown else "skipped" if action.failure_behavior == "skip" else "failed"
         )
@@ -279,15 +290,24 @@ class Ledger:
         self.stop_canceled("the surrounding task was cancelled")
         assert self.stop is not None
         words = self.stop.words
-        if not begun or tool is None or tool.schema.risk == "read_only":
+        if not begun:
             self.skip(i, words)
             return
-        error = f"{words}; it was stopped in flight, so it is not known whether it took effect"
+        has_effect = tool is not None and tool.schema.risk != "read_only"
+        error = f"{words}; it was stopped in flight"
+        if has_effect:
+            error += ", so it is not known whether it took effect"
         data: dict[str, JsonValue] = {"error": error, "tool": action.tool}
         if left_behind:
             data["left_behind"] = left_behind
-        self.note("action_unknown", i, data)
-        self._end(i, "unknown", error)
+        self.note("action_unknown" if has_effect else "action_failed", i, data)
+        if has_effect:
+            self._end(i, "unknown", error)
+        elif action.failure_behavior == "skip":
+            self.note("action_skipped", i, {"error": error})
+            self._end(i, "skipped", error)
+        else:
+            self._end(i, "failed", error)
 
     def wait(self, i: int, error: str) -> None:
         """The action's outcome is not known, and nothing goes on before that is decided."""

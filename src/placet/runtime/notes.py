@@ -209,15 +209,26 @@ class Notes:
         """A person has approved the action, asked for these reasons."""
         self._note(Approved(self._x.key(i), approval, reasons))
 
-    def tried(self, i: int, attempt: int) -> None:
-        """An attempt is over, and another will follow."""
-        self._note(Tried(self._x.key(i), attempt, self._tally()))
+    def tried(self, i: int, attempt: int, failure: AttemptFailed | None = None) -> None:
+        """An attempt is over, and another will follow; without a failure, it was not made."""
+        error, unknown = ("", False) if failure is None else (failure.error, failure.unknown)
+        self._note(Tried(self._x.key(i), attempt, self._tally(), error, unknown))
 
     def _ended(self, i: int) -> None:
         result = self._x.results[i]
         assert result is not None
         marks = {mark: list(trail.steps) for mark, trail in self._x.marks_of(i).items()}
-        self._note(Ended(self._x.key(i), result, self._tally(), i in self._x.answered, marks))
+        self._note(
+            Ended(
+                self._x.key(i),
+                result,
+                self._tally(),
+                i in self._x.answered,
+                marks,
+                i in self._x.bad_answers,
+                self._x.bad_answers.get(i, msgspec.UNSET),
+            )
+        )
 
     def _tally(self) -> Tally:
         return Tally(
@@ -246,6 +257,11 @@ class Notes:
             _, i, is_undo = parse_key(key)
             if not is_undo:
                 self._recall_ending(i, ended)
+        for key, tried in self._replay.tried.items():
+            plan, i, is_undo = parse_key(key)
+            if plan == x.plan and not is_undo and x.results[i] is None:
+                failure = AttemptFailed(tried.error, unknown=tried.unknown)
+                x.recall_attempts(i, failure, self._replay.attempts[key])
         tally = self._replay.tallies.get(x.plan)
         if tally is not None:
             x.tool_calls, x.retries = tally.tool_calls, tally.retries
@@ -268,6 +284,9 @@ class Notes:
         if result.status != "rejected" and not ended.answered:
             self._allowance.actions += 1
             self._allowance.tool_calls += action.type == "tool_call"
+        if ended.took_effect:
+            x.finished.append(i)
+            x.bad_answers[i] = ended.bad_answer
         if result.status != "succeeded":
             x.recall_marks(i, {mark: Trail(tuple(steps)) for mark, steps in ended.marks.items()})
             x.conclude(i)

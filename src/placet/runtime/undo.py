@@ -68,10 +68,15 @@ def _irreversible(x: Execution, restored: Restored | None) -> list[str]:
         and i not in x.answered
         and (
             (x.status[i] == "unknown" and not (is_whole and _was_taken_back(x, i)))
-            or (x.status[i] == "succeeded" and _is_final(x, i))
-            or (x.status[i] == "succeeded" and not is_whole and _was_to_be_restored(x, i, restored))
+            or (_took_effect(x, i) and _is_final(x, i))
+            or (_took_effect(x, i) and not is_whole and _was_to_be_restored(x, i, restored))
         )
     ]
+
+
+def _took_effect(x: Execution, i: int) -> bool:
+    """Whether its tool did its work, also if the answer could not be used."""
+    return x.status[i] == "succeeded" or i in x.bad_answers
 
 
 def _was_taken_back(x: Execution, i: int) -> bool:
@@ -93,7 +98,7 @@ def _is_final(x: Execution, i: int) -> bool:
 
 
 async def _compensate(x: Execution, i: int) -> CompensationResult:
-    """Run the compensation of one action that succeeded."""
+    """Run the compensation of one action that took effect."""
     owner = x.actions[i]
     cancel = x.run.cancel
     if cancel is not None and cancel.hard:

@@ -40,6 +40,10 @@ PARTS: dict[str, str] = {
 """What each part is for."""
 
 
+WRAPPERS = 2
+"""Processes of bubblewrap's own: one that waits outside, and the first one inside."""
+
+
 class Bind(msgspec.Struct, frozen=True):
     """A folder or a file of the host that is shown inside."""
 

@@ -21,7 +21,7 @@ import sys
 import time
 from typing import TYPE_CHECKING, NamedTuple
 
-from placet.sandbox.limits import Limits, most_threads
+from placet.sandbox.limits import Limits
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -52,8 +52,7 @@ class Cgroup:
         self.memory = memory
         """Whether the kernel holds the limit of memory."""
         self.pids = pids
-        """Whether the kernel holds the processes to a bound. It counts threads too, so that the bound is
-        loose: who counts processes exactly is the keeper."""
+        """Whether the kernel holds the limit of processes. It counts threads as well."""
         self.joins = [f"{folder}/cgroup.procs" for folder in dict.fromkeys(folders.values())]
         """A process that writes `0` into each of these, before it becomes the command, is in the cgroup, and
         so is all that it starts."""
@@ -85,16 +84,17 @@ class Cgroup:
         self.close()
 
 
-def open_cgroup(limits: Limits, *, root: str = "/") -> Cgroup | None:
+def open_cgroup(limits: Limits, *, wrappers: int = 0, root: str = "/") -> Cgroup | None:
     """A new cgroup that holds `limits`, or None: nothing may be made here, or there is nothing to hold.
 
-    What killed hosts have left is removed first. `root` is where /proc and /sys are looked for.
+    What killed hosts have left is removed first. `wrappers` is the number of processes in it that are not the
+    command's own. `root` is where /proc and /sys are looked for.
     """
     wanted: dict[str, int] = {}
     if limits.memory_bytes is not None:
         wanted["memory"] = limits.memory_bytes
     if limits.processes is not None:
-        wanted["pids"] = min(most_threads(limits.processes), _MOST_PIDS)
+        wanted["pids"] = min(limits.processes + wrappers, _MOST_PIDS)
     places = {name: place for name, place in _places(root).items() if name in wanted}
     for parent in {parent for parent, _ in places.values()}:
         _remove_stale(parent)

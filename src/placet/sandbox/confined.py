@@ -40,6 +40,14 @@ class Confined(msgspec.Struct, kw_only=True):
         if is_killed and self.group is not None and self.group.events().memory:
             # The kernel ends one of its processes, and that is how the command itself mostly ends.
             finished = msgspec.structs.replace(finished, ended_by="memory", exit_code=None, signal="")
+        if (
+            self.group is not None
+            and finished.ended_by in ("itself", "signal")
+            and finished.exit_code != 0
+            and self.group.events().pids
+        ):
+            # What was refused a process mostly gives up. One that managed without has not been ended by it.
+            finished = msgspec.structs.replace(finished, ended_by="processes", exit_code=None, signal="")
         enforced = msgspec.structs.replace(self.facts.enforced, **self._held())
         return msgspec.structs.replace(finished, facts=msgspec.structs.replace(self.facts, enforced=enforced))
 
@@ -47,10 +55,13 @@ class Confined(msgspec.Struct, kw_only=True):
         """What holds for this very command: cgroups may have come or gone since the self-test."""
         if self.group is not None:
             held: dict[str, How] = {"memory": "kernel"} if self.group.memory else {}
-            return held | ({"pids": "kernel"} if self.group.pids else {})
-        if self.facts.enforced.memory == "kernel":
-            return {"memory": "watchdog", "pids": "watchdog"}
-        return {}
+            return held | {"pids": "kernel" if self.group.pids else self._watched("pids")}
+        return {name: self._watched(name) for name in ("memory", "pids")}
+
+    def _watched(self, name: str) -> How:
+        """How far a limit holds without a cgroup: only the watch is left of what the self-test saw."""
+        how: How = getattr(self.facts.enforced, name)
+        return "watchdog" if how == "kernel" else how
 
     def failure(self) -> tuple[str, int] | None:
         """Of a command that was never reached: what was missing, `program` or `door`, and the errno."""

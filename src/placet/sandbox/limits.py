@@ -33,8 +33,9 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     stopped."""
     memory_bytes: int | None = 4 * 1024 * MIB
     """Memory of all its processes together, up to 1 PiB. `None`: no limit."""
-    processes: int | None = 512
-    """Processes at one time, up to 4,194,304. `None`: no limit."""
+    processes: int | None = 2048
+    """Processes at one time, up to 4,194,304. Where the kernel enforces it (`pids: kernel`), threads count as
+    well. `None`: no limit."""
     disk_bytes: int | None = 2 * 1024 * MIB
     """Bytes that it writes into the workspace and into temporary files, up to 1 PiB; enforced in a sandbox
     only. `None`: no limit."""
@@ -57,9 +58,10 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def most_threads(processes: int) -> int:
-    """How many threads the kernel allows where so many processes may run.
+    """How many threads `RLIMIT_NPROC` allows where so many processes may run.
 
-    The kernel counts threads, and a process may well have a few. That there are no more processes than
-    allowed is watched; this bound is for what grows faster than anybody can look.
+    It counts threads, and a process may well have a few. That there are no more processes than allowed is
+    watched, or held by a cgroup; this bound is for what grows faster than anybody can look, and is claimed
+    nowhere.
     """
     return processes * 8 + 64

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from placet.errors import ToolError
-from placet.sandbox.bubblewrap import Layout, arguments, temporary
+from placet.sandbox.bubblewrap import WRAPPERS, Layout, arguments, temporary
 from placet.sandbox.compiled import code_of
 from placet.sandbox.confined import Confined
 from placet.sandbox.isolation import By, Facts
@@ -130,7 +130,7 @@ class Sandbox:
         if "cgroups" not in self._without:
             from placet.sandbox.cgroup import open_cgroup
 
-            group = open_cgroup(limits)
+            group = open_cgroup(limits, wrappers=WRAPPERS if self.by == "bubblewrap" else 0)
             if group is not None:
                 stack.callback(group.close)
                 confine["joins"] = group.joins
@@ -256,6 +256,8 @@ class Sandbox:
         """Let the command restrict itself, and give it folders of its own for what it would put elsewhere."""
         import tempfile
 
+        from placet.sandbox.git.repository import read_elsewhere
+
         workspace = str(self.workspace.folder)
         own = tempfile.mkdtemp(prefix="placet-sandbox-")
         stack.callback(shutil.rmtree, own, ignore_errors=True)
@@ -268,7 +270,15 @@ class Sandbox:
         place = [workspace]
         confined.confine["landlock"] = {
             "write": [*([] if self._reads_only else place), own, *_DEVICES],
-            "read": ["/proc", *place, *places.system, *places.toolchains, *folder, *readable],
+            "read": [
+                "/proc",
+                *place,
+                *places.system,
+                *places.toolchains,
+                *folder,
+                *readable,
+                *read_elsewhere(workspace),
+            ],
             "network": False,
         }
         confined.confine["seccomp"] = _filter(self._groups, is_unshared=True)

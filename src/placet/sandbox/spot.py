@@ -27,6 +27,7 @@ import msgspec
 
 from placet.errors import ToolError
 from placet.sandbox.beneath import FOLDER
+from placet.sandbox.lookalikes import is_read_as
 from placet.sandbox.refusals import refused, shown
 
 Id = tuple[int, int]
@@ -127,7 +128,7 @@ class Around(msgspec.Struct, frozen=True):
     def of(cls, folder: int, names: Iterable[str]) -> Around:
         """By a descriptor of the folder, and by the names of its path."""
         ids: list[Id] = []
-        is_left_alone = any(name.casefold() in _NOT_WRITTEN for name in names)
+        is_left_alone = any(_is_not_written(name) for name in names)
         is_record = False
         # Above a folder that we may not enter nothing can be told, except by the names.
         with suppress(OSError):
@@ -229,6 +230,11 @@ class Turns:
         )
 
 
+def _is_not_written(name: str) -> bool:
+    """Whether tools leave it alone, in whatever spelling."""
+    return any(is_read_as(name, each) for each in _NOT_WRITTEN)
+
+
 def guard(top: int, spot: Spot, path: str, *, writing: bool, closed: Closed) -> None:
     """Refuse what tools leave alone; the spot was found by `path` beneath the folder `top`.
 
@@ -236,7 +242,7 @@ def guard(top: int, spot: Spot, path: str, *, writing: bool, closed: Closed) -> 
         ToolError: the spot is in such a folder.
         OSError: with EXDEV, the spot's folder was moved out of `top` meanwhile.
     """
-    if writing and any(name.casefold() in _NOT_WRITTEN for name in (spot.name, *path.split("/"))):
+    if writing and any(_is_not_written(name) for name in (spot.name, *path.split("/"))):
         raise _left_alone(path)
     if writing and closed.births and (id_of(os.fstat(spot.parent)), spot.name) in closed.births:
         raise _closed(path, closed.why)

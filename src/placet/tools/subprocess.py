@@ -142,7 +142,10 @@ def _answer(finished: Finished, spec: CommandSpec) -> JsonValue:
     except DecodeError as error:
         fix = "It must print one JSON value and nothing else; what is for people goes to standard error."
         printed = finished.stdout[:_QUOTED].decode(errors="replace")
-        raise ToolError(f"{error} {fix} It printed {printed!r}{after}.", retry=False) from None
+        # It ended as a success, so it did its work.
+        raise ToolError(
+            f"{error} {fix} It printed {printed!r}{after}.", retry=False, took_effect=True
+        ) from None
 
 
 def _last_lines(stderr: bytes) -> str:

@@ -8,8 +8,10 @@ Keep true:
 1. Only a declared tool, with arguments that it takes, is a call, and only in such a place. An example in
    tags, or at the very end, cannot be told from one.
 2. A text in which there is no call comes back as it is, to the character.
-3. The work is bounded by the length of the text, whatever stands in it.
-4. A call begins where `START` matches and nowhere else: whoever streams a text can let go of all before that.
+3. Tags around one call hold one JSON document. With a second one there is no call but a refusal: which of
+   the two was meant, or what became of the end of the first, nobody knows.
+4. The work is bounded by the length of the text, whatever stands in it.
+5. A call begins where `START` matches and nowhere else: whoever streams a text can let go of all before that.
 """
 
 from __future__ import annotations
@@ -47,6 +49,8 @@ LONGEST_START = 130
 MAY_START = re.compile(r"[`<\[{]")
 
 _WRAPPER = re.compile(_OPENING, re.VERBOSE)
+_OF_ONE = re.compile(r"<\|?(?:tool_call|function_call|tool)\|?>")
+"""Tags around one call; the others stand around several."""
 _BETWEEN = re.compile(r"[\s,;]*")
 _NAMES = frozenset({"name", "tool", "tool_name", "function", "action"})
 _ARGUMENTS = frozenset({"arguments", "parameters", "args", "input", "tool_input", "action_input"})
@@ -126,16 +130,35 @@ def _blocks(text: str, tools: Mapping[str, ToolSchema]) -> tuple[list[_Block], i
             continue
         position = end
         calls = _calls_in(text[begin:end], tools, checks)
+        is_joined = bool(blocks) and _BETWEEN.fullmatch(text, blocks[-1].end, start.start()) is not None
+        opened = _WRAPPER.findall(text, start.start(), begin)
+        if is_joined and _is_second(still_open, opened):
+            position = _close(text, end, still_open)
+            blocks[-1] = _refused(blocks[-1], text, position)
+            continue
         if not calls:
             continue  # Whatever is in it is part of it.
-        is_joined = bool(blocks) and _BETWEEN.fullmatch(text, blocks[-1].end, start.start()) is not None
         if not is_joined:
             still_open = []
-        still_open += _WRAPPER.findall(text, start.start(), begin)
+        still_open += opened
         is_tagged = any(not each.startswith("`") for each in still_open)
         position = _close(text, position, still_open)
         blocks.append(_Block(start.start(), position, calls, is_tagged, is_joined))
     return blocks, tries, read
+
+
+def _is_second(still_open: list[str], opened: list[str]) -> bool:
+    """Whether JSON behind these openings stands in the same tags as a call before it."""
+    return any(_OF_ONE.fullmatch(each) for each in still_open) and all(
+        each.startswith("`") for each in opened
+    )
+
+
+def _refused(block: _Block, text: str, end: int) -> _Block:
+    """The block, with all that stands in its tags up to `end`, as one call that cannot be made."""
+    problem = "its tags hold more than one JSON document; write each call in tags of its own"
+    call = ToolCall(name=block.calls[0].name, problem=problem, raw=text[block.start : end])
+    return msgspec.structs.replace(block, end=end, calls=[call])
 
 
 def _close(text: str, position: int, still_open: list[str]) -> int:

@@ -24,6 +24,7 @@ from placet.ir.tool_spec import Risk
 from placet.loops.executors.executor import Act, Bench, Done, Finding
 from placet.loops.round import Receipt
 from placet.safe_text import clean
+from placet.sandbox.lookalikes import GIT, is_read_as
 
 if TYPE_CHECKING:
     from placet.coder.repository import Repository
@@ -110,7 +111,7 @@ class _Folder:
             ToolError: a link, or no folder, stands on the way.
         """
         *heads, name = path.split("/")
-        if not name or any(each in ("", ".", "..") for each in (*heads, name)):
+        if any(each in ("", ".", "..") or is_read_as(each, GIT) for each in (*heads, name)):
             raise ToolError(f"{clean(path, 300)} is no path of a file.", retry=False)
         here = os.open(self._top, _TO_FOLDER & ~os.O_NOFOLLOW)
         try:

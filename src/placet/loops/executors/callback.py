@@ -60,7 +60,9 @@ class CallbackExecutor:
                 if inspect.isawaitable(said):
                     said = await said
         if not isinstance(said, str):
-            raise ToolError(f"The callback returned {said!r:.60}; it returns what was done, in words.")
+            raise ToolError(
+                f"The callback returned {said!r:.60}; it returns what was done, in words.", took_effect=True
+            )
         return Done(clean(said, 2_000, lines=True), {})
 
     async def check(self, receipt: Receipt, repository: Repository) -> Finding:

@@ -18,6 +18,7 @@ import struct
 from placet.errors import ToolError
 from placet.safe_text import clean
 from placet.sandbox.git.trusted import git
+from placet.sandbox.lookalikes import GIT, is_read_as
 
 Entries = dict[bytes, tuple[bytes, ...]]
 """By path: `mode hash stage`, once, or up to three times for a file in conflict."""
@@ -29,7 +30,7 @@ MAYBE_SUBMODULE = b"\x00\x00\xe0\x00"
 
 _KINDS = (0o04, 0o10, 0o12, 0o16)
 """The first digits of a mode: a folder (of a sparse index), a file, a link, a submodule."""
-_NO_NAMES = (b"", b".", b"..", b".git", b"git~1")
+_NO_NAMES = (b"", b".", b"..")
 
 
 async def read_entries(path: str, git_dir: str) -> Entries:
@@ -70,7 +71,7 @@ def check(changed: Entries, before: Entries) -> None:
         ToolError: one makes a submodule of what was none, or lies where no file may be.
     """
     for path, entries in changed.items():
-        if any(part.lower() in _NO_NAMES for part in path.split(b"/")):
+        if any(part in _NO_NAMES or is_read_as(part, GIT) for part in path.split(b"/")):
             # Git would leave it out without a word, and take the rest.
             raise ToolError("It holds a path that git does not allow.", retry=False)
         if _is_submodule(entries) and not _is_submodule(before.get(path, ())):

@@ -160,6 +160,18 @@ def where(top: str, path: str) -> tuple[str, str] | None:
     return (git_dir, common) if is_ours else None
 
 
+def read_elsewhere(top: str) -> list[str]:
+    """Folders outside of a linked worktree that git has to read there: the common git folder, which holds
+    the worktree's own, and the objects that it borrows. None for a repository that lies in its work tree, or
+    whose pointers do not lead to each other."""
+    top = os.path.realpath(top)
+    found = where(top, os.path.join(top, ".git"))
+    if found is None or found[0] == found[1]:
+        return []
+    objects, borrowed = _objects(found[1])
+    return [found[1], *(path for path in (objects, *borrowed) if os.path.isdir(path))]
+
+
 def pointed(top: str) -> str | None:
     """Where the file `.git` of a folder leads, as it says; None if there is none."""
     line = read_line(top, ".git")
