@@ -94,6 +94,15 @@ MODULES = {
         },
         {"shop.py": "free", "helpers.py": "free"},
     ),
+    "a helper in the package of the program": (
+        {
+            "src/shop/__init__.py": "",
+            "src/shop/cart.py": "",
+            "src/shop/testing.py": "",
+            "tests/test_cart.py": "from shop.cart import Cart\nfrom shop.testing import fake",
+        },
+        {"src/shop/cart.py": "free", "src/shop/testing.py": "unsure"},
+    ),
     "a plugin that is only named": (
         {
             "shop.py": "",
@@ -129,7 +138,10 @@ def test_what_the_contract_lifts_is_free() -> None:
     assert kinds(seal_of(files, may_touch=["helpers.py"]), ["helpers.py"]) == {"helpers.py": "free"}
 
 
-TESTS = "import json, shop\njson.load(open('want/sum.json'))\nfor each in Path('golden').iterdir(): ..."
+TESTS = (
+    "import json, shop\nopen('sum.md'); json.load(open('want/sum.json'))\n"
+    "for each in Path('golden').iterdir(): ..."
+)
 PROGRAM = "open('rates.json'); open(f'lands/{land}.yaml')"
 DATA = {"shop.py": PROGRAM, "tests/test_shop.py": TESTS}
 
@@ -148,6 +160,8 @@ DATA = {"shop.py": PROGRAM, "tests/test_shop.py": TESTS}
         ("other.csv", None, "unsure"),
         ("README.md", ("README.md",), "unsure"),
         ("README.md", (), "free"),
+        ("sum.md", (), "free"),
+        ("sum.md", ("sum.md",), "unsure"),
     ],
 )
 def test_data_is_judged_by_who_names_and_reads_it(path: str, read: tuple[str, ...] | None, kind: str) -> None:

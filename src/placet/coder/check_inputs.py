@@ -98,6 +98,8 @@ class CheckInputs:
         self._by_tests = _mentioned(texts[path] for path in sorted(tests | helpers))
         program = [text for path, text in texts.items() if path not in tests and path not in helpers]
         self._by_program = _mentioned(program)
+        self._made_endings = {ending for each in self._by_program if (ending := _made_ending(each))}
+        """Endings of names that the program puts together at run time."""
 
     def module(self, path: str) -> Judged:
         """What a source file is."""
@@ -115,12 +117,12 @@ class CheckInputs:
         if not (is_named or was_read or (is_golden and is_placed)):
             return FREE
         if name in self._by_program or (folder and folder in self._by_program):
-            return _SHARED
-        if _is_put_together(splitext(name)[1], self._by_program):
-            return _PERHAPS_DATA
+            return _SHARED if was_read else FREE
+        if splitext(name)[1] in self._made_endings:
+            return _PERHAPS_DATA if was_read else FREE
         if is_golden or (path in self._paths and not name.endswith(_DOCUMENTS) and (is_named or is_placed)):
             return _EXPECTED
-        return _PERHAPS_DATA
+        return _PERHAPS_DATA if was_read else FREE
 
 
 def _judged_modules(texts: Mapping[str, str], tests: Collection[str], graph: _Graph) -> dict[str, Judged]:
@@ -152,7 +154,8 @@ def _judged_modules(texts: Mapping[str, str], tests: Collection[str], graph: _Gr
     found: dict[str, Judged] = {}
     for path in loaded - program:
         if path in helping:
-            found[path] = _PERHAPS_HELPER if path in likely else _HELPER
+            # In the package of the program it may be part of what is delivered.
+            found[path] = _PERHAPS_HELPER if path in likely or _group(path) in groups else _HELPER
         elif _group(path) in groups:
             continue  # A module of a package that is the program.
         elif groups or len({_group(each) for each in left}) > 1:
@@ -270,9 +273,12 @@ def _mentioned(texts: Iterator[str] | list[str]) -> frozenset[str]:
     return frozenset(found)
 
 
-def _is_put_together(ending: str, mentioned: Collection[str]) -> bool:
-    """Whether a program makes names with that ending at run time, as in `f"{name}.json"` or `"*.json"`."""
-    if not ending:
-        return False
-    ends = [each for each in mentioned if each.endswith(ending)]
-    return any(each == ending or any(sign in each for sign in "{*%$+") for each in ends)
+def _made_ending(mentioned: str) -> str:
+    """The ending of a name that is put together at run time, as in `f"{name}.json"`, `"*.json"` or `".json"`.
+
+    >>> _made_ending("{name}.json"), _made_ending(".json"), _made_ending("rates.json")
+    ('.json', '.json', '')
+    """
+    before, dot, ending = mentioned.rpartition(".")
+    is_made = not before or any(sign in before for sign in "{*%$+")
+    return f".{ending}" if dot and ending.isalnum() and is_made else ""
