@@ -983,3 +983,18 @@ def _wait_for_deploy(quick: Placet, folder: Path, db: Path, *more: str) -> None:
     )
     files = ("--tools", folder / "tools.py", "--policies", folder / "rules.toml")
     assert quick("run", folder / "plan.json", *files, "--run-id", "R", "--db", db, *more).code == 4
+
+
+def test_all_edits_are_approved_only_where_that_is_offered_and_not_for_always(
+    quick: Placet, ask: Ask, db: Path
+) -> None:
+    ask("plain")
+    ask("edit", offers_edits=True)
+
+    assert quick("approvals", "approve", "plain", "--edits", "--db", db).code == 2
+    assert quick("approvals", "approve", "edit", "--edits", "--always", "--db", db).code == 2
+    assert stored(db, "plain").decision is None
+    assert quick("approvals", "approve", "edit", "--edits", "--db", db).code == 0
+    assert stored(db, "edit").covers_edits
+    shown = quick("approvals", "show", "edit", "--db", db).out
+    assert f"placet approvals revoke edit --db {db}" in shown

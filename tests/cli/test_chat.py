@@ -340,3 +340,25 @@ def test_what_is_no_tier_changes_nothing(placet: Placet, script: Script, word: s
 
     assert done.code == 4, done.err
     assert "full_access" in done.err
+
+
+def test_all_edits_are_allowed_from_elsewhere_listed_in_the_conversation_and_revoked(
+    placet: Placet, script: Script, tmp_path: Path
+) -> None:
+    place = ("--db", "kept.db")
+    first = script({"calls": [write("a.txt", "1")]}, "Not reached.")
+    assert placet("chat", "--model", first, *place, "--run-id", "c1", stdin=lines("write")).code == 4
+    [asked] = placet("approvals", *place, "--json").json["approvals"]
+    made = placet("approvals", "approve", asked["id"], "--edits", *place, "--json").json
+    assert (made["decision"], made["status"]) == ("edits", "approved")
+
+    again = script("Written.", {"calls": [write("b.txt", "2")]}, "Again.", name="again.json")
+    done = placet("chat", "--resume", "c1", *place, "--model", again, stdin=lines("more", "/approvals"))
+
+    assert done.code == 0, done.err
+    assert (tmp_path / "b.txt").read_text() == "2"
+    assert f"placet approvals revoke {asked['id']} --db kept.db" in done.err
+    assert placet("approvals", "revoke", asked["id"], *place, "--json").json["status"] == "revoked"
+    last = script({"calls": [write("c.txt", "3")]}, "Not reached.", name="last.json")
+    assert placet("chat", "--resume", "c1", *place, "--model", last, stdin=lines("third")).code == 4
+    assert not (tmp_path / "c.txt").exists()

@@ -322,6 +322,7 @@ def test_one_key_allows_all_edits_of_the_run_and_a_resume_keeps_that(
 
     child.expect("e = all edits in this run")
     child.sendline("e")
+    child.expect(r"placet approvals revoke \w+ --db kept.db")
     child.expect("✓ edit_file")
     child.expect("shell wants to run")
     child.expect(ALLOW)

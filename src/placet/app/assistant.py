@@ -125,12 +125,17 @@ def settled_posture(mine: Settings, found: Permissions | None) -> Posture:
 
 
 def posture_words(posture: Posture) -> str:
-    """What a posture lets pass without asking, as `--yes-to` would say it; else tier by tier."""
+    """What a posture lets pass without asking, as `--yes-to` would say it; else tier by tier.
+
+    >>> from placet.policy.permission import Posture
+    >>> posture_words(Posture.named("sandbox_edit"))
+    'up to sandbox_edit'
+    """
     from placet.policy.permission import TIERS
 
     for name in YES_TO:
         if posture_of(name) == posture:
-            return name
+            return "nothing" if name == "none" else f"up to {name}"
     return ", ".join(f"{tier}: {posture.to(tier)}" for tier in TIERS)
 
 

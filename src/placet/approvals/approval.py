@@ -149,7 +149,7 @@ class Approval(ToDict, msgspec.Struct, frozen=True, kw_only=True):
     @property
     def covers_edits(self) -> bool:
         """Whether it allows all further edits of files in its run."""
-        return self.decision == "edits" and self.revoked_at is None
+        return self.revoked_at is None and self.decision == "edits"
 
 
 def fingerprint(

@@ -239,11 +239,10 @@ def show(output: Output, id: str, reveal: bool, db: str | None, as_json: bool) -
         rest = f"{name_words(found.id)}{db_words(db)}"
         output.show(Text("To decide:"))
         output.show(Text(f"  placet approvals approve {rest}"))
-        if found.offers_edits:
-            output.show(
-                Text(f"  placet approvals approve {rest} --edits    (all further edits of the run, too)")
-            )
         output.show(Text(f"  placet approvals deny {rest} --reason TEXT"))
+        if found.offers_edits:
+            output.show(Text("To approve it with all further edits of files in its run:"))
+            output.show(Text(f"  placet approvals approve {rest} --edits"))
     if found.covers_edits or (latest is not None and latest.id == found.id):
         output.show(Text("It holds now. To be asked again:"))
         output.show(Text(f"  placet approvals revoke {name_words(found.id)}{db_words(db)}"))

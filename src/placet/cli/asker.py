@@ -97,6 +97,8 @@ class Asker:
                 reason = None
                 if decision == "deny":
                     reason = await read_line("Why not? (the model is told; Enter for no reason) ")
+                if decision == "edits" and self._is_kept:
+                    self._show(_how_to_end(asked, self._db, self._output.talk_console().width))
                 return Reply(decision, reason or None, by=login_name())
             except asyncio.CancelledError:
                 # Somebody else has answered, or everything stops: what comes next begins a line.
@@ -203,6 +205,18 @@ def question_lines(
         found.append(Text(f"{places} not shown: secret, or made to look so. To see it:"))
         found.append(Text(f"  {reveal_words(asked, db)}"))
     return head, found
+
+
+def _how_to_end(asked: Approval, db: str | None, width: int) -> list[Text]:
+    """What was allowed with all edits, and the command that ends it."""
+    from rich.text import Text
+
+    from placet.render.advice import db_words, name_words
+    from placet.render.text import wrap
+
+    told = "Further edits of files in this run are not asked about. To be asked again:"
+    command = f"  placet approvals revoke {name_words(asked.id)}{db_words(db)}"
+    return [Text(line, style="dim") for line in (*wrap(told, max(width - 1, 20)), command)]
 
 
 def _head(tool: str, why: str, width: int) -> list[Text]:

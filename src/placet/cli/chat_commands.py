@@ -29,6 +29,8 @@ _NOTICE = (
     "its files are as they were before that message."
 )
 _PAST = "What was changed before this conversation was taken up again cannot be taken back here."
+_LOOKED_AT = 500
+"""Questions of the conversation among which those are looked for that allow all edits."""
 _NAMES = 10
 """Of more files than this, the rest are counted."""
 
@@ -72,8 +74,14 @@ class Commands:
         self._session.output.talk(text)
 
     async def _help(self, rest: str) -> None:
+        from placet.render.text import wrap
+
         width = max(map(len, _HELP))
-        self._say("\n".join(f"{name:{width}}  {words}" for name, words in _HELP.items()))
+        room = max(self._session.output.talk_console().width - width - 3, 20)
+        for name, words in _HELP.items():
+            for line in wrap(words, room):
+                self._say(f"{name:{width}}  {line}")
+                name = ""
 
     async def _quit(self, rest: str) -> bool:
         return True
@@ -117,8 +125,8 @@ class Commands:
             self._say("Nothing is asked about.")
             return
         words = posture_words(chat.posture)
-        more = "Rules that deny or ask hold all the same." if rest else "To change that: /yes-to TIER"
-        self._say(f"Without asking: {words}. {more}")
+        more = "Rules still hold." if rest else "To change that: /yes-to TIER"
+        self._say(f"Done without asking: {words}. {more}")
 
     async def _approvals(self, rest: str) -> None:
         import time
@@ -137,6 +145,10 @@ class Commands:
             self._say(f"waits: {one.id}  {clean(one.tool, 40)}, of run {clean(one.run_id, 40)}")
         if waiting:
             self._say(f"  See one, and how to decide it: placet approvals show ID{place}")
+        for one in records.approvals.recent(_LOOKED_AT, run=self._session.chat.run_id):
+            if one.covers_edits:
+                self._say(f"edits:  {one.id}  all edits of files in this conversation")
+                self._say(f"  To be asked again: placet approvals revoke {one.id}{place}")
         if not standing:
             self._say("Nothing is approved for always.")
         for one in standing:

@@ -372,6 +372,9 @@ async def ask(
                 known = await desk.ask(question)
                 x.note("approval_requested", i, {**_asked_words(known), **trail_of(objections)})
             answer = known if ahead else await x.patiently(desk.answer(known, partial(_asking_failed, x, i)))
+            # Before all is judged again: nothing may wait between that and the call.
+            tool_now = x.services.tools.get(action.tool or "") if action.type == "tool_call" else None
+            confinement = await confinement_of(action, tool_now)
         except (PlacetError, OSError) as error:
             # A ledger may be anybody's; whatever it raises, the action has not run.
             x.stop_unasked(i, f"it needs an approval, which cannot be asked for: {error}")
@@ -400,9 +403,8 @@ async def ask(
             return
         if not objections or (is_covered and _covers(answer, x, tool, objections)):
             break
-        if is_covered:
+        if is_covered or tool is not tool_now:
             continue  # What asks now is something else.
-        confinement = await confinement_of(action, tool)
         asked_now = _question(x, i, action, tool, objections, confinement)
         if asked_now.fingerprint == question.fingerprint:
             break
