@@ -172,6 +172,7 @@ def test_a_run_that_is_resumed_and_counts_from_nothing_again_is_counted_once() -
 
     assert memory.costs(by="run").total.tool_calls == 4
     assert memory.costs(by="run", since=2.0).total.tool_calls == 1
+    assert memory.costs(by="run", until=2.0).total.tool_calls == 3, "also if it is killed right then"
 
 
 def test_the_dearest_comes_first_and_days_in_order(log: Any) -> None:

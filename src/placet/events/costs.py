@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Literal, NamedTuple, get_args
 
 import msgspec
@@ -22,6 +23,7 @@ from placet.ir.json_value import JsonValue
 By = Literal["day", "model", "agent", "folder", "run"]
 BY: tuple[By, ...] = get_args(By)
 
+_DAY_S = 86_400
 _TOLD = ("tool_calls", "retries", "total_duration_ms")
 """What the end of a proposal tells of the run so far, and is added up."""
 
@@ -132,7 +134,7 @@ def add_up(
     places = places or {}
     runs: dict[str | None, _Run] = {}
     groups: dict[str | None, Cost] = {}
-    total = Cost()
+    nobodys = Cost()  # What is in no group.
     seen: set[tuple[str | None, str | None]] = set()
     for event in counted:
         run = runs.setdefault(event.run_id, _Run())
@@ -145,11 +147,9 @@ def add_up(
             continue
         if until is not None and event.time > until:
             continue
-        if is_answer:
-            total.answered(data)
-        total.ended(more)
         if by == "model" and not is_answer:
             seen.add((event.run_id, _NO_GROUP))
+            nobodys.ended(more)
             continue
         name = _name(by, event, places)
         group = groups.setdefault(name, Cost(name=name))
@@ -158,9 +158,13 @@ def add_up(
             group.runs += 1
         if is_answer:
             group.answered(data)
-        group.ended(more)
+        elif more:
+            group.ended(more)
     if by == "agent":
         groups = _by_source(groups, runs)
+    total = Cost()
+    for group in (*groups.values(), nobodys):
+        total.add(group)
     total.runs = len({run for run, _ in seen})
     if by == "model":
         for group in groups.values():
@@ -190,7 +194,7 @@ def _dearest(cost: Cost) -> tuple[float, int, int, bool, str]:
 def _name(by: By, event: Event, places: Mapping[str, RunPlace]) -> str | None:
     match by:
         case "day":
-            return _day(event.time)
+            return _day(event.time // _DAY_S)
         case "model":
             names = (event.data.get("chosen"), event.data.get("model"))
             return next((name for name in names if isinstance(name, str) and name), None)
@@ -203,9 +207,11 @@ def _name(by: By, event: Event, places: Mapping[str, RunPlace]) -> str | None:
             return _top(event.run_id, places)
 
 
-def _day(time: float) -> str | None:
+@lru_cache(maxsize=1000)
+def _day(number: float) -> str | None:
+    """Which day it is, so many days after the epoch."""
     try:
-        return f"{datetime.fromtimestamp(time, UTC):%Y-%m-%d}"
+        return f"{datetime.fromtimestamp(number * _DAY_S, UTC):%Y-%m-%d}"
     except (ValueError, OverflowError, OSError):
         return None
 
