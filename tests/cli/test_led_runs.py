@@ -221,13 +221,13 @@ def test_log_show_begins_with_the_newest_also_if_it_called_nothing(placet: Place
 
 def test_log_costs_tells_tokens_and_money_by_agent(placet: Placet, kept: Path) -> None:
     lines = placet("log", "costs", "--db", str(kept)).out.splitlines()
-    agents = json.loads(placet("log", "costs", "--db", str(kept), "--json").out)["agents"]
+    listed = json.loads(placet("log", "costs", "--db", str(kept), "--json").out)["costs"]
 
-    told = {line.split()[0]: line for line in lines}
-    assert "1 answer of models: 90 tokens in, 10 out, $0.5000" in told["clerk"]
-    assert "2 runs, 1 tool call" in told["assistant"]
-    assert "retries" not in told["assistant"]
-    assert "180 tokens in, 20 out, and more in 1 answer that did not tell" in told["assistant"]
-    assert "$1.0000 and more, for 1 answer of unknown price" in told["assistant"]
+    told = {line.split()[0]: line.split() for line in lines}
+    agents = {cost["agent"]: cost for cost in listed}
+    assert told["clerk"][1:3] == ["1", "0"]
+    assert told["clerk"][-5:] == ["1", "90", "-", "10", "$0.5000"]
+    assert told["assistant"][1:3] == ["2", "1"]
+    assert " ".join(told["assistant"]).endswith(" 3 180 + ? - 20 + ? $1.0000 + ?")
     assert agents["assistant"]["unpriced_answers"] == 1
     assert agents["clerk"]["cost_usd"] == 0.5

@@ -39,7 +39,8 @@ def test_a_plan_is_known_by_its_source_its_id_or_its_file(
     assert set(told_by) == {source}
     assert f"'{source}'" in told.out.splitlines()[0]
     assert source in placet("runs", "--db", "kept.db").out
-    assert list(placet("log", "costs", "--db", "kept.db", "--json").json["agents"]) == [source]
+    costs = placet("log", "costs", "--by", "agent", "--db", "kept.db", "--json").json["costs"]
+    assert [cost["agent"] for cost in costs] == [source]
 
 
 def test_a_plan_from_a_pipe_is_known_as_that(placet: Placet) -> None:

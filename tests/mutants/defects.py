@@ -1418,4 +1418,55 @@ DEFECTS: tuple[Defect, ...] = (
         "                return  # Its number",
         ("tests/app/test_own_database.py",),
     ),
+    # What is recorded, and added up
+    Defect(
+        "accounting: a text is cut before its secrets go",
+        "redaction.py",
+        "            shown = self.text(text[:size])\n",
+        "            shown = self.text(text[:limit]) + text[size - len(text) :]\n",
+        ("tests/test_redaction.py", "tests/events/test_logged_parameters.py"),
+    ),
+    Defect(
+        "accounting: what a large parameter is called does not matter",
+        "events/parameters.py",
+        "            value = REDACTED if is_hidden else",
+        "            value = REDACTED if is_hidden is None else",
+        ("tests/events/test_logged_parameters.py",),
+    ),
+    Defect(
+        "accounting: a folder is also what begins like it",
+        "storage/folders.py",
+        'below = folder if folder.endswith("/") else f"{folder}/"',
+        "below = folder",
+        ("tests/durable/test_listing.py",),
+    ),
+    Defect(
+        "accounting: a run whose parent is gone is not listed",
+        "durable/sql.py",
+        '"(parent IS NULL OR NOT EXISTS"\n'
+        '                " (SELECT 1 FROM runs AS other WHERE other.run_id = runs.parent))"',
+        '"parent IS NULL"',
+        ("tests/durable/test_listing.py",),
+    ),
+    Defect(
+        "accounting: what was spent before the range counts in it",
+        "events/costs.py",
+        'if event.kind == "proposal_received" or (since is not None and event.time < since):',
+        'if event.kind == "proposal_received":',
+        ("tests/events/test_costs.py",),
+    ),
+    Defect(
+        "accounting: a price that nobody told is 0",
+        "events/costs.py",
+        "    cost_usd: float | None = None\n",
+        "    cost_usd: float | None = 0.0\n",
+        ("tests/events/test_costs.py",),
+    ),
+    Defect(
+        "accounting: a resumed run counts its calls again",
+        "events/costs.py",
+        "told is not None and told > self.told.get(name, 0):",
+        "told is not None:",
+        ("tests/events/test_costs.py",),
+    ),
 )

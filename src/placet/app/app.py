@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from hashlib import sha256
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from placet.coder.repairs_sql import SqlRepairs
     from placet.coder.store_sql import SqlSessions
     from placet.durable.sql import RunSummary, SqlJournal
+    from placet.events.costs import RunPlace
     from placet.events.jsonl import JsonlSink
     from placet.events.sql import SqlEvents
     from placet.inference.choice import Chosen
@@ -166,6 +167,15 @@ class Records:
             if self.events.query(run=given, limit=1):
                 return given
             raise
+
+    def places(self, ids: Collection[str]) -> Mapping[str, RunPlace]:
+        """Where runs belong, as far as they are kept."""
+        from placet.errors import StorageUnavailable
+
+        try:
+            return self.journal.places(ids)
+        except StorageUnavailable:
+            return {}  # A program may keep events and no runs.
 
     def close(self) -> None:
         """Finish what is being written, and let go."""

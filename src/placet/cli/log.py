@@ -14,11 +14,13 @@ from placet.cli.output import Output
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from placet.events.costs import By
     from placet.events.event import Event
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 _FOLLOW_S = 0.5
+_BY = ("day", "model", "agent", "folder", "run")
 
 
 def _known_kinds(
@@ -317,41 +319,52 @@ def prune(output: Output, before: float, db: str | None, as_json: bool) -> int:
     return 0
 
 
-@log.command(short_help="What the runs of each agent came to.")
+@log.command(short_help="What runs came to: tokens, money, calls.")
+@click.option(
+    "--by",
+    type=click.Choice(_BY),
+    default="agent",
+    show_default=True,
+    help="A line for each day (UTC), model, agent, folder or run.",
+)
+@click.option(
+    "--since", type=Moment(), metavar="WHEN", help="Not before: 2026-01-31, or 7d for the last 7 days."
+)
+@click.option("--until", type=Moment(), metavar="WHEN", help="Not after this moment.")
 @db_option
 @json_option
 @click.pass_obj
-def costs(output: Output, db: str | None, as_json: bool) -> int:
-    """Add up by source what runs came to: how many, tool calls, actions, retries, time; and what the models
-    took that they asked: tokens and money. What a model did not tell is said to be unknown, not taken for 0.
+def costs(
+    output: Output, by: By, since: float | None, until: float | None, db: str | None, as_json: bool
+) -> int:
+    """Add up what runs came to: how many, tool calls, and what the models took that they asked, in tokens and
+    money. What a model did not tell is said to be unknown (`?`, null in JSON), and is not taken for 0.
 
-    Exit codes: 0 shown, 2 bad input.
+    Exit codes: 0 shown, also if there is nothing, 2 bad input.
     """
-    from rich.text import Text
+    import msgspec
 
     from placet.app.app import open_records
-    from placet.render.text import count, duration
-    from placet.render.turns import spent_words
-    from placet.safe_text import clean, columns
+    from placet.render.costs import draw_costs
+    from placet.render.text import count
 
     with open_records(db) as records:
-        agents = records.events.cost_by_agent()
+        name = records.database.name
+        found = records.events.costs(by=by, since=since, until=until, places=records.places)
     if as_json:
-        output.show_json({"agents": agents})
+        listed = [{by: cost.pop("name"), **cost} for cost in msgspec.to_builtins(found.costs)]
+        total = msgspec.to_builtins(found.total)
+        del total["name"]
+        output.show_json({"by": by, "since": since, "until": until, "costs": listed, "total": total})
         return 0
-    width = max((columns(clean(name, 40)) for name in agents), default=0)
-    for name, total in agents.items():
-        facts = [
-            count(int(total["runs"]), "run"),
-            count(int(total.get("tool_calls", 0)), "tool call"),
-            # What did not happen is not told: the line is for reading.
-            *([count(retries, "retry", "retries")] if (retries := int(total.get("retries", 0))) else []),
-            f"{duration(total.get('total_duration_ms', 0.0)) or '0 ms'} of work",
-        ]
-        asked = ""
-        if "model_answers" in total:
-            asked = f"; {count(int(total['model_answers']), 'answer')} of models: {spent_words(total)}"
-        output.show(Text(f"{clean(name, 40):{width}}  {', '.join(facts)}{asked}"))
+    if not found.costs:
+        output.talk(f"No runs are recorded in {name}{'' if since is until is None else ' for that time'}.")
+        return 0
+    output.show(*draw_costs(found, width=output.width()))
+    told = (("tokens", found.total.uncounted_answers), ("price", found.total.unpriced_answers))
+    missing = [f"the {what} of {count(number, 'answer')}" for what, number in told if number]
+    if missing:
+        output.talk(f"? Not known: {' and '.join(missing)}.")
     return 0
 
 

@@ -14,7 +14,7 @@ import asyncio
 import secrets
 import threading
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from functools import partial
@@ -25,6 +25,7 @@ import msgspec
 
 from placet.durable.lease import LEASE_S, Holder, holder, is_dead
 from placet.errors import RunExists, RunHeld, StorageDamaged, StorageError, UnknownRun, UsageError
+from placet.events.costs import RunPlace
 from placet.ir.json_value import JsonValue
 from placet.ir.result import Outcome, ProposalResult
 from placet.ir.to_dict import ToDict
@@ -385,6 +386,34 @@ class SqlJournal:
             known.update((each.run_id, each) for each in started)
         return known
 
+    def places(self, ids: Collection[str]) -> dict[str, RunPlace]:
+        """Where runs belong: which run started each, and in which folder. Also of the runs that started them;
+        not of those that were pruned."""
+
+        def work(t: Transaction) -> dict[str, RunPlace]:
+            found: dict[str, RunPlace] = {}
+            wanted = list(ids)
+            while wanted:
+                rows: Rows = []
+                for first in range(0, len(wanted), _AT_ONCE):
+                    some = wanted[first : first + _AT_ONCE]
+                    marks = ", ".join("?" * len(some))
+                    rows += t.execute(
+                        f"SELECT run_id, parent, folder, context FROM {self._table}"
+                        f" WHERE run_id IN ({marks})",
+                        some,
+                    )
+                for run_id, parent, folder, context in rows:
+                    found[run_id] = RunPlace(parent, folder or _folder_in(context))
+                wanted = [
+                    place.parent
+                    for place in {row[0]: found[row[0]] for row in rows}.values()
+                    if place.parent is not None and place.parent not in found
+                ]
+            return found
+
+        return self.database.read(work)
+
     def prune(self, before: float) -> list[str]:
         """Delete the runs that ended before a time, and return their ids. Runs that can be resumed stay.
         Waits for the disk.
@@ -635,6 +664,15 @@ def _where_status(status: str | None) -> tuple[str, list[Value]]:
 def _where_time(since: float | None, until: float | None) -> tuple[list[str], list[Value]]:
     found = [("begun >= ?", since), ("begun <= ?", until)]
     return [where for where, at in found if at is not None], [at for _, at in found if at is not None]
+
+
+def _folder_in(context: str) -> str | None:
+    """In older tables it stands nowhere else."""
+    try:
+        folder = msgspec.json.decode(context).get("folder")
+    except (msgspec.DecodeError, AttributeError):
+        return None
+    return folder if isinstance(folder, str) else None
 
 
 def _nested(found: Sequence[RunSummary], started: Mapping[str, RunSummary]) -> list[RunSummary]:

@@ -16,7 +16,7 @@ from contextlib import suppress
 from functools import cached_property
 from itertools import count, islice
 from time import time
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from msgspec.structs import replace
 
@@ -26,6 +26,9 @@ from placet.events.span import Span, spans_of
 from placet.events.totals import COUNTED, cost_by_agent
 from placet.ir.json_value import JsonValue
 from placet.redaction import Redactor
+
+if TYPE_CHECKING:
+    from placet.events.costs import By, Costs, Places
 
 __all__ = ["EventLog", "EventSink", "Record"]
 
@@ -319,6 +322,23 @@ class EventLog:
         """What the runs of each source came to, over the kept events: runs, calls, actions, retries, time;
         and where a model was asked, answers, tokens and money, with how many answers did not tell theirs."""
         return cost_by_agent(self.query(kind=COUNTED))
+
+    def costs(
+        self,
+        *,
+        by: By,
+        since: float | None = None,
+        until: float | None = None,
+        places: Places | None = None,
+    ) -> Costs:
+        """What runs came to, over the kept events: by day, model, agent, folder or run. `since` and `until`
+        are seconds since the epoch, both included; `places` says where runs belong."""
+        from placet.events.costs import add_up  # Few want it, and every program loads this module.
+
+        counted = self.query(kind=COUNTED)
+        runs = {event.run_id for event in counted if event.run_id is not None}
+        found = places(runs) if places is not None else None
+        return add_up(counted, by=by, since=since, until=until, places=found)
 
     def replace(self, events: Iterable[Event]) -> None:
         """Hold exactly `events`, and count on from the newest of them."""

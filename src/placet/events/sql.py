@@ -13,6 +13,7 @@ import secrets
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from functools import partial
+from itertools import chain
 from typing import Any
 
 from msgspec.structs import astuple, replace
@@ -30,6 +31,7 @@ from placet.events.chain import (
     seal,
     verify_chain,
 )
+from placet.events.costs import By, Costs, Places, add_up
 from placet.events.event import Event
 from placet.events.rows import PAGE, Encoded, Filter, encode_event, read_event
 from placet.events.totals import COUNTED, cost_by_agent
@@ -39,6 +41,8 @@ from placet.storage.transaction import Transaction
 
 _COLUMNS = ("position", *Row._fields, "prev", "digest")
 _ALL = ", ".join(_COLUMNS)
+_AT_ONCE = 500
+"""Ids in one statement."""
 _SEGMENT = "first_position, last_position, records, digest, first_time, last_time, closed_at, seal"
 
 
@@ -336,6 +340,28 @@ class SqlEvents:
         """What the runs of each source came to, over the stored events; see `EventLog.cost_by_agent`."""
         return cost_by_agent(self.scan(kind=COUNTED))
 
+    def costs(
+        self,
+        *,
+        by: By,
+        since: float | None = None,
+        until: float | None = None,
+        places: Places | None = None,
+    ) -> Costs:
+        """What runs came to, over the stored events; see `EventLog.costs`."""
+        runs = self._database.read(partial(_runs_between, since, until))
+        before = self._database.read(partial(_begun_before, runs, since)) if since is not None else []
+        # Of a run that began before the range, all that says what it had come to by then.
+        earlier = (
+            event
+            for run in before
+            for event in self.scan(run=run, kind=COUNTED)
+            if since is not None and event.time < since
+        )
+        counted = chain(earlier, self.scan(kind=COUNTED, since=since, until=until))
+        found = places(runs) if places is not None else None
+        return add_up(counted, by=by, since=since, until=until, places=found)
+
     def last_position(self) -> int:
         """Return the position of the newest event; 0 if there never was one."""
         rows = self._database.read(lambda t: t.execute("SELECT position FROM events_head"))
@@ -385,6 +411,33 @@ def _head(t: Transaction, *, lock: bool = False) -> Head | None:
         return None
     position, digest, log_id, anchored = rows[0]
     return Head(position, digest, log_id, bool(anchored))
+
+
+def _runs_between(since: float | None, until: float | None, t: Transaction) -> list[str]:
+    """The runs of which something is recorded in a time range."""
+    wanted = Filter.of(None, None, None, None, None, None, None, since, until)
+    where = f" AND {wanted.span}" if wanted.span else ""
+    found = t.execute(
+        f"SELECT DISTINCT run_id FROM events WHERE run_id IS NOT NULL{where}", wanted.span_values
+    )
+    return [row[0] for row in found]
+
+
+def _begun_before(runs: Sequence[str], since: float, t: Transaction) -> list[str]:
+    """Those of them of which something was recorded before a moment."""
+    found: list[str] = []
+    for first in range(0, len(runs), _AT_ONCE):
+        some = runs[first : first + _AT_ONCE]
+        marks = ", ".join("?" * len(some))
+        # Added to, so that the index on the run is used: before the moment there may be a million others.
+        found += [
+            row[0]
+            for row in t.execute(
+                f"SELECT DISTINCT run_id FROM events WHERE run_id IN ({marks}) AND time + 0 < ?",
+                [*some, float(since)],
+            )
+        ]
+    return found
 
 
 def _segments(t: Transaction) -> list[Segment]:

@@ -57,7 +57,7 @@ class _Run:
         # again, it reads back what has ended and counts from nothing: so the most that was told is right,
         # also if it never gets to where it stood.
         for name, amount in cost.items() if isinstance(cost, dict) else ():
-            if (told := _amount(amount)) is not None:
+            if (told := amount_of(amount)) is not None:
                 self.cost[name] = max(self.cost.get(name, 0), told)
 
 
@@ -76,15 +76,16 @@ def count_answer(total: dict[str, float], data: Mapping[str, JsonValue]) -> None
         total.setdefault(name, 0)
     total["model_answers"] += 1
     for name in _TOKENS:
-        total[name] += _amount(data.get(name)) or 0
-    if _amount(data.get("input_tokens")) is None or _amount(data.get("output_tokens")) is None:
+        total[name] += amount_of(data.get(name)) or 0
+    if amount_of(data.get("input_tokens")) is None or amount_of(data.get("output_tokens")) is None:
         total["uncounted_answers"] += 1
-    cost = _amount(data.get("cost"))
+    cost = amount_of(data.get("cost"))
     total["cost_usd"] += cost or 0
     if cost is None:
         total["unpriced_answers"] += 1
 
 
-def _amount(found: JsonValue) -> float | None:
+def amount_of(found: JsonValue) -> float | None:
+    """A number as an event may tell it; None for nonsense."""
     is_one = isinstance(found, int | float) and not isinstance(found, bool) and 0 <= found < _TOO_MANY
     return found if is_one else None
