@@ -91,7 +91,7 @@ def ask(
         if is_mine and any(each.place.where == "project" for each in found.entries()):
             output.talk("Note: the agents of this project are left out: it is not trusted. See: placet trust")
     if name is None or why:
-        route = _route(question, db)
+        route = _route(output, question, db)
         data = route.as_json()
         if why:
             if as_json:
@@ -123,7 +123,7 @@ def ask(
     return code
 
 
-def _route(question: str, db: str | None) -> Route:
+def _route(output: Output, question: str, db: str | None) -> Route:
     """Who fits."""
     from placet.agents.routing import route
     from placet.app.agent_trials import embedder_here
@@ -143,4 +143,5 @@ def _route(question: str, db: str | None) -> Route:
             if embedder is not None:
                 await embedder.close()
 
-    return run_sync(go())
+    with output.waiting("looking for the agent that fits"):
+        return run_sync(go())

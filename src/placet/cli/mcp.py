@@ -84,7 +84,8 @@ def add(
     )
     if name in load_servers(os.environ):
         raise taken
-    offers = look(name, server, os.environ)
+    with output.waiting(f"connecting to the MCP server '{name}'"):
+        offers = look(name, server, os.environ)
     chosen = _chosen(name, offers, _split(enable), _split(read_only))
     with changing(os.environ) as servers:
         if name in servers:
@@ -137,7 +138,8 @@ def show(output: Output, name: str, as_json: bool) -> int:
 
     server = _known(name)
     _hide_secrets(output, server)
-    offers = look(name, server, os.environ)
+    with output.waiting(f"connecting to the MCP server '{name}'"):
+        offers = look(name, server, os.environ)
     if as_json:
         output.show_json(_shown(output, name, server, offers), is_declaration=True)
     else:
@@ -172,7 +174,8 @@ def enable(
         raise click.UsageError("Name the tools, or give --all.")
     seen = _known(name)
     _hide_secrets(output, seen)
-    offers = look(name, seen, os.environ)
+    with output.waiting(f"connecting to the MCP server '{name}'"):
+        offers = look(name, seen, os.environ)
     names = ["all"] if is_all else list(tools)
     chosen = _chosen(name, offers, names, [], read_only=read_only)
     with changing(os.environ) as servers:

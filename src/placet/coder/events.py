@@ -29,6 +29,12 @@ class StateChanged(_Event, frozen=True, tag="state"):
     reason: str = ""
 
 
+class DraftingStarted(_Event, frozen=True, tag="drafting"):
+    """The model is asked which checks there are to be."""
+
+    session: str
+
+
 class BaselineStarted(_Event, frozen=True, tag="baseline"):
     """The checks run once before any work."""
 
@@ -138,6 +144,7 @@ class Noted(_Event, frozen=True, tag="note"):
 
 Event: TypeAlias = (
     StateChanged
+    | DraftingStarted
     | BaselineStarted
     | IterationStarted
     | Said
