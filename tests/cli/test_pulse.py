@@ -57,3 +57,45 @@ def test_without_a_terminal_it_is_one_line_each_time_that_it_takes_long() -> Non
     pulse.stop()
 
     assert screen.written == "asking local\\e[2J, 20 s so far\n" * 2
+
+
+def test_any_wait_is_told_within_two_seconds_and_counts_on() -> None:
+    screen = Screen()
+    pulse = pulse_on(screen, is_terminal=True)
+
+    pulse.wait("running the check x", now=100.0)
+    pulse.look(101.9)
+    assert screen.line.rstrip() == "running the check x, 2 s"
+    pulse.look(104.0)
+    assert screen.line.rstrip() == "running the check x, 4 s"
+    pulse.ask(now=104.0)
+    pulse.look(106.0)
+
+    assert screen.line.rstrip() == "asking local\\e[2J, 2 s"
+
+
+def test_a_model_that_is_loaded_first_is_said_to_be_once() -> None:
+    screen = Screen()
+    pulse = pulse_on(screen, is_terminal=True)
+    pulse.is_to_load = True
+
+    for begun in (0.0, 10.0):
+        pulse.ask(now=begun)
+        pulse.look(begun + 2.0)
+
+    assert "loading and asking" in screen.written
+    assert screen.line.startswith("asking ")
+
+
+def test_while_a_person_is_asked_it_is_quiet() -> None:
+    screen = Screen()
+    pulse = pulse_on(screen, is_terminal=True)
+    pulse.wait("something", now=0.0)
+    pulse.look(2.0)
+
+    with pulse.pause():
+        pulse.look(3.0)
+        assert screen.line.strip() == ""
+    pulse.look(4.0)
+
+    assert screen.line.rstrip() == "something, 4 s"

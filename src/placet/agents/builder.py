@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from placet.agents.report import Report, summed, tokens_of
+from placet.agents.report import Report, Trial, summed, tokens_of
 from placet.agents.spec import AgentSpec, Scenario, is_id, problems
 from placet.errors import DecodeError, ModelError, UsageError
 from placet.inference.messages import Assistant, Message, System, User
@@ -158,6 +158,7 @@ class Builder:
         self._max_attempts = max_attempts
         self._k = k
         self._schema = draft_schema(tools)
+        self._telling: Callable[[str], None] = lambda words: None
 
     async def build(
         self,
@@ -167,9 +168,11 @@ class Builder:
         budget: OpenRun | None = None,
         cancel: Cancel | None = None,
         heard: Callable[[Attempt], None] | None = None,
+        telling: Callable[[str], None] | None = None,
     ) -> Built:
         """Draft, try and mend until a draft passes or there are no attempts left. `heard` hears of each
-        attempt. Without an `agent_id` the agent's name makes one.
+        attempt, `telling` of what is being done meanwhile, in words. Without an `agent_id` the agent's name
+        makes one.
 
         Raises:
             UsageError: the sentence is empty, or the id cannot be one.
@@ -183,6 +186,7 @@ class Builder:
             )
         attempts: list[Attempt] = []
         said = ""
+        self._telling = telling or (lambda words: None)
         with in_time(budget, cancel) as inner:
             while len(attempts) < self._max_attempts and not inner.requested:
                 made, said = await self._attempt(sentence, agent_id, attempts, said, budget, inner)
@@ -210,6 +214,8 @@ class Builder:
         usage: Usage | None = None
         spec: AgentSpec | None = None
         report: Report | None = None
+        which = f"attempt {number} of {self._max_attempts}"
+        self._telling(f"{getattr(self._model, 'name', '') or 'the model'} drafts the agent, {which}")
         try:
             answer = await model.generate(
                 Request(
@@ -227,7 +233,15 @@ class Builder:
             usage, said = answer.usage, answer.text
             spec, issues = read_draft(said, sentence, agent_id, self._tools)
         if spec is not None and not issues:
-            report = await self._trying.try_all(spec, k=self._k, budget=budget, cancel=cancel)
+            runs, ended = self._k * len(spec.scenarios), 0
+            self._telling(f"trying the draft of {which}, 0 of {runs} runs have ended")
+
+            def heard(name: str, trial: Trial) -> None:
+                nonlocal ended
+                ended += 1
+                self._telling(f"trying the draft of {which}, {ended} of {runs} runs have ended")
+
+            report = await self._trying.try_all(spec, k=self._k, budget=budget, cancel=cancel, heard=heard)
             issues = report.failures
         tokens = summed([tokens_of(usage), report.tokens]) if report is not None else tokens_of(usage)
         seconds = round(time.monotonic() - began, 3)

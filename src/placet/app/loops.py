@@ -71,6 +71,8 @@ class LoopsApp:
         self.required = required
         self.last: dict[str, Round] = {}
         """The round that ended last, by loop."""
+        self.watch: Callable[[Round, str], None] | None = None
+        """Told of every phase that a round enters."""
         self._rules = rules
         self._confined = confined
         self._model = model
@@ -115,6 +117,7 @@ class LoopsApp:
             rounds=self.records.rounds,
             isolation=self._confined,
             checker_model=self._model_of(spec.checker.model) if spec.checker.model else None,
+            watch=self.watch,
         )
 
     def _model_of(self, named: str) -> Model:

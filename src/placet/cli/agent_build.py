@@ -10,7 +10,7 @@ import click
 
 from placet.cli.agent_test import limits_of, stoppable, trial_options
 from placet.cli.inputs import db_option, json_option, single
-from placet.cli.output import Output
+from placet.cli.output import OPENING, Output
 
 if TYPE_CHECKING:
     from placet.agents.builder import Attempt, Built
@@ -84,14 +84,15 @@ def build(
     if agent_id in taken:
         raise UsageError(f"There is an agent '{agent_id}' already. Choose another id.")
     limits = limits_of(max_tokens, max_cost, time_s)
-    with open_trials(
+    opening = open_trials(
         model=model,
         tools=tools,
         policies=policies,
         isolation=isolation,
         at_once=at_once,
         confirm=terminal_question(output),
-    ) as app:
+    )
+    with output.opened(opening, OPENING) as app:
         output.redactor = app.redactor
         builder = Builder(app.trying, tools=app.tools(), max_attempts=attempts, k=k)
 
@@ -104,10 +105,15 @@ def build(
 
             async with one_budget(app.trying.runtime, limits, source="agent build", cancel=cancel) as run:
                 return await builder.build(
-                    sentence, agent_id=agent_id, budget=run, cancel=cancel, heard=heard
+                    sentence,
+                    agent_id=agent_id,
+                    budget=run,
+                    cancel=cancel,
+                    heard=heard,
+                    telling=output.wait_for,
                 )
 
-        built, signal = stoppable(output, work, app.trying.model)
+        built, signal = stoppable(output, work, app.trying.model, "building the agent")
     kept, could_keep = None, True
     if built.spec is not None and not signal:
         spec = _free(built.spec, taken, is_passing=built.passed)

@@ -18,7 +18,7 @@ from placet.cli.inputs import (
     single,
     tools_option,
 )
-from placet.cli.output import Output
+from placet.cli.output import OPENING, Output
 
 if TYPE_CHECKING:
     from placet.agents.registry import AgentEntry
@@ -136,14 +136,15 @@ def test(
     for entry in chosen:
         spec = entry.spec
         assert spec is not None
-        with open_trials(
+        opening = open_trials(
             model=model or spec.model,
             tools=tools,
             policies=policies,
             isolation=isolation,
             at_once=at_once,
             confirm=confirm,
-        ) as app:
+        )
+        with output.opened(opening, OPENING) as app:
             output.redactor = app.redactor
             trying = app.trying
             there = app.tools()
@@ -151,10 +152,16 @@ def test(
                 if tool not in there:
                     output.talk(f"Note: {trying.runtime.tools.missing(tool)}. The agent goes without it.")
 
-            def heard(name: str, trial: Trial) -> None:
+            runs = k * len(chosen_scenarios(spec, only))
+            ended = 0
+
+            def heard(name: str, trial: Trial, agent: str = spec.id, runs: int = runs) -> None:
                 import msgspec
 
+                nonlocal ended
+                ended += 1
                 output.talk(trial_words(name, msgspec.to_builtins(trial), k))
+                output.wait_for(f"trying '{agent}', {ended} of {runs} runs have ended")
 
             async def work(cancel: Cancel, trying: Any = trying, spec: Any = spec) -> Report:
                 from placet.agents.compose import one_budget
@@ -169,7 +176,7 @@ def test(
                     )
                     return report
 
-            report, signal = stoppable(output, work, trying.model)
+            report, signal = stoppable(output, work, trying.model, f"trying '{spec.id}'")
         reports.append(report)
         if signal:
             break
@@ -190,9 +197,10 @@ def limits_of(tokens: int | None, cost_usd: float | None, time_s: float | None) 
 
 
 def stoppable(
-    output: Output, work: Callable[[Cancel], Coroutine[Any, Any, Value]], model: object
+    output: Output, work: Callable[[Cancel], Coroutine[Any, Any, Value]], model: object, what: str
 ) -> tuple[Value, int]:
-    """What comes of some work that a signal can stop, and which one did, or 0. The model is closed."""
+    """What comes of some work that a signal can stop, and which one did, or 0. The model is closed. `what` is
+    said to be waited for, until the work says more with `output.wait_for`."""
     from placet.cli.conversing import closing
     from placet.cli.signals import Stopping
     from placet.runtime.sync import run_sync
@@ -213,7 +221,8 @@ def stoppable(
             if close is not None:
                 await close()
 
-    return run_sync(go())
+    with output.waiting(what):
+        return run_sync(go())
 
 
 def _chosen(agents: Any, names: Sequence[str]) -> list[AgentEntry]:

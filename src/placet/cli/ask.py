@@ -145,7 +145,8 @@ def _route(output: Output, question: str, db: str | None) -> Route:
                 await embedder.close()
 
     try:
-        found = run_sync(go())
+        with output.waiting("looking for the agent that fits"):
+            found = run_sync(go())
     except UsageError:
         if len(specs) > 1:
             _suggest_embeddings(output)

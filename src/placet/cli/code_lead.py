@@ -18,7 +18,7 @@ import click
 from placet.cli.asker import Asker, is_terminal
 from placet.cli.code_person import CodePerson
 from placet.cli.code_view import CodeView, shown_diff
-from placet.cli.output import Output
+from placet.cli.output import OPENING, Output
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -125,6 +125,7 @@ class Leading:
         Raises: what `open_coder` raises.
         """
         from placet.app.coder import ASK_S, open_coder
+        from placet.cli.conversing import is_to_load
         from placet.cli.trust import terminal_question
 
         wish = self._wish
@@ -141,7 +142,7 @@ class Leading:
             asker = Asker(self.output, view.silence, db=wish.db, is_kept=self._is_kept)
             person = CodePerson(self.output, view, asker, is_kept=self._is_kept)
         self._view, self._person = view, person
-        with open_coder(
+        opening = open_coder(
             repository,
             db=wish.db,
             ask_s=wish.ask_for or (ASK_S if has_person else None),
@@ -149,11 +150,13 @@ class Leading:
             person=person.about_call if person is not None else None,
             confirm=terminal_question(self.output),
             **more,
-        ) as app:
+        )
+        with self.output.opened(opening, OPENING) as app:
             self.output.redactor = app.redactor
             self._tell_lowering(app)
             if app.chosen is not None:
                 view.pulse.model = app.chosen.name
+                view.pulse.is_to_load = is_to_load(app.chosen.name)
                 view.say(f"model: {app.chosen.name} ({app.chosen.because})")
             yield app
 
@@ -239,8 +242,10 @@ class Leading:
         app.runtime.events.add_sink(view)
         try:
             async with view.pulse.beating():
+                view.pulse.wait("preparing a private copy of the repository")
                 with Stopping(stop) as stopping:
                     session = await start(cancel, view.hear)
+                    view.pulse.stop()
                     while session is not None and person is not None and not cancel.requested:
                         decided = await self._decide(app, person, session, cancel)
                         if decided is None:

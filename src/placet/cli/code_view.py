@@ -66,9 +66,18 @@ class CodeView(View):
         if self._as_events:
             self.write_line(event)
         match event:
+            case events.StateChanged(state="running" | "contract_confirmed"):
+                self.pulse.wait("preparing the work")
+            case events.StateChanged():
+                self.pulse.stop()  # What became of it is told when it ends.
             case events.BaselineStarted():
                 self.pulse.stop()
                 self.say("── the checks, before any work")
+                self.pulse.wait("preparing the checks")
+            case events.DraftingStarted():
+                self.pulse.stop()
+                self.say("── the model drafts checks")
+                self.pulse.ask()
             case events.IterationStarted():
                 words = coding.iteration_words(event.number, event.most, self.elapsed_ms)
                 self.say(self._of(event.attempt, words))
@@ -90,7 +99,9 @@ class CodeView(View):
             case events.CheckStarted():
                 self.pulse.stop()
                 self.say(self._of(event.attempt, f"▸ {event.name}: {event.command}"), _SHORT)
+                self.pulse.wait(f"running the check {event.name}")
             case events.CheckCompleted():
+                self.pulse.wait("reading what the checks say")
                 self._tell_check(event.attempt, event.result)
             case events.SealBroken():
                 paths = ", ".join(event.paths[:_PATHS])
@@ -111,7 +122,7 @@ class CodeView(View):
             case events.Noted():
                 self.say(self._of(event.attempt, f"· {event.text}"))
             case _:
-                pass  # A change of state is told with what comes of it.
+                pass
 
     def say(self, text: str, most: int = _LONG) -> None:
         """One line, cut short; `text` may come from anywhere."""
@@ -133,7 +144,8 @@ class CodeView(View):
         """While this lasts, all waits for a person."""
         since = time.monotonic()
         try:
-            yield
+            with self.pulse.pause():
+                yield
         finally:
             self._began += time.monotonic() - since
 

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from placet.cli.output import Output, OutputLost, terminal_width
-from placet.cli.pulse import Pulse, to_stderr
+from placet.cli.output import OPENING, Output, OutputLost, terminal_width
+from placet.cli.pulse import has_colour, pulse_of_stderr
 from placet.cli.speech import Speech
 from placet.render.wrapping import StreamWrap, wrap_text
 
@@ -63,8 +63,8 @@ class View:
         self._speech = _speech(output, self._put)
         self.lost: OutputLost | None = None
         """Why words could not be written, and are not any more: the work goes on without."""
-        self._is_dim = _has_colour()
-        self.pulse = Pulse(to_stderr, is_terminal=sys.stderr.isatty(), is_dim=self._is_dim)
+        self._is_dim = has_colour()
+        self.pulse = pulse_of_stderr()
         self._isolation: str | None = None
         """The least that a command had."""
         self.has_spoken = False
@@ -91,6 +91,7 @@ class View:
                 self.pulse.stop()
                 self._given[event.action_id] = event.parameters
                 self.say(_call_words(event, self._output.redactor), _SHORT)
+                self.pulse.wait(f"running {event.tool}")
             case ending.CallResult():
                 given = self._given.pop(event.action_id, {})
                 if event.status in _OVER:
@@ -108,7 +109,7 @@ class View:
 
         for event in events:
             name, data = event.action_id, event.data
-            if event.kind == "turn_asked":
+            if event.kind in ("turn_loop_started", "turn_asked", "run_resumed"):
                 self.pulse.ask()
             elif event.kind in ("turn_answered", "turn_loop_ended"):
                 self.pulse.stop()
@@ -116,6 +117,9 @@ class View:
                 self.say(f"↻ {name}: attempt {data.get('attempt')} follows: {data.get('error')}")
             elif event.kind == "approval_requested" and not self._is_asked_here:
                 self.say(f"? {data.get('tool')} waits for approval {data.get('approval')}")
+                self.pulse.wait(f"waiting for approval {data.get('approval')}")
+            elif event.kind == "approval_recorded" and not self._is_asked_here:
+                self.pulse.wait("carrying out what was approved")
             elif event.kind == "command_ran":
                 self._isolation = weaker(self._isolation, str(data.get("isolation")))
             elif event.kind == "sink_failed":
@@ -157,6 +161,7 @@ class View:
         name = str(getattr(model, "name", "") or "a model")
         chosen = app.chosen
         self.pulse.model = name
+        self.pulse.is_to_load = is_to_load(name)
         because = f" ({chosen.because})" if chosen is not None and chosen.name == name else ""
         self.say(f"model: {name}{because}")
 
@@ -172,7 +177,8 @@ class View:
         self.rest()
         self._held = []
         try:
-            yield
+            with self.pulse.pause():
+                yield
         finally:
             held, self._held = self._held, None
             for line in held:
@@ -217,7 +223,7 @@ def open_for(
     asker = None
     if is_terminal():
         asker = Asker(output, view.silence, db=db, is_kept=database_url(db) != NOWHERE)
-    with open_app(
+    opening = open_app(
         db=db,
         log=log,
         workspace=workspace,
@@ -228,7 +234,8 @@ def open_for(
         record=record,
         kept=set_up(yes_to, record),
         **more,
-    ) as app:
+    )
+    with output.opened(opening, OPENING) as app:
         output.redactor = app.redactor
         tell_lowering(output, app)
         tell_unknown_trusted(output, app)
@@ -265,7 +272,8 @@ async def _watched(output: Output, app: App, start: Start, view: View, close: An
     app.runtime.events.add_sink(view)
     try:
         async with view.pulse.beating():
-            view.pulse.ask()
+            # Before anything else; another process may hold the database.
+            view.pulse.wait("recording the run")
             with Stopping(stop) as stopping:
                 ending = await start(cancel, view)
         return ending, stopping.by
@@ -316,6 +324,20 @@ def _speech(output: Output, write: Callable[[str], None]) -> Speech:
     )
 
 
+def is_to_load(name: str) -> bool:
+    """Whether a model is one of this machine that no process has loaded yet."""
+    if name != "local":
+        return False
+    from placet.errors import PlacetError
+    from placet.inference.local.model import served_local
+    from placet.inference.local.shared import is_serving
+
+    try:
+        return not is_serving(served_local(os.environ), os.environ)
+    except (PlacetError, OSError):
+        return False  # Whoever asks it is told what is wrong.
+
+
 def closing(model: object) -> Callable[[], Awaitable[None]] | None:
     """What lets go of a model's connections and files."""
     return getattr(model, "close", None)
@@ -343,7 +365,3 @@ def _result_words(event: CallResult, given: Mapping[str, Any]) -> str:
     look = mark(event.status)
     word = {"rejected": "refused"}.get(event.status, look.word)
     return f"  {look.sign} {event.tool} {word}: {first.removeprefix(f'{event.status}: ')}"
-
-
-def _has_colour() -> bool:
-    return sys.stderr.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"

@@ -42,7 +42,8 @@ def doctor(output: Output, again: bool, level: str | None, as_json: bool) -> int
     from placet.runtime.sync import run_sync
     from placet.sandbox.isolation import LEVELS
 
-    found = run_sync(diagnose(Path.cwd(), os.environ, again=again))
+    with output.waiting("trying the sandbox"):
+        found = run_sync(diagnose(Path.cwd(), os.environ, again=again))
     data = msgspec.to_builtins(found)
     if as_json:
         output.show_json(data)

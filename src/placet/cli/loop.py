@@ -12,7 +12,7 @@ from placet.cli.code_options import isolation_option, plain_text
 from placet.cli.inputs import Span, db_option, json_option, model_option, policies_option, single
 from placet.cli.loop_commands import COMMANDS
 from placet.cli.loop_options import name_argument, repo_option, top_of
-from placet.cli.output import Output
+from placet.cli.output import OPENING, Output
 
 if TYPE_CHECKING:
     from placet.app.loops import LoopsApp
@@ -113,7 +113,7 @@ def run(
     top = top_of(repo)
     confirm = terminal_question(output)
     spec = loop_named(trusted_loops(top, os.environ, confirm), name)
-    with open_loops(
+    opening = open_loops(
         top,
         {name: spec},
         db=db,
@@ -124,7 +124,8 @@ def run(
         # What it came to is shown below, whole.
         report=lambda text: None,
         confirm=confirm,
-    ) as app:
+    )
+    with output.opened(opening, OPENING) as app:
         output.redactor = app.redactor
         report = _run_now(output, app, name)
         round = app.last.get(name)
@@ -146,6 +147,7 @@ def run(
 def _run_now(output: Output, app: LoopsApp, name: str) -> Report | None:
     from placet.cli.signals import Stopping
     from placet.loops.scheduler import Scheduler
+    from placet.render.loops import phase_words
     from placet.runtime.sync import run_sync
     from placet.tools.context import Cancel
 
@@ -156,7 +158,9 @@ def _run_now(output: Output, app: LoopsApp, name: str) -> Report | None:
         with Stopping(lambda signal: cancel.cancel(f"{signal} was received", hard=True)):
             return await scheduler.run_now(loop.key, cancel)
 
-    return run_sync(running())
+    app.watch = lambda round, phase: output.wait_for(phase_words(phase, round.number))
+    with output.waiting("claiming the loop"):
+        return run_sync(running())
 
 
 def _teller(output: Output) -> Any:
@@ -226,7 +230,7 @@ def start(
         which = "None of these loops has a cadence" if wanted else f"There are no loops in {top}"
         fix = "Write one into its file, or use `placet loop run`." if wanted else "Make one: placet loop new"
         raise UsageError(f"{which}, so there is nothing to start. {fix}")
-    with open_loops(
+    opening = open_loops(
         top,
         timed,
         db=db,
@@ -235,7 +239,8 @@ def start(
         isolation=isolation,
         say=output.talk,
         confirm=confirm,
-    ) as app:
+    )
+    with output.opened(opening, OPENING) as app:
         output.redactor = app.redactor
         for spec in timed.values():
             output.talk(f"{spec.name} ({spec.level}): {spec.cadence}")

@@ -83,7 +83,8 @@ def decide_round(
         )
     with open_decider(round, db=db, policies=policies) as engine:
         try:
-            ended = run_sync(engine.decide(round.id, decision, by=by, reason=reason))
+            with output.waiting(f"carrying out what was decided about round {round.number}"):
+                ended = run_sync(engine.decide(round.id, decision, by=by, reason=reason))
         except BaseMoved as error:
             output.talk(str(error).replace(" ID ", f" {approval.id} "))
             return 3
@@ -137,7 +138,8 @@ def rebase_round(
             with Stopping(lambda signal: cancel.cancel(f"{signal} was received", hard=True)):
                 return await app.rebase(round, spec, by, cancel)
 
-        made = run_sync(bring())
+        with output.waiting(f"bringing round {round.number} over, and checking it again"):
+            made = run_sync(bring())
     if made is None:
         output.talk(
             "It was broken off, and what was asked still waits. Go on with it: placet loop run "
@@ -183,7 +185,8 @@ def resume_round(
         )
     if decide and not (round.is_open or round.is_waiting):
         raise UsageError(f"Round '{round.id}' has ended ({round.outcome}); nothing is to be decided.")
-    with open_decider(round, db=db, policies=policies) as engine:
+    waiting = output.waiting(f"carrying out round {round.number}")
+    with open_decider(round, db=db, policies=policies) as engine, waiting:
         ended = run_sync(engine.resume(round.id, decide=decide or None))
     return _show(output, ended, ended.approval, as_json=as_json)
 

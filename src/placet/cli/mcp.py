@@ -86,7 +86,8 @@ def add(
     )
     if name in load_servers(os.environ):
         raise taken
-    offers = look(name, server, os.environ)
+    with output.waiting(f"connecting to the MCP server '{name}'"):
+        offers = look(name, server, os.environ)
     chosen = _chosen(name, offers, _split(enable), _split(read_only))
     with changing(os.environ) as servers:
         if name in servers:
@@ -139,7 +140,8 @@ def show(output: Output, name: str, as_json: bool) -> int:
 
     server = _known(name)
     _hide_secrets(output, server)
-    offers = look(name, server, os.environ)
+    with output.waiting(f"connecting to the MCP server '{name}'"):
+        offers = look(name, server, os.environ)
     if as_json:
         output.show_json(_shown(output, name, server, offers), is_declaration=True)
     else:
@@ -186,7 +188,8 @@ def enable(
         raise click.UsageError("--read-only and --as-claimed both say what the tools are. Give one of them.")
     seen = _known(name)
     _hide_secrets(output, seen)
-    offers = look(name, seen, os.environ)
+    with output.waiting(f"connecting to the MCP server '{name}'"):
+        offers = look(name, seen, os.environ)
     names = ["all"] if is_all else list(tools)
     if is_all and read_only:
         _refuse_writing(name, offers)

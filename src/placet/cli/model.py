@@ -91,6 +91,9 @@ def pull(output: Output, name: str, given: str | None, as_json: bool) -> int:
         output.talk(f"{weights.title} ({weights.licence}): {fetched}{size}, in {folder}")
     try:
         with _ending() as ending, _progress(output, weights) as (progress, checking):
+            if given is None and not is_there(weights, os.environ):
+                # The first piece may be long in coming: the bar is there before it.
+                progress(bytes_here(weights, os.environ), weights.size)
             done = fetch(
                 weights, os.environ, given=given, progress=progress, checking=checking, say=output.talk
             )
@@ -183,7 +186,8 @@ def test(output: Output, name: str | None, as_json: bool) -> int:
         raise ModelMissing(no_model())
     if not as_json:
         output.talk(f"Asking {chosen.name}" + ("" if name else f", because {chosen.because}"))
-    trial = run_sync(_tried(chosen.name, settings))
+    with output.waiting(f"asking {chosen.name} three questions"):
+        trial = run_sync(_tried(chosen.name, settings))
     if as_json:
         output.show_json(trial)
     else:
@@ -263,13 +267,14 @@ def _progress(output: Output, weights: Weights) -> Iterator[tuple[Told, Told]]:
     if not console.is_terminal or console.is_dumb_terminal:
         yield _lines(output, weights), lambda done, total: None
         return
-    from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+    from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeRemainingColumn
 
     from placet.inference.local.weights import MB
 
     what = TextColumn("{task.description}", markup=False)
     size = TextColumn("{task.completed:,.0f} of {task.total:,.0f} MB", markup=False)
-    with Progress(what, BarColumn(), size, TimeRemainingColumn(), console=console, transient=True) as bar:
+    columns = (SpinnerColumn(), what, BarColumn(), size, TimeRemainingColumn())
+    with Progress(*columns, console=console, transient=True) as bar:
 
         def told(description: str) -> Told:
             task: TaskID | None = None

@@ -13,17 +13,21 @@ from __future__ import annotations
 
 import os
 import sys
-from contextlib import suppress
-from typing import TYPE_CHECKING, Any, TextIO
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
+from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from rich.console import Console, RenderableType
     from rich.text import Text
 
+    from placet.cli.pulse import Pulse
     from placet.redaction import Redactor
 
+T = TypeVar("T")
+OPENING = "opening the database, and trying the sandbox"
+"""What a command waits for before it begins."""
 _PAGE = 120
 """Columns of a page where nobody says how many there are."""
 _UNBOUNDED = 10_000
@@ -74,6 +78,44 @@ class Output:
         self._out: TextIO = sys.stdout
         self._claimed = False
         self._redactor: Redactor | None = None
+        self._pulse: Pulse | None = None
+        """What says that a wait goes on, while one does."""
+
+    @contextmanager
+    def waiting(self, what: str) -> Iterator[Pulse]:
+        """Say what is waited for, as long as this lasts and nothing else is said; `what` may come from
+        anywhere. Inside of another wait the words are that one's again afterwards."""
+        from placet.cli.pulse import beating_aside, pulse_of_stderr
+
+        outer = self._pulse
+        pulse = self._pulse = pulse_of_stderr()
+        pulse.wait(self.redactor.text(what) if self._redactor is not None else what)
+        try:
+            with outer.pause() if outer is not None else nullcontext(), beating_aside(pulse):
+                yield pulse
+        finally:
+            self._pulse = outer
+
+    @contextmanager
+    def opened(self, manager: AbstractContextManager[T], what: str) -> Iterator[T]:
+        """Enter `manager`, and say what is waited for until it is entered."""
+        with ExitStack() as stack:
+            with self.waiting(what):
+                value = stack.enter_context(manager)
+            yield value
+
+    def wait_for(self, what: str) -> None:
+        """Inside of `waiting`: from now on something else is waited for."""
+        if self._pulse is not None:
+            self._pulse.wait(self.redactor.text(what))
+
+    def asking(self) -> AbstractContextManager[None]:
+        """As long as this lasts a person is asked something, and no wait is shown."""
+        return self._pulse.pause() if self._pulse is not None else nullcontext()
+
+    def _make_room(self) -> None:
+        if self._pulse is not None:
+            self._pulse.clear()
 
     @property
     def redactor(self) -> Redactor:
@@ -127,6 +169,7 @@ class Output:
 
         # All but tables are laid out for their width by now; a word that is longer is left to the terminal.
         console, wide = self.result_console(), _console(self._out, _UNBOUNDED)
+        self._make_room()
         try:
             for item in items:
                 item = Text(item) if isinstance(item, str) else item
@@ -151,6 +194,7 @@ class Output:
 
     def write(self, text: str) -> None:
         """Print a text as it is."""
+        self._make_room()
         try:
             self._out.write(text)
             self._out.flush()
@@ -162,6 +206,7 @@ class Output:
         from placet.render.wrapping import wrap_text
         from placet.safe_text import clean
 
+        self._make_room()
         shown = wrap_text(clean(self.redactor.text(text), lines=True), terminal_width(sys.stderr))
         with suppress(OSError):
             print(shown, file=sys.stderr, flush=True)
@@ -172,6 +217,7 @@ class Output:
 
         width = terminal_width(sys.stderr)
         wrapped = [wrap_rich(line, width) for line in lines]
+        self._make_room()
         with suppress(OSError):
             _console(sys.stderr, _UNBOUNDED).print(*wrapped, sep="\n", soft_wrap=True)
 

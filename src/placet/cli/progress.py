@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from placet.cli.output import Output
 
 _FRAME_S = 0.1
+_SOON_S = 1.6
+"""A wait before the first event that is worth a word."""
 _MANY = 200
 """A longer plan is not reported action by action: only what goes wrong, and every tenth part."""
 
@@ -86,12 +88,18 @@ class LiveTree:
         self._live.stop()
 
     async def _draw(self) -> None:
+        began = time()
         while True:
             size = self._console.size
+            waited = time() - began
+            title = self._title
+            if not self._history.events and waited >= _SOON_S:
+                # Another process may hold the database.
+                title = f"{title} (recording the run, {waited:.0f} s)"
             tree = draw_tree(
                 self._history,
                 self._layers,
-                title=self._title,
+                title=title,
                 now=time(),
                 max_lines=max(8, size.height - 2),
                 width=size.width,

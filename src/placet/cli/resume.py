@@ -15,7 +15,7 @@ from placet.cli.inputs import (
     single,
     wait_option,
 )
-from placet.cli.output import Output
+from placet.cli.output import OPENING, Output
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -105,7 +105,7 @@ def resume(
             f"Run '{summary.run_id}' was begun by a program, under rules that are not known here "
             f"({', '.join(record.policies[:10])}). Go on with it there: runtime.resume('{summary.run_id}')."
         )
-    with open_app(
+    opening = open_app(
         tools=began.tools,
         policies=began.policies,
         permissions=began.permissions,
@@ -119,7 +119,8 @@ def resume(
         start=began.folder,
         confirm=terminal_question(output),
         asking=Asking(patience(wait), expire if isinstance(expire, int | float) else None),
-    ) as app:
+    )
+    with output.opened(opening, OPENING) as app:
         tell_lowering(output, app)
 
         async def start(cancel: Cancel) -> ProposalResult:

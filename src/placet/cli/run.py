@@ -16,7 +16,7 @@ from placet.cli.inputs import (
     single,
     wait_option,
 )
-from placet.cli.output import Output
+from placet.cli.output import OPENING, Output
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable
@@ -104,7 +104,7 @@ def run(
     name = run_id or new_id()
     title = "standard input" if plan == "-" else plan
     scope = Scope(caller_id=agent) if agent is not None else None
-    with open_app(
+    opening = open_app(
         tools=tools,
         state=state,
         policies=policies,
@@ -118,7 +118,8 @@ def run(
         confirm=terminal_question(output),
         asking=Asking(patience(wait), expire),
         plan=plan if plan != "-" else None,
-    ) as app:
+    )
+    with output.opened(opening, OPENING) as app:
         tell_lowering(output, app)
         tell_unknown_trusted(output, app)
         warnings = warn_of_names(output, app, proposal)

@@ -16,7 +16,7 @@ from placet.cli.inputs import (
     single,
     wait_option,
 )
-from placet.cli.output import Output
+from placet.cli.output import OPENING, Output
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Sequence
@@ -162,7 +162,8 @@ def call(
     from placet.ir.proposal import Proposal, new_id
     from placet.runtime.scope import Scope
 
-    with open_app(**options, db=db, confirm=terminal_question(output), asking=Asking(patience(wait))) as app:
+    opening = open_app(**options, db=db, confirm=terminal_question(output), asking=Asking(patience(wait)))
+    with output.opened(opening, OPENING) as app:
         tell_lowering(output, app)
         tell_unknown_trusted(output, app)
         warnings = warn_of_names(output, app)

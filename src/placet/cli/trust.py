@@ -73,8 +73,9 @@ def terminal_question(output: Output) -> Callable[[Question], bool] | None:
         return None
 
     def confirm(question: Question) -> bool:
-        _show(output, question)
-        return click.confirm("Trust it, as it is now?", default=False, err=True)
+        with output.asking():
+            _show(output, question)
+            return click.confirm("Trust it, as it is now?", default=False, err=True)
 
     return confirm
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from placet.coder.contract import Contract, check_contract
+from placet.coder.events import DraftingStarted
 from placet.coder.prompt import DRAFTING
 from placet.coder.session import FAILURES, INTENT, LEADER
 from placet.coder.style import LOOKING
@@ -31,6 +32,7 @@ async def draft(work: Work, cancel: Cancel) -> Contract | Ending:
     from placet.tools.builtin import basic_tools
 
     session = work.session
+    work.tell(DraftingStarted(session=session.id))
     folder = await work.workshop.check_out(0, session.base)
     workspace = Workspace(folder)
     try:

@@ -33,6 +33,12 @@ class StateChanged(_Event, frozen=True, tag="state"):
     """Why, if that needs explaining."""
 
 
+class DraftingStarted(_Event, frozen=True, tag="drafting"):
+    """The model is asked which checks there are to be."""
+
+    session: str
+
+
 class BaselineStarted(_Event, frozen=True, tag="baseline"):
     """The checks run once before any work."""
 
@@ -178,6 +184,7 @@ class Noted(_Event, frozen=True, tag="note"):
 
 Event: TypeAlias = (
     StateChanged
+    | DraftingStarted
     | BaselineStarted
     | IterationStarted
     | Said

@@ -24,6 +24,16 @@ Data = Mapping[str, Any]
 
 _LINE = 200
 _BARS = " ▁▂▃▄▅▆▇█"
+_PHASES = {
+    "recalling": "reading earlier rounds, and running the checks before any work",
+    "making": "the maker works",
+    "freezing": "freezing the change",
+    "checking": "the checks run, and the checker works",
+    "judging": "judging",
+    "gating": "deciding whether it may act",
+    "executing": "acting on the change",
+    "recording": "recording it",
+}
 _SIGNS: dict[str, tuple[str, str, str]] = {
     "reported": ("·", "reported", "cyan"),
     "proceeded": ("✓", "proceeded", "green"),
@@ -181,6 +191,15 @@ def chart(rounds: Sequence[Data], *, width: int = 60) -> Iterator[Text]:
 
 def _day(time: float) -> str:
     return datetime.fromtimestamp(time, UTC).strftime("%Y-%m-%d")
+
+
+def phase_words(phase: str, number: int) -> str:
+    """What a round is doing, in words.
+
+    >>> phase_words("making", 3), phase_words("new", 3)
+    ('round 3: the maker works', 'round 3: new')
+    """
+    return f"round {number}: {_PHASES.get(phase, clean(phase, 40))}"
 
 
 def rounds_table(rounds: Sequence[Data], *, fills: bool = True) -> Table:
