@@ -750,3 +750,26 @@ def test_done_must_say_what_others_use(quick: Placet, tools: Path, tmp_path: Pat
     assert "'done' must say what it was: 'm=done:JSON'" in refused.err
     assert said.code == 0
     assert (tmp_path / "other").exists()
+
+
+def test_a_log_that_was_replaced_is_an_alarm_until_a_person_accepts_it(
+    quick: Placet, plan: Plan, tools: Path, tmp_path: Path
+) -> None:
+    path = tmp_path / "runs.db"
+    for run in ("one", "two"):
+        assert quick("run", plan(LOOK), "--tools", tools, "--run-id", run, "--db", path).code == 0
+    assert quick("log", "verify", "--db", path).code == 0
+    for name in ("runs.db", "runs.db-wal", "runs.db-shm"):
+        (tmp_path / name).unlink(missing_ok=True)
+    assert quick("run", plan(LOOK), "--tools", tools, "--run-id", "three", "--db", path).code == 0
+
+    found = quick("log", "verify", "--db", path, "--json")
+    accepted = quick("log", "accept", "--db", path, "--json")
+    after = quick("log", "verify", "--db", path, "--json")
+
+    assert found.code == 1
+    assert [each["kind"] for each in json.loads(found.out)["findings"]] == ["replaced"]
+    assert accepted.code == 0
+    assert [each["kind"] for each in json.loads(accepted.out)["accepted"]] == ["replaced"]
+    assert after.code == 0
+    assert json.loads(after.out)["anchored"]

@@ -212,11 +212,11 @@ def _how_to_end(asked: Approval, db: str | None, width: int) -> list[Text]:
     from rich.text import Text
 
     from placet.render.advice import db_words, name_words
-    from placet.render.text import wrap
+    from placet.render.wrapping import wrap_words
 
     told = "Further edits of files in this run are not asked about. To be asked again:"
     command = f"  placet approvals revoke {name_words(asked.id)}{db_words(db)}"
-    return [Text(line, style="dim") for line in (*wrap(told, max(width - 1, 20)), command)]
+    return [Text(line, style="dim") for line in (*wrap_words(told, max(width - 1, 20)), command)]
 
 
 def _head(tool: str, why: str, width: int) -> list[Text]:

@@ -74,12 +74,12 @@ class Commands:
         self._session.output.talk(text)
 
     async def _help(self, rest: str) -> None:
-        from placet.render.text import wrap
+        from placet.render.wrapping import wrap_words
 
         width = max(map(len, _HELP))
         room = max(self._session.output.talk_console().width - width - 3, 20)
         for name, words in _HELP.items():
-            for line in wrap(words, room):
+            for line in wrap_words(words, room):
                 self._say(f"{name:{width}}  {line}")
                 name = ""
 

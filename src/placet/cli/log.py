@@ -290,6 +290,56 @@ def verify(output: Output, anchor: str | None, db: str | None, as_json: bool) ->
     return 1
 
 
+@log.command(short_help="Anchor the log as it is now.")
+@click.option(
+    "--anchor", metavar="FOLDER", help="Where the head of the log is kept, if not in your data folder."
+)
+@click.option(
+    "--shared", is_flag=True, help="Others write to this log too, with anchors of their own or none."
+)
+@db_option
+@json_option
+@click.pass_obj
+def accept(output: Output, anchor: str | None, shared: bool, db: str | None, as_json: bool) -> int:
+    """Accept the log as it is now: anchor its present end, and forget what the anchor knew before. Use it
+    when you know why `verify` reports that the log was replaced, has lost its anchor, or was appended to.
+
+    Breaks of the chain itself cannot be accepted. Exit codes: 0 `verify` is satisfied now, 1 it is not, 2 bad
+    input.
+    """
+    from pathlib import Path
+
+    from rich.text import Text
+
+    from placet.app.app import open_records
+    from placet.render.text import count
+    from placet.safe_text import clean
+
+    with open_records(db, writes=True, anchor=Path(anchor) if anchor is not None else None) as records:
+        before = records.events.verify()
+        position = records.events.accept(shared=shared)
+        after = records.events.verify()
+    if as_json:
+        data = {
+            "valid": after.valid,
+            "position": position,
+            "accepted": [f._asdict() for f in before.findings if f not in after.findings],
+            "findings": [f._asdict() for f in after.findings],
+        }
+        output.show_json(data)
+        return 0 if after.valid else 1
+    for finding in before.findings:
+        if finding not in after.findings:
+            output.show(Text(f"  accepted: {finding.kind}: {clean(finding.message, 1000)}"))
+    output.show(Text(f"The log is anchored at its end, record {position:,}."))
+    if after.valid:
+        return 0
+    output.show(Text(f"✗ {count(len(after.findings) + after.more, 'finding')} left:", style="bold red"))
+    for finding in after.findings:
+        output.show(Text(f"  {finding.kind}: {clean(finding.message, 1000)}"))
+    return 1
+
+
 @log.command(short_help="Drop old records, on purpose.")
 @click.option(
     "--before", type=Moment(), metavar="WHEN", required=True, help="Older than: a date, or 90d for 90 days."
@@ -360,7 +410,7 @@ def costs(
     if not found.costs:
         output.talk(f"No runs are recorded in {name}{'' if since is until is None else ' for that time'}.")
         return 0
-    output.show(*draw_costs(found, width=output.width()))
+    output.show(*draw_costs(found, width=output.width))
     told = (("tokens", found.total.uncounted_answers), ("price", found.total.unpriced_answers))
     missing = [f"the {what} of {count(number, 'answer')}" for what, number in told if number]
     if missing:

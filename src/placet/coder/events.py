@@ -34,9 +34,10 @@ class StateChanged(_Event, frozen=True, tag="state"):
 
 
 class DraftingStarted(_Event, frozen=True, tag="drafting"):
-    """The model is asked which checks there are to be."""
+    """The model drafts a contract."""
 
     session: str
+    """Id of the session."""
 
 
 class BaselineStarted(_Event, frozen=True, tag="baseline"):

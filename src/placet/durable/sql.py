@@ -387,8 +387,12 @@ class SqlJournal:
         return known
 
     def places(self, ids: Collection[str]) -> dict[str, RunPlace]:
-        """Where runs belong: which run started each, and in which folder. Also of the runs that started them;
-        not of those that were pruned."""
+        """Return the parent and the folder of runs, and of the runs that started them; pruned ones are left
+        out.
+
+        Args:
+            ids: Ids of runs.
+        """
 
         def work(t: Transaction) -> dict[str, RunPlace]:
             found: dict[str, RunPlace] = {}

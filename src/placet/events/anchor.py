@@ -1,13 +1,18 @@
 """The head of a log, kept outside it: what was cut off the end, or written anew, is noticed by this.
 
-One line in one file per log. It tells a position that the log has reached for certain; it may be further.
-Keep the folder where those who can write the log cannot.
+One line in one file per log (`.head`). It tells a position that the log has reached for certain. A second
+file (`.next`) tells what the commit that was begun last reaches, so the log is at one of the two: records
+beyond were written by somebody else. A third one, per database (`.database`), tells which log is in it. Keep
+the folder where those who can write the log cannot.
 
 Keep true:
 1. The head only ever moves forwards, whoever writes it.
 2. It never runs ahead of the log: a head is kept after its commit. A segment is kept before its own, because
    one that was dropped but is not here would be an alarm for ever.
-3. Nothing is made before something is to be kept; what is made is for its owner alone.
+3. A commit is announced before it is made, so that no record of ours is ever taken for somebody else's.
+4. A database is never known by another log, and a stretch of foreign records never forgotten, unless a person
+   accepts that.
+5. Nothing is made before something is to be kept; what is made is for its owner alone.
 """
 
 from __future__ import annotations
@@ -17,12 +22,15 @@ import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
+from hashlib import sha256
 from pathlib import Path
 
 from placet.events.chain import Anchored, Segment
 
 _LINE = re.compile(rb"([0-9]{20}) ([0-9a-f]{64})\n")
 _LENGTH = 20 + 1 + 64 + 1
+_STRETCH = re.compile(rb"^([0-9]{1,19}) ([0-9]{1,19})$", re.MULTILINE)
 _LOG_ID = re.compile(r"[0-9a-f]{32}")
 
 
@@ -62,6 +70,66 @@ class Anchor:
             if known is None or int(known[1]) < position:
                 os.pwrite(file, b"%020d %b\n" % (position, digest.encode()), 0)
 
+    def announce(self, log_id: str, position: int, digest: str) -> None:
+        """Remember what the log will have reached with a commit that is about to be made.
+
+        Raises:
+            OSError: that cannot be written.
+            ValueError: the id is none.
+        """
+        with self._open(self._file(log_id, "next"), os.O_RDWR) as file:
+            os.pwrite(file, b"%020d %b\n" % (position, digest.encode()), 0)
+
+    def know(self, database: str, log_id: str) -> None:
+        """Remember which log is in a database, unless another one is known to be.
+
+        Raises:
+            OSError: that cannot be written.
+            ValueError: the id is none.
+        """
+        if self.log_of(database) is None:
+            self._keep_log(database, log_id)
+
+    def log_of(self, database: str) -> str | None:
+        """The id of the log that is known to be in a database; None if the database is not known."""
+        with suppress(OSError):
+            first = self._database_file(database).read_text(errors="replace").partition("\n")[0]
+            return first if _LOG_ID.fullmatch(first) else "unreadable"
+        return None
+
+    def note_foreign(self, log_id: str, first: int, last: int) -> None:
+        """Remember a stretch of records that no writer with this anchor has written.
+
+        Raises:
+            OSError: that cannot be written.
+            ValueError: the id is none.
+        """
+        with self._open(self._file(log_id, "foreign"), os.O_WRONLY | os.O_APPEND) as file:
+            os.write(file, b"%d %d\n" % (first, last))
+
+    def accept(self, database: str, log_id: str, position: int, digest: str, *, shared: bool) -> None:
+        """Take a log as it is now, whatever was known of it or of its database. That is a person's to decide.
+
+        Raises:
+            OSError: that cannot be written.
+            ValueError: the id is none.
+        """
+        known = self.read(log_id, database)
+        with self._open(self.folder / "accepted", os.O_WRONLY | os.O_APPEND) as file:
+            before = f"{known.database_log} {known.position} {known.digest} {list(known.foreign)}"
+            when = datetime.now(UTC).isoformat(timespec="seconds")
+            os.write(file, f"{when} {log_id} {position} {digest} shared={shared} before: {before}\n".encode())
+            os.fsync(file)
+        for kind in ("head", "next"):
+            with self._open(self._file(log_id, kind), os.O_RDWR | os.O_TRUNC) as file:
+                os.pwrite(file, b"%020d %b\n" % (position, digest.encode()), 0)
+        with suppress(FileNotFoundError):
+            self._file(log_id, "foreign").unlink()
+        if shared:
+            with self._open(self._file(log_id, "shared"), os.O_WRONLY):
+                pass
+        self._keep_log(database, log_id)
+
     def close_segment(self, log_id: str, segment: Segment) -> None:
         """Remember that a segment was dropped on purpose. On disk when this returns.
 
@@ -74,17 +142,24 @@ class Anchor:
             os.write(file, line.encode())
             os.fsync(file)
 
-    def read(self, log_id: str) -> Anchored:
+    def read(self, log_id: str, database: str | None = None) -> Anchored:
         """Return what is known of a log; nothing if the file is missing or incomplete.
 
         Args:
             log_id: Id of the log.
+            database: What identifies the database that it is in. `None`: nothing is said of the database.
         """
+        in_it = self.log_of(database) if database is not None else None
         try:
             place = self.head_file(log_id)
         except ValueError:
-            return Anchored(f"{self.folder} (the log's id is damaged)", None, "", frozenset())
-        head, seals = b"", b""
+            place_of_none = f"{self.folder} (the log's id is damaged)"
+            return Anchored(place_of_none, None, "", frozenset(), database_log=in_it)
+        head, seals, ahead, strangers = b"", b"", b"", b""
+        with suppress(OSError):
+            ahead = self._file(log_id, "next").read_bytes()
+        with suppress(OSError):
+            strangers = self._file(log_id, "foreign").read_bytes()
         with suppress(OSError):
             head = place.read_bytes()
         with suppress(OSError):
@@ -92,12 +167,31 @@ class Anchor:
         known = _LINE.fullmatch(head)
         # The last word of each line; half a line, left by a crash, is no seal of anything.
         closed = frozenset(line.split()[-1] for line in seals.decode("ascii", "replace").splitlines() if line)
-        if known is None:
-            return Anchored(str(place), None, "", closed)
-        return Anchored(str(place), int(known[1]), known[2].decode(), closed)
+        next_one = _LINE.fullmatch(ahead)
+        return Anchored(
+            str(place),
+            None if known is None else int(known[1]),
+            "" if known is None else known[2].decode(),
+            closed,
+            None if next_one is None else (int(next_one[1]), next_one[2].decode()),
+            [(int(first), int(last)) for first, last in _STRETCH.findall(strangers)],
+            self._file(log_id, "shared").exists(),
+            in_it,
+        )
 
     def _segments_file(self, log_id: str) -> Path:
-        return self.folder / f"{_checked(log_id)}.segments"
+        return self._file(log_id, "segments")
+
+    def _file(self, log_id: str, kind: str) -> Path:
+        return self.folder / f"{_checked(log_id)}.{kind}"
+
+    def _database_file(self, database: str) -> Path:
+        return self.folder / f"{sha256(database.encode(errors='surrogateescape')).hexdigest()[:32]}.database"
+
+    def _keep_log(self, database: str, log_id: str) -> None:
+        text = f"{_checked(log_id)}\n{database}\n".encode(errors="surrogateescape")
+        with self._open(self._database_file(database), os.O_WRONLY | os.O_TRUNC) as file:
+            os.write(file, text)
 
     @contextmanager
     def _open(self, path: Path, flags: int) -> Iterator[int]:

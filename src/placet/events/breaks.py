@@ -14,7 +14,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Literal, NamedTuple, Protocol
 
-FindingKind = Literal["edited", "removed", "inserted", "reordered", "truncated", "rewritten", "unanchored"]
+FindingKind = Literal[
+    "edited", "removed", "inserted", "reordered", "truncated", "rewritten", "replaced", "unanchored"
+]
 """How a log was changed.
 
 - `edited`: an event was changed.
@@ -23,6 +25,7 @@ FindingKind = Literal["edited", "removed", "inserted", "reordered", "truncated",
 - `reordered`: events were moved.
 - `truncated`: the end was cut off.
 - `rewritten`: the log was replaced from some point on.
+- `replaced`: the whole log was replaced: the anchor knows the database by another log.
 - `unanchored`: the anchor is missing.
 """
 

@@ -109,6 +109,22 @@ class Anchored(NamedTuple):
     """Digest of the event there."""
     seals: frozenset[str]
     """Seals of the closed segments."""
+    announced: tuple[int, str] | None = None
+    """Position and digest that the log reaches with the commit that was begun last; `None` if the anchor was
+    written by a version that announced nothing, or is a copy of the head alone."""
+    foreign: Sequence[tuple[int, int]] = ()
+    """Stretches of records, first to last, that no writer with this anchor has written."""
+    is_shared: bool = False
+    """Whether a person has said that others write to this log, with anchors of their own or none."""
+    database_log: str | None = None
+    """Id of the log that the anchor knows in this database; `None` if it does not know the database."""
+
+    @property
+    def reached(self) -> int | None:
+        """Position of the last record that a writer with this anchor can have written."""
+        if self.position is None or self.announced is None:
+            return None
+        return max(self.position, self.announced[0])
 
 
 class ChainReport(ToDict, msgspec.Struct, frozen=True, kw_only=True):
@@ -188,10 +204,12 @@ def verify_chain(
     head: Head | None,
     segments: Sequence[Segment] = (),
     anchor: Anchored | None = None,
+    later: Anchored | None = None,
 ) -> ChainReport:
     """Check a log from its first record to its last, and name whatever is wrong.
 
-    `records` are all there are, by position; `segments` likewise. No `head`: its row is missing.
+    `records` are all there are, by position; `segments` likewise. No `head`: its row is missing. `later` is
+    the anchor as it was read after the last position was known: what others wrote meanwhile counts in it.
     """
     found: list[Finding] = []
     start, digest = 0, genesis(head.log_id) if head is not None else None
@@ -215,6 +233,7 @@ def verify_chain(
     if head is not None:
         found += _of_head(walk, head, tuple(found))
         found += _of_anchor(walk, head, anchor, found)
+        found += _of_count(walk, head, later if later is not None else anchor, found)
     return ChainReport(
         valid=not found and not walk.uncounted,
         checked=walk.checked,
@@ -309,6 +328,15 @@ def _of_head(walk: Walk, head: Head, found: Sequence[Finding]) -> Iterable[Findi
 def _of_anchor(
     walk: Walk, head: Head, anchor: Anchored | None, found: Sequence[Finding]
 ) -> Iterable[Finding]:
+    if anchor is not None and anchor.database_log not in (None, head.log_id):
+        yield Finding(
+            "replaced",
+            None,
+            f"the anchor ({anchor.place}) knows this database by the log {anchor.database_log}, but it now "
+            f"holds the log {head.log_id}: the log was replaced as a whole. If you replaced it yourself, "
+            "accept it with `placet log accept`",
+        )
+        return
     if anchor is None or anchor.position is None:
         if head.anchored:
             expected = anchor.place if anchor is not None else f"{head.log_id}.head, in no folder named"
@@ -317,7 +345,8 @@ def _of_anchor(
                 None,
                 f"this log was anchored, but its anchor is not there or cannot be read: {expected}. Without "
                 "it nobody can notice records cut off the end, or written anew from some point on. Name the "
-                "folder that holds it with --anchor FOLDER",
+                "folder that holds it with --anchor FOLDER. If it is lost, accept the log as it is with "
+                "`placet log accept`",
             )
         return
     position = anchor.position
@@ -338,6 +367,35 @@ def _of_anchor(
             f"record {position} is not the one that was anchored ({anchor.place}): it, or one before it, "
             "was changed and all digests from there on computed anew",
         )
+
+
+def _of_count(walk: Walk, head: Head, anchor: Anchored | None, found: Sequence[Finding]) -> Iterable[Finding]:
+    """Records that are rightly chained, and that no writer with this anchor has counted."""
+    if anchor is None or anchor.is_shared or any(finding.kind == "replaced" for finding in found):
+        return
+    for first, last in anchor.foreign:
+        if last > walk.start:
+            yield _foreign(max(first, walk.start + 1), last, anchor)
+    reached = anchor.reached
+    if reached is None or found:
+        return
+    assert anchor.announced is not None
+    if walk.last > reached:
+        yield _foreign(reached + 1, walk.last, anchor)
+    elif walk.last == anchor.announced[0] != anchor.position and anchor.announced[1] not in walk.tail:
+        # A commit was announced and did not come about; somebody else has put a record in its place.
+        yield _foreign((anchor.position or 0) + 1, walk.last, anchor)
+
+
+def _foreign(first: int, last: int, anchor: Anchored) -> Finding:
+    what = f"record {first} was" if first == last else f"records {first} to {last} were"
+    return Finding(
+        "inserted",
+        first,
+        f"{what} appended by somebody who does not keep this anchor ({anchor.place}): the digests are right, "
+        "but no writer counted them. If it was a program of yours, accept them with `placet log accept`, or "
+        "let all programs write with `placet log accept --shared`",
+    )
 
 
 def _cut(last: int, known: int, who: str) -> Finding:

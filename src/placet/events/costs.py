@@ -21,6 +21,7 @@ from placet.events.totals import amount_of
 from placet.ir.json_value import JsonValue
 
 By = Literal["day", "model", "agent", "folder", "run"]
+"""What costs are grouped by."""
 BY: tuple[By, ...] = get_args(By)
 
 _DAY_S = 86_400
@@ -42,7 +43,7 @@ Places = Callable[[Collection[str]], Mapping[str, RunPlace]]
 
 
 class Cost(msgspec.Struct, kw_only=True):
-    """What one group came to."""
+    """The costs of one group."""
 
     name: str | None = None
     """A day in UTC (`2026-01-31`), a model, an agent, a folder, a run; None if that is not known."""
@@ -51,16 +52,23 @@ class Cost(msgspec.Struct, kw_only=True):
     tool_calls: int | None = 0
     """None of a model."""
     retries: int | None = 0
+    """Further attempts; None of a model."""
     total_duration_ms: float | None = 0.0
     """The sum of the actions' own times."""
     model_answers: int = 0
+    """Answers of models."""
     input_tokens: int | None = None
+    """Tokens that models read; None if no model told."""
     output_tokens: int | None = None
+    """Tokens that models wrote; None if no model told."""
     cached_tokens: int | None = None
+    """Those of the input tokens that came from a cache; None if no model told."""
     cost_usd: float | None = None
+    """Money in US dollars; None if no price is known."""
     uncounted_answers: int = 0
     """Of so many answers the tokens are not known, and not in the sums."""
     unpriced_answers: int = 0
+    """Of so many answers the price is not known, and not in the sum."""
 
     def answered(self, data: Mapping[str, JsonValue]) -> None:
         """Add what one answer of a model took."""
@@ -93,12 +101,14 @@ class Cost(msgspec.Struct, kw_only=True):
 
 
 class Costs(msgspec.Struct, kw_only=True):
-    """What all groups came to."""
+    """The costs of all groups."""
 
     by: By
+    """What they are grouped by."""
     costs: list[Cost]
     """Days in order, all others from the dearest on."""
     total: Cost
+    """All groups together."""
 
 
 class _Run:

@@ -331,8 +331,14 @@ class EventLog:
         until: float | None = None,
         places: Places | None = None,
     ) -> Costs:
-        """What runs came to, over the kept events: by day, model, agent, folder or run. `since` and `until`
-        are seconds since the epoch, both included; `places` says where runs belong."""
+        """Add up what runs cost, over the kept events: by day, model, agent, folder or run.
+
+        Args:
+            by: What to group by.
+            since: Only events then or later, in seconds since the epoch.
+            until: Only events then or earlier, in seconds since the epoch.
+            places: Function that finds the folder and the parent of runs, such as `SqlJournal.places`.
+        """
         from placet.events.costs import add_up  # Few want it, and every program loads this module.
 
         counted = self.query(kind=COUNTED)

@@ -9,12 +9,15 @@ Keep true:
 
 from __future__ import annotations
 
+import os
 import secrets
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future
+from contextlib import suppress
 from functools import partial
 from itertools import chain
 from typing import Any
+from urllib.parse import urlsplit
 
 from msgspec.structs import astuple, replace
 
@@ -98,6 +101,9 @@ class SqlEvents:
         self._anchor_error: Exception | None = None
         self._seen: tuple[int, str] | None = None
         """The newest record that we anchored."""
+        self._wrote: tuple[str, int, str] | None = None
+        """The log's id, and the position and the digest of the newest record that we wrote."""
+        self._identity = _identity(database.name)
         migrate(database, migrations())
 
     # Writing
@@ -133,6 +139,8 @@ class SqlEvents:
     def _append(self, t: Transaction, batch: Sequence[Encoded]) -> None:
         head = self._locked_head(t)
         may_advance = self._anchor is not None and self._still_holds(self._anchor, head, t)
+        if may_advance:
+            self._count(head)
         position, digest = head.position, head.digest
         stored: list[tuple[Any, ...]] = []
         for row, columns, data in batch:
@@ -140,6 +148,8 @@ class SqlEvents:
             position += 1
             stored.append((position, *row, prev, digest))
         t.insert("events", _COLUMNS, stored)
+        if may_advance:
+            may_advance = self._announce(head.log_id, position, digest)
         # Before the first head is kept outside, so that a head that is missing later is missed.
         anchored = head.anchored or (
             may_advance and self._keep_outside(head.log_id, head.position, head.digest)
@@ -147,8 +157,7 @@ class SqlEvents:
         t.execute(
             "UPDATE events_head SET position = ?, digest = ?, anchored = ?", (position, digest, int(anchored))
         )
-        if may_advance:
-            t.after_commit(partial(self._committed, head.log_id, position, digest))
+        t.after_commit(partial(self._committed, head.log_id, position, digest, may_advance))
 
     def _locked_head(self, t: Transaction) -> Head:
         head = _head(t, lock=t.dialect == "postgres")
@@ -164,8 +173,22 @@ class SqlEvents:
         """Whether the log still holds the record that is anchored. If not, the anchor stays put: moved
         on, it would vouch for what somebody put in its place."""
         seen = self._seen
-        if seen is None:
-            outside = anchor.read(head.log_id)
+        if seen is None or self._wrote is None or self._wrote[0] != head.log_id:
+            outside = anchor.read(head.log_id, self._identity)
+            if outside.database_log not in (None, head.log_id):
+                self._anchor_error = StorageDamaged(
+                    self._database.name,
+                    "holds another log than the one that its anchor knows, so the anchor stays",
+                    "If you replaced the database, accept it with `placet log accept`.",
+                )
+                return False
+            if outside.position is None and head.anchored:
+                self._anchor_error = StorageDamaged(
+                    self._database.name,
+                    f"was anchored, and its anchor is not there ({outside.place}), so none is made anew",
+                    "Bring it back, or accept the log as it is with `placet log accept`.",
+                )
+                return False
             if outside.position is None:
                 return True
             seen = outside.position, outside.digest
@@ -186,8 +209,48 @@ class SqlEvents:
         )
         return False
 
-    def _committed(self, log_id: str, position: int, digest: str) -> None:
-        if self._keep_outside(log_id, position, digest):
+    def _count(self, head: Head) -> None:
+        """Note records that neither we nor another writer with this anchor has written. They are chained like
+        all others, so that nothing else would tell."""
+        assert self._anchor is not None
+        if self._wrote == (head.log_id, head.position, head.digest):
+            return
+        outside = self._anchor.read(head.log_id, self._identity)
+        reached = outside.reached
+        if reached is None or outside.is_shared:
+            return
+        here = head.position, head.digest
+        if here in (outside.announced, (outside.position, outside.digest)):
+            # Made certain before something else is announced in its place.
+            self._keep_outside(head.log_id, *here)
+            return
+        own = max(outside.position or 0, self._wrote[1] if self._wrote is not None else 0)
+        if head.position > own:
+            self._note_foreign(head.log_id, own + 1, head.position)
+
+    def _note_foreign(self, log_id: str, first: int, last: int) -> None:
+        assert self._anchor is not None
+        with suppress(OSError, ValueError):
+            self._anchor.note_foreign(log_id, first, last)
+        self._anchor_error = StorageDamaged(
+            self._database.name,
+            f"holds records {first} to {last}, which were written by somebody who does not keep its anchor",
+            "Look with `placet log verify`; accept them with `placet log accept` if they are yours.",
+        )
+
+    def _announce(self, log_id: str, position: int, digest: str) -> bool:
+        assert self._anchor is not None
+        try:
+            self._anchor.know(self._identity, log_id)
+            self._anchor.announce(log_id, position, digest)
+        except (OSError, ValueError) as error:
+            self._anchor_error = self._unkept(error)
+            return False
+        return True
+
+    def _committed(self, log_id: str, position: int, digest: str, may_advance: bool) -> None:
+        self._wrote = log_id, position, digest
+        if may_advance and self._keep_outside(log_id, position, digest):
             self._seen = position, digest
 
     def _keep_outside(self, log_id: str, position: int, digest: str) -> bool:
@@ -196,15 +259,51 @@ class SqlEvents:
         try:
             self._anchor.advance(log_id, position, digest)
         except (OSError, ValueError) as error:
-            words = getattr(error, "strerror", None) or error
-            self._anchor_error = StorageUnavailable(
-                str(self._anchor.folder),
-                f"cannot keep the head of the event log: {words}",
-                "The events themselves are kept. Make the folder writable, or name another anchor.",
-            )
+            self._anchor_error = self._unkept(error)
             return False
-        self._anchor_error = None
+        if not isinstance(self._anchor_error, StorageDamaged):
+            self._anchor_error = None
         return True
+
+    def _unkept(self, error: Exception) -> StorageUnavailable:
+        assert self._anchor is not None
+        words = getattr(error, "strerror", None) or error
+        return StorageUnavailable(
+            str(self._anchor.folder),
+            f"cannot keep the head of the event log: {words}",
+            "The events themselves are kept. Make the folder writable, or name another anchor.",
+        )
+
+    def accept(self, *, shared: bool = False) -> int:
+        """Anchor the log as it is now, whatever the anchor knew of it or its database. A person decides that.
+
+        Breaks of the chain itself stay what they are. Waits for the disk.
+
+        Args:
+            shared: Others write to this log as well, with anchors of their own or none: from now on what they
+                append is no finding.
+
+        Returns:
+            The position that is anchored.
+
+        Raises:
+            StorageError: the database or the anchor cannot be written, or there is no anchor.
+        """
+        anchor = self._anchor
+        if anchor is None:
+            raise StorageUnavailable(self._database.name, "has no anchor here", "Name the folder of one.")
+        head = self._database.write(self._mark_anchored).result()
+        try:
+            anchor.accept(self._identity, head.log_id, head.position, head.digest, shared=shared)
+        except (OSError, ValueError) as error:
+            raise self._unkept(error) from error
+        self._seen, self._wrote, self._anchor_error = None, None, None
+        return head.position
+
+    def _mark_anchored(self, t: Transaction) -> Head:
+        head = self._locked_head(t)
+        t.execute("UPDATE events_head SET anchored = 1")
+        return head
 
     def prune(self, before: float) -> Segment | None:
         """Delete the oldest events: all before the first that is not older than a time, but never the newest
@@ -348,7 +447,14 @@ class SqlEvents:
         until: float | None = None,
         places: Places | None = None,
     ) -> Costs:
-        """What runs came to, over the stored events; see `EventLog.costs`."""
+        """Add up what runs cost, over the stored events: by day, model, agent, folder or run.
+
+        Args:
+            by: What to group by.
+            since: Only events then or later, in seconds since the epoch.
+            until: Only events then or earlier, in seconds since the epoch.
+            places: Function that finds the folder and the parent of runs, such as `SqlJournal.places`.
+        """
         runs = self._database.read(partial(_runs_between, since, until))
         before = self._database.read(partial(_begun_before, runs, since)) if since is not None else []
         # Of a run that began before the range, all that says what it had come to by then.
@@ -383,9 +489,14 @@ class SqlEvents:
         while True:
             # The anchor first: both move forwards, and read in this order it cannot be ahead.
             known = self._database.read(_head)
-            outside = anchor.read(known.log_id) if anchor is not None and known is not None else None
+            at = known.log_id if known is not None else ""
+            outside = anchor.read(at, self._identity) if anchor is not None and at else None
             head, segments, top = self._database.read(_outline)
-            report = verify_chain(self._stored(top), head=head, segments=segments, anchor=outside)
+            # And again after it: what was committed before that was announced before that.
+            later = anchor.read(at, self._identity) if anchor is not None and at else None
+            report = verify_chain(
+                self._stored(top), head=head, segments=segments, anchor=outside, later=later
+            )
             if report.valid or self.segments() == segments:
                 return report
             # What was missed has been dropped on purpose meanwhile.
@@ -401,6 +512,15 @@ class SqlEvents:
             if len(rows) < PAGE:
                 return
             after = rows[-1][0]
+
+
+def _identity(name: str) -> str:
+    """What an anchor knows a database by: where it is, whoever opens it and however the way is spelled."""
+    if "://" not in name:
+        return os.path.realpath(name)
+    url = urlsplit(name)
+    host = url.netloc.rpartition("@")[2].lower()
+    return f"postgres://{host if ':' in host else f'{host}:5432'}{url.path}?{url.query}"
 
 
 def _head(t: Transaction, *, lock: bool = False) -> Head | None:
