@@ -27,6 +27,8 @@ PLACET = [
     "Contract",
     "SqlRepairs",
     "SqlSessions",
+    "Approval",
+    "Person",
     "Ending",
     "Reply",
     "Stance",
@@ -84,6 +86,18 @@ PLACET = [
     "verify",
 ]
 
+EVENTS = [
+    "ErrorReported",
+    "Notice",
+    "RunFinished",
+    "StreamEvent",
+    "TextDelta",
+    "ThinkingDelta",
+    "ToolCallFinished",
+    "ToolCallStarted",
+    "Watch",
+]
+
 TOOLS = [
     "Cancel",
     "Registry",
@@ -137,6 +151,7 @@ TESTING = [
 
 PUBLIC = {
     "placet": PLACET,
+    "placet.events": EVENTS,
     "placet.tools": TOOLS,
     "placet.inference": INFERENCE,
     "placet.testing": TESTING,

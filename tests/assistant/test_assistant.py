@@ -128,7 +128,7 @@ async def test_what_cannot_be_meant_is_said_before_anything_begins(room: Workroo
         with pytest.raises(UsageError, match=rf"{option}=.*\['write_file'\]"):
             Assistant(runtime, Scripted(["x"]), **{option: "write_file"})  # type: ignore[arg-type]
     with pytest.raises(UsageError, match="A model is an object"):
-        Assistant(runtime, "some-model")  # type: ignore[arg-type]
+        Assistant(runtime, 5)  # type: ignore[arg-type]
     with pytest.raises(UsageError, match="failures"):
         Assistant(runtime, Scripted(["x"]), failures=0)
     with pytest.raises(UsageError, match="no posture"):
