@@ -400,6 +400,25 @@ async def test_leaving_a_stream_stops_the_run_which_can_be_resumed(room: Workroo
     assert len(asked_of(assistant)) == 2, "what was answered is not asked again"
 
 
+class Legs(msgspec.Struct):
+    legs: int
+
+
+async def test_every_answer_has_the_type_of_the_assistant(room: Workroom, tmp_path: Path) -> None:
+    answers = ['{"legs": 4}', "[6]", "not JSON", '{"legs": 8}']
+    with kept_in(tmp_path) as kept:
+        runtime = room.runtime(**kept.parts())
+        assistant = Assistant(runtime, Scripted(answers), output_type=Legs)
+
+        assert (await assistant.run("A cow?", run_id="r")).output == Legs(4)
+        assert (await assistant.run("Two?", output_type=list[int])).output == [6]
+        last = [event async for event in assistant.stream("A spider?")][-1]
+
+        assert isinstance(last, Done)
+        assert last.ending.output == Legs(8), "asked for once more"
+        assert (await assistant.resume("r")).output == Legs(4), "the type need not be named again"
+
+
 def test_a_run_that_waits_is_resumed_without_an_event_loop(room: Workroom, tmp_path: Path) -> None:
     with kept_in(tmp_path) as kept:
         runtime = room.runtime(**kept.parts(), approvals=kept.approvals, patience_s=0)

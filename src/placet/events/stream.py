@@ -88,7 +88,13 @@ class RunFinished(_Event, Generic[OutputT], frozen=True, tag="done"):
 
 
 StreamEvent: TypeAlias = (
-    TextDelta | ThinkingDelta | ToolCallStarted | ToolCallFinished | Notice | ErrorReported | RunFinished
+    TextDelta
+    | ThinkingDelta
+    | ToolCallStarted
+    | ToolCallFinished
+    | Notice
+    | ErrorReported
+    | RunFinished[OutputT]
 )
 """An event of `Assistant.stream` and of `watch`. In JSON the field `event` names its kind: `text`,
 `thinking`, `call`, `result`, `note`, `error` or `done`."""
