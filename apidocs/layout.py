@@ -484,9 +484,9 @@ INTERNAL = {
     ),
     "placet.tools.Tool": (
         *("__init__", "bind", "takes_object", "context_parameter", "is_direct"),
-        *("confined_to", "validate_returns"),
+        *("confined_to", "validate_returns", "deps_type"),
     ),
-    "placet.tools.Registry": ("has_marks", "hints", "missing"),
+    "placet.tools.Registry": ("has_marks", "hints", "missing", "needs_deps"),
     "placet.Isolation": (
         *("lowered", "refusal_of", "speaking_to", "ladder", "sandbox", "forget", "is_certain"),
     ),

@@ -8,7 +8,7 @@ from typing import Any, TypedDict, assert_type
 import msgspec
 import pydantic
 
-from placet import Approval, Assistant, Ending, Person, Reply, Runtime
+from placet import Approval, Assistant, Ending, Person, Reply, Runtime, ToolContext, tool
 from placet.events import RunFinished, StreamEvent, TextDelta
 from placet.inference import Scripted
 
@@ -79,6 +79,28 @@ async def a_stream_ends_with_the_type() -> None:
 
 def a_bare_ending_may_hold_anything(ending: Ending) -> None:
     assert_type(ending.output, Any)
+
+
+@dataclass
+class Shop:
+    name: str
+
+
+@tool(risk="read_only")
+def stock(item: str, context: ToolContext[Shop]) -> str:
+    """Look a thing up."""
+    assert_type(context.deps, Shop)
+    return context.deps.name
+
+
+assert_type(stock("tea", ToolContext(action_id="a", run_id="r", deps=Shop("x"))), str)
+
+
+@tool
+def plain(context: ToolContext) -> str:
+    """Ask for no objects."""
+    assert_type(context.deps, Any)
+    return context.action_id
 
 
 def ann(approval: Approval) -> Reply | None:

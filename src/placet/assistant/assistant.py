@@ -40,6 +40,7 @@ from placet.runtime.given import check_runtime
 from placet.runtime.journal import Choice, Decision
 from placet.runtime.sync import refuse_inside_loop, run_sync
 from placet.tools.context import Cancel
+from placet.tools.deps import check_deps
 from placet.turns.calls import Offer
 from placet.turns.ending import Ending, Event, Watch
 from placet.turns.leading import end, ending_of, say_started
@@ -181,6 +182,7 @@ class Assistant(Generic[OutputT]):
         scope: Scope | None = None,
         session: str | None = None,
         cancel: Cancel | None = None,
+        deps: Any = None,
         watch: Watch | None = None,
         record: str | PathLike[str] | None = None,
     ) -> Ending[OutputT]: ...
@@ -196,6 +198,7 @@ class Assistant(Generic[OutputT]):
         scope: Scope | None = None,
         session: str | None = None,
         cancel: Cancel | None = None,
+        deps: Any = None,
         watch: Watch | None = None,
         record: str | PathLike[str] | None = None,
     ) -> Ending[OtherT]: ...
@@ -210,6 +213,7 @@ class Assistant(Generic[OutputT]):
         scope: Scope | None = None,
         session: str | None = None,
         cancel: Cancel | None = None,
+        deps: Any = None,
         watch: Watch | None = None,
         record: str | PathLike[str] | None = None,
     ) -> Ending[Any]:
@@ -223,11 +227,13 @@ class Assistant(Generic[OutputT]):
             scope: On whose behalf the assistant acts.
             session: Session of the runtime whose policies also hold.
             cancel: Request to stop.
+            deps: Your own objects for tools that take a `ToolContext[Deps]`. `None`: those of the runtime.
             watch: Function that is called with every event as it happens.
             record: File to record the run in, for `placet replay`.
 
         Raises:
             InputError: the recording file cannot be used; nothing has run.
+            DepsError: a tool asks for `deps` that are not there; nothing has run.
             UsageError: the task is empty, or the runtime is in use in another thread.
             RunExists: the journal has a run with this id.
             StorageError: the run cannot be recorded; nothing has run.
@@ -244,7 +250,7 @@ class Assistant(Generic[OutputT]):
             )
         async with (
             self._recording(record) as recording,
-            self._opened(kept, run_id, scope, session, cancel) as (run, inner),
+            self._opened(kept, run_id, scope, session, cancel, deps) as (run, inner),
         ):
             say_started(run, task=task, model=kept.model, tools=kept.tools, limits=kept.limits)
             loop = self._loop(run, kept, inner, watch, output, recording=recording)
@@ -260,6 +266,7 @@ class Assistant(Generic[OutputT]):
         scope: Scope | None = None,
         session: str | None = None,
         cancel: Cancel | None = None,
+        deps: Any = None,
         watch: Watch | None = None,
         record: str | PathLike[str] | None = None,
     ) -> Ending[OutputT]: ...
@@ -275,6 +282,7 @@ class Assistant(Generic[OutputT]):
         scope: Scope | None = None,
         session: str | None = None,
         cancel: Cancel | None = None,
+        deps: Any = None,
         watch: Watch | None = None,
         record: str | PathLike[str] | None = None,
     ) -> Ending[OtherT]: ...
@@ -289,6 +297,7 @@ class Assistant(Generic[OutputT]):
         scope: Scope | None = None,
         session: str | None = None,
         cancel: Cancel | None = None,
+        deps: Any = None,
         watch: Watch | None = None,
         record: str | PathLike[str] | None = None,
     ) -> Ending[Any]:
@@ -309,6 +318,7 @@ class Assistant(Generic[OutputT]):
                 scope=scope,
                 session=session,
                 cancel=cancel,
+                deps=deps,
                 watch=watch,
                 record=record,
             )
@@ -324,6 +334,7 @@ class Assistant(Generic[OutputT]):
         scope: Scope | None = None,
         session: str | None = None,
         cancel: Cancel | None = None,
+        deps: Any = None,
         record: str | PathLike[str] | None = None,
     ) -> AsyncGenerator[Event[OutputT], None]: ...
 
@@ -338,6 +349,7 @@ class Assistant(Generic[OutputT]):
         scope: Scope | None = None,
         session: str | None = None,
         cancel: Cancel | None = None,
+        deps: Any = None,
         record: str | PathLike[str] | None = None,
     ) -> AsyncGenerator[Event[OtherT], None]: ...
 
@@ -351,6 +363,7 @@ class Assistant(Generic[OutputT]):
         scope: Scope | None = None,
         session: str | None = None,
         cancel: Cancel | None = None,
+        deps: Any = None,
         record: str | PathLike[str] | None = None,
     ) -> AsyncGenerator[Event[Any], None]:
         """Do a task and yield events as they happen; the last one is `Done`. Iterate over it with `async
@@ -369,6 +382,7 @@ class Assistant(Generic[OutputT]):
                 scope=scope,
                 session=session,
                 cancel=cancel,
+                deps=deps,
                 watch=watch,
                 record=record,
             )
@@ -387,6 +401,7 @@ class Assistant(Generic[OutputT]):
         widen: bool = False,
         session: str | None = None,
         cancel: Cancel | None = None,
+        deps: Any = None,
         watch: Watch | None = None,
         record: str | PathLike[str] | None = None,
     ) -> Ending[OutputT]: ...
@@ -401,6 +416,7 @@ class Assistant(Generic[OutputT]):
         widen: bool = False,
         session: str | None = None,
         cancel: Cancel | None = None,
+        deps: Any = None,
         watch: Watch | None = None,
         record: str | PathLike[str] | None = None,
     ) -> Ending[OtherT]: ...
@@ -414,6 +430,7 @@ class Assistant(Generic[OutputT]):
         widen: bool = False,
         session: str | None = None,
         cancel: Cancel | None = None,
+        deps: Any = None,
         watch: Watch | None = None,
         record: str | PathLike[str] | None = None,
     ) -> Ending[Any]:
@@ -443,7 +460,7 @@ class Assistant(Generic[OutputT]):
         going_on = self._going_on(run_id, widen, has_output=output is not None)
         async with (
             self._recording(record, resumed=run_id) as recording,
-            self._reopened(going_on, decide, session, cancel) as (run, kept, inner),
+            self._reopened(going_on, decide, session, cancel, deps) as (run, kept, inner),
         ):
             if run.ended is not None:
                 return ending_of(run.ended, output)
@@ -464,6 +481,7 @@ class Assistant(Generic[OutputT]):
         widen: bool = False,
         session: str | None = None,
         cancel: Cancel | None = None,
+        deps: Any = None,
         watch: Watch | None = None,
         record: str | PathLike[str] | None = None,
     ) -> Ending[OutputT]: ...
@@ -478,6 +496,7 @@ class Assistant(Generic[OutputT]):
         widen: bool = False,
         session: str | None = None,
         cancel: Cancel | None = None,
+        deps: Any = None,
         watch: Watch | None = None,
         record: str | PathLike[str] | None = None,
     ) -> Ending[OtherT]: ...
@@ -491,6 +510,7 @@ class Assistant(Generic[OutputT]):
         widen: bool = False,
         session: str | None = None,
         cancel: Cancel | None = None,
+        deps: Any = None,
         watch: Watch | None = None,
         record: str | PathLike[str] | None = None,
     ) -> Ending[Any]:
@@ -507,6 +527,7 @@ class Assistant(Generic[OutputT]):
                 widen=widen,
                 session=session,
                 cancel=cancel,
+                deps=deps,
                 watch=watch,
                 record=record,
             )
@@ -534,12 +555,20 @@ class Assistant(Generic[OutputT]):
         decide: Mapping[str, Decision | Choice] | None,
         session: str | None,
         cancel: Cancel | None,
+        deps: Any,
     ) -> AsyncIterator[tuple[OpenRun, Kept, Cancel | None]]:
         with linked(cancel) as inner:
             async with self.runtime.reopen_run(
-                going_on.run_id, decide=decide, session=session, cancel=inner, by_call=going_on.by_call
+                going_on.run_id,
+                decide=decide,
+                session=session,
+                cancel=inner,
+                by_call=going_on.by_call,
+                deps=deps,
             ) as run:
                 kept = kept_of(run.about) if run.ended is None else self._kept(is_chat=False)
+                if run.ended is None:
+                    self._check_deps(kept, deps)
                 yield run, kept, inner
 
     def _going_on(
@@ -555,7 +584,9 @@ class Assistant(Generic[OutputT]):
         scope: Scope | None,
         session: str | None,
         cancel: Cancel | None,
+        deps: Any,
     ) -> AsyncIterator[tuple[OpenRun, Cancel | None]]:
+        self._check_deps(kept, deps)
         standing = self.runtime.budget
         is_timed = kept.limits.time_s is not None or (
             standing is not None and standing.max_duration_ms is not None
@@ -571,6 +602,7 @@ class Assistant(Generic[OutputT]):
                 run_id=run_id,
                 budget=kept.limits.budget,
                 by_call=self._consent.by_call,
+                deps=deps,
             ) as run:
                 yield run, inner
 
@@ -587,6 +619,7 @@ class Assistant(Generic[OutputT]):
         scope: Scope | None = None,
         session: str | None = None,
         cancel: Cancel | None = None,
+        deps: Any = None,
         watch: Watch | None = None,
         before_effect: Callable[[], Awaitable[None]] | None = None,
         record: str | PathLike[str] | None = None,
@@ -611,7 +644,7 @@ class Assistant(Generic[OutputT]):
             going_on = self._going_on(run_id, widen, is_chat=True)
             async with (
                 self._recording(record, resumed=run_id) as recording,
-                self._reopened(going_on, decide, session, cancel) as (run, kept, inner),
+                self._reopened(going_on, decide, session, cancel, deps) as (run, kept, inner),
             ):
                 if run.ended is not None and run.ended.outcome != "waiting":
                     raise UsageError(
@@ -626,7 +659,7 @@ class Assistant(Generic[OutputT]):
         kept = self._kept(is_chat=True)
         async with (
             self._recording(record) as recording,
-            self._opened(kept, run_id, scope, session, cancel) as (run, inner),
+            self._opened(kept, run_id, scope, session, cancel, deps) as (run, inner),
         ):
             say_started(run, task="", model=kept.model, tools=kept.tools, limits=kept.limits)
             chat = Chat(run, self._loop(run, kept, inner, watch, None, before_effect, recording))
@@ -634,6 +667,9 @@ class Assistant(Generic[OutputT]):
             await chat.leave()
 
     # Parts
+
+    def _check_deps(self, kept: Kept, deps: Any) -> None:
+        check_deps(self.runtime.tools, kept.tools, self.runtime.deps if deps is None else deps)
 
     def _output(self, given: Any) -> OutputType[Any] | None:
         wanted = self._output_type if given is None else given
