@@ -107,6 +107,7 @@ PAGES = (
             "placet.Cancel",
             "placet.ToolError",
             "placet.basic_tools",
+            "placet.tools.program_tool",
             "placet.HostFilter",
             "placet.Limits",
         ),

@@ -103,6 +103,7 @@ TOOLS = [
     "Registry",
     "Tool",
     "ToolContext",
+    "program_tool",
     "tool",
 ]
 
