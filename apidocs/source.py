@@ -383,8 +383,9 @@ class _Reader:
         rows = tuple(
             Row(each.name, each.annotation, _default(each.default), "", each.kind)
             for each in function.parameters
+            if not (each.name in ("self", "cls") and function.parent.is_class)
         )
-        return Call(function.name, rows, function.returns, Doc())
+        return Call(function.name, rows, function.returns, Doc(), is_async="async" in function.labels)
 
     def _handed_on(self, function: Any) -> dict[str, str]:
         """Meanings of parameters that are those of other functions."""

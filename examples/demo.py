@@ -24,6 +24,7 @@ from typing import Any
 
 from placet import (
     Assistant,
+    Ending,
     EventLog,
     PlacetError,
     Runtime,
@@ -35,12 +36,20 @@ from placet import (
     open_database,
 )
 from placet.approvals.approval import Approval
+from placet.events import (
+    ErrorReported,
+    Notice,
+    RunFinished,
+    StreamEvent,
+    TextDelta,
+    ToolCallFinished,
+    ToolCallStarted,
+)
 from placet.inference import Model, open_model
 from placet.inference.local.weights import LOCAL, is_there, megabytes
 from placet.policy.loader import load_policies
 from placet.runtime.asking import Reply
 from placet.safe_text import clean
-from placet.turns.ending import Call, CallResult, Done, Ending, Event, Note, Text, Trouble
 
 OFFICE = Path(__file__).resolve().parent / "demo_office"
 OUT = Path(__file__).resolve().parent / "out"
@@ -122,28 +131,28 @@ class Stage:
         self.seen: list[str] = []
         """What the model was told of its calls."""
 
-    def __call__(self, event: Event) -> None:
+    def __call__(self, event: StreamEvent) -> None:
         """Show one thing."""
         match event:
-            case Text():
+            case TextDelta():
                 if not self._is_speaking and event.text.strip():
                     print("\n  model     ", end="")
                     self._is_speaking = True
                 if self._is_speaking:
                     # A model's words are somebody else's: what steers a terminal is spelled out.
                     print(clean(event.text, lines=True), end="", flush=True)
-            case Call():
+            case ToolCallStarted():
                 self._rest()
                 words = ", ".join(f"{name}={json.dumps(value)}" for name, value in event.parameters.items())
                 print(f"\n  proposes  {_short(f'{event.tool}({words})')}", flush=True)
-            case CallResult():
+            case ToolCallFinished():
                 self.seen.append(event.text)
                 print(f"  gate      {_short(self._decision(event.action_id))}")
                 print(f"  result    {_short(event.text)}", flush=True)
-            case Note() | Trouble():
+            case Notice() | ErrorReported():
                 self._rest()
                 print(f"  note      {_short(event.text)}", flush=True)
-            case Done():
+            case RunFinished():
                 self._rest()
 
     def _rest(self) -> None:

@@ -27,6 +27,8 @@ PLACET = [
     "Contract",
     "SqlRepairs",
     "SqlSessions",
+    "Approval",
+    "Person",
     "Ending",
     "Reply",
     "Stance",
@@ -84,11 +86,24 @@ PLACET = [
     "verify",
 ]
 
+EVENTS = [
+    "ErrorReported",
+    "Notice",
+    "RunFinished",
+    "StreamEvent",
+    "TextDelta",
+    "ThinkingDelta",
+    "ToolCallFinished",
+    "ToolCallStarted",
+    "Watch",
+]
+
 TOOLS = [
     "Cancel",
     "Registry",
     "Tool",
     "ToolContext",
+    "program_tool",
     "tool",
 ]
 
@@ -137,6 +152,7 @@ TESTING = [
 
 PUBLIC = {
     "placet": PLACET,
+    "placet.events": EVENTS,
     "placet.tools": TOOLS,
     "placet.inference": INFERENCE,
     "placet.testing": TESTING,

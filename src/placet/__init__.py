@@ -16,6 +16,8 @@ __version__ = "0.1.0"
 
 _HOME = {
     "Action": "placet.ir.action",
+    "Approval": "placet.approvals.approval",
+    "Person": "placet.runtime.asking",
     "ActionResult": "placet.ir.result",
     "AllowToolParam": "placet.policy.rule",
     "PlacetError": "placet.errors",
@@ -70,7 +72,7 @@ _HOME = {
     "AgentRunner": "placet.agents.runner",
     "AgentSpec": "placet.agents.spec",
     "Assistant": "placet.assistant.assistant",
-    "Ending": "placet.turns.ending",
+    "Ending": "placet.ir.ending",
     "Reply": "placet.runtime.asking",
     "Stance": "placet.policy.permission",
     "TurnLimits": "placet.turns.limits",
@@ -89,6 +91,7 @@ if TYPE_CHECKING:
     from placet.agents.result import AgentResult
     from placet.agents.runner import AgentRunner
     from placet.agents.spec import AgentSpec
+    from placet.approvals.approval import Approval
     from placet.approvals.memory import MemoryApprovals
     from placet.approvals.sql import SqlApprovals
     from placet.assistant.assistant import Assistant
@@ -104,6 +107,7 @@ if TYPE_CHECKING:
     from placet.events.log import EventLog
     from placet.events.sql import SqlEvents
     from placet.ir.action import Action
+    from placet.ir.ending import Ending
     from placet.ir.proposal import Proposal
     from placet.ir.result import ActionResult, ProposalResult
     from placet.ir.tool_spec import ToolSchema
@@ -126,7 +130,7 @@ if TYPE_CHECKING:
     )
     from placet.policy.trace import TraceRule
     from placet.redaction import Redactor
-    from placet.runtime.asking import Reply
+    from placet.runtime.asking import Person, Reply
     from placet.runtime.journal import Decision
     from placet.runtime.replan import ReplanConfig
     from placet.runtime.runtime import Runtime
@@ -140,7 +144,6 @@ if TYPE_CHECKING:
     from placet.tools.builtin import basic_tools
     from placet.tools.context import Cancel, ToolContext
     from placet.tools.tool import tool
-    from placet.turns.ending import Ending
     from placet.turns.limits import TurnLimits
     from placet.verify.equivalent import equivalent
     from placet.verify.optimize import optimize
@@ -162,6 +165,8 @@ __all__ = [
     "Contract",
     "SqlRepairs",
     "SqlSessions",
+    "Approval",
+    "Person",
     "Ending",
     "Reply",
     "Stance",

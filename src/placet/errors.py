@@ -44,6 +44,7 @@
     │   ├── RuleError         a policy rule that cannot mean anything; also a ValueError
     │   ├── ToolDeclarationError  a tool that contradicts itself
     │   ├── DuplicateTool     two tools of one name
+    │   ├── DepsError         a tool asks for objects that were not given
     │   ├── UnknownApproval   an id that no approval has
     │   └── ApprovalDecided   an approval that can no longer be decided so
     └── ToolError             raised by a tool to fail its own action
@@ -416,6 +417,19 @@ class DuplicateTool(UsageError):
         super().__init__(
             f"Two tools are named '{name}': {first} and {second}. Rename one of them with "
             '@tool(name="..."), or give only one.'
+        )
+
+
+class DepsError(UsageError):
+    """A tool asks for the caller's own objects, and they were not given, or are of another type."""
+
+    code = "usage.deps"
+
+    def __init__(self, tool: str, problem: str) -> None:
+        self.tool = tool
+        super().__init__(
+            f"Tool '{tool}' {problem}. Give them to the runtime, Runtime(deps=...), or to the call, "
+            "execute(..., deps=...) or run(..., deps=...)."
         )
 
 

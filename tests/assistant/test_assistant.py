@@ -128,7 +128,7 @@ async def test_what_cannot_be_meant_is_said_before_anything_begins(room: Workroo
         with pytest.raises(UsageError, match=rf"{option}=.*\['write_file'\]"):
             Assistant(runtime, Scripted(["x"]), **{option: "write_file"})  # type: ignore[arg-type]
     with pytest.raises(UsageError, match="A model is an object"):
-        Assistant(runtime, "some-model")  # type: ignore[arg-type]
+        Assistant(runtime, 5)  # type: ignore[arg-type]
     with pytest.raises(UsageError, match="failures"):
         Assistant(runtime, Scripted(["x"]), failures=0)
     with pytest.raises(UsageError, match="no posture"):
@@ -398,6 +398,25 @@ async def test_leaving_a_stream_stops_the_run_which_can_be_resumed(room: Workroo
         ending = await assistant.resume("r")
     assert (ending.status, ending.summary) == ("success", "Done.")
     assert len(asked_of(assistant)) == 2, "what was answered is not asked again"
+
+
+class Legs(msgspec.Struct):
+    legs: int
+
+
+async def test_every_answer_has_the_type_of_the_assistant(room: Workroom, tmp_path: Path) -> None:
+    answers = ['{"legs": 4}', "[6]", "not JSON", '{"legs": 8}']
+    with kept_in(tmp_path) as kept:
+        runtime = room.runtime(**kept.parts())
+        assistant = Assistant(runtime, Scripted(answers), output_type=Legs)
+
+        assert (await assistant.run("A cow?", run_id="r")).output == Legs(4)
+        assert (await assistant.run("Two?", output_type=list[int])).output == [6]
+        last = [event async for event in assistant.stream("A spider?")][-1]
+
+        assert isinstance(last, Done)
+        assert last.ending.output == Legs(8), "asked for once more"
+        assert (await assistant.resume("r")).output == Legs(4), "the type need not be named again"
 
 
 def test_a_run_that_waits_is_resumed_without_an_event_loop(room: Workroom, tmp_path: Path) -> None:

@@ -31,6 +31,7 @@ from placet.runtime.journal import Choice, Decision
 from placet.runtime.scope import Scope
 from placet.runtime.sync import refuse_inside_loop, run_sync
 from placet.tools.context import Cancel
+from placet.tools.deps import check_deps
 from placet.turns.calls import Offer
 from placet.turns.ending import Watch
 from placet.turns.leading import say_started, turns_so_far
@@ -278,6 +279,7 @@ class AgentRunner:
         parent: str | None = None,
     ) -> AsyncIterator[Course]:
         make_ready(self.model)
+        check_deps(self.runtime.tools, self.offered(), self.runtime.deps)
         spec = msgspec.structs.replace(self.spec, scenarios=())
         posture = self._posture or (UNTOLD if self.runtime.permissions is None else None)
         name = str(getattr(self.model, "name", ""))

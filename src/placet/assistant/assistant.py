@@ -21,7 +21,7 @@ from collections.abc import (
 from contextlib import aclosing, asynccontextmanager, nullcontext
 from functools import partial
 from os import PathLike
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, overload
 
 import msgspec
 
@@ -40,6 +40,7 @@ from placet.runtime.given import check_runtime
 from placet.runtime.journal import Choice, Decision
 from placet.runtime.sync import refuse_inside_loop, run_sync
 from placet.tools.context import Cancel
+from placet.tools.deps import check_deps
 from placet.turns.calls import Offer
 from placet.turns.ending import Ending, Event, Watch
 from placet.turns.leading import end, ending_of, say_started
@@ -50,11 +51,23 @@ from placet.turns.stopping import linked
 from placet.turns.watching import watched
 
 if TYPE_CHECKING:
+    # The default makes an assistant without an output type an `Assistant[None]`. Only checkers need it, and
+    # 3.11's typing lacks it.
+    from typing_extensions import TypeVar
+
     from placet.runtime.open_run import OpenRun
     from placet.runtime.runtime import Runtime
     from placet.runtime.scope import Scope
     from placet.runtime.spill import Spill
     from placet.turns.recording import RunRecording
+
+    OutputT = TypeVar("OutputT", default=None)
+    OtherT = TypeVar("OtherT")
+else:
+    from typing import TypeVar
+
+    OutputT = TypeVar("OutputT")
+    OtherT = TypeVar("OtherT")
 
 __all__ = ["LEADER", "Assistant", "kept_of"]
 
@@ -67,7 +80,7 @@ NOBODY = (
 _NOT_OFFERED = "tool '{tool}' is not offered to you"
 
 
-class Assistant:
+class Assistant(Generic[OutputT]):
     """Does tasks with a model and the tools of a runtime.
 
     Every tool call of the model is an action of one run: policies, permissions, approvals, limits, log and
@@ -78,6 +91,12 @@ class Assistant:
     >>> assistant = Assistant(Runtime(), Scripted(["Hello."]))
     >>> assistant.run_sync("Say hello.").summary
     'Hello.'
+
+    With an `output_type`, the answer is a value of that type, for type checkers too:
+
+    >>> assistant = Assistant(Runtime(), Scripted(["[6, 7]"]), output_type=list[int])
+    >>> assistant.run_sync("Two factors of 42?").output
+    [6, 7]
     """
 
     def __init__(
@@ -85,6 +104,7 @@ class Assistant:
         runtime: Runtime,
         model: ModelLike,
         *,
+        output_type: type[OutputT] | None = None,
         system: str = SYSTEM,
         tools: Iterable[str] | None = None,
         limits: TurnLimits | None = None,
@@ -104,6 +124,10 @@ class Assistant:
             runtime: Executes the calls; people are asked through it.
             model: The model, or its name, such as `"openai:gpt-5"`; a name is opened, with `os.environ`, when
                 a run begins.
+            output_type: Type `T` of every answer, such as a Struct, a dataclass or a pydantic model. The
+                assistant is then an `Assistant[T]`, and `run` returns an `Ending[T]`. An answer that does not
+                fit is asked for once more. `None`: answers are text, and `Ending.output` is `None`.
+                Conversations of `chat` are text in any case.
             system: System prompt.
             tools: Names of the tools that the model is offered. `None`: all of the runtime's, except those
                 that ask a model themselves.
@@ -132,6 +156,7 @@ class Assistant:
         """Name in the log."""
         self.limits: TurnLimits = limits or TurnLimits()
         """Limits on each run."""
+        self._output_type = output_type
         self._system = system
         self._tools = None if tools is None else names_of_tools(runtime.tools, "tools", tools)
         if failures < 1:
@@ -147,6 +172,37 @@ class Assistant:
 
     # One task
 
+    @overload
+    async def run(
+        self,
+        task: str,
+        *,
+        images: Sequence[Image] = (),
+        run_id: str | None = None,
+        scope: Scope | None = None,
+        session: str | None = None,
+        cancel: Cancel | None = None,
+        deps: Any = None,
+        watch: Watch | None = None,
+        record: str | PathLike[str] | None = None,
+    ) -> Ending[OutputT]: ...
+
+    @overload
+    async def run(
+        self,
+        task: str,
+        *,
+        output_type: type[OtherT],
+        images: Sequence[Image] = (),
+        run_id: str | None = None,
+        scope: Scope | None = None,
+        session: str | None = None,
+        cancel: Cancel | None = None,
+        deps: Any = None,
+        watch: Watch | None = None,
+        record: str | PathLike[str] | None = None,
+    ) -> Ending[OtherT]: ...
+
     async def run(
         self,
         task: str,
@@ -157,25 +213,27 @@ class Assistant:
         scope: Scope | None = None,
         session: str | None = None,
         cancel: Cancel | None = None,
+        deps: Any = None,
         watch: Watch | None = None,
         record: str | PathLike[str] | None = None,
-    ) -> Ending:
+    ) -> Ending[Any]:
         """Do a task and return how it ended.
 
         Args:
             task: The task in words.
             images: Images that belong to the task.
-            output_type: Type of the answer, such as a Struct, a dataclass or a pydantic model;
-                `Ending.output` is then of this type. An answer that does not fit is asked for once more.
+            output_type: Type of this answer, if it is another than the assistant's.
             run_id: Id of the run in the log and in the journal. `None`: a new one.
             scope: On whose behalf the assistant acts.
             session: Session of the runtime whose policies also hold.
             cancel: Request to stop.
+            deps: Your own objects for tools that take a `ToolContext[Deps]`. `None`: those of the runtime.
             watch: Function that is called with every event as it happens.
             record: File to record the run in, for `placet replay`.
 
         Raises:
             InputError: the recording file cannot be used; nothing has run.
+            DepsError: a tool asks for `deps` that are not there; nothing has run.
             UsageError: the task is empty, or the runtime is in use in another thread.
             RunExists: the journal has a run with this id.
             StorageError: the run cannot be recorded; nothing has run.
@@ -184,7 +242,7 @@ class Assistant:
         """
         message = _message(task, images)
         make_ready(self.model)
-        output = OutputType.of(output_type) if output_type is not None else None
+        output = self._output(output_type)
         kept = msgspec.structs.replace(self._kept(is_chat=False), task=message)
         if output is not None:
             kept = msgspec.structs.replace(
@@ -192,11 +250,42 @@ class Assistant:
             )
         async with (
             self._recording(record) as recording,
-            self._opened(kept, run_id, scope, session, cancel) as (run, inner),
+            self._opened(kept, run_id, scope, session, cancel, deps) as (run, inner),
         ):
             say_started(run, task=task, model=kept.model, tools=kept.tools, limits=kept.limits)
             loop = self._loop(run, kept, inner, watch, output, recording=recording)
             return await end(run, await loop.say(message))
+
+    @overload
+    def run_sync(
+        self,
+        task: str,
+        *,
+        images: Sequence[Image] = (),
+        run_id: str | None = None,
+        scope: Scope | None = None,
+        session: str | None = None,
+        cancel: Cancel | None = None,
+        deps: Any = None,
+        watch: Watch | None = None,
+        record: str | PathLike[str] | None = None,
+    ) -> Ending[OutputT]: ...
+
+    @overload
+    def run_sync(
+        self,
+        task: str,
+        *,
+        output_type: type[OtherT],
+        images: Sequence[Image] = (),
+        run_id: str | None = None,
+        scope: Scope | None = None,
+        session: str | None = None,
+        cancel: Cancel | None = None,
+        deps: Any = None,
+        watch: Watch | None = None,
+        record: str | PathLike[str] | None = None,
+    ) -> Ending[OtherT]: ...
 
     def run_sync(
         self,
@@ -208,9 +297,10 @@ class Assistant:
         scope: Scope | None = None,
         session: str | None = None,
         cancel: Cancel | None = None,
+        deps: Any = None,
         watch: Watch | None = None,
         record: str | PathLike[str] | None = None,
-    ) -> Ending:
+    ) -> Ending[Any]:
         """`run` for code without an event loop.
 
         Takes the arguments of `run`.
@@ -228,10 +318,40 @@ class Assistant:
                 scope=scope,
                 session=session,
                 cancel=cancel,
+                deps=deps,
                 watch=watch,
                 record=record,
             )
         )
+
+    @overload
+    def stream(
+        self,
+        task: str,
+        *,
+        images: Sequence[Image] = (),
+        run_id: str | None = None,
+        scope: Scope | None = None,
+        session: str | None = None,
+        cancel: Cancel | None = None,
+        deps: Any = None,
+        record: str | PathLike[str] | None = None,
+    ) -> AsyncGenerator[Event[OutputT], None]: ...
+
+    @overload
+    def stream(
+        self,
+        task: str,
+        *,
+        images: Sequence[Image] = (),
+        output_type: type[OtherT],
+        run_id: str | None = None,
+        scope: Scope | None = None,
+        session: str | None = None,
+        cancel: Cancel | None = None,
+        deps: Any = None,
+        record: str | PathLike[str] | None = None,
+    ) -> AsyncGenerator[Event[OtherT], None]: ...
 
     async def stream(
         self,
@@ -243,8 +363,9 @@ class Assistant:
         scope: Scope | None = None,
         session: str | None = None,
         cancel: Cancel | None = None,
+        deps: Any = None,
         record: str | PathLike[str] | None = None,
-    ) -> AsyncGenerator[Event, None]:
+    ) -> AsyncGenerator[Event[Any], None]:
         """Do a task and yield events as they happen; the last one is `Done`. Iterate over it with `async
         for`.
 
@@ -261,6 +382,7 @@ class Assistant:
                 scope=scope,
                 session=session,
                 cancel=cancel,
+                deps=deps,
                 watch=watch,
                 record=record,
             )
@@ -269,6 +391,35 @@ class Assistant:
         async with aclosing(happens):
             async for event in happens:
                 yield event
+
+    @overload
+    async def resume(
+        self,
+        run_id: str,
+        *,
+        decide: Mapping[str, Decision | Choice] | None = None,
+        widen: bool = False,
+        session: str | None = None,
+        cancel: Cancel | None = None,
+        deps: Any = None,
+        watch: Watch | None = None,
+        record: str | PathLike[str] | None = None,
+    ) -> Ending[OutputT]: ...
+
+    @overload
+    async def resume(
+        self,
+        run_id: str,
+        *,
+        output_type: type[OtherT],
+        decide: Mapping[str, Decision | Choice] | None = None,
+        widen: bool = False,
+        session: str | None = None,
+        cancel: Cancel | None = None,
+        deps: Any = None,
+        watch: Watch | None = None,
+        record: str | PathLike[str] | None = None,
+    ) -> Ending[OtherT]: ...
 
     async def resume(
         self,
@@ -279,9 +430,10 @@ class Assistant:
         widen: bool = False,
         session: str | None = None,
         cancel: Cancel | None = None,
+        deps: Any = None,
         watch: Watch | None = None,
         record: str | PathLike[str] | None = None,
-    ) -> Ending:
+    ) -> Ending[Any]:
         """Resume a run that was interrupted or waits. If it has ended, return how it ended.
 
         No answered turn is asked again, and no completed call is made again. What needed approval when the
@@ -291,7 +443,8 @@ class Assistant:
 
         Args:
             run_id: Id of the run.
-            output_type: Type of the answer; required if the run began with one.
+            output_type: Type of the answer, if it is another than the assistant's; the one that the run began
+                with.
             widen: Only the rules of this assistant decide what needs approval, not those with which the run
                 began.
             record: File of the recording, if the run was recorded.
@@ -303,11 +456,11 @@ class Assistant:
             UsageError: it is not a run of an assistant, or is a chat; the output type or approval policy of
                 the run is missing; or its answer does not fit the output type.
         """
-        output = OutputType.of(output_type) if output_type is not None else None
+        output = self._output(output_type)
         going_on = self._going_on(run_id, widen, has_output=output is not None)
         async with (
             self._recording(record, resumed=run_id) as recording,
-            self._reopened(going_on, decide, session, cancel) as (run, kept, inner),
+            self._reopened(going_on, decide, session, cancel, deps) as (run, kept, inner),
         ):
             if run.ended is not None:
                 return ending_of(run.ended, output)
@@ -319,6 +472,35 @@ class Assistant:
                 ending = await loop.say(kept.task)
             return await end(run, ending)
 
+    @overload
+    def resume_sync(
+        self,
+        run_id: str,
+        *,
+        decide: Mapping[str, Decision | Choice] | None = None,
+        widen: bool = False,
+        session: str | None = None,
+        cancel: Cancel | None = None,
+        deps: Any = None,
+        watch: Watch | None = None,
+        record: str | PathLike[str] | None = None,
+    ) -> Ending[OutputT]: ...
+
+    @overload
+    def resume_sync(
+        self,
+        run_id: str,
+        *,
+        output_type: type[OtherT],
+        decide: Mapping[str, Decision | Choice] | None = None,
+        widen: bool = False,
+        session: str | None = None,
+        cancel: Cancel | None = None,
+        deps: Any = None,
+        watch: Watch | None = None,
+        record: str | PathLike[str] | None = None,
+    ) -> Ending[OtherT]: ...
+
     def resume_sync(
         self,
         run_id: str,
@@ -328,9 +510,10 @@ class Assistant:
         widen: bool = False,
         session: str | None = None,
         cancel: Cancel | None = None,
+        deps: Any = None,
         watch: Watch | None = None,
         record: str | PathLike[str] | None = None,
-    ) -> Ending:
+    ) -> Ending[Any]:
         """`resume` for code without an event loop. Also raises the errors of `run_sync`.
 
         Takes the arguments of `resume`.
@@ -344,6 +527,7 @@ class Assistant:
                 widen=widen,
                 session=session,
                 cancel=cancel,
+                deps=deps,
                 watch=watch,
                 record=record,
             )
@@ -371,12 +555,20 @@ class Assistant:
         decide: Mapping[str, Decision | Choice] | None,
         session: str | None,
         cancel: Cancel | None,
+        deps: Any,
     ) -> AsyncIterator[tuple[OpenRun, Kept, Cancel | None]]:
         with linked(cancel) as inner:
             async with self.runtime.reopen_run(
-                going_on.run_id, decide=decide, session=session, cancel=inner, by_call=going_on.by_call
+                going_on.run_id,
+                decide=decide,
+                session=session,
+                cancel=inner,
+                by_call=going_on.by_call,
+                deps=deps,
             ) as run:
                 kept = kept_of(run.about) if run.ended is None else self._kept(is_chat=False)
+                if run.ended is None:
+                    self._check_deps(kept, deps)
                 yield run, kept, inner
 
     def _going_on(
@@ -392,7 +584,9 @@ class Assistant:
         scope: Scope | None,
         session: str | None,
         cancel: Cancel | None,
+        deps: Any,
     ) -> AsyncIterator[tuple[OpenRun, Cancel | None]]:
+        self._check_deps(kept, deps)
         standing = self.runtime.budget
         is_timed = kept.limits.time_s is not None or (
             standing is not None and standing.max_duration_ms is not None
@@ -408,6 +602,7 @@ class Assistant:
                 run_id=run_id,
                 budget=kept.limits.budget,
                 by_call=self._consent.by_call,
+                deps=deps,
             ) as run:
                 yield run, inner
 
@@ -424,6 +619,7 @@ class Assistant:
         scope: Scope | None = None,
         session: str | None = None,
         cancel: Cancel | None = None,
+        deps: Any = None,
         watch: Watch | None = None,
         before_effect: Callable[[], Awaitable[None]] | None = None,
         record: str | PathLike[str] | None = None,
@@ -448,7 +644,7 @@ class Assistant:
             going_on = self._going_on(run_id, widen, is_chat=True)
             async with (
                 self._recording(record, resumed=run_id) as recording,
-                self._reopened(going_on, decide, session, cancel) as (run, kept, inner),
+                self._reopened(going_on, decide, session, cancel, deps) as (run, kept, inner),
             ):
                 if run.ended is not None and run.ended.outcome != "waiting":
                     raise UsageError(
@@ -463,7 +659,7 @@ class Assistant:
         kept = self._kept(is_chat=True)
         async with (
             self._recording(record) as recording,
-            self._opened(kept, run_id, scope, session, cancel) as (run, inner),
+            self._opened(kept, run_id, scope, session, cancel, deps) as (run, inner),
         ):
             say_started(run, task="", model=kept.model, tools=kept.tools, limits=kept.limits)
             chat = Chat(run, self._loop(run, kept, inner, watch, None, before_effect, recording))
@@ -471,6 +667,13 @@ class Assistant:
             await chat.leave()
 
     # Parts
+
+    def _check_deps(self, kept: Kept, deps: Any) -> None:
+        check_deps(self.runtime.tools, kept.tools, self.runtime.deps if deps is None else deps)
+
+    def _output(self, given: Any) -> OutputType[Any] | None:
+        wanted = self._output_type if given is None else given
+        return None if wanted is None else OutputType.of(wanted)
 
     def offered(self) -> list[str]:
         """Return the names of the tools that the model is offered."""

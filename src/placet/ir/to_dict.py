@@ -21,8 +21,16 @@ class ToDict:
 
     def to_dict(self) -> dict[str, JsonValue]:
         """Return it as a dict that `json.dumps` accepts, with the field names of the JSON format."""
-        data: dict[str, JsonValue] = _with_lists(msgspec.to_builtins(self))
+        data: dict[str, JsonValue] = _with_lists(msgspec.to_builtins(self, enc_hook=_foreign))
         return data
+
+
+def _foreign(value: Any) -> Any:
+    """A value of a type that a caller has brought: a pydantic model, without importing pydantic."""
+    dump = getattr(value, "model_dump", None)
+    if not callable(dump):
+        raise NotImplementedError(f"{type(value).__name__} has no JSON form")
+    return dump(mode="json")
 
 
 def _with_lists(value: Any) -> Any:

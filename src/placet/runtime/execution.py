@@ -45,6 +45,7 @@ from placet.runtime.notes import HoldLost, Notes, NotNoted
 from placet.runtime.progress import Progress
 from placet.runtime.run_info import RunInfo
 from placet.tools.context import Cancel, ToolContext
+from placet.tools.deps import deps_problem
 from placet.tools.tool import Tool
 from placet.validator import deduplicates
 
@@ -412,6 +413,8 @@ class Execution(Gated):
         """What the tool gets to know about its call, if it asks."""
         if tool.context_parameter is None:
             return None
+        if tool.deps_type is not None and (problem := deps_problem(tool, self.run.deps)):
+            raise AttemptFailed(f"tool '{tool.name}' {problem}", retry=False)
         self._end_report(i)
         self._reporting[i] = progress = Progress(
             asyncio.get_running_loop(), partial(self.note, "action_progress", i)
@@ -421,6 +424,7 @@ class Execution(Gated):
             run_id=self.run.run_id,
             tenant=self.run.tenant,
             cancel=self.run.cancel or Cancel(),
+            deps=self.run.deps,
             idempotency_key=f"{self.run.run_id}-{self.key(i)}",
             on_spend=self._allowance.spend,
             on_progress=progress,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import time
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from placet.errors import UsageError
 from placet.ir.proposal import new_id
@@ -25,6 +25,8 @@ class RunInfo(NamedTuple):
     started: float
     """perf_counter() at the start of the run."""
     caller: str | None = None
+    deps: Any = None
+    """The caller's own objects for tools. Never stored, never logged."""
 
 
 def run_info(
@@ -34,6 +36,7 @@ def run_info(
     *,
     trace_id: str | None = None,
     elapsed_ms: float = 0.0,
+    deps: Any = None,
 ) -> RunInfo:
     """What a run is known by that begins now; or goes on, after it was at work for `elapsed_ms`.
 
@@ -49,4 +52,5 @@ def run_info(
         cancel,
         time.perf_counter() - elapsed_ms / 1000,
         scope.caller_id if scope is not None else None,
+        deps,
     )

@@ -59,6 +59,7 @@ from placet.runtime.workers import Workers
 from placet.state.memory import MemoryState
 from placet.state.store import ReadOnly, StateStore
 from placet.tools.context import Cancel
+from placet.tools.deps import check_deps
 from placet.tools.given import tools_given
 from placet.tools.registry import Registry
 from placet.tools.tool import Tool
@@ -119,6 +120,7 @@ class Runtime:
         snapshots: Snapshots | os.PathLike[str] | str | None = None,
         isolation: Isolation | None = None,
         model: ModelLike | None = None,
+        deps: Any = None,
     ) -> None:
         """A state store, an event log and a policy set may be shared between runtimes of one event loop.
 
@@ -162,6 +164,8 @@ class Runtime:
             model: A model, or its name, such as `"openai:gpt-5"`; a name is opened, with `os.environ`, at the
                 first call. Plans can then call `infer` and `classify`, and `embed` if the model makes
                 vectors.
+            deps: Your own objects for tools that take a `ToolContext[Deps]`: connections, clients, settings.
+                They are handed on as they are, and never stored or logged. A call can bring others.
 
         Raises:
             DuplicateTool: two of `tools`, or two of `builtin`, have one name.
@@ -222,6 +226,8 @@ class Runtime:
                 nobody_else=nobody_else,
             ),
         )
+        self.deps: Any = deps
+        """The objects that tools get as `ToolContext.deps`, unless a call brings others."""
         self._folder = folder
         self._settings = Settings(
             schedule, max_concurrency, replan, replan_config or ReplanConfig(), journal, self._binding
@@ -282,6 +288,7 @@ class Runtime:
             folder=folder,
             builtin=tools,
             isolation=isolation,
+            deps=self.deps,
         )
         made.tools.elsewhere |= self.tools.all_known()
         desk = self._services.desk
@@ -308,6 +315,7 @@ class Runtime:
             budget=self.budget,
             permissions=self.permissions,
             folder=self._folder,
+            deps=self.deps,
         )
         found = (self.tools.get(name) for name in dict.fromkeys(names))
         for each in found:
@@ -534,6 +542,7 @@ class Runtime:
         cancel: Cancel | None = None,
         run_id: str | None = None,
         budget: CostBudget | None = None,
+        deps: Any = None,
     ) -> ProposalResult:
         """Execute a proposal and return the result of every action.
 
@@ -544,18 +553,21 @@ class Runtime:
             cancel: Request to stop; call its `cancel` method from anywhere.
             run_id: Id of the run in the log and in the journal. `None`: a new one.
             budget: Limits of this run; the tighter of these and the runtime's hold.
+            deps: Your own objects for tools that take a `ToolContext[Deps]`. `None`: those of the runtime.
 
         Raises:
             DecodeError: the proposal cannot be decoded; nothing has run.
+            DepsError: a tool of the proposal asks for `deps` that are not there; nothing has run.
             UsageError: the runtime is in use in another thread.
             RunExists: the journal has a run with this id.
             StorageError: the journal cannot be written; nothing has run.
             IsolationMissing: less is enforced than required; nothing has run.
         """
         decoded = decode_proposal(proposal)
+        self._check_deps(decoded, deps)
         with self._at_work.one_more():
             await self._check_isolation()
-            run = self._run(session, scope, cancel, run_id, budget)
+            run = self._run(session, scope, cancel, run_id, budget, deps=deps)
             return await passing_on_cancellation(Run.execute(run, decoded))
 
     def execute_sync(
@@ -567,6 +579,7 @@ class Runtime:
         cancel: Cancel | None = None,
         run_id: str | None = None,
         budget: CostBudget | None = None,
+        deps: Any = None,
     ) -> ProposalResult:
         """`execute` for code without an event loop. Calls from several threads run one after the other.
 
@@ -579,7 +592,7 @@ class Runtime:
         return self._turns.run(
             "execute",
             lambda: self.execute(
-                proposal, session=session, scope=scope, cancel=cancel, run_id=run_id, budget=budget
+                proposal, session=session, scope=scope, cancel=cancel, run_id=run_id, budget=budget, deps=deps
             ),
         )
 
@@ -590,6 +603,7 @@ class Runtime:
         decide: Mapping[str, Decision | Choice] | None = None,
         session: str | None = None,
         cancel: Cancel | None = None,
+        deps: Any = None,
     ) -> ProposalResult:
         """Resume an interrupted run. If the run has ended, return its result.
 
@@ -605,6 +619,7 @@ class Runtime:
                 which also carries the output.
             session: Session whose policies also hold.
             cancel: Request to stop.
+            deps: Your own objects for tools, which are not stored with a run. `None`: those of the runtime.
 
         Raises:
             UnknownRun: the journal has no such run.
@@ -629,6 +644,7 @@ class Runtime:
                 record.budget,
                 trace_id=record.trace_id,
                 elapsed_ms=Replay(taken.notes).tally.elapsed_ms,
+                deps=deps,
             )
             return await passing_on_cancellation(run.resume(taken, decide or {}))
 
@@ -651,13 +667,14 @@ class Runtime:
         decide: Mapping[str, Decision | Choice] | None = None,
         session: str | None = None,
         cancel: Cancel | None = None,
+        deps: Any = None,
     ) -> ProposalResult:
         """`resume` for code without an event loop. Also raises the errors of `execute_sync`.
 
         Takes the arguments of `resume`.
         """
         return self._turns.run(
-            "resume", lambda: self.resume(run_id, decide=decide, session=session, cancel=cancel)
+            "resume", lambda: self.resume(run_id, decide=decide, session=session, cancel=cancel, deps=deps)
         )
 
     @asynccontextmanager
@@ -672,6 +689,7 @@ class Runtime:
         budget: CostBudget | None = None,
         by_call: CallByCall | None = None,
         parent: str | None = None,
+        deps: Any = None,
     ) -> AsyncIterator[OpenRun]:
         """Open a run that receives its plans one after the other.
 
@@ -688,7 +706,9 @@ class Runtime:
         """
         with self._at_work.one_more():
             await self._check_isolation()
-            run = self._open(session, scope, cancel, run_id or new_id(), budget, by_call, parent=parent)
+            run = self._open(
+                session, scope, cancel, run_id or new_id(), budget, by_call, parent=parent, deps=deps
+            )
             await run.begin(about)
             try:
                 yield run
@@ -704,6 +724,7 @@ class Runtime:
         session: str | None = None,
         cancel: Cancel | None = None,
         by_call: CallByCall | Callable[[Proposal, Scope | None, Posture | None], CallByCall] | None = None,
+        deps: Any = None,
     ) -> AsyncIterator[OpenRun]:
         """Open a run of `open_run` again, after it was interrupted or while it waits.
 
@@ -740,6 +761,7 @@ class Runtime:
                 by_call,
                 trace_id=record.trace_id,
                 elapsed_ms=replay.elapsed_ms,
+                deps=deps,
             )
             try:
                 await run.take_up(taken, decide or {})
@@ -759,13 +781,21 @@ class Runtime:
         trace_id: str | None = None,
         elapsed_ms: float = 0.0,
         parent: str | None = None,
+        deps: Any = None,
     ) -> OpenRun:
         gate = self._gate(session, scope, by_call)
         return OpenRun(
             self._services,
             self._settings._replace(replan=None, binding=None),
             gate,
-            run_info(scope, cancel, run_id, trace_id=trace_id, elapsed_ms=elapsed_ms),
+            run_info(
+                scope,
+                cancel,
+                run_id,
+                trace_id=trace_id,
+                elapsed_ms=elapsed_ms,
+                deps=self.deps if deps is None else deps,
+            ),
             Allowance(self._budget(budget)),
             self._request(gate, session, scope, budget)._replace(workspace=None, parent=parent),
         )
@@ -779,6 +809,7 @@ class Runtime:
         session: str | None = None,
         scope: Scope | None = None,
         cancel: Cancel | None = None,
+        deps: Any = None,
     ) -> ProposalResult:
         """Execute the best candidate that verifies. If it does not succeed, undo it and execute the next.
 
@@ -794,6 +825,8 @@ class Runtime:
                 others would run beside it. Without candidates, an empty result named `"empty"`.
         """
         proposals = [decode_proposal(c) for c in candidates]
+        for each in proposals:
+            self._check_deps(each, deps)
         if not proposals:
             return not_run("empty", "refused", "there were no candidates")
         ranked = rank(
@@ -808,10 +841,15 @@ class Runtime:
         async def attempt(proposal: Proposal) -> ProposalResult:
             with self._at_work.one_more():
                 await self._check_isolation()
-                run = self._run(session, scope, cancel, None, None, replans=False)
+                run = self._run(session, scope, cancel, None, None, replans=False, deps=deps)
                 return await passing_on_cancellation(Run.execute(run, proposal, must_succeed=True))
 
         return await first_success(proposals, ranked, attempt, feedback=feedback, cancel=cancel)
+
+    def _check_deps(self, proposal: Proposal, deps: Any) -> None:
+        if self.tools.needs_deps:
+            names = (action.tool or "" for action in proposal.actions)
+            check_deps(self.tools, names, self.deps if deps is None else deps)
 
     def _run(
         self,
@@ -824,6 +862,7 @@ class Runtime:
         replans: bool = True,
         trace_id: str | None = None,
         elapsed_ms: float = 0.0,
+        deps: Any = None,
     ) -> Run:
         settings = self._settings if replans else self._settings._replace(replan=None)
         gate = self._gate(session, scope)
@@ -831,7 +870,14 @@ class Runtime:
             self._services,
             settings,
             gate,
-            run_info(scope, cancel, run_id, trace_id=trace_id, elapsed_ms=elapsed_ms),
+            run_info(
+                scope,
+                cancel,
+                run_id,
+                trace_id=trace_id,
+                elapsed_ms=elapsed_ms,
+                deps=self.deps if deps is None else deps,
+            ),
             Allowance(self._budget(budget)),
             # By the run's own gate, which knows what has run so far.
             lambda p: self._verify(p, gate, scope, budget, MAX_ACTIONS),

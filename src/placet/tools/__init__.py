@@ -7,7 +7,7 @@
     output       what a tool returned, as JSON
     registry     the tools a runtime knows
     builtin      tools that come with Placet
-    subprocess   tools that are programs
+    subprocess   tools that are programs; program: made from Python
     mcp          tools of MCP servers
 
 Keep true:
@@ -16,7 +16,8 @@ Keep true:
 """
 
 from placet.tools.context import Cancel, ToolContext
+from placet.tools.program import program_tool
 from placet.tools.registry import Registry
 from placet.tools.tool import Tool, tool
 
-__all__ = ["Cancel", "Registry", "Tool", "ToolContext", "tool"]
+__all__ = ["Cancel", "Registry", "Tool", "ToolContext", "program_tool", "tool"]

@@ -8,6 +8,7 @@ Keep true:
    thread that cancelled (or that subscribed, if it came late).
 2. A cancel is never taken back: `requested` and `hard` only go from False to True.
 3. A context works without a runtime, so that a tool can be tested: `ToolContext(action_id="a", run_id="r")`.
+4. No text shows what `deps` holds.
 """
 
 from __future__ import annotations
@@ -15,11 +16,23 @@ from __future__ import annotations
 from collections.abc import Callable
 from math import isfinite
 from threading import Lock
+from typing import TYPE_CHECKING, Any, Generic
 
 import msgspec
 
 from placet.errors import UsageError
 from placet.ir.json_value import JsonValue
+
+if TYPE_CHECKING:
+    # The default lets `ToolContext` stand for `ToolContext[Any]`. Only checkers need it, and 3.11's typing
+    # lacks it.
+    from typing_extensions import TypeVar
+
+    DepsT = TypeVar("DepsT", default=Any)
+else:
+    from typing import TypeVar
+
+    DepsT = TypeVar("DepsT")
 
 
 class Cancel:
@@ -121,8 +134,8 @@ class Cancel:
         return f"<Cancel {'hard' if self.hard else 'soft'}: {self.reason!r}>"
 
 
-class ToolContext(msgspec.Struct, frozen=True, kw_only=True, eq=False):
-    """The call that a tool is serving."""
+class ToolContext(msgspec.Struct, Generic[DepsT], frozen=True, kw_only=True, eq=False):
+    """The call that a tool is serving. `ToolContext[Deps]` also has the caller's own objects, as `deps`."""
 
     action_id: str
     """Id of the action."""
@@ -132,6 +145,9 @@ class ToolContext(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """Tenant of the run."""
     cancel: Cancel = msgspec.field(default_factory=Cancel)
     """Request to stop; check it, or subscribe to it, in long work."""
+    deps: DepsT = None  # type: ignore[assignment]
+    """The caller's own objects, from `Runtime(deps=...)` or from the call: connections, clients, settings.
+    They are never stored or logged. A tool that takes a `ToolContext[Deps]` is not called without them."""
     idempotency_key: str = ""
     """The same for every attempt of this call, also after a restart. Pass it to external services."""
     on_spend: Callable[[int | None, float | None], None] | None = None
@@ -144,6 +160,9 @@ class ToolContext(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     on_model: Callable[[dict[str, JsonValue]], None] | None = None
     """Receives which model answered a built-in tool and what it used; set by the runtime, called on the event
     loop."""
+
+    def __repr__(self) -> str:
+        return f"<ToolContext of action {self.action_id!r} in run {self.run_id!r}>"
 
     def progress(self, message: str = "", *, done: float | None = None, total: float | None = None) -> None:
         """Report the progress of the call. Call it as often as you like: only some reports are recorded.

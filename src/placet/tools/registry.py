@@ -38,6 +38,7 @@ class Registry:
         "elsewhere",
         "has_marks",
         "hints",
+        "needs_deps",
         "revision",
         "withheld",
     )
@@ -63,6 +64,8 @@ class Registry:
         self._visible: dict[str, Tool] = {}
         self.has_marks = False
         """Whether some tool marks its output; kept here because every proposal asks."""
+        self.needs_deps = False
+        """Whether some tool asks for dependencies; every proposal asks that too."""
 
     def add(self, item: Tool[..., Any] | Callable[..., Any], *, builtin: bool = False) -> Tool | None:
         """Add a tool, or a function to make one of.
@@ -88,8 +91,12 @@ class Registry:
         shelf[added.name] = added
         if not builtin or added.name not in self._user:
             self._visible[added.name] = added
-        self.has_marks = any(each.schema.marks for each in self._visible.values())
+        self._look()
         return replaced
+
+    def _look(self) -> None:
+        self.has_marks = any(each.schema.marks for each in self._visible.values())
+        self.needs_deps = any(each.deps_type is not None for each in self._visible.values())
 
     def remove(self, name: str) -> Tool:
         """Remove a tool and return it.
@@ -109,7 +116,7 @@ class Registry:
             self._visible[name] = self._builtin[name]
         else:
             del self._visible[name]
-        self.has_marks = any(each.schema.marks for each in self._visible.values())
+        self._look()
         return removed
 
     def get(self, name: str) -> Tool | None:

@@ -109,6 +109,19 @@ def find_context_parameter(fn: Callable[..., Any]) -> str | None:
     return _context_among(found, owner)
 
 
+def find_deps_type(fn: Callable[..., Any], context_parameter: str) -> Any:
+    """The type in `ToolContext[Deps]`; None where the function asks for no dependencies."""
+    parameter = _signature_or_empty(fn).get(context_parameter)
+    if parameter is None:
+        return None
+    try:
+        annotation = _resolve(fn, parameter.annotation, "", context_parameter)
+    except ToolDeclarationError:
+        return None
+    args = get_args(_context_type(annotation))
+    return args[0] if args else None
+
+
 def function_name(fn: Callable[..., Any]) -> str:
     """What to call a function in messages: partials and callable objects have a name inside them."""
     while isinstance(fn, functools.partial):
@@ -276,15 +289,20 @@ def _context_among(annotations: Mapping[str, Any], owner: str) -> str | None:
 
 
 def _is_context(annotation: Any) -> bool:
-    if annotation is ToolContext:
-        return True
+    return _context_type(annotation) is not None
+
+
+def _context_type(annotation: Any) -> Any:
+    """`ToolContext` or `ToolContext[Deps]`, without what stands around it; None for anything else."""
     origin, args = get_origin(annotation), get_args(annotation)
+    if annotation is ToolContext or origin is ToolContext:
+        return annotation
     if origin is Annotated:
-        return _is_context(args[0])
+        return _context_type(args[0])
     if origin in (Union, UnionType):
         rest = [member for member in args if member is not NoneType]
-        return len(rest) == 1 and _is_context(rest[0])
-    return False
+        return _context_type(rest[0]) if len(rest) == 1 else None
+    return None
 
 
 def _type_of(parameter: inspect.Parameter, annotation: Any, owner: str) -> Any:

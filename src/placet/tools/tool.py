@@ -21,7 +21,14 @@ from placet.ir.json_value import JsonValue
 from placet.ir.tool_spec import Mark, Reversibility, Risk, ToolSchema
 from placet.tools.declaration import Calling, Rate, calling_by_schema, check_declaration, own_copy, read_rate
 from placet.tools.json_schema import Check, compile_check
-from placet.tools.signature import Bind, describe_type, is_async_function, read_signature, tool_name
+from placet.tools.signature import (
+    Bind,
+    describe_type,
+    find_deps_type,
+    is_async_function,
+    read_signature,
+    tool_name,
+)
 
 if TYPE_CHECKING:
     # Defaults let `Tool` stand for `Tool[..., Any]`. Only checkers need them, and 3.11's typing lacks them.
@@ -60,6 +67,7 @@ class Tool(Generic[P, R]):
         "confined_to",
         "confinement",
         "context_parameter",
+        "deps_type",
         "fn",
         "has_exit_code",
         "is_async",
@@ -109,6 +117,10 @@ class Tool(Generic[P, R]):
         """An attempt needs nothing around the bare call: no thread, no time limit, no turn to wait for."""
         self.context_parameter = context_parameter
         """Pass the ToolContext under this keyword; None if the function does not want one."""
+        self.deps_type: Any = (
+            None if fn is None or context_parameter is None else find_deps_type(fn, context_parameter)
+        )
+        """The type in `ToolContext[Deps]`; `None` if the function asks for no dependencies."""
         self.bind = bind
         """From validated JSON to keyword arguments; None when the JSON is passed as it is."""
         self.takes_object = takes_object
@@ -284,7 +296,8 @@ def tool(
     Declare the risk: a tool without `risk` is treated as destructive and irreversible.
 
     Args:
-        fn: The function; a parameter annotated with `ToolContext` receives the context of the call.
+        fn: The function; a parameter annotated with `ToolContext` receives the context of the call, and one
+            annotated with `ToolContext[Deps]` also the caller's own objects.
         name: Name by which plans call it. `None`: the name of the function.
         description: Description for models and people. `None`: the first paragraph of the docstring.
         risk: What a call can do.

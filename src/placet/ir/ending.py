@@ -1,0 +1,83 @@
+"""How a task of a model ended.
+
+Keep true: every ending says how many turns there were, which tools succeeded, what it took, and what was said
+last.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Generic, Literal
+
+import msgspec
+
+from placet.ir.json_value import JsonValue
+from placet.ir.result import Waiting
+from placet.ir.to_dict import ToDict
+from placet.ir.usage import Usage
+
+if TYPE_CHECKING:
+    # The default lets `Ending` stand for `Ending[Any]`. Only checkers need it, and 3.11's typing lacks it.
+    from typing_extensions import TypeVar
+
+    OutputT = TypeVar("OutputT", default=Any)
+else:
+    from typing import TypeVar
+
+    OutputT = TypeVar("OutputT")
+
+End = Literal["success", "max_turns", "cancelled", "error", "stuck", "budget", "waiting", "unmet"]
+"""How a turn loop ended.
+
+- `success`: the model finished.
+- `max_turns`: it used up its turns.
+- `cancelled`: it was cancelled; it can be resumed.
+- `error`: the model or the storage failed; it can be resumed.
+- `stuck`: the model repeated itself.
+- `budget`: a limit was reached.
+- `waiting`: a person has to decide something; it can be resumed.
+- `unmet`: the goal of the agent is not met.
+"""
+
+
+class Ending(ToDict, msgspec.Struct, Generic[OutputT], frozen=True, kw_only=True):
+    """How a task ended. `Ending[Answer]` has an `output` of the type `Answer`."""
+
+    status: End
+    """How it ended."""
+    summary: str
+    """The last words of the model; if there were none, a sentence about the end."""
+    turns: int = 0
+    """How often the model was asked."""
+    tools: tuple[str, ...] = ()
+    """Tools that succeeded, in order, with repetitions."""
+    called: tuple[str, ...] = ()
+    """Tools that ran, in order, whatever their result."""
+    refused: tuple[str, ...] = ()
+    """Tools whose calls were refused: by a rule, by a person, or because they were malformed."""
+    usage: Usage | None = None
+    """Tokens of all answers, as far as they are known."""
+    cost_usd: float | None = None
+    """Cost in US dollars; `None` if the price or the usage is not known."""
+    run_id: str = ""
+    """Id of the run, for `resume` and `placet explain`."""
+    error: str | None = None
+    """Why it did not end in success."""
+    waiting: tuple[Waiting, ...] = ()
+    """Decisions that the run waits for."""
+    is_cut_off: bool = False
+    """Whether the last answer reached the limit on its length."""
+    cut_off: int = 0
+    """How many answers reached that limit."""
+    output: OutputT = None  # type: ignore[assignment]
+    """The answer as the `output_type`. `None` if no type was given, or if the status is not `success`."""
+
+    @property
+    def succeeded(self) -> bool:
+        """Whether the status is `success`."""
+        return self.status == "success"
+
+    def as_json(self) -> dict[str, JsonValue]:
+        """Return what a run records of it: everything but `output` and `cut_off`."""
+        data: dict[str, JsonValue] = msgspec.to_builtins(msgspec.structs.replace(self, output=None))
+        del data["output"], data["cut_off"]
+        return data
