@@ -532,6 +532,7 @@ INTERNAL = {
         "know",
         "log_of",
         "note_foreign",
+        "share",
         "accept",
         "close_segment",
     ),

@@ -187,3 +187,20 @@ def test_a_break_of_the_chain_cannot_be_accepted(anchored: SqlEvents, intruder: 
     anchored.accept()
 
     assert found(anchored.verify()) == [("edited", 5)]
+
+
+def test_a_log_that_was_begun_without_an_anchor_is_shared_until_a_person_says_otherwise(
+    store: SqlEvents, anchor: Anchor, database_url: str
+) -> None:
+    with open_database(database_url) as database:
+        late = SqlEvents(database, anchor=anchor)
+        late.write(some_events(21, 21)).result()
+        store.write(some_events(22, 23)).result()
+
+        assert late.write(some_events(24, 24)).result() is None
+        assert late.verify().valid
+
+        late.accept()
+        store.write(some_events(25, 25)).result()
+
+        assert found(late.verify()) == [("inserted", 25)]

@@ -107,6 +107,16 @@ class Anchor:
         with self._open(self._file(log_id, "foreign"), os.O_WRONLY | os.O_APPEND) as file:
             os.write(file, b"%d %d\n" % (first, last))
 
+    def share(self, log_id: str) -> None:
+        """Remember that others write to the log as well, with anchors of their own or none.
+
+        Raises:
+            OSError: that cannot be written.
+            ValueError: the id is none.
+        """
+        with self._open(self._file(log_id, "shared"), os.O_WRONLY):
+            pass
+
     def accept(self, database: str, log_id: str, position: int, digest: str, *, shared: bool) -> None:
         """Take a log as it is now, whatever was known of it or of its database. That is a person's to decide.
 
@@ -126,8 +136,10 @@ class Anchor:
         with suppress(FileNotFoundError):
             self._file(log_id, "foreign").unlink()
         if shared:
-            with self._open(self._file(log_id, "shared"), os.O_WRONLY):
-                pass
+            self.share(log_id)
+        else:
+            with suppress(FileNotFoundError):
+                self._file(log_id, "shared").unlink()
         self._keep_log(database, log_id)
 
     def close_segment(self, log_id: str, segment: Segment) -> None:

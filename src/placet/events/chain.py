@@ -115,7 +115,8 @@ class Anchored(NamedTuple):
     foreign: Sequence[tuple[int, int]] = ()
     """Stretches of records, first to last, that no writer with this anchor has written."""
     is_shared: bool = False
-    """Whether a person has said that others write to this log, with anchors of their own or none."""
+    """Whether others write to this log, with anchors of their own or none: it had records before it was
+    anchored first, or a person has said so."""
     database_log: str | None = None
     """Id of the log that the anchor knows in this database; `None` if it does not know the database."""
 

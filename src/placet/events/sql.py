@@ -190,6 +190,7 @@ class SqlEvents:
                 )
                 return False
             if outside.position is None:
+                self._share_if_late(anchor, head)
                 return True
             seen = outside.position, outside.digest
         position, digest = seen
@@ -208,6 +209,12 @@ class SqlEvents:
             "Somebody has changed it: look with `placet log verify`.",
         )
         return False
+
+    def _share_if_late(self, anchor: Anchor, head: Head) -> None:
+        """Whoever wrote to this log before it was anchored will go on to: what they append is no finding."""
+        if head.position and self._wrote != (head.log_id, head.position, head.digest):
+            with suppress(OSError, ValueError):  # What cannot be written is told when the head is kept.
+                anchor.share(head.log_id)
 
     def _count(self, head: Head) -> None:
         """Note records that neither we nor another writer with this anchor has written. They are chained like
