@@ -256,6 +256,9 @@ async def a_model_leads(log: EventLog) -> None:
 
     assert (await assistant.run("Look.")).status == "stuck"
 
+    async with Assistant(Runtime(events=log), Scripted(["Hello."])).chat() as chat:
+        await chat.set_posture("sandbox_edit")
+
 
 async def a_coder_works(log: EventLog, folder: Path) -> None:
     """A session in which everything happens that a coding session says of itself."""

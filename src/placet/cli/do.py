@@ -62,7 +62,8 @@ def do(
     """Have the model do the job that TASK says in words ('-' reads standard input), with the tools there are.
 
     What it says goes to stdout as it comes; what it does is shown on stderr. Reading is done without asking.
-    About all else you are asked in the terminal: once, always for exactly this, no with a reason, or later.
+    About all else you are asked in the terminal: once, all edits of this run, always for exactly this, no
+    with a reason, or later.
     Where there is no terminal the run waits for `placet approvals`; --yes-to allows more without asking.
 
     The run is kept: after Ctrl-C, or if this process dies, `placet resume ID` goes on where it stood.
