@@ -109,8 +109,6 @@ async def everything_happens(kept: Kept, folder: Path) -> None:
     await rt.execute(proposal(action("x", "book", dependencies=["x"])))
     rt.checkpoint()
     await a_run_is_resumed(log)
-    async with Assistant(Runtime(events=log), Scripted([])).chat() as chat:
-        await chat.set_posture("sandbox_edit")
     await a_person_is_asked(log)
     await a_tool_reports(log)
     await a_bound_folder_is_restored(log, folder)
