@@ -49,12 +49,17 @@ def logged_parameters(
     'x… (1,000 characters)'
     """
     if not secret and len(parameters) <= MOST:
-        for name, value in parameters.items():
-            kind = type(value)
-            if (len(value) > LONGEST if kind is str else kind not in _PLAIN) or len(name) > _LONGEST_NAME:
+        for name in parameters:
+            kind = type(value := parameters[name])
+            if kind is str:
+                if len(value) > LONGEST:
+                    break
+            elif kind not in _PLAIN:
+                break
+            if len(name) > _LONGEST_NAME:
                 break
         else:
-            return dict(parameters)
+            return {**parameters}  # Most calls; this is on the way of every one.
     first = dict(islice(parameters.items(), MOST))
     small = {name: SECRET if name in secret else _small(value) for name, value in first.items()}
     shown: dict[str, JsonValue] = {}

@@ -13,7 +13,7 @@ Keep true:
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Coroutine
+from collections.abc import Coroutine
 from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
@@ -399,11 +399,12 @@ class Execution(Gated):
         has let through come here, so a value that was denied is never in the log."""
         if action.tool is None:
             return {"attempt": number}
-        secret: Collection[str] = ()
-        if self._flow is not None or self.given is not UNMARKED:
+        if self._flow is None and self.given is UNMARKED:
+            given = logged_parameters(action.parameters, self._redactor)
+        else:
             inflow = self.inflow(i)
             secret = {name for name in action.parameters if "secret" in inflow.at(name)}
-        given = logged_parameters(action.parameters, self._redactor, secret)
+            given = logged_parameters(action.parameters, self._redactor, secret)
         return {"attempt": number, "tool": action.tool, "parameters": given}
 
     def _redactor(self) -> Redactor:
