@@ -100,6 +100,7 @@ EVENTS = [
 
 TOOLS = [
     "Cancel",
+    "McpTools",
     "Registry",
     "Tool",
     "ToolContext",

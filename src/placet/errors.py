@@ -19,6 +19,7 @@
     │   ├── UnknownRun        no such run is kept
     │   ├── RunExists         its id is taken
     │   └── RunHeld           another process is at work on it
+    ├── McpUnreachable        an MCP server cannot be started or reached (CLI exit code 2)
     ├── IsolationMissing      commands are not kept from enough here (CLI exit code 2)
     ├── EnvironmentBroken     a check cannot run on this machine, whatever is changed (CLI exit code 2)
     ├── ModelError            a model gives no answer (CLI exit code 2)
@@ -217,6 +218,20 @@ class RunHeld(RunError):
     """Another process is at work on the run."""
 
     code = "run.held"
+
+
+class McpUnreachable(PlacetError):
+    """An MCP server that a program declares cannot be started or reached. Nothing was called."""
+
+    code = "mcp.unreachable"
+
+    def __init__(self, server: str, problem: str, errors: str = "") -> None:
+        self.server = server
+        """Name of the server."""
+        self.errors = errors
+        """The last lines of its standard error, without the secrets that it was given."""
+        last = f"\nThe last lines of its standard error:\n{errors}" if errors else ""
+        super().__init__(f"MCP server '{server}' {problem}.{last}")
 
 
 class IsolationMissing(PlacetError):

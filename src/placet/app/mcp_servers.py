@@ -16,13 +16,11 @@ Keep true:
 from __future__ import annotations
 
 import json
-import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 
 import msgspec
 
@@ -31,22 +29,28 @@ from placet.errors import InputError, ToolDeclarationError
 from placet.ir.codec import decode_json
 from placet.policy.toml_file import TomlFile
 from placet.storage.location import config_folder
-from placet.tools.mcp.server import CALL_S, CONNECT_S, NAME, TOOL_NAME, McpServer, Offer, StoredTool
+from placet.tools.mcp.server import (
+    CALL_S,
+    CONNECT_S,
+    HEADER,
+    NAME,
+    TOOL_NAME,
+    VARIABLE,
+    McpServer,
+    Offer,
+    StoredTool,
+    secrets_in,
+    url_problem,
+)
 
 if TYPE_CHECKING:
     from placet.tools.tool import Tool
 
 FILE_NAME = "mcp.json"
-VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-HEADER = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 _SERVER_KEYS = McpServer.__struct_fields__
 _TOOL_KEYS = StoredTool.__struct_fields__
 _FORMAT = 1
 _WHAT = "File of MCP servers"
-_SHORTEST_SECRET = 8
-"""What is shorter may well be a word that stands everywhere."""
-_NO_SECRETS = frozenset({"HOME", "LANG", "LOGNAME", "PATH", "PWD", "SHELL", "TERM", "TMPDIR", "TZ", "USER"})
-"""Variables that every process has: what they hold stands everywhere."""
 _AGAIN = "Mend it, or move the file away and add the server again with `placet mcp add`."
 
 
@@ -137,22 +141,8 @@ def secrets_of_servers(environment: Mapping[str, str]) -> list[str]:
             variables, headers = server.get("environment"), server.get("headers")
             names = variables if isinstance(variables, list) else []
             sent = list(headers.values()) if isinstance(headers, dict) else []
-            found += _secrets(map(str, names), map(str, sent), environment)
+            found += secrets_in(map(str, names), map(str, sent), environment)
     return found
-
-
-def secrets_of_server(server: McpServer, environment: Mapping[str, str]) -> list[str]:
-    """What the variables hold that this server is given."""
-    return _secrets(server.environment, server.headers.values(), environment)
-
-
-def _secrets(names: Iterable[str], sent: Iterable[str], environment: Mapping[str, str]) -> list[str]:
-    held = [environment.get(name, "") for name in names if name not in _NO_SECRETS]
-    for variable in sent:
-        value = environment.get(variable, "").strip()
-        # 'Bearer abc': a server that repeats it may well leave out the first word.
-        held += [value, value.partition(" ")[2]]
-    return [value for value in map(str.strip, held) if len(value) >= _SHORTEST_SECRET]
 
 
 @contextmanager
@@ -255,22 +245,6 @@ def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(found) != len(pairs):
         raise ValueError
     return found
-
-
-def url_problem(url: str) -> str:
-    """Why a URL cannot be that of a server; empty if it can."""
-    try:
-        parts = urlsplit(url)
-        has_host = bool(parts.hostname) and parts.port != 0
-    except ValueError:
-        return "it cannot be read"
-    if parts.scheme not in ("http", "https") or not has_host:
-        return "it does not begin with https://HOST or http://HOST"
-    if "@" in parts.netloc:
-        return "it holds a name or password; name a variable that holds it, with --header"
-    if not (url.isascii() and url.isprintable()) or " " in url:
-        return "it holds characters that a URL cannot have"
-    return ""
 
 
 def _server(file: TomlFile, name: str, value: object) -> McpServer:

@@ -320,7 +320,7 @@ def _refuse_secrets(output: Output, server: McpServer) -> None:
 
 def _hide_secrets(output: Output, server: McpServer) -> None:
     """Keep what a server is given out of everything that is shown: it may repeat it."""
-    from placet.app.mcp_servers import secrets_of_server
+    from placet.tools.mcp.server import secrets_of_server
 
     for secret in secrets_of_server(server, os.environ):
         output.redactor.add_secret(secret)
@@ -330,8 +330,7 @@ def _server(
     target: tuple[str, ...], variables: tuple[str, ...], headers: tuple[str, ...], timeout: float | None
 ) -> McpServer:
     """What the command line tells of a server."""
-    from placet.app.mcp_servers import HEADER, VARIABLE, url_problem
-    from placet.tools.mcp.server import CALL_S, McpServer
+    from placet.tools.mcp.server import CALL_S, HEADER, VARIABLE, McpServer, url_problem
 
     for variable in variables:
         if not VARIABLE.fullmatch(variable):

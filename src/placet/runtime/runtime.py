@@ -8,6 +8,7 @@ Keep true:
 
 from __future__ import annotations
 
+import asyncio
 import os
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
@@ -72,6 +73,7 @@ if TYPE_CHECKING:
     from placet.sandbox.confinement import Isolation
     from placet.sandbox.snapshot.store import Snapshots
     from placet.sandbox.workspace import Workspace
+    from placet.tools.mcp.declared import McpTools
 
 ProposalLike = Proposal | str | bytes | dict[str, Any]
 """A proposal in any form that the runtime accepts: a `Proposal`, JSON text, or a dict."""
@@ -121,6 +123,7 @@ class Runtime:
         isolation: Isolation | None = None,
         model: ModelLike | None = None,
         deps: Any = None,
+        mcp: Iterable[McpTools] = (),
     ) -> None:
         """A state store, an event log and a policy set may be shared between runtimes of one event loop.
 
@@ -166,9 +169,14 @@ class Runtime:
                 vectors.
             deps: Your own objects for tools that take a `ToolContext[Deps]`: connections, clients, settings.
                 They are handed on as they are, and never stored or logged. A call can bring others.
+            mcp: MCP servers whose tools are used. They are started or connected to here, all at once, and
+                asked for their tools; this waits until all have answered, so in an event loop create the
+                runtime with `await asyncio.to_thread(...)`, or before. Close the runtime to end them: use it
+                with `with` or `async with`, or call `close`.
 
         Raises:
             DuplicateTool: two of `tools`, or two of `builtin`, have one name.
+            McpUnreachable: an MCP server cannot be started or reached; names it. No other is left connected.
             ToolDeclarationError: one of `tools` is no function, or cannot be made a tool.
             UsageError: a parameter has a value that cannot work, such as `patience_s` without a `journal`.
         """
@@ -237,8 +245,10 @@ class Runtime:
         """What is wrong with the names in rules, and of which rules and tools that was found."""
         self._turns = Turns()
         self._at_work = AtWork(self._bound_to)
-        for own in tools_given(tools):
-            self._add_tool(own)
+        self._close: Callable[[], None] = _nothing
+        own = tools_given(tools)
+        for made in own:
+            self._add_tool(made)
         for made in tools_given(builtin, "builtin"):
             self._add_tool(made, builtin=True)
         if model is not None:
@@ -250,8 +260,45 @@ class Runtime:
                     self.policies.add(name, rule)
                 else:
                     self.policies.add_unnamed(policy)
+        if mcp:
+            # Last: whatever else is wrong leaves no server behind.
+            self._connect(mcp, own)
 
     # Set-up
+
+    def _connect(self, mcp: Iterable[McpTools], own: Sequence[Tool]) -> None:
+        from placet.tools.mcp.declared import connect
+
+        connected = connect(mcp, os.environ)
+        try:
+            for secret in connected.secrets:
+                self.events.redactor.add_secret(secret)
+            for made in tools_given([*own, *connected.tools])[len(own) :]:
+                self._add_tool(made)
+        except BaseException:
+            connected.close()
+            raise
+        self._close = connected.close
+
+    def close(self) -> None:
+        """End the connections to MCP servers, and the servers that were started.
+
+        Calling it twice is harmless, and a runtime without `mcp` has nothing to close. Databases and logs
+        that were given to the runtime stay open.
+        """
+        self._close()
+
+    def __enter__(self) -> Runtime:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    async def __aenter__(self) -> Runtime:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await asyncio.to_thread(self.close)
 
     def beside(
         self,
@@ -943,6 +990,10 @@ class Runtime:
         self._services.answers.clear()
         self._services.cache.clear()
         return loaded
+
+
+def _nothing() -> None:
+    pass
 
 
 def _isolation_of(given: Isolation) -> Isolation | None:

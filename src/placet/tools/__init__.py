@@ -16,8 +16,9 @@ Keep true:
 """
 
 from placet.tools.context import Cancel, ToolContext
+from placet.tools.mcp.declared import McpTools
 from placet.tools.program import program_tool
 from placet.tools.registry import Registry
 from placet.tools.tool import Tool, tool
 
-__all__ = ["Cancel", "Registry", "Tool", "ToolContext", "program_tool", "tool"]
+__all__ = ["Cancel", "McpTools", "Registry", "Tool", "ToolContext", "program_tool", "tool"]

@@ -1,6 +1,7 @@
 """Tools of MCP servers, as tools like any other.
 
     server        what a person has stored of a server, and what a server offers
+    declared      servers that a program declares
     content       what a server answered, as JSON
     stdio         a server that is a command: started, spoken to line by line, ended
     http          a server that is a URL

@@ -37,8 +37,10 @@ _CLOSE_S = 15.0
 class Connections:
     """Connections to servers by their names, made when they are needed."""
 
-    def __init__(self, environment: Mapping[str, str]) -> None:
-        """`environment` is where the variables are found that servers need."""
+    def __init__(self, environment: Mapping[str, str], *, is_stored: bool = True) -> None:
+        """`environment` is where the variables are found that servers need. The servers are stored with
+        `placet mcp`, unless a program has declared them."""
+        self._is_stored = is_stored
         self._environment = environment
         self._links: dict[str, Link] = {}
         """Touched in the thread only."""
@@ -81,6 +83,18 @@ class Connections:
 
         return self._submit(look()).result()
 
+    def all_offers(self, servers: Mapping[str, McpServer]) -> dict[str, list[Offer] | Unreachable]:
+        """What several servers list now, asked at the same time. Waits; not for an event loop."""
+
+        async def look(name: str, server: McpServer) -> list[Offer] | Unreachable:
+            try:
+                return list((await self._connected(name, server)).offers.values())
+            except Unreachable as error:
+                return error
+
+        asked = {name: self._submit(look(name, server)) for name, server in servers.items()}
+        return {name: future.result() for name, future in asked.items()}
+
     def close(self) -> None:
         """End every connection, and every server that was started. Calling it twice is harmless."""
         with self._lock:
@@ -113,9 +127,8 @@ class Connections:
             try:
                 link = await self._connected(name, server)
             except Unreachable as error:
-                raise ToolError(
-                    f"MCP server '{name}' {error}. See `placet mcp show {name}`.", retry=error.retry
-                ) from None
+                hint = f" See `placet mcp show {name}`." if self._is_stored else ""
+                raise ToolError(f"MCP server '{name}' {error}.{hint}", retry=error.retry) from None
             try:
                 return await link.call(tool, stored, parameters, progress)
             except Forgotten:
@@ -131,7 +144,7 @@ class Connections:
             await old.ready()
             return old
         # In the table at once: who comes meanwhile waits for the same connection.
-        link = self._links[name] = Link(name, server, self._environment)
+        link = self._links[name] = Link(name, server, self._environment, is_stored=self._is_stored)
         if old is not None:
             await old.close()
         await link.ready()
@@ -141,7 +154,8 @@ class Connections:
         with self._lock:
             if self._is_closed:
                 work.close()
-                raise UsageError("The connections to MCP servers are closed. Open the app again to call one.")
+                what = "Open the app again" if self._is_stored else "Create the Runtime again"
+                raise UsageError(f"The connections to MCP servers are closed. {what} to call one.")
             if self._loop is None:
                 self._loop = asyncio.new_event_loop()
                 self._thread = threading.Thread(

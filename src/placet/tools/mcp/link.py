@@ -69,7 +69,11 @@ class Unreachable(Exception):
 class Link:
     """A connection that is being made, is there, or is gone."""
 
-    def __init__(self, name: str, server: McpServer, environment: Mapping[str, str]) -> None:
+    def __init__(
+        self, name: str, server: McpServer, environment: Mapping[str, str], *, is_stored: bool = True
+    ) -> None:
+        """`is_stored` says who can mend what is wrong: a person with `placet mcp`, or else a program."""
+        self._is_stored = is_stored
         self._name = name
         self._server = server
         self._environment = environment
@@ -231,12 +235,19 @@ class Link:
         offer = self.offers.get(tool)
         if offer is not None and stored.is_still(offer):
             if offer.problem:
+                hint = f" Look at it with `placet mcp show {self._name}`." if self._is_stored else ""
                 raise ToolError(
-                    f"'{tool}' of MCP server '{self._name}' cannot be used: {offer.problem}. Look at it with "
-                    f"`placet mcp show {self._name}`.",
+                    f"'{tool}' of MCP server '{self._name}' cannot be used: {offer.problem}.{hint}",
                     retry=False,
                 )
             return
+        if not self._is_stored:
+            what = "is no longer offered" if offer is None else "has changed since its server was asked"
+            raise ToolError(
+                f"'{tool}' of MCP server '{self._name}' {what}. Create the Runtime again to use what is "
+                "offered now.",
+                retry=False,
+            )
         what = "is no longer offered" if offer is None else "has changed since it was switched on"
         fix = "disable" if offer is None else "enable"
         how = ""

@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterable, Mapping
 from hashlib import sha256
 from typing import Any
+from urllib.parse import urlsplit
 
 import msgspec
 
@@ -26,6 +27,14 @@ NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 """What a server may be called."""
 TOOL_NAME = re.compile(r"[A-Za-z0-9_./-]{1,128}")
 """What a tool may be called: a name stands in rules, where * and spaces mean something."""
+VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+"""What an environment variable may be called."""
+HEADER = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
+"""What a header may be called."""
+_SHORTEST_SECRET = 8
+"""What is shorter may well be a word that stands everywhere."""
+_NO_SECRETS = frozenset({"HOME", "LANG", "LOGNAME", "PATH", "PWD", "SHELL", "TERM", "TMPDIR", "TZ", "USER"})
+"""Variables that every process has: what they hold stands everywhere."""
 _TEXT_AT_MOST = 16 * 1024
 """Characters of a description: a model reads it with every request."""
 _SCHEMA_AT_MOST = 256 * 1024
@@ -101,6 +110,37 @@ class Offer(msgspec.Struct, frozen=True, kw_only=True):
         """Of all that a model is told about the tool."""
         seen = [self.name, self.description, self.input_schema]
         return sha256(msgspec.json.encode(seen, order="deterministic")).hexdigest()
+
+
+def url_problem(url: str) -> str:
+    """Why a URL cannot be that of a server; empty if it can."""
+    try:
+        parts = urlsplit(url)
+        has_host = bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        return "it cannot be read"
+    if parts.scheme not in ("http", "https") or not has_host:
+        return "it does not begin with https://HOST or http://HOST"
+    if "@" in parts.netloc:
+        return "it holds a name or password; name a variable that holds it, with --header"
+    if not (url.isascii() and url.isprintable()) or " " in url:
+        return "it holds characters that a URL cannot have"
+    return ""
+
+
+def secrets_of_server(server: McpServer, environment: Mapping[str, str]) -> list[str]:
+    """What the variables hold that this server is given."""
+    return secrets_in(server.environment, server.headers.values(), environment)
+
+
+def secrets_in(names: Iterable[str], sent: Iterable[str], environment: Mapping[str, str]) -> list[str]:
+    """What variables hold, given by name, and what is sent in headers."""
+    held = [environment.get(name, "") for name in names if name not in _NO_SECRETS]
+    for variable in sent:
+        value = environment.get(variable, "").strip()
+        # 'Bearer abc': a server that repeats it may well leave out the first word.
+        held += [value, value.partition(" ")[2]]
+    return [value for value in map(str.strip, held) if len(value) >= _SHORTEST_SECRET]
 
 
 def as_schema(server: str, tool: str, stored: StoredTool) -> ToolSchema:
