@@ -60,7 +60,7 @@ class Desk:
     def sessions(self) -> list[dict[str, str]]:
         """How the sessions stand, newest first."""
         command = self._command(["code", "list", "--json"])
-        done = subprocess.run(command, env=self._environment, capture_output=True, check=True)
+        done = subprocess.run(command, cwd=self.shop, env=self._environment, capture_output=True, check=True)
         found: list[dict[str, str]] = json.loads(done.stdout)["sessions"]
         return found
 

@@ -80,7 +80,7 @@ def test_the_demo_shows_proposals_decisions_results_and_the_story(tmp_path: Path
         "turn loop ended             success after 5 turns",
         "⊘ t4c1 (list_dir) was rejected: policy 'keep-private': what people earn is not for a model",
         "it was approved for this one time by 'the demo, for you'",
-        "5 answers of models: tokens not told, price not known",
+        "assistant     1      3",
     ):
         assert words in done.stdout, words
     assert "✗ " not in done.stdout[done.stdout.index("Was it as intended?") :]
