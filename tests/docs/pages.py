@@ -10,7 +10,8 @@ A page is tried in an empty folder, from top to bottom, as a reader would follow
     ```json                must be JSON
     ```py, ```pycon        signatures and examples of generated pages: shown as Python, not run
 
-Commands find `placet`, `python` and `pytest` as those under test.
+A command may start something in the background, with its output in a file; it is ended when the page is over.
+Commands find `placet`, `python`, `pytest` and `uvicorn` as those under test.
 A page that says `$DATABASE_URL` finds an empty Postgres database there, and `psql`.
 `<!-- not run -->` on the line before a block leaves it out. In what is printed a line `...` stands for any
 lines and `...` inside a line for any text; times, ids, moments and the width of gaps are not compared.
@@ -23,10 +24,11 @@ from __future__ import annotations
 import os
 import re
 import shlex
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import redirect_stdout
+from contextlib import redirect_stdout, suppress
 from io import StringIO
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -176,6 +178,8 @@ class Trial:
         self._namespace: dict[str, Any] = {"__name__": "a_page"}
         self._printed: str | None = None
         self._exit_code = 0
+        self._groups: list[int] = []
+        """Process groups of commands that left something running."""
         self._ids: dict[str, str] = {}
         """Ids as the page writes them, and as they were printed here."""
         self.steps = 0
@@ -195,6 +199,10 @@ class Trial:
                     self._try(block)
             self._check_all_output_is_shown("the end")
         finally:
+            for group in self._groups:
+                # Only if it is still there: the number of an empty group may be somebody else's by now.
+                with suppress(ProcessLookupError):
+                    os.killpg(group, signal.SIGKILL)
             sys.path.remove(str(self._folder))
             for title in filter(None, (block.title for block in blocks_of(self._text))):
                 sys.modules.pop(title.removesuffix(".py"), None)
@@ -270,19 +278,29 @@ class Trial:
         assert block.text.startswith("$ "), f"{place}: a console block starts with a command, `$ ...`"
         for written, expected in _commands(block.text):
             command = _SHORT_ID.sub(lambda found: self._ids.get(found[0], found[0]), written)
-            done = subprocess.run(
+            # A session of its own, so that what it leaves in the background can be found again.
+            with subprocess.Popen(
                 ["sh", "-c", f"(exit {self._exit_code}); {command}"],
                 cwd=self._folder,
                 env=environment(self._folder, self._placet, self._python),
                 stdin=subprocess.DEVNULL,
-                capture_output=True,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
                 text=True,
-                timeout=60,
-                check=False,
-            )
+                start_new_session=True,
+            ) as process:
+                try:
+                    stdout, stderr = process.communicate(timeout=60)
+                except BaseException:
+                    os.killpg(process.pid, signal.SIGKILL)
+                    raise
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, 0)
+                self._groups.append(process.pid)
             # As a shell says it: a command that was killed, by 9, exits with 137.
-            self._exit_code = done.returncode if done.returncode >= 0 else 128 - done.returncode
-            shown = done.stdout or (done.stderr if expected.strip() else "")
+            code = process.returncode
+            self._exit_code = code if code >= 0 else 128 - code
+            shown = stdout or (stderr if expected.strip() else "")
             self._ids |= compare(expected, shown, f"{place}: $ {command}")
 
 
@@ -293,8 +311,9 @@ def environment(
     programs = folder / ".bin"
     if not programs.exists():
         programs.mkdir()
-        pytest = (sys.executable, "-m", "pytest")
-        for name, argv in (("placet", placet), ("python", python), ("pytest", pytest)):
+        # Each in a process of its own, which a page may kill.
+        modules = {name: (sys.executable, "-m", name) for name in ("pytest", "uvicorn")}
+        for name, argv in {"placet": placet, "python": python, **modules}.items():
             script = programs / name
             script.write_text(f'#!/bin/sh\nexec {shlex.join(argv)} "$@"\n')
             script.chmod(0o755)

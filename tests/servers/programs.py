@@ -1,4 +1,5 @@
-"""Programs that Placet uses where they are there: their tests must not pass because they are not.
+"""Programs that Placet, or its documentation, uses where they are there: tests must not pass because they are
+not.
 
 `python -m tests.servers.programs` makes sure that all of them are there and prints their versions.
 """
@@ -11,7 +12,7 @@ import subprocess
 
 from tests.servers.apt import install
 
-PACKAGES = {"rg": "ripgrep", "bwrap": "bubblewrap"}
+PACKAGES = {"rg": "ripgrep", "bwrap": "bubblewrap", "curl": "curl"}
 """The program, and the package that brings it under the same name everywhere."""
 
 
