@@ -345,7 +345,7 @@ def test_a_check_that_cannot_run_here_is_an_error_before_any_model_is_asked(desk
     tools.mkdir()
     here = {"PATH": f"{tools}:{os.environ['PATH']}"}
     unasked = desk.script(name="none.json")
-    check = ("--check", "looks-right a.txt", "--isolation", "none")
+    check = ("--check", "looks-right a.txt", "--allow", "a.txt", "--isolation", "none")
 
     broken = desk.code("x", *check, "--model", unasked, **here)
     as_json = desk.code("x", *check, "--model", unasked, "--json", **here)

@@ -294,7 +294,7 @@ async def test_a_check_that_cannot_run_here_fails_the_round_before_any_maker(
     tools = tmp_path / "tools"
     tools.mkdir()
     monkeypatch.setenv("PATH", f"{tools}:{os.environ['PATH']}")
-    loop = spec(checks=(Check(name="right", command="looks-right a.txt"),))
+    loop = spec(checks=(Check(name="right", command="looks-right a.txt"),), may_touch=("a.txt",))
     model = Scripted(HONEST)
 
     broken = await run(bench, model, loop)

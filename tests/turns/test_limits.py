@@ -229,7 +229,7 @@ async def test_time_stops_a_tool(room: Workroom, risk: Any) -> None:
     messages = asked_of(assistant)[-1].messages
     assert orphans(messages) == []
     _, stopped, skipped = results(messages)
-    assert stopped.text.startswith("unknown: " if risk == "destructive" else "skipped: ")
+    assert stopped.text.startswith("unknown: " if risk == "destructive" else "failed: ")
     assert skipped.text.startswith("skipped: this call was not run, because the limit on time")
 
 
