@@ -369,7 +369,7 @@ def prune(output: Output, before: float, db: str | None, as_json: bool) -> int:
     return 0
 
 
-@log.command(short_help="What runs came to: tokens, money, calls.")
+@log.command(short_help="What runs cost: tokens, money, calls.")
 @click.option(
     "--by",
     type=click.Choice(_BY),
@@ -387,8 +387,8 @@ def prune(output: Output, before: float, db: str | None, as_json: bool) -> int:
 def costs(
     output: Output, by: By, since: float | None, until: float | None, db: str | None, as_json: bool
 ) -> int:
-    """Add up what runs came to: how many, tool calls, and what the models took that they asked, in tokens and
-    money. What a model did not tell is said to be unknown (`?`, null in JSON), and is not taken for 0.
+    """Add up what runs used: tool calls, time, model answers, tokens and money. What a model did not report
+    is shown as unknown (`?`, null in JSON), never as 0.
 
     Exit codes: 0 shown, also if there is nothing, 2 bad input.
     """

@@ -101,10 +101,10 @@ def list_runs(
         output.show_json({"runs": listed, "elsewhere": elsewhere})
         return 0
     if not found:
-        is_any = since is not None or until is not None or status is not None
-        output.talk(
-            f"No run in {name}{f' of {place}' if place is not None else ''}{' is such' if is_any else ''}."
-        )
+        where = f" was begun in {place}" if place is not None else ""
+        if status is not None or since is not None or until is not None:
+            where += " and matches" if where else " matches"
+        output.talk(f"No run in {name}{where or ' yet'}.")
     else:
         output.show(*draw_runs(listed, led, width=output.width, with_folders=is_all, db=db_words(db)))
         if sum(run.parent is None for run in found) == limit:
