@@ -1497,4 +1497,33 @@ DEFECTS: tuple[Defect, ...] = (
         "told is not None:",
         ("tests/events/test_costs.py",),
     ),
+    # What people see
+    Defect(
+        "a command that did not succeed gets a tick",
+        "ir/result.py",
+        "return code is not msgspec.UNSET and code != 0",
+        "return False",
+        ("tests/cli/test_nonzero.py",),
+    ),
+    Defect(
+        "a model is asked to mend the machine",
+        "coder/environment_fault.py",
+        "return next((fault for fault in found if fault is not None), None)",
+        "return None",
+        ("tests/coder/test_environment_fault.py",),
+    ),
+    Defect(
+        "a missing module of the project stops the session",
+        "coder/environment_fault.py",
+        "        if module not in ours and _TOOLS[module] not in ours:",
+        "        if True:",
+        ("tests/coder/test_environment_fault.py",),
+    ),
+    Defect(
+        "a line is longer than the terminal",
+        "render/wrapping.py",
+        "        if end > max(begin, lead) and used + blank + size > width:\n            found",
+        "        if end > max(begin, lead) and used + blank + size > 2 * width:\n            found",
+        ("tests/render/test_wrapping.py",),
+    ),
 )
