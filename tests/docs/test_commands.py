@@ -102,6 +102,7 @@ ELSEWHERE: dict[str, Elsewhere] = {
     "placet completion bash > ~/.local/share/bash-completion/completions/placet": Elsewhere(
         by="tests/cli/test_completion.py"
     ),
+    "placet log accept --db runs.db": Elsewhere(by="tests/cli/test_records.py"),
     "placet model pull local": MODELS,
     "placet model pull embed": MODELS,
     "placet model test local": MODELS,

@@ -21,7 +21,7 @@ from placet.events.totals import amount_of
 from placet.ir.json_value import JsonValue
 
 By = Literal["day", "model", "agent", "folder", "run"]
-"""What costs are grouped by."""
+"""Grouping of costs."""
 BY: tuple[By, ...] = get_args(By)
 
 _DAY_S = 86_400
