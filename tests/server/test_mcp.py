@@ -192,7 +192,7 @@ async def test_a_call_that_the_client_takes_back_stops_in_the_tool(served: Serve
     assert (served.place.folder / "a.stopped").read_text() == "the client took the call back"
     assert words(after) == "found x"
     assert [status for _, status in served.place.runs()] == ["canceled", "succeeded"]
-    assert len(served.place.events("action_canceled")) == 1
+    assert len(served.place.events("action_failed")) == 1
 
 
 async def test_progress_arrives_before_the_answer(served: Served) -> None:

@@ -292,7 +292,10 @@ def verify(output: Output, anchor: str | None, db: str | None, as_json: bool) ->
 
 @log.command(short_help="Anchor the log as it is now.")
 @click.option(
-    "--anchor", metavar="FOLDER", help="Where the head of the log is kept, if not in your data folder."
+    "--anchor",
+    metavar="FOLDER",
+    shell_complete=folder_names,
+    help="Where the head of the log is kept, if not in your data folder.",
 )
 @click.option(
     "--shared", is_flag=True, help="Others write to this log too, with anchors of their own or none."
