@@ -137,7 +137,7 @@ def test_a_signal_stops_what_runs_in_good_order(talk: Talk, number: signal.Signa
     assert talk.process.returncode == code
     assert (talk.place.folder / "a.stopped").read_text() == f"stopped by {number.name}"
     assert [status for _, status in talk.place.runs()] == ["canceled"]
-    assert len(talk.place.events("action_canceled")) == 1
+    assert len(talk.place.events("action_failed")) == 1
 
 
 def test_a_tool_that_cannot_be_stopped_does_not_keep_the_server(talk: Talk) -> None:
