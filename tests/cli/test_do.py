@@ -365,7 +365,9 @@ def test_words_are_shown_as_they_come_and_a_signal_stops_the_model(
         options = ["--model", "openai:gpt-test", "--db", "kept.db", "--run-id", "r1"]
         process = start("do", "talk", *options, stdin=subprocess.DEVNULL)
         assert process.stdout is not None
-        begun = os.read(process.stdout.fileno(), 100)
+        begun = b""
+        while not begun.startswith(b"It begins") and (more := os.read(process.stdout.fileno(), 100)):
+            begun += more
         process.send_signal(signal.SIGINT)
         _, said = process.communicate(timeout=60)
         has_left = server.left.wait(60)
