@@ -132,6 +132,8 @@ def _vector(columns: Sequence[str]) -> str:
 
 def term_counts(t: Transaction, tenant: int, terms: Sequence[str]) -> dict[str, int]:
     """How many facts of a tenant hold each term."""
+    if not terms:
+        return {}
     if t.dialect == "sqlite":
         named = [f"{tenant}x{term}" for term in terms]
         rows = t.execute(f"SELECT term, doc FROM memory_terms WHERE term IN ({marks(named)})", named)
