@@ -145,10 +145,11 @@ class _Assembly:
 def _line(fact: Fact, hit: Hit | None = None) -> str:
     line = f"- {' '.join(fact.text.split())}"
     if hit is not None and hit.conflicts:
-        others = "; ".join(f"{_day(each.learned)}: {' '.join(each.body.split())}" for each in hit.conflicts)
-        line += f" [learned {_day(fact.learned)}; contradicted by {others}]"
+        others = "; ".join(f"{day_of(each.learned)}: {' '.join(each.body.split())}" for each in hit.conflicts)
+        line += f" [learned {day_of(fact.learned)}; contradicted by {others}]"
     return line
 
 
-def _day(moment: float) -> str:
+def day_of(moment: float) -> str:
+    """The day of a moment, in UTC."""
     return datetime.fromtimestamp(moment, UTC).strftime("%Y-%m-%d")

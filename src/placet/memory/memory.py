@@ -16,6 +16,7 @@ from placet.errors import UsageError
 from placet.inference.model import Embedder
 from placet.ir.tool_spec import Mark
 from placet.memory.analysis import embedded_text
+from placet.memory.conversations import Conversations
 from placet.memory.embedding import Embedding
 from placet.memory.fact import Fact, FactScope, check_fact, new_fact_id, repeats
 from placet.memory.in_memory import MemoryFacts
@@ -25,9 +26,14 @@ from placet.memory.vectors import VectorIndex, VectorsUnusable
 from placet.runtime.sync import refuse_inside_loop, run_sync
 
 if TYPE_CHECKING:
+    from placet.events.log import EventLog
     from placet.memory.consolidation import Consolidation
     from placet.memory.context import MemoryContext
+    from placet.memory.conversing import ConversationMemory
+    from placet.policy.case import Rule
     from placet.storage.database import Database
+    from placet.tools.context import ToolContext
+    from placet.tools.tool import Tool
 
 EMBEDDED_AT_ONCE = 256
 """Facts of one call that are embedded right away; `consolidate` embeds the others."""
@@ -83,6 +89,7 @@ class Memory:
         self.scope: FactScope = scope or ANYWHERE
         """Scope of calls that name none."""
         self.clock = clock
+        self.conversations = Conversations()
         self._indexes: dict[str | None, VectorIndex] = {}
 
     # Storing
@@ -397,6 +404,49 @@ class Memory:
         from placet.memory.consolidation import consolidate
 
         return await consolidate(self, self._tenant(tenant), on_progress)
+
+    # For a runtime
+
+    def runtime_tools(self, events: EventLog) -> list[Tool]:
+        """Return the tools that use this memory: `remember`, `recall` and others.
+
+        Args:
+            events: Log that receives the event `consolidated`.
+        """
+        from placet.memory.tools import memory_tools
+
+        return memory_tools(self, events)
+
+    def runtime_rules(self) -> list[tuple[str, Rule]]:
+        """Return the rule, with its name, by which `memory.trust` always needs an approval."""
+        from placet.memory.tools import memory_rules
+
+        return memory_rules()
+
+    def turn_memory(self, budget_tokens: int = BUDGET_TOKENS) -> ConversationMemory:
+        """Return what a turn loop asks of a memory.
+
+        Args:
+            budget_tokens: Maximum length of what is added to a message, in tokens.
+        """
+        from placet.memory.conversing import ConversationMemory
+
+        return ConversationMemory(self, budget_tokens)
+
+    async def ground(self, prompt: str, context: ToolContext) -> str:
+        """Return what a model should know for a prompt, for `infer.grounded`; empty if there is nothing.
+
+        Args:
+            prompt: The prompt.
+            context: The call that asks; its output is labelled as the facts are.
+        """
+        from placet.memory.tools import call_scope
+
+        found = await self.build_context(prompt, tenant=context.tenant, scope=call_scope(self, context))
+        await self.note_recalled(context.run_id, found.ids, tenant=context.tenant)
+        for label in found.labels:
+            context.label(label)
+        return found.text
 
     def _tenant(self, tenant: str | None) -> str | None:
         return self.tenant if tenant is None else tenant

@@ -189,11 +189,18 @@ def conflict_of(fact: Fact) -> Conflict:
 def answer(found: Found, *, limit: int, cut: bool, used_vectors: bool, note: str | None) -> QueryResult:
     """The ranking, cut at a gap."""
     ranking = found.ranking(used_vectors=used_vectors)
-    rule = CUT_VECTORS if used_vectors else CUT_TEXT
-    count = min(limit, kept([hit.score for hit in ranking], rule) if cut else len(ranking))
+    chosen = ranking
+    if cut:
+        rule = CUT_VECTORS if used_vectors else CUT_TEXT
+        own = [hit for hit in ranking if hit.linked_from is None]
+        ids = {hit.fact.id for hit in own[: kept([hit.score for hit in own], rule)]}
+        # A linked fact comes with the hit that links to it, and is no reason to go on by itself.
+        chosen = [hit for hit in ranking if hit.fact.id in ids or hit.linked_from in ids]
+    chosen = chosen[:limit]
+    taken = {hit.fact.id for hit in chosen}
     return QueryResult(
-        hits=found.explained(ranking[:count]),
-        left_out=tuple(ranking[count : count + limit]),
+        hits=found.explained(chosen),
+        left_out=tuple([hit for hit in ranking if hit.fact.id not in taken][:limit]),
         terms=tuple(found.terms),
         used_vectors=used_vectors,
         note=note,

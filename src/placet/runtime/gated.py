@@ -22,9 +22,10 @@ from placet.ir.json_value import JsonValue
 from placet.ir.proposal import Proposal
 from placet.ir.references import MissingPath, Reference, resolve
 from placet.ir.result import CANCELED_PREFIX
+from placet.ir.tool_spec import Mark
 from placet.policy.budget import Allowance
 from placet.policy.gate import Gate, Objection, of_undo
-from placet.policy.marks import NO_MARKS, UNMARKED, Flow, Inflow, Marks
+from placet.policy.marks import NO_MARKS, UNMARKED, Flow, Inflow, Marks, Trail, union
 from placet.policy.permission import Answer as PostureAnswer
 from placet.policy.permission import Tier
 from placet.runtime.asking import answer_words, ask, denial_of, from_before, trail_of
@@ -53,6 +54,7 @@ class Gated(WithoutCalls):
         "_flow",
         "_gate",
         "_judge",
+        "_labelled",
         "_misnamed",
         "_owners",
         "_references",
@@ -109,6 +111,8 @@ class Gated(WithoutCalls):
         """The number of the plan from which on a no holds for later ones."""
         self.given: Inflow = UNMARKED
         """The marks on what the plan says outright, where whoever wrote it had read something marked."""
+        self._labelled: dict[int, Marks] = {}
+        """Labels that tools have put on their own outputs."""
         self._misnamed: dict[str, str] | None = None
         """By action, the unknown field that probably holds its parameters; None until somebody asks."""
         self._flow: Flow | None = None
@@ -123,6 +127,12 @@ class Gated(WithoutCalls):
         marks = self.services.marks.scoped(self.run.tenant, self.mark_unit)
         self._flow = Flow(self._gate.marks, marks)
         self.on_success = self.follow
+
+    def be_given(self, given: Inflow) -> None:
+        """What the plan says outright has these marks, also where no tool or rule marks anything."""
+        self.given = given
+        if self._flow is None:
+            self._follow_marks()
 
     def count_versions_from(self, beginning: Beginning) -> None:
         """Compare assumptions about versions with the counting of the time when the run began."""
@@ -348,13 +358,22 @@ class Gated(WithoutCalls):
         if self._flow is not None:
             key = action.parameters.get("key") if action.type != "tool_call" else None
             key = key if isinstance(key, str) else None
-            also = self.given.at(None)
+            also = union(self.given.at(None), self._labelled.get(i, NO_MARKS))
             self._flow.ended(self.actions[i], action, tool, key=key, also=also, but=but, recalled=recalled)
-            if tool is not None and "secret" in self._gate.marks(action, tool):
+            if tool is not None and (
+                "secret" in self._gate.marks(action, tool) or "secret" in self._labelled.get(i, NO_MARKS)
+            ):
                 self.services.events.redactor.add_secrets_in(output)
         if self._gate.counts:
             self._gate.succeeded(action, tool)
             self._succeeded.append((action, tool))
+
+    def label_output(self, i: int, mark: Mark) -> None:
+        """A tool labels what it is about to put out."""
+        if self._flow is None:
+            self._follow_marks()
+        trail = Trail((f"{self.actions[i].id} ({self.actions[i].tool})",))
+        self._labelled[i] = union(self._labelled.get(i, NO_MARKS), {mark: trail})
 
     def follow_failure(self, i: int, action: Action, tool: Tool | None) -> None:
         """The marks go with what a tool says when it fails, too: whoever reads it has read the tool."""

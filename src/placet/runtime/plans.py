@@ -212,7 +212,7 @@ class Plans:
         notes = self._kept.notes(self._allowance)
         x = Execution(self._services, proposal, graph, self._gate, self._info, self._allowance, number, notes)
         if given is not None:
-            x.given = given
+            x.be_given(given)
         self._execution = x
         x.asked_before = self._asked_before
         x.grants = self._grants

@@ -22,6 +22,7 @@ import msgspec
 
 from placet.errors import UsageError
 from placet.ir.json_value import JsonValue
+from placet.ir.tool_spec import Mark
 
 if TYPE_CHECKING:
     # The default lets `ToolContext` stand for `ToolContext[Any]`. Only checkers need it, and 3.11's typing
@@ -143,6 +144,10 @@ class ToolContext(msgspec.Struct, Generic[DepsT], frozen=True, kw_only=True, eq=
     """Id of the run."""
     tenant: str | None = None
     """Tenant of the run."""
+    caller: str | None = None
+    """The agent or user on whose behalf the run acts; `Scope.caller_id`."""
+    labels: frozenset[Mark] = frozenset()
+    """Labels on the parameters of the call: whether an outsider chose some of them, or they are secret."""
     cancel: Cancel = msgspec.field(default_factory=Cancel)
     """Request to stop; check it, or subscribe to it, in long work."""
     deps: DepsT = None  # type: ignore[assignment]
@@ -160,6 +165,8 @@ class ToolContext(msgspec.Struct, Generic[DepsT], frozen=True, kw_only=True, eq=
     on_model: Callable[[dict[str, JsonValue]], None] | None = None
     """Receives which model answered a built-in tool and what it used; set by the runtime, called on the event
     loop."""
+    on_label: Callable[[Mark], None] | None = None
+    """Receives the labels of `label`; set by the runtime."""
 
     def __repr__(self) -> str:
         return f"<ToolContext of action {self.action_id!r} in run {self.run_id!r}>"
@@ -180,6 +187,15 @@ class ToolContext(msgspec.Struct, Generic[DepsT], frozen=True, kw_only=True, eq=
                 raise UsageError(f"ToolContext.progress got {name}={number}: it must be zero or more.")
         if self.on_progress is not None:
             self.on_progress(str(message), done, total)
+
+    def label(self, label: Mark) -> None:
+        """Label the output of this call, besides the labels that its tool declares.
+
+        Args:
+            label: `"untrusted"` or `"secret"`.
+        """
+        if self.on_label is not None:
+            self.on_label(label)
 
     def spend(self, *, tokens: int | None = 0, cost: float | None = 0.0) -> None:
         """Report what this call used, so that budgets count it. Reports add up.

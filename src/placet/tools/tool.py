@@ -78,6 +78,7 @@ class Tool(Generic[P, R]):
         "takes_object",
         "timeout_ms",
         "trusted",
+        "unlogged",
         "validate",
         "validate_returns",
     )
@@ -136,6 +137,8 @@ class Tool(Generic[P, R]):
         of a text. Only file tools that come with Placet have one: all they change is in `confined_to`."""
         self.trusted = trusted
         """Marked by the user as safe to run outside the sandbox."""
+        self.unlogged: frozenset[str] = frozenset()
+        """Parameters whose values stay out of the log. If there are any, so does the output."""
         self._reserved = reserved
         """A name that no caller may use although the schema would let it: the context's keyword."""
         self._bind_can_refuse = bind_can_refuse

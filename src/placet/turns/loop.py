@@ -11,6 +11,7 @@ Keep true:
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -36,6 +37,7 @@ from placet.turns.calls import Offer
 from placet.turns.conversation import Conversation
 from placet.turns.ending import OUTCOMES, Done, Ending, Watch
 from placet.turns.limits import TurnLimits
+from placet.turns.memory import TurnMemory, recalled_marks
 from placet.turns.output import OutputType, OutputUnfit
 from placet.turns.repetition import Repetition
 from placet.turns.told import Ended, Failed, Said
@@ -70,8 +72,10 @@ class TurnLoop(Acting):
         spill: Spill | None = None,
         watch: Watch | None = None,
         before_effect: Callable[[], Awaitable[None]] | None = None,
+        memory: TurnMemory | None = None,
     ) -> None:
-        """`cancel` is that of the run. `failures` is how often in a row the model may give no answer, and
+        """`memory` is asked what the model should know for each message, and gets to know what was said.
+        `cancel` is that of the run. `failures` is how often in a row the model may give no answer, and
         `failed` how often it just did, asked by somebody else. Of a run that was taken up again,
         `go_on` brings the loop to where it stood. `before_effect` is awaited before each call that may change
         something."""
@@ -90,6 +94,9 @@ class TurnLoop(Acting):
             before_effect=before_effect,
         )
         super().__init__(run, model, terms)
+        self._memory = memory
+        if memory is not None:
+            self._conversation.on_message = partial(memory.note_message, run)
         self.endings: list[Ending] = []
         """What came of each message so far, also of those from before the run was taken up again."""
         self._begin()
@@ -145,6 +152,12 @@ class TurnLoop(Acting):
         Raises:
             RunHeld: the run is another's by now.
         """
+        if self._memory is not None:
+            # At the end of the conversation: its beginning stays as providers have it.
+            message = await self._memory.with_context(self._run, message)
+        return await self._say(message)
+
+    async def _say(self, message: User) -> Ending:
         self._tell(Said(message))
         self._emit("turn_asked", {"text": self._run.brief(_plain(message), LOGGED)})
         self.endings.append(await self._exchange(message))
@@ -164,6 +177,7 @@ class TurnLoop(Acting):
         self._begin()
         self._conversation.hear(message)
         self._reading.heard(_plain(message))
+        self._reading.read(recalled_marks(message))
         self._run.hear(self._calls + 1)
         with self._in_time():
             while True:
@@ -318,5 +332,5 @@ class TurnLoop(Acting):
 
 
 def _plain(message: User) -> str:
-    """What a person wrote, without pictures."""
-    return "\n".join(part.text for part in message.parts if isinstance(part, TextPart))
+    """What a person wrote, without pictures and what memory has added."""
+    return "\n".join(p.text for p in message.parts if isinstance(p, TextPart) and p.recalled is None)
