@@ -81,6 +81,7 @@ def make_assistant(
         limits=limits,
         spill=app.spill,
         nobody=NOBODY,
+        memory=app.uses_memory,
     )
 
 

@@ -12,6 +12,8 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from placet.errors import UsageError
 from placet.inference.model import Embedder
 from placet.ir.tool_spec import Mark
@@ -230,6 +232,7 @@ class Memory:
         tags: Sequence[str] = (),
         with_secret: bool = True,
         cut: bool = True,
+        everywhere: bool = False,
     ) -> QueryResult:
         """Return the facts that answer a question.
 
@@ -243,6 +246,7 @@ class Memory:
             tags: Only facts with all of these tags.
             with_secret: Whether facts with the label `secret` may be returned.
             cut: End the answer at a gap in the scores; otherwise return up to `limit` hits.
+            everywhere: Search the facts of every scope of the tenant.
 
         Raises:
             UsageError: the question is empty, or `limit` is below 1.
@@ -255,6 +259,8 @@ class Memory:
         where = self.filter(
             as_of=as_of, tenant=tenant, scope=scope, kinds=kinds, tags=tags, with_secret=with_secret
         )
+        if everywhere:
+            where = msgspec.structs.replace(where, scope=None)
         vector = await self.embedding.query(text) if self.embedding.is_there else None
         return await asyncio.to_thread(self._answer, text, where, vector, limit, cut)
 

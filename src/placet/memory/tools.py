@@ -17,6 +17,7 @@ import msgspec
 from placet.errors import PlacetError, StorageError, ToolError, UsageError
 from placet.events.log import EventLog
 from placet.ir.json_value import JsonValue
+from placet.ir.tool_spec import Mark
 from placet.memory.context import day_of
 from placet.memory.fact import Fact, FactScope
 from placet.memory.retrieval import Hit
@@ -88,7 +89,10 @@ def _remember(memory: Memory) -> Tool:
         replaces: Texts = [],  # noqa: B006
         replaces_key: bool = False,
         links: Texts = [],  # noqa: B006
+        valid_from: float | None = None,
         valid_until: float | None = None,
+        confidence: Annotated[float, msgspec.Meta(ge=0, le=1)] = 1.0,
+        labels: Annotated[list[Mark], msgspec.Meta(max_length=2)] = [],  # noqa: B006
         scope: For | None = None,
     ) -> dict[str, JsonValue]:
         """Store one fact that will be useful later, in one sentence that can be understood by itself.
@@ -104,7 +108,10 @@ def _remember(memory: Memory) -> Tool:
             replaces: Ids of facts that it replaces.
             replaces_key: Replace what is known about this subject and key.
             links: Ids of facts that belong to it.
-            valid_until: When it ceases to hold, in seconds since the epoch.
+            valid_from: When it begins to hold, in seconds since the epoch.
+            valid_until: When it ceases to hold.
+            confidence: How sure it is, from 0 to 1.
+            labels: untrusted if an outsider wrote it, secret if no outsider may see it.
             scope: Who it is for.
         """
         if await memory.was_recalled(context.run_id, body, tenant=context.tenant):
@@ -118,10 +125,12 @@ def _remember(memory: Memory) -> Tool:
                 kind=kind,
                 tags=tags,
                 aliases=aliases,
-                labels=sorted(context.labels),
+                confidence=confidence,
+                labels=sorted({*labels, *context.labels}),
                 tenant=context.tenant,
                 scope=_stored_scope(call_scope(memory, context), scope),
                 links=links,
+                valid_from=valid_from,
                 valid_until=valid_until,
                 supersedes=replaces,
                 supersedes_key=replaces_key,
