@@ -75,7 +75,7 @@ def test_a_hit_is_explained_by_its_scores() -> None:
     assert hit.fact.body == "Ann would rather drink tea"
     assert hit.matched == ("ann",)
     assert hit.vector > 0.5
-    assert hit.score == pytest.approx(0.5 * hit.text + 0.5 * hit.vector)
+    assert hit.score == pytest.approx(0.4 * hit.text + 0.6 * hit.vector)
 
 
 def test_meaning_finds_what_shares_no_word() -> None:

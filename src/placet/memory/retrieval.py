@@ -37,9 +37,9 @@ _CANDIDATES = 100
 _NEAREST = 50
 _LINKED_FROM = 3
 """Best hits whose links are followed."""
-_ENOUGH = 4_000
+_ENOUGH = 1_000
 """Rows that a look-up of terms may touch; more frequent terms are only looked at in what was found."""
-_BROAD = 8_000
+_BROAD = 4_000
 
 
 class Conflict(ToDict, msgspec.Struct, frozen=True, kw_only=True):

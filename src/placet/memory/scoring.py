@@ -18,6 +18,7 @@ _OWN, _ALIASES, _AROUND = 1.0, 2.0, 0.3
 _USUAL_LENGTHS = (14.0, 4.0, 28.0)
 """Terms of a usual text of each kind; longer ones count less."""
 _SATURATION, _BY_LENGTH = 1.2, 0.6
+_FEW = 10
 _UNRELATED, _SAME = 0.15, 0.75
 """Cosines of texts that have nothing to do with each other, and of texts that mean the same."""
 
@@ -31,7 +32,7 @@ class Weights(NamedTuple):
 
 
 TEXT_ALONE = Weights(1.0, 0.0, 0.7)
-WITH_VECTORS = Weights(0.5, 0.5, 0.7)
+WITH_VECTORS = Weights(0.4, 0.6, 0.7)
 
 
 class Cut(NamedTuple):
@@ -45,18 +46,22 @@ class Cut(NamedTuple):
     """Drop from one score to the next, as a share of the first, at which it ends."""
 
 
-CUT_TEXT = Cut(least=0.12, share=0.6, gap=0.15)
-CUT_VECTORS = Cut(least=0.15, share=0.7, gap=0.1)
+CUT_TEXT = Cut(least=0.05, share=0.6, gap=0.2)
+CUT_VECTORS = Cut(least=0.1, share=0.8, gap=0.08)
 
 
 def importance(term: str, counts: Mapping[str, int], total: int) -> float:
-    """How much a term tells facts apart: much if few have it."""
+    """How much a term tells facts apart: much if few have it. Also in a small memory each counts."""
     count = counts.get(term, 0)
-    return math.log(1 + (total - count + 0.5) / (count + 0.5))
+    return math.log(1 + (total + _FEW - count + 0.5) / (count + 0.5))
 
 
 def text_score(texts: Indexed, weights: Mapping[str, float]) -> tuple[float, tuple[str, ...]]:
-    """How well the texts of a fact fit the terms of a query, from 0 to 1; and the terms that it holds."""
+    """How well the texts of a fact fit the terms of a query, from 0 to 1; and the terms that it holds.
+
+    It is the square of the share that is held: a fact that holds half of what is asked for is no half of an
+    answer.
+    """
     possible = sum(weights.values())
     if not possible:
         return 0.0, ()
@@ -71,7 +76,7 @@ def text_score(texts: Indexed, weights: Mapping[str, float]) -> tuple[float, tup
             held.append(term)
             score += weight * strength / (strength + _SATURATION)
     # A term that stands once in a text of usual length gets 1 / (1 + saturation): that counts as whole.
-    return min(1.0, score / possible * (1 + _SATURATION)), tuple(held)
+    return min(1.0, score / possible * (1 + _SATURATION)) ** 2, tuple(held)
 
 
 def vector_score(cosine: float) -> float:

@@ -250,8 +250,10 @@ class SqlFacts:
             if where is not None:
                 passes, values = condition(where, number, t.dialect)
             most = f" LIMIT {limit:d}" if limit is not None else ""
+            # By kind few are left: then SQLite must not walk all facts in the order of time.
+            learned = "f.learned + 0" if where is not None and where.kinds else "f.learned"
             rows = t.execute(
-                f"SELECT f.data FROM memory_facts AS f WHERE {passes} ORDER BY f.learned DESC, f.id{most}",
+                f"SELECT f.data FROM memory_facts AS f WHERE {passes} ORDER BY {learned} DESC, f.id{most}",
                 values,
             )
             return [self._rows.read(str(row[0])) for row in rows]
@@ -297,9 +299,10 @@ class SqlFacts:
             holds, wanted, order, weights = match(t.dialect, number, terms, is_broad=is_broad)
             found = self._rows.candidates(
                 t.execute(
+                    # SQLite takes a cross join in the order that is written: the index of terms comes first.
                     "SELECT f.data, t.own, t.aliases, t.around FROM memory_text AS t"
-                    " JOIN memory_facts AS f ON f.place = t.rowid"
-                    f" WHERE {holds} AND {passes} ORDER BY {order} LIMIT {limit:d}",
+                    " CROSS JOIN memory_facts AS f"
+                    f" WHERE {holds} AND f.place = t.rowid AND {passes} ORDER BY {order} LIMIT {limit:d}",
                     [*wanted, *values, *weights],
                 )
             )

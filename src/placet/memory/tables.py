@@ -69,7 +69,9 @@ _HAS_TAG: Mapping[Dialect, str] = {"sqlite": "instr(f.tags, ?) > 0", "postgres":
 
 def condition(where: FactFilter, tenant: int, dialect: Dialect) -> tuple[str, list[Value]]:
     """The filter as a condition on `memory_facts AS f`, with its values."""
-    parts = ["f.tenant = ?", "f.learned <= ?", "f.invalidated > ?", "f.valid_from <= ?", "f.valid_until > ?"]
+    # A sum is in no index: times say little, and SQLite would begin with them instead of with ids or keys.
+    parts = ["f.tenant = ?", "f.learned + 0 <= ?"]
+    parts += ["f.invalidated > ?", "f.valid_from <= ?", "f.valid_until > ?"]
     values: list[Value] = [tenant, where.at, where.at, where.at, where.at]
     if where.scope is not None:
         for name in ("person", "project", "agent"):
@@ -103,7 +105,8 @@ def prefixed(terms: Sequence[str], tenant: int) -> str:
 
 def bare(text: str) -> tuple[str, ...]:
     """The terms of a text from the index."""
-    return tuple(term.partition("x")[2] for term in text.split())
+    prefix = text[: text.find("x") + 1]
+    return tuple(f" {text}".replace(f" {prefix}", " ").split())
 
 
 def text_row(place: int, tenant: int, texts: Indexed, dialect: Dialect) -> list[Value]:

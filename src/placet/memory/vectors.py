@@ -33,7 +33,10 @@ class VectorsUnusable(Exception):
 class VectorIndex:
     """The vectors of one tenant and one model. Safe to use from any thread."""
 
-    def __init__(self, store: FactStore, tenant: str | None, model: str) -> None:
+    def __init__(
+        self, store: FactStore, tenant: str | None, model: str, *, exact_up_to: int = EXACT_UP_TO
+    ) -> None:
+        self._exact_up_to = exact_up_to
         self._store = store
         self._tenant = tenant
         self._model = model
@@ -83,7 +86,7 @@ class VectorIndex:
             places = numpy.flatnonzero(mask)
             if not len(places):
                 return []
-            if count > EXACT_UP_TO and len(places) > _RERANKED and has_module("turbovec"):
+            if count > self._exact_up_to and len(places) > _RERANKED and has_module("turbovec"):
                 places = self._nearest(query, mask)
             cosines = (
                 self._matrix[:count] @ query
@@ -128,6 +131,10 @@ class VectorIndex:
 
     def _take(self, changes: VectorChanges) -> None:
         self._revision, self._forgotten = changes.revision, changes.forgotten
+        if self._matrix is None:
+            sizes = [len(row.vector) // 4 for row in changes.rows if row.vector is not None]
+            if sizes:
+                self._make_room(len(sizes), sizes[0])
         for row in changes.rows:
             if row.vector is None and row.id not in self._places:
                 continue
@@ -160,14 +167,21 @@ class VectorIndex:
             self._groups.append(group)
         self._codes[place] = code
 
+    def _make_room(self, count: int, size: int) -> None:
+        import numpy
+
+        room = max(_FIRST, count + count // 8)
+        self._matrix = numpy.zeros((room, size), dtype=numpy.float32)
+        self._times = numpy.zeros((4, room))
+        self._codes = numpy.zeros(room, dtype=numpy.int32)
+
     def _grow(self, place: int, size: int) -> None:
         import numpy
 
-        if self._matrix is None or self._times is None or self._codes is None:
-            self._matrix = numpy.zeros((_FIRST, size), dtype=numpy.float32)
-            self._times = numpy.zeros((4, _FIRST))
-            self._codes = numpy.zeros(_FIRST, dtype=numpy.int32)
-        elif place == len(self._codes):
+        assert self._matrix is not None
+        assert self._times is not None
+        assert self._codes is not None
+        if place == len(self._codes):
             room = len(self._codes)
             self._matrix = numpy.concatenate([self._matrix, numpy.zeros((room, size), dtype=numpy.float32)])
             self._times = numpy.concatenate([self._times, numpy.zeros((4, room))], axis=1)
