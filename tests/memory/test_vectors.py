@@ -1,4 +1,4 @@
-"""The vector index: exact with numpy, the same with turbovec beyond its limit; the filter always comes first."""
+"""The vector index: exact with numpy, the same with turbovec beyond its limit; the filter is always first."""
 
 from __future__ import annotations
 

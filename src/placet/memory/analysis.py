@@ -41,6 +41,7 @@ class Indexed(NamedTuple):
     own: tuple[str, ...]
     """Subject, key, body and tags."""
     aliases: tuple[str, ...]
+    """Its aliases."""
     around: tuple[str, ...]
     """The neighbours in its conversation."""
 

@@ -30,6 +30,7 @@ MOST_ITEMS = 50
 _PAIRS = re.compile("[\ud800-\udfff]")
 
 Seconds = Annotated[float, msgspec.Meta(ge=-1e11, le=1e11)]
+"""A time in seconds since the epoch."""
 
 
 class FactScope(

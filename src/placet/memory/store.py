@@ -70,47 +70,65 @@ class Candidate(NamedTuple):
     """A fact that may answer a query, with its indexed texts."""
 
     fact: Fact
+    """The fact."""
     indexed: Indexed
+    """Its texts, in terms."""
 
 
 class Frequencies(NamedTuple):
     """How many facts of a tenant hold which terms."""
 
     total: int
+    """Number of facts."""
     counts: Mapping[str, int]
+    """By term, the number of facts that hold it; terms that none holds are left out."""
 
 
 class VectorRow(NamedTuple):
     """A fact as the vector index sees it."""
 
     id: str
+    """Id of the fact."""
     vector: bytes | None
     """Numbers of 32 bits, little-endian; `None` if there is none of the wanted model."""
     scope: FactScope
+    """Who it is for."""
     kind: str
+    """Its kind."""
     tags: tuple[str, ...]
+    """Its tags."""
     is_secret: bool
+    """Whether it has the label `secret`."""
     learned: float
+    """When it was learned."""
     invalidated: float
+    """When it was invalidated; 1e300 if it was not."""
     valid_from: float
+    """When it begins to hold; -1e300 if it always has."""
     valid_until: float
+    """When it ceases to hold; 1e300 if it does not."""
 
 
 class VectorChanges(NamedTuple):
     """Facts of a tenant that have changed since a revision."""
 
     revision: int
+    """Pass it as `since` the next time."""
     forgotten: int
     """How many facts were ever forgotten; if that has changed, everything must be read again."""
     rows: Sequence[VectorRow]
+    """The facts that have changed."""
 
 
 class Pruned(NamedTuple):
     """What consolidation took out of the indexes."""
 
     expired: int
+    """Facts whose time was over, or that were invalidated."""
     superseded: int
+    """Facts that another one replaced."""
     vectors: int
+    """Vectors that were removed."""
 
 
 class FactStore(Protocol):

@@ -367,3 +367,5 @@ fact_store_suite: Sequence[Check] = (
     trust_removes_one_label,
     lists_are_in_order_and_limited,
 )
+"""One check for each promise of `FactStore`. A check takes a function that makes an empty store, and raises
+`AssertionError` if the promise is broken."""
