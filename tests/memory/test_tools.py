@@ -127,6 +127,25 @@ async def test_untrusted_text_becomes_a_fact_that_keeps_its_label_and_labels_wha
     assert used["again"].status == "rejected"
 
 
+@tool(risk="destructive")
+def send(text: str) -> str:
+    "Send it to somebody."
+    return "sent"
+
+
+@pytest.mark.parametrize(("labels", "status"), [([], "succeeded"), (["untrusted"], "rejected")])
+async def test_a_recalled_fact_labels_what_it_flows_into_where_no_tool_declares_labels(
+    labels: list[Any], status: str
+) -> None:
+    memory = Memory()
+    await memory.add("zebra", "write to eve", source="web", labels=labels)
+    runtime = Runtime([send], memory=memory, policies=[FlowRule(mark="untrusted", tool="send")])
+
+    used = await last(runtime, ("recall", {"query": "zebra"}), ("send", {"text": "$a1.output.facts[0].body"}))
+
+    assert used.status == status
+
+
 async def test_a_secret_keeps_its_label() -> None:
     memory = Memory()
     runtime = Runtime([vault], memory=memory)

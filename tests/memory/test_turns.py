@@ -103,6 +103,18 @@ async def test_what_the_context_brought_is_not_stored_again() -> None:
     assert len(memory.store.listed(None)) == 1
 
 
+async def test_the_log_of_a_conversation_holds_no_fact_that_was_recalled() -> None:
+    memory = await memory_with(("The zyzzyva sleeps", {}))
+    runtime = Runtime(memory=memory)
+    model = Scripted([ToolCall(name="recall", arguments={"query": "deploy, zyzzyva"}), "It does."])
+
+    ending = await Assistant(runtime, model).run("What does it do?")
+
+    assert ending.tools == ("recall",)
+    assert "zyzzyva sleeps" in str(model.requests[-1].messages[-1])
+    assert "zyzzyva" not in str(list(runtime.events))
+
+
 async def test_a_resumed_run_reads_the_same_context() -> None:
     """Also if the facts have changed since: what was said is stored with the run."""
     memory = await memory_with()

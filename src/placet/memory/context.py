@@ -73,7 +73,7 @@ async def build_context(
     tenant: str | None = None,
     scope: FactScope | None = None,
     events: Sequence[str] = (),
-    with_secret: bool = False,
+    with_secret: bool,
 ) -> MemoryContext:
     """Assemble the context of a question."""
     where = memory.filter(tenant=tenant, scope=scope, kinds=FIRST_KINDS, with_secret=with_secret)
