@@ -11,6 +11,9 @@ from placet.memory.rows import COLUMNS, FactRows, Stored, count, fact_row
 from placet.memory.tables import optional, text_columns, text_row
 from placet.storage.transaction import Transaction
 
+_MANY = 1_000
+"""Facts of one batch after which the statistics are out of date."""
+
 
 class Adding:
     """Facts of one tenant on their way into the tables."""
@@ -46,6 +49,10 @@ class Adding:
         for each in touched:
             self._rows.reindex(t, tenant, each)
         t.execute("UPDATE memory_tenants SET facts = facts + ? WHERE number = ?", (len(added), tenant))
+        if t.dialect == "postgres" and len(added) > _MANY:
+            # Until statistics are made, Postgres reads all facts for a query that concerns a few.
+            t.execute("ANALYZE memory_facts")
+            t.execute("ANALYZE memory_text")
         return added
 
     def _supersede(self, fact: Fact) -> None:

@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 
     from placet.memory.vectors import VectorIndex
 
-_CANDIDATES = 100
-_NEAREST = 50
+_CANDIDATES = 80
+_NEAREST = 30
 _LINKED_FROM = 3
 """Best hits whose links are followed."""
 _ENOUGH = 1_000

@@ -50,7 +50,9 @@ MIGRATIONS = Migrations(
             ),
             ByDialect(
                 sqlite="CREATE VIRTUAL TABLE memory_terms USING fts5vocab(memory_text, row)",
-                postgres="CREATE INDEX memory_text_terms ON memory_text USING GIN (terms)",
+                # What is only pending in the index would be walked through by every query.
+                postgres="CREATE INDEX memory_text_terms ON memory_text USING GIN (terms)"
+                " WITH (fastupdate = off)",
             ),
             ByDialect(
                 sqlite="CREATE TABLE memory_vectors (place BIGINT NOT NULL PRIMARY KEY, model TEXT NOT NULL,"
