@@ -9,6 +9,9 @@ from typing import Any
 
 import pytest
 
+from placet.storage.location import open_database
+from tests.storage.children import ask
+
 Placet = Callable[..., Any]
 
 
@@ -148,3 +151,29 @@ def test_a_project_may_not_switch_memory_on(placet: Placet, tmp_path: Path) -> N
     done = placet("memory", "add", "s", "b", "--json")
 
     assert done.json["error"]["code"] == "input.policy_file"
+
+
+def test_an_agent_whose_file_asks_for_memory_has_it_and_is_tried_without(
+    placet: Placet, db: str, tmp_path: Path
+) -> None:
+    config = tmp_path / "config"
+    agents = config / "placet" / "agents"
+    agents.mkdir(parents=True)
+    (agents / "ops.toml").write_text(
+        'id = "ops"\nidentity = "You answer."\nmemory = true\n'
+        '[[scenarios]]\ninput = "When do deploys happen?"\nexpect = "Fridays"\n'
+    )
+    placet("memory", "add", "deploy", "Deploys happen on Fridays", "--for", "everyone", "--db", db)
+    script = tmp_path / "script.json"
+    script.write_text(json.dumps({"turns": ["On Fridays."]}))
+
+    model = ("--model", f"scripted:{script}", "--json")
+    done = placet(
+        *("agent", "run", "ops", "When do deploys happen?", *model, "--db", db), XDG_CONFIG_HOME=str(config)
+    )
+    tried = placet(*("agent", "test", "ops", "--isolation", "none", *model), XDG_CONFIG_HOME=str(config))
+
+    assert done.code == 0, done.err
+    with open_database(db) as database:
+        assert ask(database, "SELECT count(*) FROM memory_recalled") == [(1,)]
+    assert tried.code == 0, tried.err

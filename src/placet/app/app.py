@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from placet.loops.timetable_sql import SqlTimetable
     from placet.redaction import Redactor
     from placet.runtime.asking import Person
+    from placet.runtime.attached_memory import AttachedMemory
     from placet.runtime.journal import RunRecord
     from placet.runtime.runtime import Runtime
     from placet.runtime.schedule import Schedule
@@ -404,7 +405,7 @@ def open_app(
     `model` is who answers, whatever the settings say. A `person` can be asked right here. Whoever leads the
     runs records them in `record`, which no tool reads or writes. `kept` is kept with each run besides what it
     takes to set up the same again. With `memory` the runtime has the memory of the database, also where the
-    settings do not ask for it.
+    settings do not ask for it; without a database, an empty one.
 
     Raises:
         InputError: one of the files cannot be used, or the folder is not trusted and wants to be.
@@ -481,11 +482,15 @@ def open_app(
         events = EventLog(redactor=redactor)
         if records is not None:
             events.add_sink(records.events)
-        attached_memory = None
+        attached_memory: AttachedMemory | None = None
         if records is not None and (memory or rules.memory):
             from placet.app.memory import memory_of
 
             attached_memory = memory_of(records, start=here)
+        elif memory:
+            from placet.memory.memory import Memory
+
+            attached_memory = Memory()  # Nothing is kept, so it lasts as long as this process.
         ledger: ApprovalLedger | None = records.approvals if records is not None else None
         if asking.only_on_paper:
             ledger = MemoryApprovals()

@@ -141,7 +141,7 @@ def add(
     Exit codes: 0 stored, 2 bad input, 3 a rule refused it.
     """
     output.claim()
-    from placet.app.app import open_app
+    from placet.app.app import NOWHERE, database_url, open_app
     from placet.app.memory import person_here
     from placet.cli.output import OPENING
     from placet.cli.trust import terminal_question
@@ -152,11 +152,11 @@ def add(
     given["replaces"] = given.pop("supersedes")
     parameters = {"subject": subject, "body": body, "kind": kind or "fact", "labels": labels, **given}
     kept = {name: list(v) if isinstance(v, tuple) else v for name, v in parameters.items() if v is not None}
+    if database_url(db) == NOWHERE:
+        raise click.UsageError("--db none stores nothing. Name a database.")
     opening = open_app(db=db, permissions="full_access", confirm=terminal_question(output), memory=True)
     with output.opened(opening, OPENING) as app:
         output.redactor = app.redactor
-        if app.runtime.memory is None:
-            raise click.UsageError("--db none stores nothing. Name a database.")
         plan = {
             "source": "placet memory add",
             "actions": [{"id": "add", "tool": "remember", "parameters": kept}],
