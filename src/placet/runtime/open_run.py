@@ -30,6 +30,7 @@ from placet.policy.budget import Allowance, CostBudget
 from placet.policy.gate import Gate
 from placet.policy.marks import Inflow, Marks
 from placet.policy.permission import Posture
+from placet.policy.sources import ToolAnswer
 from placet.runtime.journal import Choice, Decision, Paused, PostureChanged, Taken, Told, parse_key
 from placet.runtime.keeping import Request
 from placet.runtime.notes import HoldLost
@@ -46,6 +47,8 @@ class Acted(NamedTuple):
     """The result of the plan."""
     marks: Marks
     """The marks on the output of its last action."""
+    answer: ToolAnswer | None = None
+    """What its last action answered, if a rule accepts values from the answers of calls."""
 
 
 class OpenRun(Plans):
@@ -176,7 +179,12 @@ class OpenRun(Plans):
             raise lost.error from None
         if self._gate.counts:
             self._counted.append(x.forget_all)
-        return Acted(result, x.marks_of(x.size - 1))
+        return Acted(result, x.marks_of(x.size - 1), x.answer_of(x.size - 1))
+
+    @property
+    def uses_sources(self) -> bool:
+        """Whether a rule accepts values from the answers of calls."""
+        return self._gate.uses_sources
 
     def _has_effects(self, proposal: Proposal) -> bool:
         tools = (self._services.tools.get(action.tool or "") for action in proposal.actions)
