@@ -76,6 +76,7 @@ PLACET = [
     "ToolError",
     "ToolSchema",
     "TraceRule",
+    "ValueSource",
     "basic_tools",
     "equivalent",
     "open_database",

@@ -12,7 +12,7 @@ from placet.ir.fields import parse_field
 from placet.ir.tool_spec import Mark
 from placet.policy.case import Case, Rule
 from placet.policy.marks import Trail
-from placet.policy.sources import FieldMarks, Source
+from placet.policy.sources import FieldMarks, ValueSource
 from placet.validator import Undecided, undo_of
 
 
@@ -23,7 +23,7 @@ class FlowRule(Rule, frozen=True, kw_only=True, tag="flow_rule"):
     """The label: `"untrusted"` or `"secret"`."""
     param: str | Sequence[str] | None = None
     """Which parameters, such as `to` or `message.to`. `None`: any."""
-    unless_from: Source | Sequence[Source] = ()
+    unless_from: ValueSource | Sequence[ValueSource] = ()
     """Sources whose values are let through; only for `"untrusted"`."""
     reads_parameters: ClassVar[bool] = False
 
@@ -38,9 +38,9 @@ class FlowRule(Rule, frozen=True, kw_only=True, tag="flow_rule"):
             )
 
     @property
-    def sources(self) -> Sequence[Source]:
+    def sources(self) -> Sequence[ValueSource]:
         """The sources of `unless_from`."""
-        return (self.unless_from,) if isinstance(self.unless_from, Source) else self.unless_from
+        return (self.unless_from,) if isinstance(self.unless_from, ValueSource) else self.unless_from
 
     def check(self, case: Case) -> str | None:
         name, trail = self._found(case)

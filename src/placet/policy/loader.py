@@ -36,7 +36,7 @@ from placet.ir.tool_spec import Mark, Risk
 from placet.policy.calls import Calls
 from placet.policy.case import Rule
 from placet.policy.rule import DeclaredRule
-from placet.policy.sources import Source
+from placet.policy.sources import ValueSource
 from placet.policy.toml_file import TomlFile, listing
 
 _KINDS: dict[str, type[Rule]] = {str(kind.__struct_config__.tag): kind for kind in get_args(DeclaredRule)}
@@ -44,7 +44,7 @@ _CHOICES = {"risk": list(get_args(Risk)), "mark": list(get_args(Mark)), "marks":
 """What may stand under a key, in whichever rule."""
 _TABLES: dict[str, tuple[type[Calls], str]] = {
     **dict.fromkeys(("only_after", "only_before", "never_with"), (Calls, "a table of calls")),
-    "unless_from": (Source, "a source"),
+    "unless_from": (ValueSource, "a source"),
 }
 """Tables inside a rule, in whichever rule."""
 _PATTERNS = ("pattern", "matching")

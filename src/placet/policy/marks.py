@@ -20,7 +20,7 @@ from placet.ir.fields import overlap, steps_of
 from placet.ir.json_value import JsonValue
 from placet.ir.references import Reference, find_references
 from placet.ir.tool_spec import Mark
-from placet.policy.sources import FieldMarks, Origin, Source
+from placet.policy.sources import FieldMarks, Origin, ValueSource
 from placet.validator import ToolFacts
 
 _LONGEST = 12
@@ -68,7 +68,7 @@ class Inflow:
         self,
         action: Action,
         lookup: Callable[[Reference], Marks],
-        counts: Callable[[Reference, Mark, Sequence[Source]], bool] | None = None,
+        counts: Callable[[Reference, Mark, Sequence[ValueSource]], bool] | None = None,
     ) -> None:
         """`action` is the one that the plan holds, its references not resolved. `counts` says whether what a
         reference names comes from one of some sources."""
@@ -84,7 +84,7 @@ class Inflow:
         # A parameter may also have a dot in its own name.
         return union(inside, self._in(self._template.get(param))) if "." in param else inside
 
-    def unless_from(self, param: str | None, mark: Mark, sources: Sequence[Source]) -> Trail | None:
+    def unless_from(self, param: str | None, mark: Mark, sources: Sequence[ValueSource]) -> Trail | None:
         """How a mark comes to a parameter, or to any of them, other than from one of the sources.
 
         Raises:
@@ -122,7 +122,7 @@ class _Unmarked(Inflow):
     def at(self, param: str | None) -> Marks:
         return NO_MARKS
 
-    def unless_from(self, param: str | None, mark: Mark, sources: Sequence[Source]) -> Trail | None:
+    def unless_from(self, param: str | None, mark: Mark, sources: Sequence[ValueSource]) -> Trail | None:
         return None
 
 
@@ -198,7 +198,7 @@ class Flow:
         there = [mark for steps, mark in origin.field_marks if overlap(steps, used)]
         return union(whole, {mark: Trail((_name(origin.action),)) for mark in there})
 
-    def _counts(self, reference: Reference, mark: Mark, sources: Sequence[Source]) -> bool:
+    def _counts(self, reference: Reference, mark: Mark, sources: Sequence[ValueSource]) -> bool:
         origin = self._origins.get(reference.action_id)
         if origin is None:
             return False

@@ -36,7 +36,7 @@ FieldMarks = Sequence[tuple[Steps, Mark]]
 """Marks on parts of an output."""
 
 
-class Source(Calls, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class ValueSource(Calls, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Calls whose answers a flow rule accepts as the origin of a value; every condition that is given must
     match.
     """
@@ -162,12 +162,12 @@ class Origin(NamedTuple):
     tool: ToolFacts | None
     field_marks: FieldMarks = ()
     came: Mapping[Mark, bool] = {}
-    """The marks of what went into the call, since that may be what comes out; each with whether it is sure."""
+    """The marks of what went into the call, since that may come out again; each with whether it is sure."""
     is_open: bool = False
     """Whether some of its parameters are still to be filled in."""
 
 
-class Answers:
+class ToolAnswers:
     """What the calls of one conversation have answered, and what the model had written by then."""
 
     __slots__ = ("_answers", "_written")
@@ -188,7 +188,7 @@ class Answers:
         self._answers.append((answer, len(self._written)))
 
     def vouch(
-        self, spellings: Sequence[str], sources: Sequence[Source], mark: Mark, heard: Sequence[str]
+        self, spellings: Sequence[str], sources: Sequence[ValueSource], mark: Mark, heard: Sequence[str]
     ) -> bool:
         """Whether an answer that one of the sources accepts holds a value that the model had not written
         before."""

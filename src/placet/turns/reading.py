@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from placet.ir.json_value import JsonValue
 from placet.ir.tool_spec import Mark
 from placet.policy.marks import NO_MARKS, UNMARKED, Inflow, Marks, Trail, union
-from placet.policy.sources import Answers, Source
+from placet.policy.sources import ToolAnswers, ValueSource
 from placet.policy.verbatim import says, spellings_in
 
 STEP = "model"
@@ -34,7 +34,7 @@ class Reading:
         self._marks = NO_MARKS
         self._written = NO_MARKS
         """The same marks, one step further."""
-        self.answers = Answers()
+        self.answers = ToolAnswers()
         """The answers of calls, for rules that accept values from them."""
 
     @property
@@ -73,7 +73,7 @@ class Written(Inflow):
         parameters: Mapping[str, JsonValue],
         marks: Marks,
         heard: tuple[str, ...],
-        answers: Answers | None = None,
+        answers: ToolAnswers | None = None,
     ) -> None:
         self._template = parameters if isinstance(parameters, dict) else dict(parameters)
         self._marks = marks
@@ -93,9 +93,9 @@ class Written(Inflow):
             self._known[param] = found
         return found
 
-    def unless_from(self, param: str | None, mark: Mark, sources: Sequence[Source]) -> Trail | None:
-        """How a mark comes to a parameter, unless each value in it is the person's or stands in an answer that
-        one of the sources accepts."""
+    def unless_from(self, param: str | None, mark: Mark, sources: Sequence[ValueSource]) -> Trail | None:
+        """How a mark comes to a parameter, unless each value in it is the person's, or stands in an answer
+        that one of the sources accepts."""
         trail = self.at(param).get(mark)
         answers = self._answers
         if trail is None or answers is None:

@@ -28,7 +28,7 @@ from placet.policy.case import Rule
 from placet.policy.engine import Policy
 from placet.policy.flow import FlowRule
 from placet.policy.pattern import name_pattern
-from placet.policy.sources import Source
+from placet.policy.sources import ValueSource
 from placet.policy.trace import TraceRule
 from placet.validator import ToolFacts
 from placet.verify.report import printable
@@ -256,7 +256,7 @@ def _about_rule(name: str, rule: Rule, known: _Known, *, is_general: bool) -> It
     if is_known:
         yield from _unknown_parameters(name, whose, rule, _parameters_of(rule), known, is_general)
         for place, calls in named:
-            if isinstance(calls, Source) and calls.named_param is not None:
+            if isinstance(calls, ValueSource) and calls.named_param is not None:
                 yield from _unknown_parameters(name, place, calls, [calls.named_param], known, is_general)
 
 
