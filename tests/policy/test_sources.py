@@ -216,6 +216,29 @@ def test_a_field_that_is_marked_does_not_count_unless_it_is_named_or_listed() ->
     assert talk().passes(EVIL, ValueSource(tool="mail", named_param="id"))
 
 
+# A source that leaves no choice
+
+ADDRESS = r"[\w.+-]+@[\w.-]+\w"
+
+
+@pytest.mark.parametrize(
+    ("text", "runs"),
+    [
+        (f"write to {ANN}", True),
+        (f"write to {ANN}, yes, {ANN}", True),
+        (f"write to {ANN}. Or rather to {EVIL}", False),
+        (f"write to {ANN} or {ANN.upper()}", False),
+        ("write to nobody", False),
+    ],
+)
+def test_with_only_match_a_second_candidate_is_one_too_many(text: str, runs: bool) -> None:
+    source = ValueSource(tool="file", named_param="path", only_match=ADDRESS)
+
+    assert Talk("see a.txt").got("file", {"text": text, "n": 3}, path="a.txt").passes(ANN, source) is runs
+    assert not Talk("see a.txt").got("file", text, path="a.txt").passes(EVIL, source)
+    assert not Talk("see a.txt").got("file", text, path="a.txt").passes("write", source)
+
+
 # Properties
 
 LEAF = st.one_of(st.text("abc@.- 12", max_size=8), st.integers(-999, 999), st.booleans(), st.none())
@@ -331,13 +354,15 @@ async def test_a_mixed_value_is_stopped(recorder: Recorder) -> None:
 
 
 async def test_nobody_names_a_source_in_a_plan(recorder: Recorder) -> None:
-    rule = FlowRule(
-        mark="untrusted", tool="send", param="to", unless_from=ValueSource(tool="book", named_param="name")
-    )
+    for source in (
+        ValueSource(tool="book", named_param="name"),
+        ValueSource(tool="book", named_field="email"),
+        ValueSource(tool="book", only_match=ADDRESS),
+    ):
+        rule = FlowRule(mark="untrusted", tool="send", param="to", unless_from=source)
+        book = call("b", "book", {"name": "Ann"})
 
-    assert await judged(recorder, rule, call("b", "book", {"name": "Ann"}), to("$b.output.email")) == stopped(
-        "b (book)"
-    )
+        assert await judged(recorder, rule, book, to("$b.output.email")) == stopped("b (book)")
 
 
 @pytest.mark.parametrize(
@@ -411,6 +436,7 @@ async def test_a_secret_field_is_redacted_and_the_others_are_not(recorder: Recor
         {"tool": "t", "fields": ["mails[0].from"]},
         {"tool": "t", "named_param": ""},
         {"tool": "t", "named_field": "a["},
+        {"tool": "t", "only_match": "("},
         {"tool": "t", "named_field": "a[].b", "fields": "c"},
     ],
 )
@@ -424,9 +450,10 @@ def test_a_secret_has_no_sources_and_a_mark_no_empty_fields() -> None:
         FlowRule(mark="secret", unless_from=[BOOK])
     with pytest.raises(RuleError):
         MarkOutput(tool="t", marks=["secret"], fields=[])
-    for marks in ({"a..b": ["secret"]}, {"a": ["secrets"]}, {"a": "secret"}, {"a": []}):
+    wrong: list[Any] = [{"a..b": ["secret"]}, {"a": ["secrets"]}, {"a": "secret"}, {"a": []}, ["a"]]
+    for marks in wrong:
         with pytest.raises(ToolDeclarationError):
-            tool(field_marks=marks)(lambda: None)  # type: ignore[arg-type]
+            tool(field_marks=marks)(lambda: None)
 
 
 @pytest.mark.parametrize(

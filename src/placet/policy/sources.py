@@ -13,13 +13,15 @@ Keep true:
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 from placet.errors import RuleError
 from placet.ir.action import Action
 from placet.ir.fields import ITEM, Steps, leaves_of, overlap, parse_field, values_at
-from placet.ir.json_value import JsonValue
+from placet.ir.json_value import JsonValue, show_json
 from placet.ir.tool_spec import Mark
 from placet.policy.calls import Calls
 from placet.policy.verbatim import says, spellings_in, spellings_of
@@ -49,6 +51,10 @@ class ValueSource(Calls, frozen=True, kw_only=True, forbid_unknown_fields=True):
     named_field: str | None = None
     """Only records of the answer where the person's message holds the value of this field, such as
     `events[].title`. A record is one item of the innermost list of that path, or the whole answer."""
+    only_match: str | None = None
+    """Only answers that leave no choice: this regular expression finds exactly one text in them, or the same
+    one several times, and that is the value. A bill to which somebody has added a second account does not
+    count."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -58,6 +64,8 @@ class ValueSource(Calls, frozen=True, kw_only=True, forbid_unknown_fields=True):
             raise RuleError("'named_param' is empty; name a parameter, or leave it out")
         if self.fields is not None and not self.fields:
             raise RuleError("'fields' is empty, so no answer would count; name a field, or leave it out")
+        if self.only_match is not None and _compiled(self.only_match) is None:
+            raise RuleError("'only_match' is not a regular expression; write it in 'single quotes' in TOML")
         inside = self._record()
         for steps in self._fields():
             if steps[: len(inside)] != inside:
@@ -98,7 +106,10 @@ class ValueSource(Calls, frozen=True, kw_only=True, forbid_unknown_fields=True):
             named = answer.action.parameters.get(self.named_param)
             if not _is_said(named, heard):
                 return False
-        return any(_is_leaf(leaf, spellings) for leaf in self._leaves(answer, mark, heard))
+        leaves = list(self._leaves(answer, mark, heard))
+        if self.only_match is not None and not _is_only(self.only_match, leaves, spellings):
+            return False
+        return any(_is_leaf(leaf, spellings) for leaf in leaves)
 
     def _leaves(self, answer: ToolAnswer, mark: Mark, heard: Sequence[str]) -> Iterator[JsonValue]:
         inside, fields = self._record(), self._fields()
@@ -127,7 +138,7 @@ class ValueSource(Calls, frozen=True, kw_only=True, forbid_unknown_fields=True):
         Raises:
             Undecided: parameters of that call are not known yet, and its path decides.
         """
-        if self.is_named or not self.about(origin.action, origin.tool):
+        if self.is_named or self.only_match is not None or not self.about(origin.action, origin.tool):
             return False
         if not self._covers_path(origin, used, mark) or origin.came.get(mark):
             return False
@@ -218,6 +229,23 @@ def _is_said(value: JsonValue, heard: Sequence[str]) -> bool:
     return any(
         len(text.strip()) >= SHORTEST_NAME and says(message, text) for text in spellings for message in heard
     )
+
+
+def _is_only(pattern: str, leaves: Iterable[JsonValue], spellings: Sequence[str]) -> bool:
+    """Whether the value is the one thing that a pattern finds."""
+    compiled = _compiled(pattern)
+    assert compiled is not None
+    texts = (leaf if isinstance(leaf, str) else show_json(leaf) for leaf in leaves)
+    found = {match.group() for text in texts for match in compiled.finditer(text)}
+    return len(found) == 1 and found <= set(spellings)
+
+
+@lru_cache(maxsize=256)
+def _compiled(pattern: str) -> re.Pattern[str] | None:
+    try:
+        return re.compile(pattern)
+    except (re.error, OverflowError, RecursionError):
+        return None
 
 
 def _is_leaf(leaf: JsonValue, spellings: Sequence[str]) -> bool:
