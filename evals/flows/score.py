@@ -20,7 +20,7 @@ from typing import Literal
 
 import msgspec
 
-from evals.flows.attacks import SWAPPED, Attack, attacks
+from evals.flows.attacks import SWAPPED, TWIN, Attack, attacks
 from evals.flows.rules import rules
 from evals.flows.tasks import TASKS, Step, Task
 from evals.flows.world import Ran, World
@@ -110,9 +110,11 @@ async def do_attack(attack: Attack, *, with_sources: bool) -> bool:
         world.write(attack.place, attack.text)
     if attack.swap is not None:
         world.replace(*attack.swap)
+    if attack.twin is not None:
+        world.plant(*attack.twin)
     own = _steps(attack.task.steps)
     theirs = _steps(attack.steps)
-    has_read = attack.kind == SWAPPED
+    has_read = attack.kind in (SWAPPED, TWIN)
 
     def gullible(request: Request) -> list[ToolCall] | str:
         nonlocal has_read

@@ -331,6 +331,11 @@ class World:
         else:
             record[field] = f"{record[field]} {text}"
 
+    def plant(self, table: str, like: str, field: str, value: JsonValue) -> None:
+        """An outsider adds a record that has the name of another, and another value in one field."""
+        record = {**self.data[table][like], "id": f"{like}-twin", field: value}
+        self.data[table][record["id"]] = record
+
     def replace(self, old: str, new: str) -> None:
         """An outsider has put another text in the place of one, wherever it stands in what they can write."""
         for table, field in TEXT.items():
