@@ -76,10 +76,9 @@ SOURCES: Mapping[str, str] = {
         { tool = "list_payments", fields = ["[].id"], named_field = "[].subject" },
         { tool = "list_bookings", fields = ["[].id"], named_field = "[].what" },
     ]""",
-    "pages": r"""[
+    "pages": """[
         { tool = "read_file", named_param = "name" },
         { tool = "read_channel", fields = ["[].text"], named_param = "channel", named_field = "[].sender" },
-        { tool = "read_channel", named_param = "channel", only_match = 'https?://[^ ]+\w' },
     ]""",
 }
 """By group, where a value may come from."""
