@@ -499,6 +499,7 @@ INTERNAL = {
     "placet.runtime.open_run.OpenRun": (
         *("__init__", "begin", "take_up", "release", "emit", "hear", "came_of", "has_ended"),
         *("goes_on_from", "wait_begins", "wait_ends", "stop_by", "max_concurrency"),
+        *("uses_sources", "take_answer"),
     ),
     "placet.HostFilter": (
         *("refusal_of_name", "refusal_of_address", "loopback_of_its_own", "names_port", "addresses"),

@@ -6,6 +6,7 @@ Both ask about the same parameters of the same tools. They differ in what they l
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cache
 from pathlib import Path
 
 from placet.policy.case import Rule
@@ -84,6 +85,7 @@ SOURCES: Mapping[str, str] = {
 """By group, where a value may come from."""
 
 
+@cache
 def rules(*, with_sources: bool) -> list[tuple[str, Rule]]:
     """The rules, read as a file would be."""
     text = ""

@@ -361,7 +361,7 @@ class World:
                 marks=["untrusted"] if marked and not by_fields else [],
                 field_marks=fields if marked and by_fields else {},
             )
-            return Tool.from_schema(schema, lambda **given: read(*given.values()))
+            return Tool.from_schema(schema, lambda **given: read(*given.values()), cheap=True)
 
         table = self.data
         return [
@@ -404,7 +404,7 @@ class World:
                 return "done"
 
             schema = ToolSchema(name=name, parameters=_schema(parameters), risk=risk)
-            return Tool.from_schema(schema, act)
+            return Tool.from_schema(schema, act, cheap=True)
 
         return [
             actor("send_mail", "to", "subject", "body"),

@@ -47,8 +47,6 @@ class Acted(NamedTuple):
     """The result of the plan."""
     marks: Marks
     """The marks on the output of its last action."""
-    answer: ToolAnswer | None = None
-    """What its last action answered, if a rule accepts values from the answers of calls."""
 
 
 class OpenRun(Plans):
@@ -72,6 +70,8 @@ class OpenRun(Plans):
         self._denials_from = 0
         self._is_untold = False
         """Whether something was told that may not be on disk yet."""
+        self._answers: dict[int, ToolAnswer] = {}
+        """By plan, what its last action answered, until somebody takes it."""
         self._counted: list[Callable[[], None]] = []
         """Each takes back what policies that look back have counted of a plan."""
 
@@ -179,12 +179,18 @@ class OpenRun(Plans):
             raise lost.error from None
         if self._gate.counts:
             self._counted.append(x.forget_all)
-        return Acted(result, x.marks_of(x.size - 1), x.answer_of(x.size - 1))
+        if (answer := x.answer_of(x.size - 1)) is not None:
+            self._answers[number] = answer
+        return Acted(result, x.marks_of(x.size - 1))
 
     @property
     def uses_sources(self) -> bool:
         """Whether a rule accepts values from the answers of calls."""
         return self._gate.uses_sources
+
+    def take_answer(self, number: int) -> ToolAnswer | None:
+        """What the last action of that plan answered, once, if a rule accepts values from answers."""
+        return self._answers.pop(number, None)
 
     def _has_effects(self, proposal: Proposal) -> bool:
         tools = (self._services.tools.get(action.tool or "") for action in proposal.actions)

@@ -230,7 +230,8 @@ class Acting(Asking):
             halt = self._halt() or Halt("error", result.error or "the call was stopped")
         elif result.outcome == "budget":
             halt = self._halt() or Halt("budget", "the limit on tool calls was reached")
-        return CallCame(asked, text, action.status, acted.marks, halt, action.exit_code, acted.answer)
+        answer = self._run.take_answer(asked.number)
+        return CallCame(asked, text, action.status, acted.marks, halt, action.exit_code, answer)
 
     def _leave(self, group: Sequence[Asked], why: str, words: str = _SKIPPED) -> None:
         """Answer calls that are not made."""
