@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from placet import Runtime, tool
@@ -420,6 +420,106 @@ async def test_a_secret_field_is_redacted_and_the_others_are_not(recorder: Recor
 
     assert rt.events.redactor.text("s3cr3t-value-of-it") == "[redacted]"
     assert rt.events.redactor.text("deploy-key-name") == "deploy-key-name"
+
+
+# Any plan of tools that put out a token in each field, and what went in
+
+FIELDS = {"a": ".a", "b": ".b.x", "c": ".c[0]", "in": ".in"}
+PATHS = {"a": "a", "b": "b", "c": "c[]", "in": "in"}
+NAMES = ("one", "two", "three")
+
+
+@st.composite
+def worlds(draw: st.DrawFn) -> tuple[Any, Any, list[Fields]]:
+    """Which fields are marked (`*`: all of them), the sources, and a plan that ends with a call of send."""
+    of_fields = st.lists(st.sampled_from([*FIELDS, "*"]), max_size=2, unique=True)
+    marked = {name: draw(of_fields) for name in NAMES}
+    sources = draw(
+        st.lists(
+            st.tuples(st.sampled_from(NAMES), st.sampled_from([None, None, "a", "b", "c"])),
+            min_size=1,
+            max_size=2,
+        )
+    )
+    actions: list[Fields] = []
+    for number in range(draw(st.integers(2, 4))):
+        given = draw(_given(number))
+        actions.append(call(f"x{number}", draw(st.sampled_from(NAMES)), {"p": given}))
+    return marked, sources, [*actions, to(draw(_given(len(actions))))]
+
+
+LAUNDERED = (
+    {"one": [], "two": ["*"], "three": []},
+    [("one", None)],
+    [call("x0", "two", {"p": "typed"}), call("x1", "one", {"p": "$x0.output.a"}), to("$x1.output.in")],
+)
+"""Untrusted data that goes through a trusted tool."""
+
+
+def _given(before: int) -> st.SearchStrategy[Any]:
+    """A literal, or references to earlier actions, alone, in a text or in a list."""
+    if not before:
+        return st.just("typed")
+    path = st.sampled_from(["", "", ".in", *FIELDS.values()])  # What went in is what matters most.
+    one = st.builds(lambda n, at: f"$x{n}.output{at}", st.integers(0, before - 1), path)
+    return one | st.lists(one | st.just("typed"), max_size=2) | one.map("see {}".format)
+
+
+@UNHURRIED
+@given(worlds())
+@example(LAUNDERED)
+@examples(500)
+async def test_no_untrusted_token_reaches_the_recipient_but_from_a_source_and_verify_agrees(
+    world: Any,
+) -> None:
+    marked, sources, actions = world
+    sent: list[str] = []
+
+    def put_out(name: str) -> Tool:
+        @tool(
+            name=name,
+            risk="read_only",
+            marks=["untrusted"] if "*" in marked[name] else [],
+            field_marks={PATHS[field]: ["untrusted"] for field in marked[name] if field != "*"},
+        )
+        async def answer(p: Any) -> Any:
+            """A token in each field."""
+            return {"a": f"<{name}.a>", "b": {"x": f"<{name}.b>"}, "c": [f"<{name}.c>"], "in": p}
+
+        return answer
+
+    @tool(risk="network")
+    async def send(to: Any) -> str:
+        """Send."""
+        sent.append(str(to))
+        return "sent"
+
+    rule = FlowRule(
+        mark="untrusted",
+        tool="send",
+        param="to",
+        unless_from=[
+            ValueSource(tool=name, fields=None if field is None else PATHS[field]) for name, field in sources
+        ],
+    )
+    rt = Runtime(tools=[*map(put_out, NAMES), send], policies=[("r", rule)])
+    proposal = plan(*({"failure_behavior": "skip", **action} for action in actions))
+    report = rt.verify(proposal)
+    ended = (await rt.execute(proposal))["s"]
+
+    for name in NAMES:
+        for field in ("a", "b", "c"):
+            if f"<{name}.{field}>" in "".join(sent):
+                is_marked = field in marked[name] or "*" in marked[name]
+                # Without fields, a source speaks for all but the fields that are marked by themselves.
+                is_covered = (name, field) in sources or (
+                    (name, None) in sources and field not in marked[name]
+                )
+                assert not is_marked or is_covered
+    said = [issue.message for issue in report.errors if issue.action_id == "s"]
+    assert said == ([ended.error] if ended.status == "rejected" else []) or report.undecided
+    if not any(marked.values()):
+        assert sent
 
 
 # Bad input
