@@ -89,7 +89,7 @@ class OpenRun(Plans):
             RunExists: there is a run of this id.
             StorageError: it cannot be kept.
         """
-        self.about = about
+        self._describe(about)
         await self._kept.open(about, Graph(()), False)
         self._say_request(about.id)
 
@@ -99,7 +99,7 @@ class OpenRun(Plans):
         Raises:
             UsageError: a decision is about nothing that is in flight; nothing has changed then.
         """
-        self.about = taken.record.proposal
+        self._describe(taken.record.proposal)
         called, decided = await self._take_up(taken, decide)
         in_flight = self._kept.replay.in_flight
         asked = taken.waited.waiting if taken.waited is not None else ()
@@ -112,6 +112,10 @@ class OpenRun(Plans):
         self._say_resumed(taken.record, called, decided)
         if in_flight:
             self.ended = await self._end(self._wait(taken.record, called))
+
+    def _describe(self, about: Proposal) -> None:
+        self.about = about
+        self._info = self._info._replace(leader=about.source)
 
     @property
     def posture(self) -> Posture | None:
