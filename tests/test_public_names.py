@@ -78,6 +78,7 @@ PLACET = [
     "TraceRule",
     "basic_tools",
     "equivalent",
+    "observe",
     "open_database",
     "optimize",
     "simulate",

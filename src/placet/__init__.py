@@ -62,6 +62,7 @@ _HOME = {
     "TraceRule": "placet.policy.trace",
     "basic_tools": "placet.tools.builtin",
     "equivalent": "placet.verify.equivalent",
+    "observe": "placet.runtime.observation",
     "open_database": "placet.storage.location",
     "optimize": "placet.verify.optimize",
     "simulate": "placet.verify.simulate",
@@ -132,6 +133,7 @@ if TYPE_CHECKING:
     from placet.redaction import Redactor
     from placet.runtime.asking import Person, Reply
     from placet.runtime.journal import Decision
+    from placet.runtime.observation import observe
     from placet.runtime.replan import ReplanConfig
     from placet.runtime.runtime import Runtime
     from placet.runtime.scope import Scope
@@ -216,6 +218,7 @@ __all__ = [
     "TraceRule",
     "basic_tools",
     "equivalent",
+    "observe",
     "open_database",
     "optimize",
     "simulate",
