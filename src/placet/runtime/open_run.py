@@ -63,6 +63,8 @@ class OpenRun(Plans):
         super().__init__(services, settings, gate, info, allowance, request)
         self.about: Proposal = Proposal()
         """The proposal without actions that describes the run."""
+        self.parent: str | None = None
+        """Id of the run that started this one."""
         self.ended: ProposalResult | None = None
         """The result, once the run has ended or waits for a decision."""
         self._record: Record | None = None
@@ -90,6 +92,7 @@ class OpenRun(Plans):
             StorageError: it cannot be kept.
         """
         self.about = about
+        self.parent = self._kept.parent
         await self._kept.open(about, Graph(()), False)
         self._say_request(about.id)
 
@@ -100,6 +103,7 @@ class OpenRun(Plans):
             UsageError: a decision is about nothing that is in flight; nothing has changed then.
         """
         self.about = taken.record.proposal
+        self.parent = taken.record.parent
         called, decided = await self._take_up(taken, decide)
         in_flight = self._kept.replay.in_flight
         asked = taken.waited.waiting if taken.waited is not None else ()
@@ -141,7 +145,15 @@ class OpenRun(Plans):
 
     # Acting
 
-    async def act(self, proposal: Proposal, number: int, *, keep: bool, given: Inflow | None = None) -> Acted:
+    async def act(
+        self,
+        proposal: Proposal,
+        number: int,
+        *,
+        keep: bool,
+        given: Inflow | None = None,
+        typed: Sequence[str] = (),
+    ) -> Acted:
         """Execute one plan. Several plans may run at the same time.
 
         Args:
@@ -150,6 +162,7 @@ class OpenRun(Plans):
                 number are read from the journal.
             keep: Record the plan itself, for plans whose effects must not be repeated.
             given: Marks on values that stand in the plan itself.
+            typed: What the person typed in the conversation that the plan is from.
 
         Raises:
             RunHeld: another process has taken over the run.
@@ -168,6 +181,7 @@ class OpenRun(Plans):
                 graph,
                 number,
                 given=given,
+                typed=typed,
                 denials_from=self._denials_from,
                 quietly=is_recalled,
             )

@@ -95,7 +95,7 @@ class Registry:
         return replaced
 
     def _look(self) -> None:
-        self.has_marks = any(each.schema.marks for each in self._visible.values())
+        self.has_marks = any(each.schema.marks or each.may_label for each in self._visible.values())
         self.needs_deps = any(each.deps_type is not None for each in self._visible.values())
 
     def remove(self, name: str) -> Tool:
