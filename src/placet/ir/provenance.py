@@ -122,8 +122,11 @@ class SourceSpan(msgspec.Struct, frozen=True, omit_defaults=True):
     """So many characters of a message are from one source."""
 
     chars: int
+    """Number of characters."""
     origin: Origin = "person"
+    """Who wrote them."""
     labels: dict[Mark, tuple[str, ...]] = {}
+    """The labels they carry, each with its path."""
 
 
 class Provenance(msgspec.Struct, frozen=True, omit_defaults=True):
