@@ -24,6 +24,7 @@ from placet.inference.messages import ToolResult, User
 from placet.inference.model import Request
 from placet.tools import Tool
 from tests.agents.trying import call
+from tests.turns.test_rules import Dying
 from tests.turns.workroom import kept_in
 
 EVIL = "evil@example.org"
@@ -384,6 +385,37 @@ async def test_a_stage_that_is_resumed_by_another_process_knows_what_it_was_give
     with kept_in(tmp_path) as kept:
         ended = await Post(**kept.parts()).writer().resume(run_id)
         assert ended.labels == again.labels, "also of a run that has ended"
+
+
+@pytest.mark.parametrize("source", ["agent", "tool"])
+async def test_what_a_call_labelled_itself_is_labelled_after_a_restart(tmp_path: Path, source: str) -> None:
+    @tool(risk="read_only")
+    async def recall(task: str, context: ToolContext) -> str:
+        """What was stored."""
+        context.label_output({"untrusted": ("memory",)})
+        return f"Last time it was {EVIL}."
+
+    caller = AgentSpec(id="caller", identity="x", tools=("fetch",))
+    name = "reader" if source == "agent" else "recall"
+    turns = [[call(name, task="Read it.")], [call("send", to=EVIL)], [call("send", to=FRIEND)], "Done."]
+    model = Dying(turns, dies_at=1)
+    for _ in range(2):
+        with kept_in(tmp_path) as kept:
+            post = Post(**kept.parts())
+            asked = agent_tool(post.reader(), caller) if source == "agent" else recall
+            runtime = Runtime(
+                tools=[asked, *(t for t in post.tools() if t.name == "send")],
+                policies=post.policies,
+                **kept.parts(),
+            )
+            assistant = Assistant(runtime, model, posture="full_access")
+            if model.sent:
+                ending = await assistant.resume("r")
+            else:
+                await assistant.run(f"Ask, then tell {FRIEND}.", run_id="r")
+
+    assert ending.succeeded
+    assert post.sent == [FRIEND]
 
 
 CHILD = """

@@ -190,8 +190,8 @@ class AgentRunner:
             watch: Function that is called with every event as it happens.
             budget: An open run whose budget the usage of this agent also counts against.
             parent: Id of the run that starts this one. `None`: that of `budget`.
-            typed: What the person typed in the conversations that led to this task, besides what stands in
-                it; values in it count as the person's.
+            typed: Texts that the person typed in the conversations that led to this task, besides those in
+                the task; values in them count as the person's.
 
         Raises:
             UsageError: the task is empty, or the runtime is in use in another thread.

@@ -119,7 +119,7 @@ def recorded(labels: Labels | None) -> Labels:
 
 
 class SourceSpan(msgspec.Struct, frozen=True, omit_defaults=True):
-    """So many characters of a message are from one source."""
+    """A stretch of a message that is from one source."""
 
     chars: int
     """Number of characters."""
@@ -135,7 +135,7 @@ class Provenance(msgspec.Struct, frozen=True, omit_defaults=True):
     spans: tuple[SourceSpan, ...]
     """One after the other, the parts of the text."""
     typed: tuple[str, ...] = ()
-    """What the person typed in the conversations that led to this message, besides what stands in it."""
+    """Texts that the person typed in the conversations that led to this message, besides those in it."""
 
     @classmethod
     def of(cls, parts: Iterable[SourcedText], typed: Iterable[str] = ()) -> Provenance:

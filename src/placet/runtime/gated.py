@@ -113,9 +113,9 @@ class Gated(WithoutCalls):
         self.given: Inflow = UNMARKED
         """The marks on what the plan says outright, where whoever wrote it had read something marked."""
         self.typed: Sequence[str] = ()
-        """What the person typed in the conversation that the plan is from."""
+        """Texts that the person typed in the conversation that the plan is from."""
         self.labelled: dict[int, Marks] = {}
-        """What tools have said themselves of their outputs, by position."""
+        """Labels that tools have put on their outputs while they ran, by position."""
         self._misnamed: dict[str, str] | None = None
         """By action, the unknown field that probably holds its parameters; None until somebody asks."""
         self._flow: Flow | None = None
@@ -132,7 +132,7 @@ class Gated(WithoutCalls):
         self.on_success = self.follow
 
     def give(self, given: Inflow) -> None:
-        """The plan was written by somebody who had read something marked."""
+        """Set the marks on what the plan says outright, and follow marks from now on."""
         self.given = given
         if self._flow is None:
             self._follow_marks()
@@ -142,11 +142,11 @@ class Gated(WithoutCalls):
         return labels_from(self.inflow(i).at(parameter))
 
     def label(self, i: int, labels: Labels) -> None:
-        """The tool says what is on its output. May come from any thread."""
+        """Label the output of an action, as its tool says. May be called in any thread."""
         self.labelled[i] = union(self.labelled.get(i, NO_MARKS), marks_from(labels))
 
     def has_labelled(self, i: int) -> bool:
-        """Whether the tool has said what is on its output; from now on it is followed."""
+        """Whether the tool has labelled its output; if so, marks are followed from now on."""
         if i not in self.labelled:
             return False
         if self._flow is None:
@@ -154,7 +154,7 @@ class Gated(WithoutCalls):
         return True
 
     def _also(self, i: int) -> Marks:
-        """What is on an output besides what the tool declares and what the plan's references bring."""
+        """Marks on an output besides those that the tool declares and that the plan's references bring."""
         given = self.given.at(None)
         return union(self.labelled[i], given) if self.has_labelled(i) else given
 

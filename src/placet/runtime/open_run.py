@@ -162,7 +162,7 @@ class OpenRun(Plans):
                 number are read from the journal.
             keep: Record the plan itself, for plans whose effects must not be repeated.
             given: Marks on values that stand in the plan itself.
-            typed: What the person typed in the conversation that the plan is from.
+            typed: Texts that the person typed in the conversation that the plan is from.
 
         Raises:
             RunHeld: another process has taken over the run.

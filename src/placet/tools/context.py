@@ -162,7 +162,7 @@ class ToolContext(msgspec.Struct, Generic[DepsT], frozen=True, kw_only=True, eq=
     """Receives which model answered a built-in tool and what it used; set by the runtime, called on the event
     loop."""
     typed: Sequence[str] = ()
-    """What the person typed in the conversation that makes this call, and in those that led to it."""
+    """Texts that the person typed in the conversation that makes this call, and in those that led to it."""
     on_labels: Callable[[str | None], Labels] | None = None
     """Answers `labels_of`; set by the runtime."""
     on_label: Callable[[Labels], None] | None = None

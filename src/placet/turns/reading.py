@@ -47,7 +47,7 @@ class Reading:
 
     @property
     def typed(self) -> Sequence[str]:
-        """What the person has typed."""
+        """The texts that the person has typed."""
         return self._heard
 
     def heard(self, text: str) -> None:

@@ -37,7 +37,7 @@ REJECTED, FAILED, SKIPPED = "would be rejected", "would fail", "would be skipped
 
 _BLIND = Blindfold()
 _ANY: Marks = {"untrusted": Trail((), sure=False), "secret": Trail((), sure=False)}
-"""What may be on the output of a tool that labels it itself."""
+"""Marks that may be on the output of a tool that labels it itself."""
 
 
 class Rehearsal:
