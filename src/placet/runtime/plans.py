@@ -209,8 +209,8 @@ class Plans:
         quietly: bool = False,
     ) -> Execution:
         """One plan of the run, which has been noted, as far as it had come before. `given` are the marks on
-        what it says outright, and `typed` the texts that the person typed in the conversation it is from. With
-        `quietly` nothing is recorded of it: all of it was, before."""
+        what it says outright, and `typed` the texts that the person typed in the conversation it is from.
+        With `quietly` nothing is recorded of it: all of it was, before."""
         notes = self._kept.notes(self._allowance)
         x = Execution(self._services, proposal, graph, self._gate, self._info, self._allowance, number, notes)
         if given is not None:
