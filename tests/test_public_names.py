@@ -67,6 +67,7 @@ PLACET = [
     "RequireState",
     "Runtime",
     "Scope",
+    "SourcedText",
     "SqlApprovals",
     "SqlCheckpoints",
     "SqlEvents",

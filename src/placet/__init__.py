@@ -56,6 +56,7 @@ _HOME = {
     "SqlEvents": "placet.events.sql",
     "SqlJournal": "placet.durable.sql",
     "SqlTrajectories": "placet.runtime.sql",
+    "SourcedText": "placet.ir.provenance",
     "ToolContext": "placet.tools.context",
     "ToolError": "placet.errors",
     "ToolSchema": "placet.ir.tool_spec",
@@ -110,6 +111,7 @@ if TYPE_CHECKING:
     from placet.ir.action import Action
     from placet.ir.ending import Ending
     from placet.ir.proposal import Proposal
+    from placet.ir.provenance import SourcedText
     from placet.ir.result import ActionResult, ProposalResult
     from placet.ir.tool_spec import ToolSchema
     from placet.loops.engine import LoopEngine
@@ -207,6 +209,7 @@ __all__ = [
     "RequireState",
     "Runtime",
     "Scope",
+    "SourcedText",
     "SqlApprovals",
     "SqlCheckpoints",
     "SqlEvents",

@@ -76,6 +76,7 @@ class Tool(Generic[P, R]):
         "is_async",
         "is_direct",
         "max_retries",
+        "may_label",
         "preview",
         "schema",
         "takes_object",
@@ -137,6 +138,9 @@ class Tool(Generic[P, R]):
         self.preview: Callable[[Mapping[str, JsonValue], Callable[[str], str]], Preview] | None = None
         """What a call would change in files as they are now. Given the parameters, and what takes secrets out
         of a text. Only file tools that come with Placet have one: all they change is in `confined_to`."""
+        self.may_label: bool = False
+        """Whether it may label its output itself, with `ToolContext.label_output`: which labels there will be
+        is known only when it has run, and `verify` says so."""
         self.trusted = trusted
         """Marked by the user as safe to run outside the sandbox."""
         self._reserved = reserved
