@@ -14,6 +14,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from placet.sandbox import supervisor
+
 _BEGIN = """
 import os, signal, sys, time
 def note():
@@ -218,14 +220,14 @@ def own_descriptors() -> set[str]:
 
 
 def own_children() -> set[int]:
-    """The children of this process, zombies too."""
+    """The children of this process, zombies too; without those that commands are forked from, which stay."""
     found: set[int] = set()
     for thread in os.listdir("/proc/self/task"):
         try:
             found.update(map(int, Path(f"/proc/self/task/{thread}/children").read_text().split()))
         except OSError:
             continue
-    return found
+    return found - {each.process.pid for each in supervisor._resident.values()}
 
 
 def wait_until(is_so: Callable[[], object], seconds: float = 20.0) -> None:
