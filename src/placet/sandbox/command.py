@@ -33,7 +33,7 @@ from placet.sandbox.finished import EndedBy as EndedBy
 from placet.sandbox.finished import Finished as Finished
 from placet.sandbox.finished import ending as ending
 from placet.sandbox.finished import from_report, read_report
-from placet.sandbox.forking import MOST_FDS
+from placet.sandbox.forking import ANY, MOST_FDS
 from placet.sandbox.keeper import HELLO, REPORT, TOKEN_BYTES
 from placet.sandbox.limits import Limits
 from placet.sandbox.places import is_beneath
@@ -140,7 +140,7 @@ class _Call:
         self.limits = limits
         self.folder = folder
         self.pass_fds = tuple(pass_fds)
-        self.spec = {
+        self.spec: dict[str, Any] = {
             "argv": [_plain(part, "an argument") for part in argv],
             "environment": {
                 _name(key): _plain(value, f"the variable {key}") for key, value in environment.items()
@@ -279,14 +279,16 @@ class _Call:
         if len(given) + len(numbers) > MOST_FDS:
             raise ToolError(f"'{self.program}' got more than {MOST_FDS} open files.", retry=False)
         environment = _environment_of_keeper(self.workspace)
+        confine = self.spec["confine"] or {}
+        needs = confine.get("modules", ()), confine.get("owner", (ANY, ANY))
         try:
             self._supervisor = supervisor(environment)
             try:
-                self._supervisor.fork_keeper(*numbers, given)
+                self._supervisor.fork_keeper(*numbers, given, *needs)
             except OSError:
                 # It has died, or is stopped.
                 self._supervisor = supervisor(environment, instead_of=self._supervisor)
-                self._supervisor.fork_keeper(*numbers, given)
+                self._supervisor.fork_keeper(*numbers, given, *needs)
         except OSError as error:
             words = error.strerror or type(error).__name__
             raise ToolError(f"'{self.program}' cannot be started: {words}. Try again later.") from error

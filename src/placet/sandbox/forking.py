@@ -25,7 +25,7 @@ import struct
 
 if __name__ != "keeper":
     # On the bare interpreter these are there already: their modules were run in the same names before.
-    from placet.sandbox.keeper import become_subreaper, find_prctl, keep
+    from placet.sandbox.keeper import CODES, MAPPINGS, become_subreaper, find_prctl, keep, module
     from placet.sandbox.processes import descendants, send
 
 TYPE_CHECKING = False
@@ -34,8 +34,11 @@ if TYPE_CHECKING:
 
 MOST_FDS = 200
 """Descriptors of one command, with its streams."""
-MESSAGE = struct.Struct(f"!{MOST_FDS + 1}i")
-"""How many descriptors come with it, and the number of each; 0 to 2 are the streams."""
+MODULES = ("disk", "other_user", "landlock")
+"""Those of ours that some commands need."""
+MESSAGE = struct.Struct(f"!{MOST_FDS + 4}i")
+"""Which of MODULES are needed, a bit each; user and group to whom the workspace belongs, or ANY; how many
+descriptors come with it, and the number of each; 0 to 2 are the streams."""
 ANY = -1
 """The number of a descriptor that may have any."""
 _LOOK_S = 1.0
@@ -43,8 +46,9 @@ _LOOK_S = 1.0
 _ABOVE = 64
 
 
-def serve(control_fd: int, host: int) -> NoReturn:
-    """Fork a keeper for each message, until the host ends."""
+def serve(control_fd: int, host: int, codes: dict[str, bytes]) -> NoReturn:
+    """Fork a keeper for each message, until the host ends. `codes` are those of MODULES."""
+    CODES.update(codes)
     os.set_inheritable(control_fd, False)
     prctl = find_prctl()
     become_subreaper(prctl)
@@ -80,6 +84,9 @@ def serve(control_fd: int, host: int) -> NoReturn:
             numbers, given = _receive(control)
             if not numbers:
                 os._exit(0)
+            wanted, uid, gid, count, *numbers = numbers
+            numbers = numbers[:count]
+            _prepare([name for k, name in enumerate(MODULES) if wanted & 1 << k], uid, gid)
             try:
                 pid = os.fork()
             except OSError:
@@ -96,7 +103,7 @@ def serve(control_fd: int, host: int) -> NoReturn:
 
 
 def _receive(control: socket.socket) -> tuple[list[int], list[int]]:
-    """The next message: which numbers the descriptors are to have, and the descriptors. Empty at the end."""
+    """The next message as numbers, and the descriptors. Empty at the end."""
     data, given = b"", list[int]()
     size = socket.CMSG_SPACE(MOST_FDS * 4)
     while len(data) < MESSAGE.size:
@@ -110,8 +117,18 @@ def _receive(control: socket.socket) -> tuple[list[int], list[int]]:
         if not part:
             return [], given
         data += part
-    count, *numbers = MESSAGE.unpack(data)
-    return list(numbers[:count]), given
+    return list(MESSAGE.unpack(data)), given
+
+
+def _prepare(names: list[str], uid: int, gid: int) -> None:
+    """Do what a keeper will need and all others after it: what is there before the fork costs it nothing."""
+    try:
+        for name in names:
+            module(name)
+        if "other_user" in names and uid != ANY and (uid, gid) not in MAPPINGS:
+            MAPPINGS[uid, gid] = module("other_user")["mapping_of"](uid, gid)
+    except Exception:
+        return  # The keeper tries again, and can say what fails.
 
 
 def _become_keeper(numbers: list[int], given: list[int], prctl: object) -> NoReturn:

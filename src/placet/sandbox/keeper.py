@@ -78,6 +78,22 @@ _ROOM_BYTES = 1024**3
 _OOM_SCORE = 500
 
 
+CODES: dict[str, bytes] = {}
+"""The compiled code of modules of ours that some commands need, by name. Set before any command is kept."""
+MAPPINGS: dict[tuple[int, int], int] = {}
+"""Mappings of users that `other_user.py` needs, which take long to make: by owner, made before the fork."""
+_modules: dict[str, dict[str, Any]] = {}
+
+
+def module(name: str) -> dict[str, Any]:
+    """The names of a module of ours. One that was loaded before the fork is there at once."""
+    if name not in _modules:
+        names: dict[str, Any] = {"__name__": name}
+        exec(marshal.loads(CODES[name]), names)
+        _modules[name] = names
+    return _modules[name]
+
+
 def keep(spec_fd: int, control_fd: int, prctl: Any) -> NoReturn:
     """Run the command that the file `spec_fd` tells of; say who does, then write one report; exit."""
     with open(spec_fd, "rb") as file:
@@ -131,7 +147,7 @@ class _Keeper:
             self.prctl(_PR_SET_PDEATHSIG, int(signal.SIGTERM), 0, 0, 0)
         parent_fd = self._open_parent()
         if "disk" in self.confine:
-            self.disk = self._module("disk")["DiskWatch"](*self.confine["disk"])
+            self.disk = module("disk")["DiskWatch"](*self.confine["disk"])
         failure = self._start(oom_fd)
         if failure is not None:
             what, number, words = failure
@@ -219,12 +235,6 @@ class _Keeper:
             self._release(block_fd)
         return None
 
-    def _module(self, name: str) -> dict[str, Any]:
-        """The names of a module that the host has handed over."""
-        names: dict[str, Any] = {"__name__": name}
-        exec(marshal.loads(self.confine["code"][name]), names)
-        return names
-
     def _prepare_bubblewrap(self) -> int:
         """Complete the arguments; the descriptor through which bubblewrap is told to go on."""
         self.status_fd, status_fd = os.pipe()
@@ -284,11 +294,11 @@ class _Keeper:
                 with open(path, "wb", buffering=0) as file:
                     file.write(b"0")
             if "binds" in self.confine:
-                other = self._module("other_user")
+                other = module("other_user")
                 for number in (0, 1, 2):
                     # Who opens /dev/stderr opens it anew, and may do so only as its owner.
                     os.fchown(number, other["UID"], other["UID"])
-                other["become"](self.confine["binds"])
+                other["become"](self.confine["binds"], MAPPINGS)
             if self.prctl is not None:
                 # If we are killed, the command itself at least goes with us. A change of user forgets this.
                 self.prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
@@ -314,7 +324,7 @@ class _Keeper:
                 os.set_inheritable(self.spec["folder"], False)
             what = "sandbox"
             if "landlock" in self.confine:
-                own = self._module("landlock")
+                own = module("landlock")
                 own["restrict"](**self.confine["landlock"])
                 own["filter_calls"](self.confine["seccomp"])
             what = "program"

@@ -13,26 +13,27 @@ from __future__ import annotations
 import array
 import atexit
 import errno
+import marshal
 import os
 import signal
 import socket
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from placet.errors import ToolError
 from placet.sandbox.compiled import INTERPRETER, code_of
-from placet.sandbox.forking import ANY, MESSAGE, MOST_FDS
+from placet.sandbox.forking import ANY, MESSAGE, MODULES, MOST_FDS
 
 if TYPE_CHECKING:
     import subprocess
 
 _START = (
     "import marshal, sys; file = open(int(sys.argv[1]), 'rb'); names = {'__name__': 'keeper'}; "
-    "[exec(marshal.load(file), names) for _ in range(3)]; file.close(); "
-    "names['serve'](int(sys.argv[2]), int(sys.argv[3]))"
+    "[exec(marshal.load(file), names) for _ in range(3)]; codes = marshal.load(file); file.close(); "
+    "names['serve'](int(sys.argv[2]), int(sys.argv[3]), codes)"
 )
 """It gets its code compiled: reading and compiling the files would take longer than the rest."""
 _WAIT_S = 5.0
@@ -56,7 +57,8 @@ class Supervisor:
         self.host = os.getpid()
         ours, theirs = socket.socketpair()
         codes = [code_of(f"placet.sandbox.{name}") for name in ("processes", "keeper", "forking")]
-        code_fd = file_with(b"".join(codes))
+        some = {name: code_of(f"placet.sandbox.{name}") for name in MODULES}
+        code_fd = file_with(b"".join(codes) + marshal.dumps(some))
         numbers = (code_fd, theirs.fileno())
         try:
             self.process: subprocess.Popen[bytes] = subprocess.Popen(
@@ -79,15 +81,26 @@ class Supervisor:
         self._socket = ours
         self._lock = threading.Lock()
 
-    def fork_keeper(self, spec_fd: int, control_fd: int, given: Mapping[int, int]) -> None:
+    def fork_keeper(
+        self,
+        spec_fd: int,
+        control_fd: int,
+        given: Mapping[int, int],
+        modules: Collection[str] = (),
+        owner: tuple[int, int] = (ANY, ANY),
+    ) -> None:
         """Let it start a command: `given` are descriptors by the numbers that they are to have there.
+
+        The command needs some `modules` of ours, and its workspace belongs to `owner`.
 
         Raises:
             OSError: it does not answer any more.
         """
         numbers = [ANY, ANY, *given]
         handed = [spec_fd, control_fd, *given.values()]
-        message = MESSAGE.pack(len(numbers), *numbers, *[ANY] * (MOST_FDS - len(numbers)))
+        wanted = sum(1 << k for k, name in enumerate(MODULES) if name in modules)
+        unused = [ANY] * (MOST_FDS - len(numbers))
+        message = MESSAGE.pack(wanted, *owner, len(numbers), *numbers, *unused)
         rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", handed))]
         until = time.monotonic() + _WAIT_S
         with self._lock:
