@@ -38,11 +38,12 @@ async def test_all_commands_come_from_one_process(resident: Supervisor, tmp_path
     assert own_children() == set()
 
 
+@pytest.mark.parametrize("limits", [Limits(), Limits(memory_bytes=None, processes=None)])
 async def test_when_it_is_killed_its_commands_end_and_the_next_one_runs(
-    resident: Supervisor, tmp_path: Path
+    resident: Supervisor, tmp_path: Path, limits: Limits
 ) -> None:
     program = Program("leaves a chain", tmp_path)
-    task = asyncio.create_task(run_command(program.argv, folder=str(tmp_path)))
+    task = asyncio.create_task(run_command(program.argv, folder=str(tmp_path), limits=limits))
     await program.until_seen(9)
 
     resident.process.kill()
