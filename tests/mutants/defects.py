@@ -915,9 +915,23 @@ DEFECTS: tuple[Defect, ...] = (
     Defect(
         "what leaves its session is not ended",
         "sandbox/keeper.py",
-        "            self.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)",
-        "            pass",
+        "        prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)",
+        "        pass",
         _COMMANDS,
+    ),
+    Defect(
+        "commands outlive what they were forked from",
+        "sandbox/keeper.py",
+        "            self.prctl(_PR_SET_PDEATHSIG, int(signal.SIGTERM), 0, 0, 0)",
+        "            pass",
+        ("tests/sandbox/test_supervisor.py",),
+    ),
+    Defect(
+        "what a killed keeper leaves behind stays",
+        "sandbox/forking.py",
+        "    if is_killed:\n",
+        "    if False:\n",
+        ("tests/sandbox/test_supervisor.py",),
     ),
     Defect(
         "a command has all the time in the world",
