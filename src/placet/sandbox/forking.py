@@ -49,6 +49,8 @@ _ABOVE = 64
 def serve(control_fd: int, host: int, codes: dict[str, bytes]) -> NoReturn:
     """Fork a keeper for each message, until the host ends. `codes` are those of MODULES."""
     CODES.update(codes)
+    # The host's folder must not be held by a process that stays.
+    os.chdir("/")
     os.set_inheritable(control_fd, False)
     prctl = find_prctl()
     become_subreaper(prctl)
