@@ -56,6 +56,7 @@ _HOME = {
     "SqlEvents": "placet.events.sql",
     "SqlJournal": "placet.durable.sql",
     "SqlTrajectories": "placet.runtime.sql",
+    "SourcedText": "placet.ir.provenance",
     "ToolContext": "placet.tools.context",
     "ToolError": "placet.errors",
     "ToolSchema": "placet.ir.tool_spec",
@@ -63,6 +64,7 @@ _HOME = {
     "ValueSource": "placet.policy.sources",
     "basic_tools": "placet.tools.builtin",
     "equivalent": "placet.verify.equivalent",
+    "observe": "placet.runtime.observation",
     "open_database": "placet.storage.location",
     "optimize": "placet.verify.optimize",
     "simulate": "placet.verify.simulate",
@@ -110,6 +112,7 @@ if TYPE_CHECKING:
     from placet.ir.action import Action
     from placet.ir.ending import Ending
     from placet.ir.proposal import Proposal
+    from placet.ir.provenance import SourcedText
     from placet.ir.result import ActionResult, ProposalResult
     from placet.ir.tool_spec import ToolSchema
     from placet.loops.engine import LoopEngine
@@ -134,6 +137,7 @@ if TYPE_CHECKING:
     from placet.redaction import Redactor
     from placet.runtime.asking import Person, Reply
     from placet.runtime.journal import Decision
+    from placet.runtime.observation import observe
     from placet.runtime.replan import ReplanConfig
     from placet.runtime.runtime import Runtime
     from placet.runtime.scope import Scope
@@ -207,6 +211,7 @@ __all__ = [
     "RequireState",
     "Runtime",
     "Scope",
+    "SourcedText",
     "SqlApprovals",
     "SqlCheckpoints",
     "SqlEvents",
@@ -219,6 +224,7 @@ __all__ = [
     "ValueSource",
     "basic_tools",
     "equivalent",
+    "observe",
     "open_database",
     "optimize",
     "simulate",

@@ -389,7 +389,7 @@ class UnknownTool(UsageError):
 
     code = "usage.unknown_tool"
 
-    def __init__(self, name: str, *, known: Iterable[str]) -> None:
+    def __init__(self, name: str, *, known: Iterable[str] = ()) -> None:
         self.name = name
         super().__init__(unknown_tool(name, known))
 

@@ -48,6 +48,9 @@ class ToolFacts(Protocol):
     @property
     def validate(self) -> Callable[[dict[str, JsonValue]], str | None] | None: ...
 
+    @property
+    def may_label(self) -> bool: ...
+
 
 class Tools(Protocol):
     """The tools a plan may name."""

@@ -122,6 +122,7 @@ def test_the_ending_is_one_json_object_and_nothing_else(placet: Placet, script: 
         "error": None,
         "waiting": [],
         "is_cut_off": False,
+        "labels": {},
         "warnings": [],
     }
 

@@ -18,6 +18,7 @@ from placet.agents.goal import CHECKED_AFTER, GoalResult
 from placet.agents.spec import AgentSpec
 from placet.inference.usage import Usage
 from placet.ir.json_value import JsonValue
+from placet.ir.provenance import Labels, SourcedText, further, recorded
 from placet.ir.result import ProposalResult, Waiting
 from placet.ir.to_dict import ToDict
 from placet.turns.ending import End, Ending
@@ -58,6 +59,14 @@ class AgentResult(ToDict, msgspec.Struct, frozen=True, kw_only=True):
     """Decisions that the run waits for."""
     is_cut_off: bool = False
     """Whether the last answer reached the limit on its length."""
+    labels: Labels | None = None
+    """The labels on `output`, because of what the agent had read, each with the path by which it came. `None`
+    if that was not recorded."""
+
+    @property
+    def sourced(self) -> SourcedText:
+        """`output` with its provenance, to pass on to another agent."""
+        return SourcedText(self.output, "agent", recorded(self.labels))
 
     @property
     def succeeded(self) -> bool:
@@ -85,6 +94,7 @@ class AgentResult(ToDict, msgspec.Struct, frozen=True, kw_only=True):
             error=self.error,
             waiting=self.waiting,
             is_cut_off=self.is_cut_off,
+            labels=self.labels,
         )
 
 
@@ -138,6 +148,8 @@ def sum_up(
         error=error,
         waiting=last.waiting,
         is_cut_off=last.is_cut_off and status == "success",
+        # What was read for an earlier message is still in the conversation.
+        labels=None if last.labels is None else further(last.labels, f"agent {spec.id}"),
     )
 
 

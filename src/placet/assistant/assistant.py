@@ -35,6 +35,7 @@ from placet.inference.messages import Image, Text, User
 from placet.inference.model import Intent, Model
 from placet.inference.named import ModelLike, make_ready, model_given
 from placet.ir.proposal import new_id
+from placet.ir.provenance import MessageText, Provenance, parts_of, text_of, typed
 from placet.policy.permission import Posture, StanceOf
 from placet.runtime.given import check_runtime
 from placet.runtime.journal import Choice, Decision
@@ -45,7 +46,7 @@ from placet.turns.calls import Offer
 from placet.turns.ending import Ending, Event, Watch
 from placet.turns.leading import end, ending_of, say_started
 from placet.turns.limits import TurnLimits
-from placet.turns.loop import TurnLoop
+from placet.turns.loop import TurnLoop, plain_text
 from placet.turns.output import OutputType
 from placet.turns.stopping import linked
 from placet.turns.watching import watched
@@ -175,7 +176,7 @@ class Assistant(Generic[OutputT]):
     @overload
     async def run(
         self,
-        task: str,
+        task: MessageText,
         *,
         images: Sequence[Image] = (),
         run_id: str | None = None,
@@ -190,7 +191,7 @@ class Assistant(Generic[OutputT]):
     @overload
     async def run(
         self,
-        task: str,
+        task: MessageText,
         *,
         output_type: type[OtherT],
         images: Sequence[Image] = (),
@@ -205,7 +206,7 @@ class Assistant(Generic[OutputT]):
 
     async def run(
         self,
-        task: str,
+        task: MessageText,
         *,
         images: Sequence[Image] = (),
         output_type: Any = None,
@@ -220,7 +221,8 @@ class Assistant(Generic[OutputT]):
         """Do a task and return how it ended.
 
         Args:
-            task: The task in words.
+            task: The task in words. A `str` counts as typed by the person; of a list of `SourcedText`, only
+                the parts that the person typed do.
             images: Images that belong to the task.
             output_type: Type of this answer, if it is another than the assistant's.
             run_id: Id of the run in the log and in the journal. `None`: a new one.
@@ -240,10 +242,12 @@ class Assistant(Generic[OutputT]):
             ModelError: the model was given by name and cannot be opened, such as `KeyMissing`; nothing has
                 run.
         """
-        message = _message(task, images)
+        parts = parts_of(task)
+        text, provenance = text_of(parts), Provenance.of(parts)
+        message = _message(text, images)
         make_ready(self.model)
         output = self._output(output_type)
-        kept = msgspec.structs.replace(self._kept(is_chat=False), task=message)
+        kept = msgspec.structs.replace(self._kept(is_chat=False), task=message, provenance=provenance)
         if output is not None:
             kept = msgspec.structs.replace(
                 kept, system=f"{kept.system}\n\n{output.request()}", output=output.schema
@@ -252,14 +256,14 @@ class Assistant(Generic[OutputT]):
             self._recording(record) as recording,
             self._opened(kept, run_id, scope, session, cancel, deps) as (run, inner),
         ):
-            say_started(run, task=task, model=kept.model, tools=kept.tools, limits=kept.limits)
+            say_started(run, task=text, model=kept.model, tools=kept.tools, limits=kept.limits)
             loop = self._loop(run, kept, inner, watch, output, recording=recording)
-            return await end(run, await loop.say(message))
+            return await end(run, await loop.say(message, provenance))
 
     @overload
     def run_sync(
         self,
-        task: str,
+        task: MessageText,
         *,
         images: Sequence[Image] = (),
         run_id: str | None = None,
@@ -274,7 +278,7 @@ class Assistant(Generic[OutputT]):
     @overload
     def run_sync(
         self,
-        task: str,
+        task: MessageText,
         *,
         output_type: type[OtherT],
         images: Sequence[Image] = (),
@@ -289,7 +293,7 @@ class Assistant(Generic[OutputT]):
 
     def run_sync(
         self,
-        task: str,
+        task: MessageText,
         *,
         images: Sequence[Image] = (),
         output_type: Any = None,
@@ -327,7 +331,7 @@ class Assistant(Generic[OutputT]):
     @overload
     def stream(
         self,
-        task: str,
+        task: MessageText,
         *,
         images: Sequence[Image] = (),
         run_id: str | None = None,
@@ -341,7 +345,7 @@ class Assistant(Generic[OutputT]):
     @overload
     def stream(
         self,
-        task: str,
+        task: MessageText,
         *,
         images: Sequence[Image] = (),
         output_type: type[OtherT],
@@ -355,7 +359,7 @@ class Assistant(Generic[OutputT]):
 
     async def stream(
         self,
-        task: str,
+        task: MessageText,
         *,
         images: Sequence[Image] = (),
         output_type: Any = None,
@@ -469,7 +473,8 @@ class Assistant(Generic[OutputT]):
             ending = await loop.go_on()
             if ending is None:
                 assert kept.task is not None
-                ending = await loop.say(kept.task)
+                known = kept.provenance or typed(plain_text(kept.task))
+                ending = await loop.say(kept.task, known)
             return await end(run, ending)
 
     @overload
@@ -726,6 +731,7 @@ class Assistant(Generic[OutputT]):
             spill=self._spill,
             watch=watch,
             before_effect=before_effect,
+            unrecorded=typed,
         )
 
 

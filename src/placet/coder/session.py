@@ -18,6 +18,7 @@ from placet.coder.contract import CheckResult, Contract
 from placet.errors import UsageError
 from placet.inference.model import Intent
 from placet.inference.usage import Usage
+from placet.ir.provenance import Labels
 from placet.ir.to_dict import ToDict
 from placet.turns.limits import TurnLimits
 
@@ -137,6 +138,8 @@ class Iteration(ToDict, msgspec.Struct, kw_only=True):
     """Id of the run of its turns."""
     prompt: str = ""
     """The prompt that the model got."""
+    labels: Labels | None = None
+    """The labels on what the model wrote, each with its path; `None` while that is not known."""
     hint: str | None = None
     """Id of the repair that was shown to the model."""
     status: str = ""

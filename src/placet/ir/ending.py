@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal
 import msgspec
 
 from placet.ir.json_value import JsonValue
+from placet.ir.provenance import Labels
 from placet.ir.result import Waiting
 from placet.ir.to_dict import ToDict
 from placet.ir.usage import Usage
@@ -70,6 +71,9 @@ class Ending(ToDict, msgspec.Struct, Generic[OutputT], frozen=True, kw_only=True
     """How many answers reached that limit."""
     output: OutputT = None  # type: ignore[assignment]
     """The answer as the `output_type`. `None` if no type was given, or if the status is not `success`."""
+    labels: Labels | None = None
+    """The labels on what the model wrote, because of what it had read, each with the path by which it came.
+    `None` if that was not recorded."""
 
     @property
     def succeeded(self) -> bool:

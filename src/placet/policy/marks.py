@@ -18,12 +18,11 @@ from typing import NamedTuple, Protocol
 from placet.ir.action import Action
 from placet.ir.fields import overlap, steps_of
 from placet.ir.json_value import JsonValue
+from placet.ir.provenance import LONGEST_PATH, Labels
 from placet.ir.references import Reference, find_references
 from placet.ir.tool_spec import Mark
 from placet.policy.sources import FieldMarks, Origin, ValueSource
 from placet.validator import ToolFacts
-
-_LONGEST = 12
 
 
 class Trail(NamedTuple):
@@ -36,8 +35,8 @@ class Trail(NamedTuple):
     def to(self, step: str) -> Trail:
         """One step further."""
         steps = (*self.steps, step)
-        if len(steps) > _LONGEST:
-            steps = (steps[0], "...", *steps[-(_LONGEST - 2) :])
+        if len(steps) > LONGEST_PATH:
+            steps = (steps[0], "...", *steps[-(LONGEST_PATH - 2) :])
         return Trail(steps, self.sure)
 
     def in_words(self) -> str:
@@ -274,3 +273,13 @@ def _name(action: Action) -> str:
 
 def _further(marks: Marks, step: str) -> Marks:
     return {mark: trail.to(step) for mark, trail in marks.items()}
+
+
+def marks_from(labels: Labels) -> Marks:
+    """Labels of a text as marks."""
+    return {mark: Trail(tuple(path)) for mark, path in labels.items()} if labels else NO_MARKS
+
+
+def labels_from(marks: Marks) -> dict[Mark, tuple[str, ...]]:
+    """Marks as labels of a text."""
+    return {mark: trail.steps for mark, trail in marks.items()}

@@ -11,7 +11,6 @@ Keep true:
 from __future__ import annotations
 
 import asyncio
-import copy
 import os
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -70,10 +69,7 @@ class Binding:
             )
         if tool.confined_to is None or not _is_confined(tool.schema) or tool.schema.reversibility is not None:
             return tool
-        tool.compile()
-        here = copy.copy(tool)
-        here.schema = msgspec.structs.replace(tool.schema, reversibility="reversible")
-        return here
+        return tool.redeclared(reversibility="reversible")
 
 
 def binding_of(

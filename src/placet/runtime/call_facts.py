@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 _LONG = 300
 _STATE = Confinement(runs_in="state", network="none")
 _PYTHON = Confinement(runs_in="python")
+UNCONFINED = Confinement(runs_in="program")
+"""A program that acts with all rights of the person."""
 
 
 class Effect(NamedTuple):

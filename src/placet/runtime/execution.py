@@ -431,6 +431,9 @@ class Execution(Gated):
             on_progress=progress,
             on_command=partial(self.note, "command_ran", i),
             on_model=partial(self.note, "model_answered", i),
+            typed=self.typed,
+            on_labels=partial(self.labels_of, i),
+            on_label=partial(self.label, i),
         )
 
     def _may_retry(self, action: Action, made: int, failure: AttemptFailed, tool: Tool | None) -> bool:
@@ -482,10 +485,13 @@ class Execution(Gated):
             self._tried.pop(i, None)
         if action.expected_effects:
             changes = self.effects(action, dict(changes))
+        # Equal calls may have other sources: an answer that says where it is from is this call's alone.
+        has_labelled = self.has_labelled(i)
         if key is not None:
             assert tool is not None
-            self.page.end(key, Answer(action.id, output) if deduplicates(action, tool) else None)
-            ttl_s = tool.schema.cache_ttl_secs
+            is_shared = deduplicates(action, tool) and not has_labelled
+            self.page.end(key, Answer(action.id, output) if is_shared else None)
+            ttl_s = tool.schema.cache_ttl_secs if not has_labelled else None
             if ttl_s is not None:
                 if tool.schema.risk == "read_only":
                     self.services.cache.put(key, output, ttl_s)

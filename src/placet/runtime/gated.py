@@ -21,11 +21,12 @@ from placet.ir.fields import marked_parts
 from placet.ir.graph import Graph
 from placet.ir.json_value import JsonValue
 from placet.ir.proposal import Proposal
+from placet.ir.provenance import Labels
 from placet.ir.references import MissingPath, Reference, resolve
 from placet.ir.result import CANCELED_PREFIX
 from placet.policy.budget import Allowance
 from placet.policy.gate import Gate, Objection, of_undo
-from placet.policy.marks import NO_MARKS, UNMARKED, Flow, Inflow, Marks
+from placet.policy.marks import NO_MARKS, UNMARKED, Flow, Inflow, Marks, labels_from, marks_from, union
 from placet.policy.permission import Answer as PostureAnswer
 from placet.policy.permission import Tier
 from placet.policy.sources import ToolAnswer
@@ -65,9 +66,11 @@ class Gated(WithoutCalls):
         "denials_from",
         "given",
         "grants",
+        "labelled",
         "notes",
         "plan",
         "restores",
+        "typed",
     )
 
     def __init__(
@@ -111,6 +114,10 @@ class Gated(WithoutCalls):
         """The number of the plan from which on a no holds for later ones."""
         self.given: Inflow = UNMARKED
         """The marks on what the plan says outright, where whoever wrote it had read something marked."""
+        self.typed: Sequence[str] = ()
+        """Texts that the person typed in the conversation that the plan is from."""
+        self.labelled: dict[int, Marks] = {}
+        """Labels that tools have put on their outputs while they ran, by position."""
         self._misnamed: dict[str, str] | None = None
         """By action, the unknown field that probably holds its parameters; None until somebody asks."""
         self._flow: Flow | None = None
@@ -125,6 +132,33 @@ class Gated(WithoutCalls):
         marks = self.services.marks.scoped(self.run.tenant, self.mark_unit)
         self._flow = Flow(self._gate.marks, marks, self._gate.field_marks)
         self.on_success = self.follow
+
+    def give(self, given: Inflow) -> None:
+        """Set the marks on what the plan says outright, and follow marks from now on."""
+        self.given = given
+        if self._flow is None:
+            self._follow_marks()
+
+    def labels_of(self, i: int, parameter: str | None) -> Labels:
+        """The labels on a parameter of an action, or on any of them."""
+        return labels_from(self.inflow(i).at(parameter))
+
+    def label(self, i: int, labels: Labels) -> None:
+        """Label the output of an action, as its tool says. May be called in any thread."""
+        self.labelled[i] = union(self.labelled.get(i, NO_MARKS), marks_from(labels))
+
+    def has_labelled(self, i: int) -> bool:
+        """Whether the tool has labelled its output; if so, marks are followed from now on."""
+        if i not in self.labelled:
+            return False
+        if self._flow is None:
+            self._follow_marks()
+        return True
+
+    def _also(self, i: int) -> Marks:
+        """Marks on an output besides those that the tool declares and that the plan's references bring."""
+        given = self.given.at(None)
+        return union(self.labelled[i], given) if self.has_labelled(i) else given
 
     def count_versions_from(self, beginning: Beginning) -> None:
         """Compare assumptions about versions with the counting of the time when the run began."""
@@ -357,12 +391,14 @@ class Gated(WithoutCalls):
         """The marks go with the output, except on keys in `but`, and policies that look back get to know.
         `recalled` are the marks of an action that is read back."""
         tool = self.tools[i]
+        also = self._also(i)
         if self._flow is not None:
             key = action.parameters.get("key") if action.type != "tool_call" else None
             key = key if isinstance(key, str) else None
-            also = self.given.at(None)
             self._flow.ended(self.actions[i], action, tool, key=key, also=also, but=but, recalled=recalled)
-            if tool is not None and "secret" in self._gate.marks(action, tool):
+            if tool is not None and (
+                "secret" in self._gate.marks(action, tool) or "secret" in self.labelled.get(i, NO_MARKS)
+            ):
                 self.services.events.redactor.add_secrets_in(output)
             for steps, mark in self._gate.field_marks(action, tool):
                 if mark == "secret":
@@ -374,8 +410,9 @@ class Gated(WithoutCalls):
 
     def follow_failure(self, i: int, action: Action, tool: Tool | None) -> None:
         """The marks go with what a tool says when it fails, too: whoever reads it has read the tool."""
+        also = self._also(i)
         if self._flow is not None and tool is not None:
-            self._flow.failed(self.actions[i], action, tool, self.given.at(None))
+            self._flow.failed(self.actions[i], action, tool, also)
 
     def recall_marks(self, i: int, marks: Marks) -> None:
         """What was on what an action said that is read back, whatever came of it."""

@@ -108,6 +108,11 @@ class Keeping:
         self._settle_state(record)
         return {key: name for name, key in names.items()}, decided
 
+    @property
+    def parent(self) -> str | None:
+        """Id of the run that starts this one."""
+        return self._request.parent
+
     def _restore(self) -> None:
         tenant = self._info.tenant
         restore(self.beginning, self._state.scoped(tenant), self._marks.scoped(tenant))

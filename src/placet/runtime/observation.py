@@ -39,7 +39,24 @@ def observe(
     redactor: Redactor | None = None,
     limit: int = LIMIT,
 ) -> str:
-    """One action's result as text for a model; with a `redactor`, without its secrets."""
+    """Return what a model sees of the result of an action: its output or its error, as text.
+
+    >>> from placet import Runtime, observe, tool
+    >>> @tool(risk="read_only")
+    ... def low_stock() -> dict[str, int]:
+    ...     "Articles that run out."
+    ...     return {"screws": 3}
+    >>> result = Runtime(tools=[low_stock]).execute_sync({"actions": [{"id": "a", "tool": "low_stock"}]})
+    >>> print(observe(result["a"]))
+    {"screws":3}
+
+    Args:
+        result: The result of an action.
+        run_id: Id of the run, under which `spill` stores what is too long.
+        spill: Folder for texts that are too long to show. `None`: what is left out is lost.
+        redactor: Removes secrets from the text, such as `runtime.events.redactor`.
+        limit: Longest text, in bytes of UTF-8.
+    """
     shown = readable(result.output) if result.status == "succeeded" else _trouble(result)
     if redactor is not None:
         shown = redactor.text(shown)

@@ -64,6 +64,8 @@ class OpenRun(Plans):
         super().__init__(services, settings, gate, info, allowance, request)
         self.about: Proposal = Proposal()
         """The proposal without actions that describes the run."""
+        self.parent: str | None = None
+        """Id of the run that started this one."""
         self.ended: ProposalResult | None = None
         """The result, once the run has ended or waits for a decision."""
         self._record: Record | None = None
@@ -92,7 +94,7 @@ class OpenRun(Plans):
             RunExists: there is a run of this id.
             StorageError: it cannot be kept.
         """
-        self.about = about
+        self._describe(about, self._kept.parent)
         await self._kept.open(about, Graph(()), False)
         self._say_request(about.id)
 
@@ -102,7 +104,7 @@ class OpenRun(Plans):
         Raises:
             UsageError: a decision is about nothing that is in flight; nothing has changed then.
         """
-        self.about = taken.record.proposal
+        self._describe(taken.record.proposal, taken.record.parent)
         called, decided = await self._take_up(taken, decide)
         in_flight = self._kept.replay.in_flight
         asked = taken.waited.waiting if taken.waited is not None else ()
@@ -115,6 +117,11 @@ class OpenRun(Plans):
         self._say_resumed(taken.record, called, decided)
         if in_flight:
             self.ended = await self._end(self._wait(taken.record, called))
+
+    def _describe(self, about: Proposal, parent: str | None) -> None:
+        self.about = about
+        self.parent = parent
+        self._info = self._info._replace(leader=about.source)
 
     @property
     def posture(self) -> Posture | None:
@@ -144,7 +151,15 @@ class OpenRun(Plans):
 
     # Acting
 
-    async def act(self, proposal: Proposal, number: int, *, keep: bool, given: Inflow | None = None) -> Acted:
+    async def act(
+        self,
+        proposal: Proposal,
+        number: int,
+        *,
+        keep: bool,
+        given: Inflow | None = None,
+        typed: Sequence[str] = (),
+    ) -> Acted:
         """Execute one plan. Several plans may run at the same time.
 
         Args:
@@ -153,6 +168,7 @@ class OpenRun(Plans):
                 number are read from the journal.
             keep: Record the plan itself, for plans whose effects must not be repeated.
             given: Marks on values that stand in the plan itself.
+            typed: Texts that the person typed in the conversation that the plan is from.
 
         Raises:
             RunHeld: another process has taken over the run.
@@ -171,6 +187,7 @@ class OpenRun(Plans):
                 graph,
                 number,
                 given=given,
+                typed=typed,
                 denials_from=self._denials_from,
                 quietly=is_recalled,
             )

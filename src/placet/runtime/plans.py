@@ -204,15 +204,18 @@ class Plans:
         number: int,
         *,
         given: Inflow | None = None,
+        typed: Sequence[str] = (),
         denials_from: int = 0,
         quietly: bool = False,
     ) -> Execution:
         """One plan of the run, which has been noted, as far as it had come before. `given` are the marks on
-        what it says outright. With `quietly` nothing is recorded of it: all of it was, before."""
+        what it says outright, and `typed` the texts that the person typed in the conversation it is from.
+        With `quietly` nothing is recorded of it: all of it was, before."""
         notes = self._kept.notes(self._allowance)
         x = Execution(self._services, proposal, graph, self._gate, self._info, self._allowance, number, notes)
         if given is not None:
-            x.given = given
+            x.give(given)
+        x.typed = typed
         self._execution = x
         x.asked_before = self._asked_before
         x.grants = self._grants

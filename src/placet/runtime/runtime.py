@@ -13,6 +13,7 @@ import os
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from placet.approvals.ledger import ApprovalLedger
@@ -38,6 +39,7 @@ from placet.runtime.binding import binding_of
 from placet.runtime.call_facts import RecoveryOf
 from placet.runtime.candidates import first_success, not_run
 from placet.runtime.checkpoint import Checkpoint
+from placet.runtime.executor import ToolExecutor, check_executor, executed_by
 from placet.runtime.guards.idempotency import AnswerBook
 from placet.runtime.guards.rate_limit import RateLimiter
 from placet.runtime.guards.result_cache import ResultCache
@@ -60,6 +62,7 @@ from placet.runtime.workers import Workers
 from placet.state.memory import MemoryState
 from placet.state.store import ReadOnly, StateStore
 from placet.tools.context import Cancel
+from placet.tools.declaration import read_rate
 from placet.tools.deps import check_deps
 from placet.tools.given import tools_given
 from placet.tools.registry import Registry
@@ -246,6 +249,7 @@ class Runtime:
         self._turns = Turns()
         self._at_work = AtWork(self._bound_to)
         self._close: Callable[[], None] = _nothing
+        self._executor: ToolExecutor | None = None
         own = tools_given(tools)
         for made in own:
             self._add_tool(made)
@@ -426,6 +430,62 @@ class Runtime:
         self.tools.add(found, builtin=builtin)
         return found
 
+    def set_rate_limit(self, tool: str, limit: tuple[int, float] | None) -> None:
+        """Limit how often a tool may start, from now on and in this runtime only. Callers wait.
+
+        Args:
+            tool: Name of the tool.
+            limit: Number of calls and seconds, such as `(10, 60.0)`. `None`: no limit.
+
+        Raises:
+            ToolDeclarationError: that is no limit.
+            UnknownTool: there is no such tool.
+        """
+        self.tools.redeclare(tool, rate_limit=read_rate(limit, f"Tool '{tool}'"))
+
+    def enable_tool_cache(self, tool: str, ttl_s: float | None) -> None:
+        """Answer equal calls of a tool from its earlier output, from now on and in this runtime only.
+
+        Args:
+            tool: Name of the tool, such as `"infer"`. A destructive tool is refused.
+            ttl_s: Seconds for which an output is used. `None`: no longer answer from earlier outputs.
+
+        Raises:
+            ToolDeclarationError: the tool is destructive, or `ttl_s` is not above 0.
+            UnknownTool: there is no such tool.
+        """
+        self.tools.redeclare(tool, cache_ttl_secs=ttl_s)
+
+    @property
+    def executor(self) -> ToolExecutor | None:
+        """Function that executes the calls of all tools instead of their own functions. May be replaced
+        between runs; a call that has begun ends as it began."""
+        return self._executor
+
+    @executor.setter
+    def executor(self, executor: ToolExecutor | None) -> None:
+        check_executor(executor)
+        self._executor = executor
+        self.tools.call_instead(None if executor is None else partial(executed_by, executor))
+
+    @property
+    def replan(self) -> ReplanCallback | None:
+        """Callback that is asked for another proposal after a failure. May be replaced between runs."""
+        return self._settings.replan
+
+    @replan.setter
+    def replan(self, replan: ReplanCallback | None) -> None:
+        self._settings = self._settings._replace(replan=replan)
+
+    @property
+    def replan_config(self) -> ReplanConfig:
+        """How often `replan` is asked. May be replaced between runs."""
+        return self._settings.replan_config
+
+    @replan_config.setter
+    def replan_config(self, config: ReplanConfig) -> None:
+        self._settings = self._settings._replace(replan_config=config)
+
     def add_policy(
         self,
         name: str,
@@ -467,6 +527,14 @@ class Runtime:
             `False` if the session was not open.
         """
         return self._sessions.close(session)
+
+    def session_exists(self, session: str) -> bool:
+        """Return whether a session is open.
+
+        Args:
+            session: Id from `open_session`.
+        """
+        return session in self._sessions
 
     def _gate(self, session: str | None, scope: Scope | None, by_call: CallByCall | None = None) -> Gate:
         policies = [self.policies]

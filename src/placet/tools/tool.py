@@ -13,8 +13,11 @@ Keep true:
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Generic, overload
+
+import msgspec
 
 from placet.errors import ToolDeclarationError, ToolError, UsageError
 from placet.ir.json_value import JsonValue
@@ -73,6 +76,7 @@ class Tool(Generic[P, R]):
         "is_async",
         "is_direct",
         "max_retries",
+        "may_label",
         "preview",
         "schema",
         "takes_object",
@@ -113,7 +117,7 @@ class Tool(Generic[P, R]):
         """Time limit of each attempt in milliseconds."""
         self.max_retries = max_retries
         """Upper limit on further attempts, whatever the plan asks for."""
-        self.is_direct = (is_async or cheap) and timeout_ms is None and schema.rate_limit is None
+        self.is_direct = _is_direct(self)
         """An attempt needs nothing around the bare call: no thread, no time limit, no turn to wait for."""
         self.context_parameter = context_parameter
         """Pass the ToolContext under this keyword; None if the function does not want one."""
@@ -134,6 +138,9 @@ class Tool(Generic[P, R]):
         self.preview: Callable[[Mapping[str, JsonValue], Callable[[str], str]], Preview] | None = None
         """What a call would change in files as they are now. Given the parameters, and what takes secrets out
         of a text. Only file tools that come with Placet have one: all they change is in `confined_to`."""
+        self.may_label: bool = False
+        """Whether it may label its output itself, with `ToolContext.label_output`: which labels there will be
+        is known only when it has run, and `verify` says so."""
         self.trusted = trusted
         """Marked by the user as safe to run outside the sandbox."""
         self._reserved = reserved
@@ -227,6 +234,28 @@ class Tool(Generic[P, R]):
 
     def __repr__(self) -> str:
         return f"<Tool {self.name}: {self.schema.risk}{', async' if self.is_async else ''}>"
+
+    def redeclared(self, **changes: Any) -> Tool[P, R]:
+        """Return a copy that declares something else. This one stays as it is: other runtimes may have it.
+
+        Args:
+            changes: Fields of the `ToolSchema`, such as `rate_limit`.
+
+        Raises:
+            ToolDeclarationError: the copy would contradict itself.
+        """
+        self.compile()
+        made = copy.copy(self)
+        made.schema = msgspec.structs.replace(self.schema, **changes)
+        check_declaration(
+            made.schema,
+            is_async=made.is_async,
+            cheap=made.cheap,
+            timeout_ms=made.timeout_ms,
+            max_retries=made.max_retries,
+        )
+        made.is_direct = _is_direct(made)
+        return made
 
     def compile(self) -> None:
         """Compile the schemas now instead of at the first check. Registering a tool does this.
@@ -362,6 +391,10 @@ def tool(
         return made
 
     return declare if fn is None else declare(fn)
+
+
+def _is_direct(made: Tool) -> bool:
+    return (made.is_async or made.cheap) and made.timeout_ms is None and made.schema.rate_limit is None
 
 
 def _schema_of_returns(returns: Any, owner: str) -> dict[str, JsonValue] | None:

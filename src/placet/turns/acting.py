@@ -206,6 +206,7 @@ class Acting(Asking):
             asked.number,
             keep=self._offer.may_stay_open(asked),
             given=given if given is not UNMARKED else None,
+            typed=self._reading.typed,
         )
         result = acted.result
         action = result.results[0]

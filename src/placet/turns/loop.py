@@ -27,6 +27,7 @@ from placet.errors import (
 from placet.inference.messages import Text as TextPart
 from placet.inference.messages import User
 from placet.inference.model import Intent, Model, Result
+from placet.ir.provenance import UNRECORDED, Provenance
 from placet.ir.tool_spec import ToolSchema
 from placet.runtime.calls import words_of
 from placet.safe_text import clean
@@ -70,11 +71,13 @@ class TurnLoop(Acting):
         spill: Spill | None = None,
         watch: Watch | None = None,
         before_effect: Callable[[], Awaitable[None]] | None = None,
+        unrecorded: Callable[[str], Provenance] | None = None,
     ) -> None:
         """`cancel` is that of the run. `failures` is how often in a row the model may give no answer, and
         `failed` how often it just did, asked by somebody else. Of a run that was taken up again,
         `go_on` brings the loop to where it stood. `before_effect` is awaited before each call that may change
-        something."""
+        something. `unrecorded` says who wrote a message of which the journal does not say it, from before
+        that was recorded; without it such a message is untrusted."""
         terms = Terms(
             offer=offer,
             system=system,
@@ -90,6 +93,7 @@ class TurnLoop(Acting):
             before_effect=before_effect,
         )
         super().__init__(run, model, terms)
+        self._unrecorded = unrecorded
         self.endings: list[Ending] = []
         """What came of each message so far, also of those from before the run was taken up again."""
         self._begin()
@@ -139,15 +143,16 @@ class TurnLoop(Acting):
 
     # One message, and all that comes of it
 
-    async def say(self, message: User) -> Ending:
-        """Say something to the model, and let it work until it is done or may go no further.
+    async def say(self, message: User, provenance: Provenance) -> Ending:
+        """Say something to the model, and let it work until it is done or may go no further. `provenance`
+        says who wrote which part of the message.
 
         Raises:
             RunHeld: the run is another's by now.
         """
-        self._tell(Said(message))
-        self._emit("turn_asked", {"text": self._run.brief(_plain(message), LOGGED)})
-        self.endings.append(await self._exchange(message))
+        self._tell(Said(message, provenance))
+        self._emit("turn_asked", {"text": self._run.brief(plain_text(message), LOGGED)})
+        self.endings.append(await self._exchange(message, provenance))
         return self.endings[-1]
 
     async def go_on(self) -> Ending | None:
@@ -156,14 +161,21 @@ class TurnLoop(Acting):
         while self._recalled:
             note = self._recalled.popleft()
             if isinstance(note, Said):
-                ending = await self._exchange(note.message)
+                ending = await self._exchange(note.message, self._provenance_of(note))
                 self.endings.append(ending)
         return ending
 
-    async def _exchange(self, message: User) -> Ending:
+    def _provenance_of(self, note: Said) -> Provenance:
+        if note.provenance is not None:
+            return note.provenance
+        return self._unrecorded(plain_text(note.message)) if self._unrecorded is not None else UNRECORDED
+
+    async def _exchange(self, message: User, provenance: Provenance) -> Ending:
         self._begin()
         self._conversation.hear(message)
-        self._reading.heard(_plain(message))
+        for typed in provenance.typed:
+            self._reading.heard(typed)
+        self._reading.took(provenance.parts(plain_text(message)))
         self._run.hear(self._calls + 1)
         with self._in_time():
             while True:
@@ -314,9 +326,10 @@ class TurnLoop(Acting):
             is_cut_off=halt.status == "success" and self._is_cut_off,
             cut_off=self._cut_off,
             output=self._value if halt.status == "success" else None,
+            labels=self._reading.labels(self._fresh),
         )
 
 
-def _plain(message: User) -> str:
-    """What a person wrote, without pictures."""
+def plain_text(message: User) -> str:
+    """The text of a message, without pictures."""
     return "\n".join(part.text for part in message.parts if isinstance(part, TextPart))

@@ -2,7 +2,8 @@
 
 A model that has read untrusted text may write what that text wants, wherever it likes. So from then on all
 that it writes is marked, except what the person wrote as well: a value that stands in a person's own message,
-as a whole, was not chosen by anybody else.
+as a whole, was not chosen by anybody else. Of a message with parts from others, only the person's own parts
+count as theirs.
 
 Keep true:
 1. What may have been read is marked. In doubt it is: a mark too many asks a person once more.
@@ -12,11 +13,21 @@ Keep true:
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from placet.ir.json_value import JsonValue
+from placet.ir.provenance import Labels, SourcedText
 from placet.ir.tool_spec import Mark
-from placet.policy.marks import NO_MARKS, UNMARKED, Inflow, Marks, Trail, union
+from placet.policy.marks import (
+    NO_MARKS,
+    UNMARKED,
+    Inflow,
+    Marks,
+    Trail,
+    labels_from,
+    marks_from,
+    union,
+)
 from placet.policy.sources import ToolAnswers, ValueSource
 from placet.policy.verbatim import says, spellings_in
 
@@ -42,10 +53,28 @@ class Reading:
         """Every mark of anything that the model has read."""
         return self._marks
 
+    @property
+    def typed(self) -> Sequence[str]:
+        """The texts that the person has typed."""
+        return self._heard
+
     def heard(self, text: str) -> None:
         """A person's own message. What it says, the model may write unmarked."""
-        if text:
+        if text and text not in self._heard:
             self._heard = (*self._heard, text)
+
+    def took(self, parts: Iterable[SourcedText]) -> None:
+        """A message with these parts went into the conversation."""
+        for part in parts:
+            if part.is_typed:
+                self.heard(part.text)
+            else:
+                self.read(marks_from(part.labels))
+
+    def labels(self, unread: Iterable[Marks] = ()) -> Labels:
+        """The labels on what the model writes; with those of results that it has `unread`."""
+        fresh = [{mark: trail.to(STEP) for mark, trail in marks.items()} for marks in unread]
+        return labels_from(union(self._written, *fresh))
 
     def read(self, marks: Marks) -> None:
         """A result with these marks went into the conversation."""

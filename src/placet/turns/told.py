@@ -15,6 +15,7 @@ import msgspec
 from placet.errors import UsageError
 from placet.inference.messages import User
 from placet.inference.model import Result
+from placet.ir.provenance import Provenance
 from placet.turns.ending import Ending
 
 
@@ -23,9 +24,11 @@ class _Told(msgspec.Struct, frozen=True, tag_field="told"):
 
 
 class Said(_Told, frozen=True, tag="said"):
-    """A person's message."""
+    """A message to the model."""
 
     message: User
+    provenance: Provenance | None = None
+    """Who wrote which part of it; None in records from before that was recorded."""
 
 
 class Answered(_Told, frozen=True, tag="answered"):

@@ -21,6 +21,7 @@ class UnseenTool:
 
     __slots__ = ("schema",)
     validate = None
+    may_label = False
 
     def __init__(self, name: str) -> None:
         self.schema = ToolSchema(name=name)

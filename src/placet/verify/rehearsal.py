@@ -20,7 +20,7 @@ from placet.ir.json_value import JsonValue, json_equal
 from placet.ir.references import has_references
 from placet.policy.budget import Allowance
 from placet.policy.gate import Gate, Objection
-from placet.policy.marks import NO_MARKS, UNMARKED, Flow
+from placet.policy.marks import NO_MARKS, UNMARKED, Flow, Marks, Trail, union
 from placet.state.store import MISSING
 from placet.validator import ToolFacts, Undecided, deduplicates, undo_action
 from placet.verify.blanks import Blanks
@@ -36,6 +36,8 @@ OPEN = "may not run"
 REJECTED, FAILED, SKIPPED = "would be rejected", "would fail", "would be skipped"
 
 _BLIND = Blindfold()
+_ANY: Marks = {"untrusted": Trail((), sure=False), "secret": Trail((), sure=False)}
+"""Marks that may be on the output of a tool that labels it itself."""
 
 
 class Rehearsal:
@@ -235,6 +237,8 @@ class Rehearsal:
             flow.ended(template, action, tool, key=None, also=also)
             return
         also = self._gate.may_mark(action, tool) if blanks else NO_MARKS
+        if tool is not None and tool.may_label:
+            also = union(also, _ANY)
         flow.ended(
             template,
             action,
