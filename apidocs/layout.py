@@ -163,6 +163,7 @@ PAGES = (
             "placet.ir.provenance.SourceSpan",
             "placet.DenyIrreversible",
             "placet.Calls",
+            "placet.ValueSource",
             "placet.policy.case.Rule",
             "placet.policy.engine.PolicyCallable",
             "placet.policy.engine.PolicySet",
@@ -510,6 +511,7 @@ INTERNAL = {
     "placet.runtime.open_run.OpenRun": (
         *("__init__", "begin", "take_up", "release", "emit", "hear", "came_of", "has_ended"),
         *("goes_on_from", "wait_begins", "wait_ends", "stop_by", "max_concurrency"),
+        *("uses_sources", "take_answer"),
     ),
     "placet.HostFilter": (
         *("refusal_of_name", "refusal_of_address", "loopback_of_its_own", "names_port", "addresses"),
@@ -525,7 +527,9 @@ INTERNAL = {
     "placet.RateLimitTool": ("counter",),
     "placet.events.costs.Cost": ("answered", "ended", "add"),
     "placet.TraceRule": ("judge", "begun", "succeeded", "other"),
-    "placet.FlowRule": ("trail",),
+    "placet.FlowRule": ("trail", "sources"),
+    "placet.MarkOutput": ("in_fields",),
+    "placet.ValueSource": ("is_named", "holds", "covers"),
     "placet.Calls": ("about", "fits", "may_fit", "fits_path", "in_words"),
     "placet.policy.case.Rule": _JUDGING,
     "placet.policy.engine.PolicySet": ("about", "spelled_out", "revision"),

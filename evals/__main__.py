@@ -6,6 +6,7 @@ import sys
 
 from evals import agents, calls, loops, turns
 from evals.code import score
+from evals.flows import score as flows
 
 EVALS = {
     "calls": calls.main,
@@ -13,6 +14,7 @@ EVALS = {
     "code": score.main,
     "agents": agents.main,
     "loops": loops.main,
+    "flows": flows.main,
 }
 
 

@@ -77,6 +77,7 @@ PLACET = [
     "ToolError",
     "ToolSchema",
     "TraceRule",
+    "ValueSource",
     "basic_tools",
     "equivalent",
     "observe",

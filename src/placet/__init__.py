@@ -61,6 +61,7 @@ _HOME = {
     "ToolError": "placet.errors",
     "ToolSchema": "placet.ir.tool_spec",
     "TraceRule": "placet.policy.trace",
+    "ValueSource": "placet.policy.sources",
     "basic_tools": "placet.tools.builtin",
     "equivalent": "placet.verify.equivalent",
     "observe": "placet.runtime.observation",
@@ -131,6 +132,7 @@ if TYPE_CHECKING:
         RateLimitTool,
         RequireState,
     )
+    from placet.policy.sources import ValueSource
     from placet.policy.trace import TraceRule
     from placet.redaction import Redactor
     from placet.runtime.asking import Person, Reply
@@ -219,6 +221,7 @@ __all__ = [
     "ToolError",
     "ToolSchema",
     "TraceRule",
+    "ValueSource",
     "basic_tools",
     "equivalent",
     "observe",

@@ -126,6 +126,8 @@ def _facts(schema: ToolSchema) -> list[str]:
         facts.append("labels " + listing(schema.labels))
     if schema.marks:
         facts.append(f"what it answers is {' and '.join(clean(name, 20) for name in schema.marks)}")
+    for path, marks in schema.field_marks.items():
+        facts.append(f"its field {clean(path, 80)} is {' and '.join(clean(name, 20) for name in marks)}")
     return facts
 
 

@@ -17,6 +17,7 @@ import msgspec
 
 from placet.approvals.approval import Approval
 from placet.ir.action import Action
+from placet.ir.fields import marked_parts
 from placet.ir.graph import Graph
 from placet.ir.json_value import JsonValue
 from placet.ir.proposal import Proposal
@@ -28,6 +29,7 @@ from placet.policy.gate import Gate, Objection, of_undo
 from placet.policy.marks import NO_MARKS, UNMARKED, Flow, Inflow, Marks, labels_from, marks_from, union
 from placet.policy.permission import Answer as PostureAnswer
 from placet.policy.permission import Tier
+from placet.policy.sources import ToolAnswer
 from placet.runtime.asking import answer_words, ask, denial_of, from_before, trail_of
 from placet.runtime.journal import Beginning, key_of, undo_key_of
 from placet.runtime.notes import Notes
@@ -128,7 +130,7 @@ class Gated(WithoutCalls):
         """From now on something may be marked."""
         self.mark_unit = self.services.marks.begin(self.proposal.id)
         marks = self.services.marks.scoped(self.run.tenant, self.mark_unit)
-        self._flow = Flow(self._gate.marks, marks)
+        self._flow = Flow(self._gate.marks, marks, self._gate.field_marks)
         self.on_success = self.follow
 
     def give(self, given: Inflow) -> None:
@@ -368,6 +370,16 @@ class Gated(WithoutCalls):
         """The marks on what an action has put out."""
         return self._flow.output_of(self.actions[i].id) if self._flow is not None else NO_MARKS
 
+    def answer_of(self, i: int) -> ToolAnswer | None:
+        """What a call has answered, for rules that accept values from the answers of calls."""
+        result = self.results[i]
+        if not self._gate.uses_sources or result is None or result.status != "succeeded":
+            return None
+        action, tool = self.filled_in(i), self.tools[i]
+        if action.type != "tool_call":
+            return None
+        return ToolAnswer(action, tool, result.output, self._gate.field_marks(action, tool))
+
     def follow(
         self,
         i: int,
@@ -388,6 +400,10 @@ class Gated(WithoutCalls):
                 "secret" in self._gate.marks(action, tool) or "secret" in self.labelled.get(i, NO_MARKS)
             ):
                 self.services.events.redactor.add_secrets_in(output)
+            for steps, mark in self._gate.field_marks(action, tool):
+                if mark == "secret":
+                    for part in marked_parts(output, steps):
+                        self.services.events.redactor.add_secrets_in(part)
         if self._gate.counts:
             self._gate.succeeded(action, tool)
             self._succeeded.append((action, tool))

@@ -30,6 +30,7 @@ from placet.policy.budget import Allowance, CostBudget
 from placet.policy.gate import Gate
 from placet.policy.marks import Inflow, Marks
 from placet.policy.permission import Posture
+from placet.policy.sources import ToolAnswer
 from placet.runtime.journal import Choice, Decision, Paused, PostureChanged, Taken, Told, parse_key
 from placet.runtime.keeping import Request
 from placet.runtime.notes import HoldLost
@@ -71,6 +72,8 @@ class OpenRun(Plans):
         self._denials_from = 0
         self._is_untold = False
         """Whether something was told that may not be on disk yet."""
+        self._answers: dict[int, ToolAnswer] = {}
+        """By plan, what its last action answered, until somebody takes it."""
         self._counted: list[Callable[[], None]] = []
         """Each takes back what policies that look back have counted of a plan."""
 
@@ -193,7 +196,18 @@ class OpenRun(Plans):
             raise lost.error from None
         if self._gate.counts:
             self._counted.append(x.forget_all)
+        if (answer := x.answer_of(x.size - 1)) is not None:
+            self._answers[number] = answer
         return Acted(result, x.marks_of(x.size - 1))
+
+    @property
+    def uses_sources(self) -> bool:
+        """Whether a rule accepts values from the answers of calls."""
+        return self._gate.uses_sources
+
+    def take_answer(self, number: int) -> ToolAnswer | None:
+        """What the last action of that plan answered, once, if a rule accepts values from answers."""
+        return self._answers.pop(number, None)
 
     def _has_effects(self, proposal: Proposal) -> bool:
         tools = (self._services.tools.get(action.tool or "") for action in proposal.actions)

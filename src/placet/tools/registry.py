@@ -128,7 +128,9 @@ class Registry:
         self._visible[made.name] = made if self._stand_in is None else self._stand_in(made)
 
     def _look(self) -> None:
-        self.has_marks = any(each.schema.marks or each.may_label for each in self._visible.values())
+        self.has_marks = any(
+            each.schema.marks or each.schema.field_marks or each.may_label for each in self._visible.values()
+        )
         self.needs_deps = any(each.deps_type is not None for each in self._visible.values())
 
     def remove(self, name: str) -> Tool:

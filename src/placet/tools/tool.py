@@ -14,7 +14,7 @@ Keep true:
 from __future__ import annotations
 
 import copy
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Generic, overload
 
 import msgspec
@@ -300,6 +300,7 @@ def tool(
     cheap: bool = False,
     labels: Iterable[str] = (),
     marks: Iterable[Mark] = (),
+    field_marks: Mapping[str, Sequence[Mark]] | None = None,
     returns: Any = None,
 ) -> Callable[[Callable[P, R]], Tool[P, R]]: ...
 def tool(
@@ -318,6 +319,7 @@ def tool(
     cheap: bool = False,
     labels: Iterable[str] = (),
     marks: Iterable[Mark] = (),
+    field_marks: Mapping[str, Sequence[Mark]] | None = None,
     returns: Any = None,
 ) -> Any:
     """Make a tool of a typed function, as a bare decorator (`@tool`) or with options.
@@ -341,6 +343,7 @@ def tool(
             within microseconds.
         labels: Labels of your own; rules can name them.
         marks: Labels on the output: `"untrusted"`, `"secret"`.
+        field_marks: Labels on fields of the output, by path, such as `{"mails[].body": ["untrusted"]}`.
         returns: JSON Schema or type that outputs are checked against; the annotation of the function is not
             used for that.
 
@@ -372,6 +375,7 @@ def tool(
                 reversibility=reversibility,
                 labels=(labels,) if isinstance(labels, str) else tuple(labels),
                 marks=tuple(marks),
+                field_marks={} if field_marks is None else field_marks,
             ),
             fn=target,
             cheap=cheap,

@@ -18,6 +18,7 @@ from placet.inference.messages import Assistant, ToolResult, User
 from placet.inference.model import Model, Result
 from placet.ir.result import ExitCode, Status, Waiting
 from placet.policy.marks import NO_MARKS, UNMARKED, Marks
+from placet.policy.sources import ToolAnswer
 from placet.runtime.observation import observe, observe_text
 from placet.turns.asking import LOGGED, NAMED, Asking, Halt, Terms
 from placet.turns.calls import Asked, groups
@@ -42,6 +43,7 @@ class CallCame(NamedTuple):
     marks: Marks = NO_MARKS
     halt: Halt | None = None
     exit_code: ExitCode = UNSET
+    answer: ToolAnswer | None = None
 
     @property
     def ok(self) -> bool:
@@ -73,6 +75,8 @@ class Acting(Asking):
         self._conversation.add(
             Assistant(text=result.text, calls=tuple(a.call for a in asked), carried=result.carried)
         )
+        if self._run.uses_sources:
+            self._reading.answers.wrote(each.call.arguments for each in asked)
         verdict = self._repetition.saw(result.calls)
         if verdict == "stuck":
             self._leave(asked, "the same calls came again and again")
@@ -110,6 +114,8 @@ class Acting(Asking):
             halt = _waits([waiting for each in halts for waiting in each.waiting])
         for came in group:
             self._fresh.append(came.marks)
+            if came.answer is not None:
+                self._reading.answers.came(came.answer)
             if came.status in MADE:
                 self._called.append(came.asked.call.name)
             if came.ok:
@@ -225,7 +231,8 @@ class Acting(Asking):
             halt = self._halt() or Halt("error", result.error or "the call was stopped")
         elif result.outcome == "budget":
             halt = self._halt() or Halt("budget", "the limit on tool calls was reached")
-        return CallCame(asked, text, action.status, acted.marks, halt, action.exit_code)
+        answer = self._run.take_answer(asked.number)
+        return CallCame(asked, text, action.status, acted.marks, halt, action.exit_code, answer)
 
     def _leave(self, group: Sequence[Asked], why: str, words: str = _SKIPPED) -> None:
         """Answer calls that are not made."""

@@ -28,6 +28,7 @@ from placet.policy.case import Rule
 from placet.policy.engine import Policy
 from placet.policy.flow import FlowRule
 from placet.policy.pattern import name_pattern
+from placet.policy.sources import ValueSource
 from placet.policy.trace import TraceRule
 from placet.validator import ToolFacts
 from placet.verify.report import printable
@@ -244,6 +245,8 @@ def _about_rule(name: str, rule: Rule, known: _Known, *, is_general: bool) -> It
     if isinstance(rule, TraceRule) and rule.other is not None:
         key = next(key for key in ("only_after", "only_before", "never_with") if getattr(rule, key))
         named.append(_Named(f"{whose}, '{key}'", rule.other))
+    if isinstance(rule, FlowRule):
+        named += [_Named(f"{whose}, 'unless_from'", source) for source in rule.sources]
     is_known = True
     for place, calls in named:
         warned = _unknown_tool(name, place, calls.tool, known, is_general)
@@ -251,7 +254,10 @@ def _about_rule(name: str, rule: Rule, known: _Known, *, is_general: bool) -> It
         if warned is not None:
             yield warned
     if is_known:
-        yield from _unknown_parameters(name, whose, rule, known, is_general)
+        yield from _unknown_parameters(name, whose, rule, _parameters_of(rule), known, is_general)
+        for place, calls in named:
+            if isinstance(calls, ValueSource) and calls.named_param is not None:
+                yield from _unknown_parameters(name, place, calls, [calls.named_param], known, is_general)
 
 
 def _unknown_tool(rule: str, place: str, pattern: str, known: _Known, is_general: bool) -> NameWarning | None:
@@ -271,22 +277,21 @@ def _unknown_tool(rule: str, place: str, pattern: str, known: _Known, is_general
 
 
 def _unknown_parameters(
-    name: str, place: str, rule: Rule, known: _Known, is_general: bool
+    name: str, place: str, calls: Calls, wanted: Sequence[str], known: _Known, is_general: bool
 ) -> Iterator[NameWarning]:
-    wanted = _parameters_of(rule)
     if not wanted:
         return
     meant = []
     for each in known.registered:
         tool = known.tools.get(each)
-        if tool is not None and Calls.about(rule, Action(id="-", tool=each), tool):
+        if tool is not None and Calls.about(calls, Action(id="-", tool=each), tool):
             meant.append(tool.schema)
     listed = [_properties(schema) for schema in meant]
     if not listed or None in listed:
         return
     properties = sorted({each for names in listed for each in names or ()})
     # A rule for any tool is also for those that are not here now.
-    is_likely_only = is_general or not rule.tool.strip("*") or known.has_unseen(rule.tool)
+    is_likely_only = is_general or not calls.tool.strip("*") or known.has_unseen(calls.tool)
     owner = f"tool '{_cut(meant[0].name)}' has" if len(meant) == 1 else "no tool that it applies to has"
     for param in wanted:
         if param in properties:

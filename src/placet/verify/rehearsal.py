@@ -78,7 +78,7 @@ class Rehearsal:
         self._flow: Flow | None = None
         if gate.state_marks is not None:
             self._marks = RehearsedMarks(gate.state_marks)
-            self._flow = Flow(gate.marks, self._marks)
+            self._flow = Flow(gate.marks, self._marks, gate.field_marks)
         self._cards = cards
         self._keeps_all_outputs = origins is not None
         self._outputs = Outputs(cards, origins)
@@ -239,7 +239,14 @@ class Rehearsal:
         also = self._gate.may_mark(action, tool) if blanks else NO_MARKS
         if tool is not None and tool.may_label:
             also = union(also, _ANY)
-        flow.ended(template, action, tool, key=key if isinstance(key, str) else None, also=also)
+        flow.ended(
+            template,
+            action,
+            tool,
+            key=key if isinstance(key, str) else None,
+            also=also,
+            is_open=bool(blanks),
+        )
 
     # Before the gate.
 
