@@ -1051,8 +1051,8 @@ DEFECTS: tuple[Defect, ...] = (
     Defect(
         "a bare repository is open to commands",
         "sandbox/layout.py",
-        "        is_writable=not is_bare,",
-        "        is_writable=True,",
+        "    is_fixed = reads_only or _is_bare(top)",
+        "    is_fixed = reads_only",
         _SANDBOX,
     ),
     Defect(
@@ -1135,8 +1135,8 @@ DEFECTS: tuple[Defect, ...] = (
     Defect(
         "an agent's run has all tools of the runtime",
         "agents/runner.py",
-        "self.runtime = runtime.narrowed(spec.allowed)",
-        "self.runtime = runtime",
+        "self.runtime: Runtime = runtime.narrowed(spec.allowed)",
+        "self.runtime: Runtime = runtime",
         ("tests/agents/test_runner.py",),
     ),
     Defect(
