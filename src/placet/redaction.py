@@ -26,6 +26,7 @@ from itertools import islice, repeat
 from operator import is_
 from urllib.parse import quote, quote_plus
 
+from placet import truncation
 from placet.errors import UsageError
 from placet.ir.json_value import MAX_DEPTH, JsonValue
 
@@ -43,9 +44,6 @@ _DEEPEST = MAX_DEPTH + 20
 _CACHED_LENGTH, _CACHED = 64, 4096
 """Short texts found clean are remembered, that many at a time: names of tools and statuses come again."""
 _NO_TEXT = frozenset({int, float, bool, type(None)})
-_BEYOND, _SPARE = 4096, 512
-"""Characters that are redacted beyond the place where a text is cut: more than a secret is long, and some to
-spare for what redaction makes shorter."""
 
 _SURE = """password passwords passwd passphrase pwd authorization api_key api_keys access_key secret_key
     private_key signing_key encryption_key master_key account_key connection_string basic_auth"""
@@ -195,6 +193,8 @@ class Redactor:
         self._clean: set[str] = set()
         self._plain: set[str] = set()
         """Keys that hold no secret and name none."""
+        if own:
+            truncation.register(self)
         for secret in secrets:
             self.add_secret(secret)
 
@@ -223,6 +223,7 @@ class Redactor:
         if found.issubset(self._known):
             return
         self._known |= found
+        truncation.register(self)
         # Put in order when a text is looked at next: many may come at once.
         self._is_sorted = False
         self._clean.clear()
@@ -260,9 +261,7 @@ class Redactor:
                 names = [f"policy '{self.text(piece[8:-3])}': " for piece in pieces[1::2]]
                 others = [self.text(piece) for piece in pieces[::2]]
                 return "".join(part for both in zip(others, [*names, ""], strict=True) for part in both)
-        shown, before = text, ""
-        if any(secret in text for secret in self._secrets):
-            shown = REDACTED.join(self._secret.sub(REDACTED, piece) for piece in text.split(REDACTED))
+        shown, before = self._without_registered(text), ""
         # Inside a plain word, an id or a digest none of the rules applies.
         while shown != before and not (shown.isalnum() and shown.isascii() and shown[0] != "A"):
             before = shown
@@ -284,19 +283,29 @@ class Redactor:
         >>> Redactor(["hunter2hunter2"]).cut("it is hunter2hunter2", 13)
         'it is [redact'
         """
-        if len(text) <= limit:
+        if len(text) > limit:
+            truncation.register(self)
+            text = truncation.redacted_head(text, limit)
+        return self.text(text)[:limit]
+
+    def longest_secret(self) -> int:
+        """Characters of the longest registered secret, in whichever form it is longest."""
+        if not self._is_sorted:
+            self._sort()
+        return len(self._secrets[0]) if self._secrets else 0
+
+    def without_registered(self, text: str) -> str:
+        """Return a text without registered secrets, and without values under names given to this redactor."""
+        if self._own:
             return self.text(text)
         if not self._is_sorted:
             self._sort()
-        beyond = max(_BEYOND, len(self._secrets[0]) if self._secrets else 0)
-        size = limit + beyond + _SPARE
-        while size < len(text):
-            shown = self.text(text[:size])
-            # A secret that `size` cuts begins within the last `beyond` characters, which are not shown.
-            if len(shown) >= limit + beyond:
-                return shown[:limit]
-            size *= 4
-        return self.text(text)[:limit]
+        return self._without_registered(text)
+
+    def _without_registered(self, text: str) -> str:
+        if any(secret in text for secret in self._secrets):
+            return REDACTED.join(self._secret.sub(REDACTED, piece) for piece in text.split(REDACTED))
+        return text
 
     def open_tail(self, text: str) -> int:
         """How many characters at the end of a text may be the beginning of a registered secret.
@@ -403,3 +412,6 @@ def _texts(value: JsonValue) -> Iterator[str]:
     elif isinstance(value, dict | list):
         for item in value.values() if isinstance(value, dict) else value:
             yield from _texts(item)
+
+
+truncation.register_rules(Redactor().text)

@@ -14,6 +14,7 @@ from typing import Any, TypeAlias
 import msgspec
 
 from placet.errors import NotJson
+from placet.truncation import truncate_repr
 
 JsonValue: TypeAlias = Any
 """A JSON value: `None`, a bool, an int, a float, a str, a list, or a dict with string keys. Checked where it
@@ -110,7 +111,7 @@ def _encodable(text: str, place: str) -> str:
 def _plain_key(key: object, place: str) -> str:
     if isinstance(key, str):
         return _encodable(str.__str__(key), place)
-    raise NotJson(f"the key {key!r:.80} is no string", place=place)
+    raise NotJson(f"the key {truncate_repr(key, 80)} is no string", place=place)
 
 
 def _copy_unusual(value: Any, place: str, depth: int) -> JsonValue:

@@ -22,6 +22,7 @@ import msgspec
 from placet.errors import UsageError
 from placet.ir.json_value import JsonValue, texts_in
 from placet.ir.tool_spec import ToolSchema
+from placet.truncation import truncate_repr
 
 Tier = Literal["read_only", "sandbox_edit", "full_access"]
 """How far an action reaches.
@@ -185,7 +186,9 @@ class CallByCall:
                 stance = found if isinstance(found, Stance) else Stance(found)
                 if stance.answer in ANSWERS:
                     return stance
-                return Stance("deny", f"the approval policy answered {found!r:.80}, which is no answer")
+                return Stance(
+                    "deny", f"the approval policy answered {truncate_repr(found, 80)}, which is no answer"
+                )
         return Stance("ask", f"'{tool}' is a gated tool") if tool in self._gated else None
 
     def answering(self, posture: Posture) -> CallByCall:

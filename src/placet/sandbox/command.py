@@ -36,6 +36,7 @@ from placet.sandbox.keeper import REPORT, TOKEN_BYTES
 from placet.sandbox.limits import Limits
 from placet.sandbox.places import is_beneath
 from placet.sandbox.processes import kill_below
+from placet.truncation import truncate_repr
 
 if TYPE_CHECKING:
     import asyncio
@@ -81,7 +82,9 @@ async def run_command(
         UsageError: `argv` is empty.
     """
     if not argv or isinstance(argv, str):
-        raise UsageError(f"run_command got argv={argv!r:.80}. It is a list: the program, then its arguments.")
+        raise UsageError(
+            f"run_command got argv={truncate_repr(argv, 80)}. It is a list: the program, then its arguments."
+        )
     given = clean_environment() if environment is None else environment
     if sandbox is None or not sandbox.confines():
         finished = await _run(_Call(argv, folder, given, limits, pass_fds), stdin)
@@ -442,11 +445,13 @@ def _plain(text: str, what: str) -> bytes:
         data = os.fsencode(text)
     except UnicodeEncodeError:
         raise ToolError(
-            f"{what} holds a character that cannot be handed to a program: {text!r:.80}.", retry=False
+            f"{what} holds a character that cannot be handed to a program: {truncate_repr(text, 80)}.",
+            retry=False,
         ) from None
     if b"\0" in data:
         raise ToolError(
-            f"{what} holds a null character, which no program can be given: {text!r:.80}.", retry=False
+            f"{what} holds a null character, which no program can be given: {truncate_repr(text, 80)}.",
+            retry=False,
         )
     return data
 
@@ -454,5 +459,5 @@ def _plain(text: str, what: str) -> bytes:
 def _name(text: str) -> bytes:
     data = _plain(text, "the name of a variable")
     if not data or b"=" in data:
-        raise ToolError(f"{text!r:.80} cannot be the name of a variable.", retry=False)
+        raise ToolError(f"{truncate_repr(text, 80)} cannot be the name of a variable.", retry=False)
     return data

@@ -23,6 +23,7 @@ import msgspec
 
 from placet.errors import NotJson
 from placet.ir.json_value import MAX_DEPTH, SAFE_BITS, JsonValue, writable
+from placet.truncation import truncate_repr
 
 _PLAIN = frozenset({bool, type(None)})
 _KNOWN = (msgspec.Struct, Enum, date, time, timedelta, Decimal, UUID)
@@ -157,7 +158,7 @@ def _plain_key(key: object, place: str) -> str:
         if plain.isascii() or _is_utf8(plain):
             return plain
         raise NotJson("a key holds half of a surrogate pair", place=place)
-    raise NotJson(f"the key {key!r:.80} is no string", place=place)
+    raise NotJson(f"the key {truncate_repr(key, 80)} is no string", place=place)
 
 
 def _why_not(value: Any) -> str:
