@@ -237,7 +237,7 @@ EVERY_PART = {f"{name}/__init__.py": "" for name in [*RANKS, "testing"]}
         (
             "render/tree.py",
             "from placet.runtime import Runtime",
-            "render may import only events, ir, safe_text, verify",
+            "render may import only events, ir, safe_text, truncation, verify",
         ),
         ("app/__init__.py", "from placet.server import http", "app must not import server"),
         ("runtime/executor.py", "from placet.testing import FakeClock", "runtime imports testing"),

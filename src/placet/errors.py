@@ -62,6 +62,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 
+from placet.truncation import truncate, truncate_repr
+
 _LONGEST_NAME = 200
 
 
@@ -412,7 +414,7 @@ class UnknownAction(UsageError, KeyError):
     def __init__(self, action_id: str, *, known: Sequence[str]) -> None:
         self.action_id = action_id
         """The id that was looked for."""
-        shown = repr(action_id)[:_LONGEST_NAME]
+        shown = truncate_repr(action_id, _LONGEST_NAME)
         near = get_close_matches(str(action_id), known, n=1)
         some = ", ".join(map(repr, known[:5])) + (", ..." if len(known) > 5 else "")
         hint = f"Did you mean {near[0]!r}?" if near else f"It has {some or 'no actions'}."
@@ -523,8 +525,7 @@ class ToolError(PlacetError):
 
 def unknown_tool(name: str, known: Iterable[str]) -> str:
     """Words for a tool nobody registered, with the nearest name if there is one. A long name is cut."""
-    if len(name) > _LONGEST_NAME:
-        name = name[: _LONGEST_NAME - 3] + "..."
+    name = truncate(name, _LONGEST_NAME, "...")
     near = get_close_matches(name, list(known), n=1)
     hint = f"did you mean '{near[0]}'?" if near else "list the known ones with `placet tools`"
     return f"unknown tool '{name}': {hint}"

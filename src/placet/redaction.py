@@ -29,8 +29,7 @@ from urllib.parse import quote, quote_plus
 from placet import truncation
 from placet.errors import UsageError
 from placet.ir.json_value import MAX_DEPTH, JsonValue
-
-REDACTED = "[redacted]"
+from placet.truncation import REDACTED as REDACTED
 
 _SHORTEST, _SHORTEST_LINE = 6, 12
 _LEAST, _MOST, _MOST_TEXTS = 8, 4096, 50

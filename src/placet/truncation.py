@@ -21,6 +21,8 @@ import weakref
 from collections.abc import Callable
 from typing import Protocol
 
+REDACTED = "[redacted]"
+
 _BEYOND, _SPARE = 4096, 512
 """Characters that are redacted beyond the cut: more than a secret is long, and some to spare for what
 redaction makes shorter."""
@@ -38,6 +40,10 @@ class Knowing(Protocol):
 
     def without_registered(self, text: str) -> str:
         """The text without the secrets that were registered."""
+        ...
+
+    def open_tail(self, text: str) -> int:
+        """How many characters at the end of a text may be the beginning of a registered secret."""
         ...
 
 
@@ -81,12 +87,22 @@ def truncate_tail(text: str, limit: int) -> str:
     return shown[len(shown) - limit :] if 0 < limit < len(shown) else shown if limit else ""
 
 
-def truncate_bytes(data: bytes, limit: int) -> bytes:
-    """Return at most `limit` bytes of UTF-8 text, redacted first if it is cut."""
+def truncate_bytes(data: bytes, limit: int, *, is_partial: bool = False) -> bytes:
+    """Return at most `limit` bytes of UTF-8 text, redacted first if it is cut.
+
+    Args:
+        data: The text.
+        limit: Most bytes of the result.
+        is_partial: The data itself ends in the middle of a text, because no more of it was read. If it ends
+            with what may be the beginning of a registered secret, that is left out.
+    """
     if len(data) <= limit:
         return data
     text = data[: limit + 4 * margin()].decode("utf-8", "surrogateescape")
-    return redacted_head(text, limit).encode("utf-8", "surrogateescape")[:limit]
+    shown = redacted_head(text, limit)
+    if is_partial:
+        shown = shown[: len(shown) - max((source.open_tail(shown) for source in _sources()), default=0)]
+    return shown.encode("utf-8", "surrogateescape")[:limit]
 
 
 def truncate_bytes_tail(data: bytes, limit: int) -> bytes:
@@ -107,10 +123,49 @@ def truncate_repr(value: object, limit: int) -> str:
     return truncate(repr(value), limit)
 
 
+def excerpt(text: str, start: int, end: int) -> str:
+    """Return the characters of a text from `start` to `end`, without a part of a secret at either cut.
+
+    >>> excerpt("a long name", 2, 6)
+    'long'
+    """
+    beyond = margin()
+    first, last = max(0, start - beyond), min(len(text), end + beyond)
+    window = text[first:last]
+    shown = _redact(window)
+    if shown == window:
+        return text[start:end]
+    begin = _place_in(shown, window, start - first) if start > first else 0
+    return shown[begin : _place_in(shown, window, min(end, len(text)) - first)]
+
+
+def boundary(text: str, at: int) -> int:
+    """Return the last place up to `at` where a text can be cut without cutting a secret.
+
+    For a caller that shows a text in parts, and so cannot change it.
+    """
+    beyond = margin()
+    first = max(0, at - beyond)
+    window = text[first : at + beyond]
+    before = 0
+    for piece in _redact(window).split(REDACTED):
+        found = window.find(piece, before) if piece else before
+        if found > at - first:
+            return first + before
+        before = max(found, before) + len(piece)
+        if before >= at - first:
+            return at
+    return min(at, first + before)
+
+
+def redacted(text: str) -> str:
+    """Return a text without secrets: for a caller that leaves out some of its lines."""
+    return _redact(text)
+
+
 def margin() -> int:
     """Characters beyond a cut that must be at hand for a secret across the cut to be recognised."""
-    longest = (source.longest_secret() for ref in list(_known.values()) if (source := ref()) is not None)
-    return max(_BEYOND, *longest, 0) + _SPARE
+    return max((_BEYOND, *(source.longest_secret() for source in _sources()))) + _SPARE
 
 
 def redacted_head(text: str, limit: int) -> str:
@@ -140,10 +195,28 @@ def redacted_tail(text: str, limit: int) -> str:
     return _redact(text[:end]) + text[end:]
 
 
+def _place_in(shown: str, window: str, at: int) -> int:
+    """Where the character `at` of `window` stands in `shown`, which is the same text redacted."""
+    place = before = 0
+    for piece in shown.split(REDACTED):
+        found = window.find(piece, before)
+        found = before if found < 0 else found
+        if at < found:
+            return place  # Within a secret: nothing after it.
+        if at <= found + len(piece):
+            return place + at - found
+        place += len(piece) + len(REDACTED)
+        before = found + len(piece)
+    return len(shown)
+
+
+def _sources() -> list[Knowing]:
+    return [source for ref in list(_known.values()) if (source := ref()) is not None]
+
+
 def _redact(text: str) -> str:
-    for ref in list(_known.values()):
-        if (source := ref()) is not None:
-            text = source.without_registered(text)
+    for source in _sources():
+        text = source.without_registered(text)
     for redact in _rules:
         text = redact(text)
     return text

@@ -49,7 +49,7 @@ class _StateWord(click.ParamType[str]):
                 state if (words := state_words(state)) == state else f"'{words}' ({state})"
                 for state in _STATES
             )
-            self.fail(f"there is no state '{value[:80]}'. States are: {known}.", param, ctx)
+            self.fail(f"there is no state '{truncate(value, 80)}'. States are: {known}.", param, ctx)
         return found
 
 
@@ -306,7 +306,7 @@ def repairs(
     if forget is not None:
         with open_records(db, writes=True) as records:
             gone = _forget(records, key, forget)
-        words = f"Forgotten: {gone.id[:12]}, {' '.join(gone.approach.split())[:100]}"
+        words = f"Forgotten: {gone.id[:12]}, {truncate(' '.join(gone.approach.split()), 100)}"
         return _done(output, {"forgotten": gone.id}, words, as_json)
     with open_records(db) as records:
         has_any = has_repairs(records.database)

@@ -149,7 +149,7 @@ class View:
         """One line beside the words, cut short; `text` may come from anywhere."""
         from placet.safe_text import clean
 
-        line = clean(self._output.redactor.text(text[: most * 8]), most)
+        line = clean(self._output.redactor.cut(text, most * 8), most)
         if self._held is not None:
             self._held.append(line)
             return

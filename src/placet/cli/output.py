@@ -16,6 +16,8 @@ import sys
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
+from placet import truncation
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
@@ -80,6 +82,8 @@ class Output:
         self._redactor: Redactor | None = None
         self._pulse: Pulse | None = None
         """What says that a wait goes on, while one does."""
+        # A text may be cut before the first one is shown, which is when the redactor is made.
+        truncation.register(self)
 
     @contextmanager
     def waiting(self, what: str) -> Iterator[Pulse]:
@@ -130,6 +134,18 @@ class Output:
     @redactor.setter
     def redactor(self, redactor: Redactor) -> None:
         self._redactor = redactor
+
+    def longest_secret(self) -> int:
+        """Characters of the longest secret of the environment."""
+        return self.redactor.longest_secret()
+
+    def without_registered(self, text: str) -> str:
+        """A text without the secrets of the environment."""
+        return self.redactor.without_registered(text)
+
+    def open_tail(self, text: str) -> int:
+        """How many characters at the end of a text may be the beginning of one of them."""
+        return self.redactor.open_tail(text)
 
     def claim(self) -> None:
         """Take stdout for results alone: whatever else prints, prints to stderr from now on."""

@@ -12,6 +12,7 @@ from placet.coder.contract import CheckResult
 from placet.loops.levels import WORDS
 from placet.loops.round import Round
 from placet.loops.verdict import REPORT, TOOL
+from placet.truncation import truncate, truncate_tail
 
 _TAIL = 1_500
 _MOST_CONTEXT = 20_000
@@ -54,12 +55,12 @@ def maker_task(round: Round) -> str:
     ]
     if round.brought:
         words = "A change of an earlier round no longer fits. Bring it over to the files as they are now"
-        parts.append(_data(words, round.brought[:_MOST_DIFF]))
+        parts.append(_data(words, truncate(round.brought, _MOST_DIFF)))
     red = [check for check in round.baseline if not check.passed]
     if red:
         parts.append("These checks are red before any work:\n" + _checks(red))
     if round.context:
-        parts.append(_data("What the hook of this loop wrote", round.context[:_MOST_CONTEXT]))
+        parts.append(_data("What the hook of this loop wrote", truncate(round.context, _MOST_CONTEXT)))
     if round.recalled:
         said = "\n".join(f"- {line}" for line in round.recalled)
         parts.append(_data("Earlier rounds, oldest first", said))
@@ -78,7 +79,7 @@ def checker_task(round: Round, diff: str) -> str:
     ]
     if diff:
         more = "\n(the rest is left out; look at the files)" if len(diff) > _MOST_DIFF else ""
-        parts.append(_data("The change", diff[:_MOST_DIFF] + more))
+        parts.append(_data("The change", truncate(diff, _MOST_DIFF) + more))
     else:
         parts.append("No file was changed.")
     if round.checks:
@@ -90,7 +91,7 @@ def _checks(results: Sequence[CheckResult]) -> str:
     lines = []
     for check in results:
         state = "green" if check.passed else f"red: {check.why}"
-        tail = "" if check.passed else f"\n{check.output[-_TAIL:].rstrip()}"
+        tail = "" if check.passed else f"\n{truncate_tail(check.output, _TAIL).rstrip()}"
         lines.append(f"{check.name} ({check.command}): {state}{tail}")
     return "\n".join(lines)
 

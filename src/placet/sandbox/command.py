@@ -36,7 +36,7 @@ from placet.sandbox.keeper import REPORT, TOKEN_BYTES
 from placet.sandbox.limits import Limits
 from placet.sandbox.places import is_beneath
 from placet.sandbox.processes import kill_below
-from placet.truncation import truncate_repr
+from placet.truncation import truncate, truncate_bytes, truncate_repr
 
 if TYPE_CHECKING:
     import asyncio
@@ -241,8 +241,8 @@ class _Call:
             )
         return from_report(
             report,
-            stdout=bytes(self.stdout),
-            stderr=bytes(self.stderr),
+            stdout=self._within_limit(self.stdout),
+            stderr=self._within_limit(self.stderr),
             is_full=bool(self._full),
             is_given_up=self.is_given_up,
             is_silent=not self.report,
@@ -300,13 +300,16 @@ class _Call:
         if not data:
             self._close(number)
         elif len(into) > self.limits.output_bytes:
-            del into[self.limits.output_bytes :]
             # Not closed: the command would hear of it before it is ended, and complain.
             self.loop.remove_reader(number)
             self._full.add(number)
             self._order(b"o")
             return False
         return bool(data)
+
+    def _within_limit(self, data: bytearray) -> bytes:
+        """What is kept of a stream. The rest of the last read shows whether a secret lies across the cut."""
+        return truncate_bytes(bytes(data), self.limits.output_bytes, is_partial=True)
 
     def _hear(self) -> None:
         """Read the keeper's report. At its end all have ended, and what they wrote is in the pipes."""
@@ -378,7 +381,7 @@ class _Call:
             return self._not_started("program", errno.EACCES)
         if text.startswith("Can't chdir"):
             return f"'{self.program}' cannot be started in its folder: {text}."
-        why = text[:300] or "no reason given"
+        why = truncate(text, 300) or "no reason given"
         return (
             f"'{self.program}' was not run: its sandbox could not be made ({why}). "
             "`placet doctor` tells what works on this machine."

@@ -10,7 +10,7 @@ from typing import Any
 
 from placet.errors import DuplicateTool, ToolDeclarationError, UsageError
 from placet.tools.tool import Tool, tool
-from placet.truncation import truncate_repr
+from placet.truncation import truncate, truncate_repr
 
 
 def tools_given(items: Iterable[Tool | Callable[..., Any]], option: str = "tools") -> list[Tool]:
@@ -54,7 +54,7 @@ def _described(made: Tool) -> str:
     """Where a tool comes from, so that a reader finds both."""
     fn = made.fn
     if fn is None:
-        return f"a tool without a function ({made.schema.description[:60] or 'no description'})"
+        return f"a tool without a function ({truncate(made.schema.description, 60) or 'no description'})"
     where = f"{getattr(fn, '__module__', '?')}.{getattr(fn, '__qualname__', type(fn).__qualname__)}"
     code = getattr(fn, "__code__", None)
     return f"{where} (line {code.co_firstlineno})" if code is not None else where

@@ -19,6 +19,7 @@ from placet.inference.model import Model, Result
 from placet.ir.result import ExitCode, Status, Waiting
 from placet.policy.marks import NO_MARKS, UNMARKED, Marks
 from placet.runtime.observation import observe, observe_text
+from placet.truncation import truncate
 from placet.turns.asking import LOGGED, NAMED, Asking, Halt, Terms
 from placet.turns.calls import Asked, groups
 from placet.turns.ending import MADE, Call, CallResult, Note
@@ -115,7 +116,7 @@ class Acting(Asking):
             if came.ok:
                 self._succeeded.append(came.asked.call.name)
             elif came.status == "rejected":
-                self._refused.append(came.asked.call.name[:NAMED])
+                self._refused.append(truncate(came.asked.call.name, NAMED))
             self._add_result(came)
         return halt
 

@@ -26,7 +26,7 @@ from placet.sandbox.workspace import Workspace
 from placet.tools.builtin.matching.globs import compile_glob
 from placet.tools.builtin.matching.walk import MOST_DEPTH, MOST_ENTRIES, Walk, shown
 from placet.tools.tool import Tool, tool
-from placet.truncation import truncate, truncate_repr
+from placet.truncation import excerpt, margin, truncate, truncate_repr
 
 MOST_LISTED = 1000
 """Entries of one folder that are told."""
@@ -152,6 +152,7 @@ def search_tools(
                     "max_matches": max_matches,
                     "ripgrep": _find_ripgrep(workspace) if ripgrep else "",
                     "ripgrep_after": ripgrep_after,
+                    "margin": margin(),
                 },
             }
             finished = await run_command(
@@ -245,10 +246,20 @@ def _grep_answer(answer: dict[str, Any], pattern: str) -> dict[str, Any]:
             0, f"There are more than these {len(answer['matches'])}. Narrow the pattern, path or glob."
         )
     return {
-        "matches": answer["matches"],
+        "matches": [{name: _line_of(part) for name, part in each.items()} for each in answer["matches"]],
         "files_searched": answer["files"],
         **_closing(notes, truncated=answer["is_stopped"] or answer["is_cut_short"]),
     }
+
+
+def _line_of(part: Any) -> Any:
+    """What the search tells of a match, with the parts of long lines cut out of what surrounds them."""
+    match part:
+        case [str(text), int(begin), int(end), bool(before), bool(behind)]:
+            return "…" * before + excerpt(text, begin, end) + "…" * behind
+        case list():
+            return [_line_of(each) for each in part]
+    return part
 
 
 def _walk_notes(is_cut_short: bool, unreadable: int) -> list[str]:
