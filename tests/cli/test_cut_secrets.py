@@ -1,4 +1,4 @@
-"""Wherever a text is shortened, no part of a secret is left: errors, terminal, log, export, approvals, story."""
+"""A text that is cut holds no part of a secret: errors, terminal, log, export, approvals, story."""
 
 from __future__ import annotations
 
@@ -15,6 +15,23 @@ Plan = Callable[..., Path]
 PIECE = 6
 LIMITS = (40, 60, 77, 80, 100, 120, 160, 200, 300, 400, 500, 600, 1_000, 2_000, 4_000)
 """The lengths to which texts are cut somewhere; `clean` once cut at twice of each, before it redacted."""
+
+NAMING = (
+    ("agent", "show"),
+    ("agent", "run"),
+    ("code", "show"),
+    ("code", "answer"),
+    ("code", "list", "--state"),
+    ("code", "repairs", "--forget"),
+    ("loop", "show"),
+    ("loop", "diff"),
+    ("do", "first"),
+    ("code", "first"),
+    ("tools", "show"),
+    ("approvals", "show"),
+    ("resume",),
+)
+"""Commands that repeat what they are given, in an error."""
 
 TOOLS = '''
 from placet import ToolError, tool
@@ -97,7 +114,11 @@ def test_no_part_of_a_secret_is_left_where_a_text_is_cut(
         quick("verify", wrong, "--tools", tools, **environment),
         quick("run", wrong, "--tools", tools, **environment),
         *(quick("runs", "show", text, "--db", "my.db", **environment) for text in texts[:6]),
-        *(quick("agent", "show", text, **environment) for text in texts[2:4]),
+        *(
+            quick(*command, text, **environment)
+            for command in NAMING
+            for text in texts[:12]
+        ),
     ]  # fmt: skip
     for arguments in (
         ("runs",),
