@@ -25,7 +25,7 @@ from placet.inference.model import Intent, Model, Piece, Request, Result, stream
 from placet.inference.named import ModelLike, make_ready, model_given
 from placet.inference.wrappers.wrapped import Wrapped
 from placet.ir.proposal import Proposal, new_id
-from placet.policy.permission import CallByCall, Posture, StanceOf
+from placet.policy.permission import UNASKED, CallByCall, Posture, StanceOf
 from placet.runtime.given import check_runtime
 from placet.runtime.journal import Choice, Decision
 from placet.runtime.scope import Scope
@@ -49,10 +49,6 @@ if TYPE_CHECKING:
 
 UNTOLD = Posture.named("read_only")
 """What holds where nobody has said anything."""
-NOBODY = (
-    "it needs an approval, and there is nobody to ask. To allow it, give the AgentRunner a posture such as "
-    "posture='sandbox_edit' or 'full_access', or give its Runtime a person to ask"
-)
 
 
 class _Steady(Wrapped):
@@ -93,7 +89,7 @@ class AgentRunner:
         workspace: Workspace | None = None,
         isolation: Isolation | None = None,
         spill: Spill | None = None,
-        nobody: str = NOBODY,
+        nobody: str = UNASKED,
         stance: StanceOf | None = None,
     ) -> None:
         """The agent gets only the tools on its list.

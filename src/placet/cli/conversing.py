@@ -90,7 +90,8 @@ class View:
             case ending.Call():
                 self.pulse.stop()
                 self._given[event.action_id] = event.parameters
-                self.say(_call_words(event, self._output.redactor), _SHORT)
+                width = terminal_width(sys.stderr)
+                self.say(_call_words(event, self._output.redactor), min(_SHORT, width or _SHORT))
                 self.pulse.wait(f"running {event.tool}")
             case ending.CallResult():
                 given = self._given.pop(event.action_id, {})

@@ -231,6 +231,26 @@ CONFINED = "confined"
 """The label of a tool that can change nothing outside the folder where the work is done."""
 
 
+NOT_GRANTED = "needs {tier}, which is not granted without asking"
+"""Words for a call that the posture does not allow without an approval."""
+UNASKED = (
+    "it needs an approval, and there is nobody to ask. Do without it, or finish and state what is missing"
+)
+"""The same for a model, where there is nobody to ask. A person is told elsewhere how to allow it: a model
+cannot."""
+_UNGRANTED = re.compile(NOT_GRANTED.format(tier="(read_only|sandbox_edit|full_access)") + ";")
+
+
+def ungranted_tier(words: str) -> str:
+    """The tier that a rejected call needed, if nobody could be asked for it; else empty.
+
+    >>> ungranted_tier(f"rejected: tool 'pay' {NOT_GRANTED.format(tier='full_access')}; {UNASKED}")
+    'full_access'
+    """
+    found = _UNGRANTED.search(words)
+    return found[1] if found is not None else ""
+
+
 def tier_of(schema: ToolSchema, parameters: Mapping[str, JsonValue], folder: str | None) -> Tier:
     """How much an action needs to be allowed to do.
 
