@@ -9,7 +9,7 @@ BENCH_ARGS ?=
 EVAL_ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test fmt api docs docs-serve bench eval-calls eval-turns eval-code eval-agents eval-loops mutants soak clean
+.PHONY: help setup demo test fmt api docs docs-serve bench eval-calls eval-turns eval-code eval-agents eval-loops eval-secrets mutants soak clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s  %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -80,6 +80,9 @@ eval-agents: $(STAMP) ## the example agents on their scenarios three times, and 
 eval-loops: $(STAMP) ## a loop that keeps a changelog, round by round with the same model
 	@$(BIN)/python -m tests.servers.local_model
 	@$(BIN)/python -m evals loops $(EVAL_ARGS)
+
+eval-secrets: $(STAMP) ## secrets that are found by name or shape, and harmless text that is taken for one
+	@$(BIN)/python -m evals secrets $(EVAL_ARGS)
 
 soak: $(STAMP) ## the property, fault and kill tests with twenty times the examples
 	@$(BIN)/python -m tests.servers.postgres

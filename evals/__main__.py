@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from evals import agents, calls, loops, turns
+from evals import agents, calls, loops, secrets, turns
 from evals.code import score
 
 EVALS = {
@@ -13,6 +13,7 @@ EVALS = {
     "code": score.main,
     "agents": agents.main,
     "loops": loops.main,
+    "secrets": secrets.main,
 }
 
 

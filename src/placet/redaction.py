@@ -9,7 +9,8 @@ Keep true:
    one, and rules apply until nothing changes: what one keeps may hold what another takes. Two or three
    rounds do if a rule (a) has no condition on what follows that a cut could lift, (b) never takes what it
    meant to keep, hence the possessive and atomic groups, and (c) goes on to the end of the word.
-3. Rules are linear: none rescans a stretch that an earlier start has scanned in vain.
+3. Rules are linear: none rescans a stretch that an earlier start has scanned in vain, but for the short ones
+   of values that stand in for a secret.
 4. No error message repeats a secret.
 5. A text is redacted before it is cut: the beginning of a secret is not recognised any more.
 """
@@ -24,6 +25,7 @@ from functools import lru_cache
 from heapq import merge
 from itertools import islice, repeat
 from operator import is_
+from typing import NamedTuple
 from urllib.parse import quote, quote_plus
 
 from placet import truncation
@@ -90,18 +92,108 @@ _SHAPES = {
     rf"{_START}((?:github_pat_|gl[a-z]{{1,4}}-)[\w-]{{16,}})": "github_pat_ glpat- gldt- glrt- glptt-",
     rf"{_START}((?:ya29\.|pypi-AgEI|AIza|x(?:ox[a-z]|app)-)[\w-]{{10,}})": "ya29. pypi-agei aiza xox xapp-",
     rf"{_START}(SG\.[\w-]{{16,}}\.[\w-]{{16,}})": "sg.",
+    rf"{_START}((?:dop_v1_|hvs\.|gsk_|dckr_pat_|shpat_|lin_api_)[\w-]{{20,}})": (
+        "dop_v1_ hvs. gsk_ dckr_pat_ shpat_ lin_api_"
+    ),
+    rf"{_START}(dapi[0-9a-f]{{32}}[\w-]*)": "dapi",
     # Words with hyphens begin like this too; keys have digits, or no hyphen for a long time.
     rf"{_START}(sk-(?:(?=[A-Za-z_-]{{0,60}}[0-9])[\w-]{{20,}}|[A-Za-z0-9]{{20,}}[\w-]*))": "sk-",
 }
 """Rules whose group must go, each with what a match begins with, in small letters."""
+
+_URL = "://"
+_LONGEST_STAND_IN = 200
+"""Of a longer value it is not asked whether it stands in for a secret, so that rules stay linear."""
+_SUBJECT = urlsafe_b64encode(b'{"sub":"1234567890"').decode().rstrip("=")
+"""In the token that is shown wherever JSON web tokens are explained."""
+_EXAMPLE = re.compile(
+    r"EXAMPLE|x{6}|X{6}|\*{4}|\.{3}|0{8}|1234567890abc|0123456789abc|[Yy]our[-_]|YOUR[-_]"
+    rf"|{_SUBJECT[:-1]}"
+)
+"""What examples in documentation have and no generated key has, but by an accident that never happens."""
+_ROOTS = """os|process|env|environ|settings|config|conf|self|this|vars?|locals?|module|data|args|opts|options
+    |params|props|state|request|req|ctx|context|secrets|app|credentials|account|std|System|ENV|Rails|import"""
+_STAND_IN = re.compile(
+    # Of a shell, a template, a pipeline, a format.
+    r"\$\{\{?[^{}]*\}{0,2}|\$[A-Za-z_]\w*|\$env:\w+|\$\([^()]*\)?"
+    r"|%\(\w+\)[sdr]|%[sdr]|%[A-Z_]+%|\{\{.*|\#\{.*|\{[A-Za-z_.]*\}"
+    # <your-key>, <%= ENV['KEY'] %>; covered, or left out.
+    r"|<[A-Za-z _./%='\"\[-]*>?|[xX*.\#?_•…-]{3,}"
+    # Where it is kept.
+    r"|!(?:Ref|Sub|GetAtt|ImportValue|vault)|@Value\(?|(?:vault:|op://|ref\+|file:|env:)[\w./#:-]*"
+    # Code: os.environ[, settings.SECRET_KEY, getpass.getpass(), varchar(255)
+    rf"|(?:{''.join(_ROOTS.split())})(?:\.|->|::|\[)[A-Za-z_.:>\[\]()-]*"
+    r"|[A-Za-z_][A-Za-z_.:]{2,}\((?:[^()]*\))?|[A-Za-z_$][A-Za-z_.$]*\[[A-Za-z]*|[fbru]{1,2}",
+    re.ASCII,
+)
+"""A value that is not the secret: a reference to where it is, or a mark that one belongs there."""
+_VOCABULARY = """
+    a access accesstoken account actual add admin an and api apikey app at auth authtoken be bearer
+    bytes change changeme char characters charfield choose client cookie credential credentials database
+    db digit dummy empty enter example fake fill forgot form get here hidden id in insert invalid is it
+    key keys least masked me missing must my name new next nil none not null of old on optional or other
+    pass passphrase passwd password passwords passwort placeholder please put real redacted replace
+    required sample secret secrets secretstr set short some str string tbd text the this to todo token
+    tokens too type undefined unset use user username valid value varchar with you your
+"""
+_WORDS_OF_STAND_INS = frozenset(_VOCABULARY.split())
+"""A value of such words alone says what belongs in its place."""
+_TELLING = frozenset(
+    (
+        "password",
+        "passwort",
+        "passphrase",
+        "token",
+        "secret",
+        "key",
+        "required",
+        "must",
+        "please",
+        "enter",
+        "your",
+    )
+)
+"""A sentence with one of these is about a secret."""
+_PUNCTUATION = ";,)]}>|.?!: "
+
+
+def _stands_in(value: str) -> bool:
+    """Whether a value under the name of a secret is no secret: a placeholder, a reference, a piece of code.
+
+    >>> [_stands_in(each) for each in ("<your-key>", "os.environ[", "YOUR_TOKEN_HERE", "hunter2")]
+    [True, True, True, False]
+    """
+    if len(value) > _LONGEST_STAND_IN:
+        return False
+    plain = value.rstrip(_PUNCTUATION) or value
+    if _STAND_IN.fullmatch(plain) or _STAND_IN.fullmatch(value):
+        return True
+    words = _words(plain)
+    if not words or any(word.isdigit() for word in words):
+        return False
+    if all(word in _WORDS_OF_STAND_INS for word in words):
+        return True
+    return (
+        " " in plain
+        and plain.replace(" ", "").rstrip(_PUNCTUATION).isalpha()
+        and not _TELLING.isdisjoint(words)
+    )
 
 
 def _any_of(names: Iterable[str]) -> str:
     return "|".join(re.escape(name).replace("_", "[_. -]?") for name in sorted(names, key=len, reverse=True))
 
 
+class _Rule(NamedTuple):
+    begin: str
+    """Text with which a match begins, in small letters."""
+    pattern: re.Pattern[str]
+    is_named: bool
+    """Whether only what stands before a value says that it is a secret."""
+
+
 @lru_cache(maxsize=16)
-def _rules(names: tuple[str, ...]) -> list[tuple[str, re.Pattern[str]]]:
+def _rules(names: tuple[str, ...]) -> list[_Rule]:
     """Every rule beside each text with which a match of it begins."""
     sure, likely = (*_SURE.split(), *names), _LIKELY.split()
     every = (*sure, *likely, *_ENDINGS, "pass")
@@ -112,14 +204,17 @@ def _rules(names: tuple[str, ...]) -> list[tuple[str, re.Pattern[str]]]:
     flag = rf"(?<![\w-])--[\w-]{{0,60}}?(?:{_any_of((*sure, *likely))})"
     digits = r"(?:(?<==)|(?<=%3[Dd])|(?=\S{0,60}[0-9])(?=\S{8}))"
     cookie = rf"""(?:set-)?cookie(?:\\?["'])?+{_SPACE}:{_SPACE}([^\s"'\\{{\[][^\r\n"'\\]*)"""
-    rules = {
-        **_SHAPES,
+    named = {
         rf"(?i:{_START_NAME}{cookie})": "set-cookie cookie",
         rf"(?i:{name}){_SEPARATOR}(?:{_QUOTED}|{_SCHEME}({_BARE}))": _begins(every),
         rf"(?i:{_START_NAME}{word}){_SEPARATOR}(?:{_QUOTED}|{digits}{_SCHEME}({_BARE}))": _begins(likely),
         rf"(?i:{flag})[ \t]{{1,8}}+(?:{_QUOTED}|(?=[^\s-]\S{{3}})({_BARE}))": "--",
     }
-    return [(begin, re.compile(rule, re.ASCII)) for rule, all_ in rules.items() for begin in all_.split()]
+    return [
+        _Rule(begin, re.compile(rule, re.ASCII), rule in named or begin == _URL)
+        for rule, begins in {**_SHAPES, **named}.items()
+        for begin in begins.split()
+    ]
 
 
 def _begins(names: Iterable[str]) -> str:
@@ -127,21 +222,29 @@ def _begins(names: Iterable[str]) -> str:
     return " ".join(word for word in sorted(first) if not word.startswith(tuple(first - {word})))
 
 
-def _apply(rules: list[tuple[str, re.Pattern[str]]], text: str) -> str:
+def _apply(rules: list[_Rule], text: str) -> str:
     small = text.replace("İ", "I").lower()  # The one letter that grows when made small: places would shift.
-    near = [rule for rule in rules if rule[0] in small]
+    near = [rule for rule in rules if rule.begin in small]
     if not near:
         return text
     parts, done = [""], 0
     # One after the other as they stand in the text; of those at one place the earlier rule.
-    found = [re.finditer(re.escape(begin), small) for begin, _ in near]
+    found = [re.finditer(re.escape(rule.begin), small) for rule in near]
     places = [zip(map(re.Match.start, each), repeat(rank)) for rank, each in enumerate(found)]
     for at, rank in merge(*places):
-        if at >= done and (match := near[rank][1].match(text, at)):
+        if at >= done and (match := near[rank].pattern.match(text, at)):
             start, end = match.span(match.lastindex or 0)
+            if _is_harmless(text[start:end], is_named=near[rank].is_named):
+                continue
             parts += text[done:start], REDACTED
             done = end
     return "".join([*parts, text[done:]])
+
+
+def _is_harmless(value: str, *, is_named: bool) -> bool:
+    if len(value) > _LONGEST_STAND_IN:
+        return False
+    return _EXAMPLE.search(value) is not None or (is_named and _stands_in(value))
 
 
 def _words(name: str) -> list[str]:
