@@ -397,7 +397,11 @@ class Redactor:
         return len(self._secrets[0]) if self._secrets else 0
 
     def without_registered(self, text: str) -> str:
-        """Return a text without registered secrets, and without values under names given to this redactor."""
+        """Return a text without registered secrets, and without values under names given to this redactor.
+
+        Args:
+            text: The text.
+        """
         if self._own:
             return self.text(text)
         if not self._is_sorted:

@@ -43,7 +43,7 @@ class AgentResult(ToDict, msgspec.Struct, frozen=True, kw_only=True):
     denied: tuple[str, ...] = ()
     """Calls of tools that it may use, which a rule or a person refused."""
     unasked: Mapping[str, str] = {}
-    """Denied tools that needed an approval when there was nobody to ask, with the tier that each needs."""
+    """Denied tools that needed an approval when there was nobody to ask; as in `Ending`."""
     missing: Mapping[str, int] = {}
     """Tools on its list that it called and that do not exist, with the number of calls."""
     goal: GoalResult | None = None

@@ -289,9 +289,11 @@ def show_ending(
     output: Output, ending: Ending, told: Told, app: App | None = None, *, with_summary: bool = False
 ) -> None:
     """How it ended: as one JSON object, or in words beside what was said."""
-    from placet.cli.ending import ending_lines
+    from placet.cli.ending import ending_lines, unasked_lines
 
     if told.as_json:
+        for line in unasked_lines(ending) if ending.unasked else ():
+            output.talk(line)
         shown: dict[str, Any] = ending.as_json() if told.data is None else told.data()
         if told.warnings is not None:
             import msgspec

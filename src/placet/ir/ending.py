@@ -56,7 +56,8 @@ class Ending(ToDict, msgspec.Struct, Generic[OutputT], frozen=True, kw_only=True
     refused: tuple[str, ...] = ()
     """Tools whose calls were refused: by a rule, by a person, or because they were malformed."""
     unasked: Mapping[str, str] = {}
-    """Refused tools that needed an approval when there was nobody to ask, with the tier that each needs."""
+    """Refused tools that needed an approval when there was nobody to ask, with the tier that each needs. The
+    tier is empty where a rule or `gated_tools` wanted the approval."""
     usage: Usage | None = None
     """Tokens of all answers, as far as they are known."""
     cost_usd: float | None = None
@@ -88,9 +89,12 @@ class Ending(ToDict, msgspec.Struct, Generic[OutputT], frozen=True, kw_only=True
         """
         if not self.unasked:
             return ""
-        posture = "full_access" if "full_access" in self.unasked.values() else "sandbox_edit"
-        names = ", ".join(self.unasked)
-        return f"To allow {names}, pass posture={posture!r}, or give the Runtime a person to ask."
+        names, tiers = ", ".join(self.unasked), set(self.unasked.values())
+        person = "give the Runtime a person to ask"
+        if "" in tiers:
+            return f"To allow {names}, {person}."
+        posture = "full_access" if "full_access" in tiers else "sandbox_edit"
+        return f"To allow {names}, pass posture={posture!r}, or {person}."
 
     def as_json(self) -> dict[str, JsonValue]:
         """Return what a run records of it: everything but `output` and `cut_off`."""

@@ -241,14 +241,18 @@ cannot."""
 _UNGRANTED = re.compile(NOT_GRANTED.format(tier="(read_only|sandbox_edit|full_access)") + ";")
 
 
-def ungranted_tier(words: str) -> str:
-    """The tier that a rejected call needed, if nobody could be asked for it; else empty.
+def unasked_for(words: str) -> str | None:
+    """The tier that a rejected call needed, if there was nobody to ask for it; else None.
 
-    >>> ungranted_tier(f"rejected: tool 'pay' {NOT_GRANTED.format(tier='full_access')}; {UNASKED}")
+    The tier is empty if a rule or a gate wanted the approval, so that no tier would have helped.
+
+    >>> unasked_for(f"rejected: tool 'pay' {NOT_GRANTED.format(tier='full_access')}; {UNASKED}")
     'full_access'
     """
     found = _UNGRANTED.search(words)
-    return found[1] if found is not None else ""
+    if found is not None:
+        return found[1]
+    return "" if f"; {UNASKED}" in words else None
 
 
 def tier_of(schema: ToolSchema, parameters: Mapping[str, JsonValue], folder: str | None) -> Tier:

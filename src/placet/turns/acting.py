@@ -18,7 +18,7 @@ from placet.inference.messages import Assistant, ToolResult, User
 from placet.inference.model import Model, Result
 from placet.ir.result import ExitCode, Status, Waiting
 from placet.policy.marks import NO_MARKS, UNMARKED, Marks
-from placet.policy.permission import ungranted_tier
+from placet.policy.permission import unasked_for
 from placet.runtime.observation import observe, observe_text
 from placet.truncation import truncate
 from placet.turns.asking import LOGGED, NAMED, Asking, Halt, Terms
@@ -119,7 +119,7 @@ class Acting(Asking):
                 self._succeeded.append(came.asked.call.name)
             elif came.status == "rejected":
                 self._refused.append(truncate(came.asked.call.name, NAMED))
-                if tier := ungranted_tier(came.text):
+                if (tier := unasked_for(came.text)) is not None:
                     self._unasked[truncate(came.asked.call.name, NAMED)] = tier
             self._add_result(came)
         return halt
