@@ -148,3 +148,21 @@ def test_no_part_of_a_secret_is_left_where_a_text_is_cut(
     with sqlite3.connect(tmp_path / "my.db") as connection:
         for (data,) in connection.execute("SELECT data FROM events"):
             _check(str(data), secret, "the log")
+
+
+def test_explain_shows_the_parameters_of_a_plan_redacted_and_cut(
+    quick: Placet, plan: Plan, tmp_path: Path
+) -> None:
+    secret = _secret(20)
+    tools = tmp_path / "tools.py"
+    tools.write_text(TOOLS)
+    text = "." * 20 + secret + "x y " * 500
+    path = plan({"id": "one", "tool": "say", "parameters": {"text": text}})
+
+    quick("run", path, "--tools", tools, "--db", "my.db", "--run-id", "r", FOO_API_KEY=secret)
+    told = quick("explain", "r", "--db", "my.db", FOO_API_KEY=secret)
+
+    (line,) = [line for line in told.out.splitlines() if line.strip().startswith("text=")]
+    assert f"{'.' * 20}[redacted]" in line
+    assert len(line) < 800
+    _check(told.out, secret, "explain")
