@@ -128,6 +128,8 @@ class Output:
             from placet.app.app import known_secrets
             from placet.redaction import Redactor
 
+            # A text may be cut while the secrets are read, and a cut asks for them.
+            self._redactor = Redactor()
             self._redactor = Redactor(known_secrets(os.environ))
         return self._redactor
 
