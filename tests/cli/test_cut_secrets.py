@@ -166,3 +166,27 @@ def test_explain_shows_the_parameters_of_a_plan_redacted_and_cut(
     assert f"{'.' * 20}[redacted]" in line
     assert len(line) < 800
     _check(told.out, secret, "explain")
+
+
+def test_a_table_shows_no_part_of_a_secret(capsys: pytest.CaptureFixture[str]) -> None:
+    """Its cells are cut to the width of their columns when it is printed."""
+    from rich.table import Table
+    from rich.text import Text
+
+    from placet.cli.output import Output
+    from placet.redaction import Redactor
+
+    secret = _secret(30)
+    for width in range(8, 40):
+        table = Table(width=width * 2)
+        for name in ("plain", "styled"):
+            table.add_column(name, no_wrap=True, overflow="ellipsis", max_width=width)
+        table.add_row(f"see {secret} there", Text(f"see {secret} there", style="red"))
+        output = Output()
+        output.redactor = Redactor([secret])
+
+        output.show(table)
+
+        shown = capsys.readouterr().out
+        assert "see" in shown
+        _check(shown, secret, f"a table of {width} columns")

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from rich.console import Console, RenderableType
+    from rich.table import Table
     from rich.text import Text
 
     from placet.cli.pulse import Pulse
@@ -195,10 +196,22 @@ class Output:
                     if (text := self.redactor.text(item.plain)) != item.plain:
                         item = Text(text)
                     item = wrap_rich(item, self.width)
+                elif isinstance(item, Table):
+                    self._redact_cells(item)
                 (console if isinstance(item, Table) else wide).print(item, soft_wrap=True)
             self._out.flush()
         except OSError as error:
             self._lose(error)
+
+    def _redact_cells(self, table: Table) -> None:
+        """Take secrets out of a table, whose cells are cut to their columns when it is printed."""
+        from rich.text import Text
+
+        for column in table.columns:
+            for at, cell in enumerate(column._cells):
+                plain = cell.plain if isinstance(cell, Text) else cell
+                if isinstance(plain, str) and (shown := self.redactor.text(plain)) != plain:
+                    column._cells[at] = Text(shown, style=cell.style) if isinstance(cell, Text) else shown
 
     def show_json(self, value: Any, *, is_declaration: bool = False) -> None:
         """Print one JSON object: over several lines for a person, on one line for a program.
