@@ -533,6 +533,9 @@ class ToolError(PlacetError):
         super().__init__(message)
 
 
+NO_SUCH_TOOL = "no tool here has that name"
+
+
 def unknown_tool(name: str, known: Iterable[str]) -> str:
     """Words for a tool nobody registered, with the nearest name if there is one. A long name is cut.
 
@@ -540,7 +543,7 @@ def unknown_tool(name: str, known: Iterable[str]) -> str:
     """
     name = truncate(name, _LONGEST_NAME, "...")
     near = get_close_matches(name, list(known), n=1)
-    hint = f"did you mean '{near[0]}'?" if near else "no tool here has that name"
+    hint = f"did you mean '{near[0]}'?" if near else NO_SUCH_TOOL
     return f"unknown tool '{name}': {hint}"
 
 
