@@ -9,7 +9,7 @@ BENCH_ARGS ?=
 EVAL_ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test fmt api docs docs-serve bench eval-calls eval-turns eval-code eval-agents eval-loops eval-flows mutants soak clean
+.PHONY: help setup demo test fmt api docs docs-serve bench eval-calls eval-turns eval-code eval-agents eval-loops eval-flows eval-secrets mutants soak clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s  %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -83,6 +83,9 @@ eval-loops: $(STAMP) ## a loop that keeps a changelog, round by round with the s
 
 eval-flows: $(STAMP) ## flow rules on ordinary tasks and injections, without and with sources; needs no model
 	@$(BIN)/python -m evals flows $(EVAL_ARGS)
+
+eval-secrets: $(STAMP) ## secrets that are found by name or shape, and harmless text that is taken for one
+	@$(BIN)/python -m evals secrets $(EVAL_ARGS)
 
 soak: $(STAMP) ## the property, fault and kill tests with twenty times the examples
 	@$(BIN)/python -m tests.servers.postgres

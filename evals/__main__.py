@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from evals import agents, calls, loops, turns
+from evals import agents, calls, loops, secrets, turns
 from evals.code import score
 from evals.flows import score as flows
 
@@ -15,6 +15,7 @@ EVALS = {
     "agents": agents.main,
     "loops": loops.main,
     "flows": flows.main,
+    "secrets": secrets.main,
 }
 
 

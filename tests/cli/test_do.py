@@ -196,7 +196,7 @@ def test_what_is_done_without_asking(
     ]
     assert (tmp_path / "out.txt").exists() == writes
     if not runs:
-        assert "To be asked, leave --db none out" in done.err
+        assert "To be asked, leave out --db none" in done.err
         assert "--yes-to" in done.err
 
 

@@ -1568,10 +1568,38 @@ DEFECTS: tuple[Defect, ...] = (
     # What is recorded, and added up
     Defect(
         "accounting: a text is cut before its secrets go",
+        "truncation.py",
+        "        shown = text[:start] + _redact(text[start:size])\n",
+        "        shown = _redact(text[:limit]) + text[limit:size]\n",
+        ("tests/test_truncation.py", "tests/test_redaction.py"),
+    ),
+    Defect(
+        "a redactor that learns of a secret does not say so where texts are cut",
         "redaction.py",
-        "            shown = self.text(text[:size])\n",
-        "            shown = self.text(text[:limit]) + text[size - len(text) :]\n",
-        ("tests/test_redaction.py", "tests/events/test_logged_parameters.py"),
+        "        self._known |= found\n        truncation.register(self)\n",
+        "        self._known |= found\n",
+        ("tests/test_truncation.py",),
+    ),
+    Defect(
+        "an end that is cut off is not redacted",
+        "truncation.py",
+        "        shown = _redact(text[len(text) - size : end]) + text[end:]\n",
+        "        shown = text[len(text) - size :]\n",
+        ("tests/test_truncation.py",),
+    ),
+    Defect(
+        "one word of a placeholder makes a value one",
+        "redaction.py",
+        "    if all(word in _WORDS_OF_STAND_INS for word in words):\n",
+        "    if any(word in _WORDS_OF_STAND_INS for word in words) or len(words) > 1:\n",
+        ("tests/evals/test_secrets.py", "tests/test_redaction.py"),
+    ),
+    Defect(
+        "a model that asks a person who is not there is told no more than that the tool is unknown",
+        "turns/calls.py",
+        "        if call.name == _ASK_USER and _ASK_USER not in self.tools:\n            return _NOBODY\n",
+        "",
+        ("tests/assistant/test_nobody_to_ask.py",),
     ),
     Defect(
         "accounting: what a large parameter is called does not matter",

@@ -42,6 +42,7 @@ from placet.ir.result import Outcome
 from placet.safe_text import clean
 from placet.tools.context import Cancel, ToolContext
 from placet.tools.tool import Tool, tool
+from placet.truncation import truncate_repr
 from placet.turns.ending import OUTCOMES, End
 from placet.turns.stopping import first_error, linked
 
@@ -244,7 +245,9 @@ async def vote(
     def alike(answer: str) -> str:
         made: object = make(answer)
         if not isinstance(made, str):
-            raise UsageError(f"vote(same=...) made {made!r:.80} of an answer. It must make a text of each.")
+            raise UsageError(
+                f"vote(same=...) made {truncate_repr(made, 80)} of an answer. It must make a text of each."
+            )
         return made
 
     async def work(run: OpenRun) -> TeamResult:

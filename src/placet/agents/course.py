@@ -22,6 +22,7 @@ from placet.errors import UsageError
 from placet.inference.messages import User
 from placet.ir.provenance import MessageText, Provenance, SourcedText, parts_of, text_of
 from placet.tools.context import Cancel
+from placet.truncation import truncate_tail
 from placet.turns.ending import OUTCOMES, Ending
 from placet.turns.limits import used_up_words
 from placet.turns.loop import TurnLoop
@@ -119,7 +120,7 @@ class Course(NamedTuple):
                     "check": self.run.brief(goal.check, 2_000),
                     "passed": checked.passed,
                     "why": checked.why or None,
-                    "output": checked.output[-2_000:],
+                    "output": truncate_tail(checked.output, 2_000),
                 },
             )
             if checked.passed:

@@ -43,6 +43,8 @@ class AgentResult(ToDict, msgspec.Struct, frozen=True, kw_only=True):
     """Tools that it called and may not use, with the number of calls. None of them ran."""
     denied: tuple[str, ...] = ()
     """Calls of tools that it may use, which a rule or a person refused."""
+    unasked: Mapping[str, str] = {}
+    """Denied tools that needed an approval when there was nobody to ask; as in `Ending`."""
     missing: Mapping[str, int] = {}
     """Tools on its list that it called and that do not exist, with the number of calls."""
     goal: GoalResult | None = None
@@ -88,6 +90,7 @@ class AgentResult(ToDict, msgspec.Struct, frozen=True, kw_only=True):
             turns=self.turns,
             called=self.called,
             refused=(*refused, *self.denied),
+            unasked=self.unasked,
             usage=self.usage,
             cost_usd=self.cost_usd,
             run_id=self.run_id,
@@ -141,6 +144,7 @@ def sum_up(
         refused=dict(Counter(name for name in refused if name not in allowed)),
         denied=tuple(name for name in refused if name in allowed and name not in absent),
         missing=dict(Counter(name for name in refused if name in allowed and name in absent)),
+        unasked={name: tier for ending in endings for name, tier in ending.unasked.items()},
         goal=goal,
         usage=_sum(endings),
         cost_usd=_costs(endings),

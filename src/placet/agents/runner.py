@@ -27,7 +27,7 @@ from placet.inference.named import ModelLike, make_ready, model_given
 from placet.inference.wrappers.wrapped import Wrapped
 from placet.ir.proposal import Proposal, new_id
 from placet.ir.provenance import UNRECORDED, MessageText, Provenance, parts_of, text_of, typed
-from placet.policy.permission import CallByCall, Posture, StanceOf
+from placet.policy.permission import UNASKED, CallByCall, Posture, StanceOf
 from placet.runtime.given import check_runtime
 from placet.runtime.journal import Choice, Decision
 from placet.runtime.scope import Scope
@@ -51,10 +51,6 @@ if TYPE_CHECKING:
 
 UNTOLD = Posture.named("read_only")
 """What holds where nobody has said anything."""
-NOBODY = (
-    "it needs an approval, and there is nobody to ask. To allow it, give the AgentRunner a posture such as "
-    "posture='sandbox_edit' or 'full_access', or give its Runtime a person to ask"
-)
 
 
 class _Steady(Wrapped):
@@ -95,7 +91,7 @@ class AgentRunner:
         workspace: Workspace | None = None,
         isolation: Isolation | None = None,
         spill: Spill | None = None,
-        nobody: str = NOBODY,
+        nobody: str = UNASKED,
         stance: StanceOf | None = None,
     ) -> None:
         """The agent gets only the tools on its list.

@@ -19,6 +19,7 @@ from placet.loops.spec import LoopSpec, read_loop
 from placet.loops.timetable import unknown_loop
 from placet.policy.toml_file import TomlFile
 from placet.storage.location import PROJECT_FOLDER
+from placet.truncation import truncate
 
 if TYPE_CHECKING:
     from placet.app.governance import Question
@@ -62,7 +63,8 @@ def loop_named(loops: Mapping[str, LoopSpec], name: str) -> LoopSpec:
     if name not in loops:
         if not loops:
             raise UsageError(
-                f"There is no loop '{name:.80}': this repository has none in {PROJECT_FOLDER}/{LOOPS}. Make "
+                f"There is no loop '{truncate(name, 80)}': this repository has none in "
+                f"{PROJECT_FOLDER}/{LOOPS}. Make "
                 "one with: placet loop new"
             )
         raise unknown_loop(name, list(loops))

@@ -16,7 +16,7 @@ from typing import Literal, assert_never
 
 import msgspec
 
-from placet.errors import ApprovalDecided, UnknownApproval, UsageError
+from placet.errors import AmbiguousApproval, ApprovalDecided, UnknownApproval, UsageError
 from placet.ir.call_facts import Confinement, FileEdit, Recovery
 from placet.ir.json_value import JsonValue, canonical_bytes, copy_json
 from placet.ir.to_dict import ToDict
@@ -390,8 +390,11 @@ def only_one(found: Sequence[Approval], prefix: str) -> Approval:
     """The approval that was found by the start of its id.
 
     Raises:
-        UnknownApproval: there is none, or there are several.
+        UnknownApproval: there is none.
+        AmbiguousApproval: there are several.
     """
-    if len(found) != 1:
-        raise UnknownApproval(prefix, several=[one.id for one in found])
+    if not found:
+        raise UnknownApproval(prefix)
+    if len(found) > 1:
+        raise AmbiguousApproval(prefix, several=[one.id for one in found])
     return found[0]

@@ -36,7 +36,7 @@ from placet.inference.model import Intent, Model
 from placet.inference.named import ModelLike, make_ready, model_given
 from placet.ir.proposal import new_id
 from placet.ir.provenance import MessageText, Provenance, parts_of, text_of, typed
-from placet.policy.permission import Posture, StanceOf
+from placet.policy.permission import UNASKED, Posture, StanceOf
 from placet.runtime.given import check_runtime
 from placet.runtime.journal import Choice, Decision
 from placet.runtime.sync import refuse_inside_loop, run_sync
@@ -74,10 +74,6 @@ __all__ = ["LEADER", "Assistant", "kept_of"]
 
 _MODEL_LABEL = "model"
 """Of tools that ask a model: an assistant is one already."""
-NOBODY = (
-    "it needs an approval, and there is nobody to ask. To allow it, give the Assistant a posture such as "
-    "posture='sandbox_edit' or 'full_access', or give its Runtime a person to ask"
-)
 _NOT_OFFERED = "tool '{tool}' is not offered to you"
 
 
@@ -115,7 +111,7 @@ class Assistant(Generic[OutputT]):
         name: str = LEADER,
         failures: int = 1,
         spill: Spill | None = None,
-        nobody: str = NOBODY,
+        nobody: str = UNASKED,
     ) -> None:
         """Whether a call needs approval is decided in this order: `approval_policy`, `gated_tools`, then the
         tier of the call by `posture` or the runtime's permissions. A policy of the runtime that denies wins

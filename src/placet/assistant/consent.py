@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from placet.errors import UsageError
 from placet.policy.permission import Answer, CallByCall, Posture, Stance, StanceOf
+from placet.truncation import truncate_repr
 
 if TYPE_CHECKING:
     from placet.assistant.kept import Kept
@@ -74,7 +75,10 @@ def names_of_tools(tools: Registry, option: str, given: Iterable[str]) -> list[s
         UsageError: there is no such tool, or it is a text, which would be taken for a list of letters.
     """
     if isinstance(given, str):
-        raise UsageError(f"Assistant({option}={given!r:.80}) is a list of names: {option}=[{given!r:.80}].")
+        raise UsageError(
+            f"Assistant({option}={truncate_repr(given, 80)}) is a list of names: "
+            f"{option}=[{truncate_repr(given, 80)}]."
+        )
     names = list(given)
     for name in names:
         if name not in tools:

@@ -451,11 +451,16 @@ def login_name() -> str:
     return f"uid {os.getuid()}" if hasattr(os, "getuid") else "unknown"
 
 
+_OWNERS = {"assistant": "assistant", "agent": "runner"}
+"""By who leads a run, the object of a program that resumes it."""
+
+
 def _advise(records: Records, approval: Approval, db: str | None) -> Iterator[Advice]:
     """How the run goes on."""
     from placet.durable.sql import RESUMABLE
     from placet.errors import RunError, StorageError
     from placet.render.advice import Advice, db_words, name_words
+    from placet.runtime.journal import LED_BY
     from placet.safe_text import clean
 
     run, place = name_words(approval.run_id), db_words(db)
@@ -480,10 +485,11 @@ def _advise(records: Records, approval: Approval, db: str | None) -> Iterator[Ad
         if by_command:
             yield Advice("To go on with the run:", f"placet resume {run}{place}")
         else:
-            yield Advice(
-                "To go on with the run, in the program that began it:",
-                f"runtime.resume({clean(repr(approval.run_id))})",
-            )
+            about = records.journal.record(approval.run_id).proposal.context
+            owner = _OWNERS.get(str(about.get(LED_BY)), "runtime")
+            name = clean(repr(approval.run_id))
+            call = f"chat({name}, resume=True)" if about.get("is_chat") is True else f"resume({name})"
+            yield Advice("To resume the run, in the program that began it:", f"{owner}.{call}")
     else:
         yield Advice(f"Its run went on, and has ended ({clean(status, 40)}).")
 

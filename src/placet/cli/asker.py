@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from placet.cli.output import Output, terminal_width
 from placet.render.wrapping import wrap_text
+from placet.truncation import margin, truncate
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -287,7 +288,7 @@ async def read_line(prompt: str) -> str | None:
             piece = b""  # The terminal is gone.
         # Only a line end ends an answer: the rest of a long line would answer for it.
         words, end, _ = piece.partition(b"\n")
-        line.extend(words[: _LONGEST + 1 - len(line)])
+        line.extend(words[: _LONGEST + 1 + margin() - len(line)])
         if end or not piece:
             typed.set_result(bytes(line) + b"\n" if piece else b"")
 
@@ -301,7 +302,7 @@ async def read_line(prompt: str) -> str | None:
         _write("\n")
         return None
     text = data.decode(errors="replace").rstrip("\r\n")
-    return f"{text[:_LONGEST]}…" if len(data) > _LONGEST + 1 else text
+    return f"{truncate(text, _LONGEST)}…" if len(data) > _LONGEST + 1 else text
 
 
 def _write(text: str) -> None:

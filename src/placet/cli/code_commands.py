@@ -13,6 +13,7 @@ from placet.cli.code_options import plain_text, reason_option, repo_option, sess
 from placet.cli.inputs import Moment, db_option, json_option, single
 from placet.cli.output import Output
 from placet.cli.places import all_option, folder_option, scope_of, talk_of_elsewhere
+from placet.truncation import truncate
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -48,7 +49,7 @@ class _StateWord(click.ParamType[str]):
                 state if (words := state_words(state)) == state else f"'{words}' ({state})"
                 for state in _STATES
             )
-            self.fail(f"there is no state '{value[:80]}'. States are: {known}.", param, ctx)
+            self.fail(f"there is no state '{truncate(value, 80)}'. States are: {known}.", param, ctx)
         return found
 
 
@@ -305,7 +306,7 @@ def repairs(
     if forget is not None:
         with open_records(db, writes=True) as records:
             gone = _forget(records, key, forget)
-        words = f"Forgotten: {gone.id[:12]}, {' '.join(gone.approach.split())[:100]}"
+        words = f"Forgotten: {gone.id[:12]}, {truncate(' '.join(gone.approach.split()), 100)}"
         return _done(output, {"forgotten": gone.id}, words, as_json)
     with open_records(db) as records:
         has_any = has_repairs(records.database)
@@ -366,7 +367,7 @@ def _forget(records: Records, key: str, given: str) -> Repair:
     found = [each for each in records.repairs.entries(key) if each.id.startswith(given)]
     if len(found) != 1:
         what = "Several begin" if found else "None begins"
-        raise UsageError(f"{what} with '{given:.80}'. See `placet code repairs`.")
+        raise UsageError(f"{what} with '{truncate(given, 80)}'. See `placet code repairs`.")
     records.repairs.forget(key, found[0].id)
     return found[0]
 
@@ -490,7 +491,7 @@ def _question(records: Records, given: str) -> str:
     from placet.errors import UsageError
 
     if not has_sessions(records.database):
-        raise UsageError(f"There is no question '{given:.80}': nobody has coded here yet.")
+        raise UsageError(f"There is no question '{truncate(given, 80)}': nobody has coded here yet.")
     if records.sessions.question(given) is not None:
         return given
     open_ones: list[Question] = records.sessions.questions()
@@ -500,7 +501,8 @@ def _question(records: Records, given: str) -> str:
     if found:
         raise UsageError(f"Several questions are open: {', '.join(found[:5])}. Name one of them.")
     raise UsageError(
-        f"No question that begins with '{given:.80}' waits for an answer, and no session of that name has "
+        f"No question that begins with '{truncate(given, 80)}' waits for an answer, and no session of "
+        "that name has "
         "one. See `placet code show ID`."
     )
 

@@ -22,6 +22,7 @@ from placet.cli.loop_options import (
     top_of,
 )
 from placet.cli.output import Output
+from placet.truncation import truncate
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -147,7 +148,7 @@ def show(output: Output, name: str, repo: str | None, limit: int, db: str | None
         # Found from anywhere, whatever repository it is of.
         with open_records(db) as records:
             if not has_rounds(records.database):
-                raise UsageError(f"There is no round '{name:.80}': no loop has run here yet.")
+                raise UsageError(f"There is no round '{truncate(name, 80)}': no loop has run here yet.")
             round = round_data(records.rounds.find(name))
         if as_json:
             output.show_json(round)
@@ -197,7 +198,7 @@ def diff(output: Output, round: str, db: str | None, as_json: bool) -> int:
     output.claim()
     with open_records(db) as records:
         if not has_rounds(records.database):
-            raise UsageError(f"There is no round '{round:.80}': no loop has run here yet.")
+            raise UsageError(f"There is no round '{truncate(round, 80)}': no loop has run here yet.")
         found = records.rounds.find(round)
     text, gone = diff_of(found)
     if as_json:
@@ -443,7 +444,7 @@ def reverse(output: Output, round: str, reason: str, db: str | None, as_json: bo
 
     with open_records(db) as records:
         if not has_rounds(records.database):
-            raise UsageError(f"There is no round '{round:.80}': no loop has run here yet.")
+            raise UsageError(f"There is no round '{truncate(round, 80)}': no loop has run here yet.")
         found = records.rounds.find(round)
         policies = policies_of(records, found)
     with open_decider(found, db=db, policies=policies) as engine:

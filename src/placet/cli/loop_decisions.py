@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from placet.cli.output import Output
+from placet.truncation import redacted
 
 if TYPE_CHECKING:
     from placet.approvals.approval import Approval, Decision
@@ -46,6 +47,8 @@ def show_change(
     if gone:
         output.show(Text(f"The change is not shown: {clean(gone, 300)}"))
         return
+    if not is_whole and diff.count("\n") > _MOST_LINES:
+        diff = redacted(diff)
     lines = diff.removesuffix("\n").split("\n")
     cut = lines if is_whole else lines[:_MOST_LINES]
     output.show(Text("The change:"))

@@ -15,6 +15,7 @@ from placet.coder.angles import BLANK
 from placet.coder.contract import CheckResult, Contract, contract_words
 from placet.ir.provenance import Labels, SourcedText, recorded
 from placet.safe_text import clean
+from placet.truncation import truncate_tail
 
 if TYPE_CHECKING:
     from placet.coder.angles import Angle
@@ -133,7 +134,7 @@ def tail(text: str, most: int) -> str:
     """The last lines, in at most so many characters: what a program says last mostly tells why it failed."""
     if len(text) <= most:
         return text.rstrip()
-    cut = text[-most:]
+    cut = truncate_tail(text, most)
     return f"[…]\n{cut.partition(chr(10))[2] or cut}".rstrip()
 
 

@@ -20,6 +20,7 @@ from placet.inference.model import Intent
 from placet.inference.usage import Usage
 from placet.ir.provenance import Labels
 from placet.ir.to_dict import ToDict
+from placet.truncation import truncate_repr
 from placet.turns.limits import TurnLimits
 
 State = Literal[
@@ -109,7 +110,9 @@ class CodeLimits(msgspec.Struct, frozen=True, kw_only=True):
             value = getattr(self, name)
             is_whole = isinstance(value, int) and not isinstance(value, bool)
             if not (value is None and name == "same_failure") and not (is_whole and value >= 1):
-                raise UsageError(f"CodeLimits({name}={value!r:.40}): it must be a whole number above 0.")
+                raise UsageError(
+                    f"CodeLimits({name}={truncate_repr(value, 40)}): it must be a whole number above 0."
+                )
         # What is wrong with the others is said there.
         _ = self.of_iteration, self.of_session
 

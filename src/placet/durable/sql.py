@@ -35,6 +35,7 @@ from placet.storage.database import Database
 from placet.storage.folders import in_folder
 from placet.storage.migrate import ByDialect, Migrations, migrate
 from placet.storage.transaction import Rows, Transaction, Value, searchable
+from placet.truncation import truncate_repr
 
 T = TypeVar("T")
 
@@ -654,7 +655,8 @@ def _let_go(taking: Future[Any]) -> None:
 def _check_id(run_id: str) -> None:
     if not run_id or len(run_id) > 200 or not run_id.isprintable() or run_id != run_id.strip():
         raise UsageError(
-            f"{run_id!r:.80} cannot be the id of a run: use 1 to 200 visible characters, such as nightly-7."
+            f"{truncate_repr(run_id, 80)} cannot be the id of a run: use 1 to 200 visible characters, "
+            "such as nightly-7."
         )
 
 

@@ -6,6 +6,7 @@ last.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Generic, Literal
 
 import msgspec
@@ -55,6 +56,9 @@ class Ending(ToDict, msgspec.Struct, Generic[OutputT], frozen=True, kw_only=True
     """Tools that ran, in order, whatever their result."""
     refused: tuple[str, ...] = ()
     """Tools whose calls were refused: by a rule, by a person, or because they were malformed."""
+    unasked: Mapping[str, str] = {}
+    """Refused tools that needed an approval when there was nobody to ask, with the tier that each needs. The
+    tier is empty where a rule or `gated_tools` wanted the approval."""
     usage: Usage | None = None
     """Tokens of all answers, as far as they are known."""
     cost_usd: float | None = None
@@ -80,8 +84,26 @@ class Ending(ToDict, msgspec.Struct, Generic[OutputT], frozen=True, kw_only=True
         """Whether the status is `success`."""
         return self.status == "success"
 
+    @property
+    def advice(self) -> str:
+        """What allows the calls in `unasked`, for the person who runs the program; empty if there are none.
+
+        >>> Ending(status="success", summary="", unasked={"pay": "full_access"}).advice
+        "To allow pay, pass posture='full_access', or give the Runtime a person to ask."
+        """
+        if not self.unasked:
+            return ""
+        names, tiers = ", ".join(self.unasked), set(self.unasked.values())
+        person = "give the Runtime a person to ask"
+        if "" in tiers:
+            return f"To allow {names}, {person}."
+        posture = "full_access" if "full_access" in tiers else "sandbox_edit"
+        return f"To allow {names}, pass posture={posture!r}, or {person}."
+
     def as_json(self) -> dict[str, JsonValue]:
         """Return what a run records of it: everything but `output` and `cut_off`."""
         data: dict[str, JsonValue] = msgspec.to_builtins(msgspec.structs.replace(self, output=None))
         del data["output"], data["cut_off"]
+        if not self.unasked:
+            del data["unasked"]
         return data

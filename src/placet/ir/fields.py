@@ -13,6 +13,7 @@ from typing import Any
 
 from placet.errors import RuleError
 from placet.ir.json_value import JsonValue
+from placet.truncation import truncate_repr
 
 ITEM = "[]"
 """The step into the items of a list."""
@@ -34,8 +35,8 @@ def parse_field(path: Any, key: str) -> Steps:
     """
     if not isinstance(path, str) or not _FIELD.fullmatch(path):
         raise RuleError(
-            f"'{key}' holds {path!r:.80}, which is not a path into an output; write names separated by dots, "
-            "and [] for the items of a list, such as 'mails[].from'"
+            f"'{key}' holds {truncate_repr(path, 80)}, which is not a path into an output; write names "
+            "separated by dots, and [] for the items of a list, such as 'mails[].from'"
         )
     return tuple(_STEP.findall(path))
 

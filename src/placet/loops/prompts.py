@@ -15,6 +15,7 @@ from placet.ir.provenance import Labels, Origin, SourcedText, recorded, separate
 from placet.loops.levels import WORDS
 from placet.loops.round import Round
 from placet.loops.verdict import REPORT, TOOL
+from placet.truncation import truncate, truncate_tail
 
 _TAIL = 1_500
 _MOST_CONTEXT = 20_000
@@ -58,13 +59,13 @@ def maker_task(round: Round) -> tuple[SourcedText, ...]:
     ]
     if round.brought:
         words = "A change of an earlier round no longer fits. Bring it over to the files as they are now"
-        parts.append(_data(words, round.brought[:_MOST_DIFF], round.brought_labels, "agent"))
+        parts.append(_data(words, truncate(round.brought, _MOST_DIFF), round.brought_labels, "agent"))
     red = [check for check in round.baseline if not check.passed]
     if red:
         parts.append((_own("These checks are red before any work:\n" + _checks(red)),))
     if round.context:
         title = "What the hook of this loop wrote"
-        parts.append(_data(title, round.context[:_MOST_CONTEXT], round.context_labels))
+        parts.append(_data(title, truncate(round.context, _MOST_CONTEXT), round.context_labels))
     if round.recalled:
         said = "\n".join(f"- {line}" for line in round.recalled)
         parts.append(_data("Earlier rounds, oldest first", said, round.recalled_labels, "agent"))
@@ -96,7 +97,7 @@ def checker_task(round: Round, diff: str) -> tuple[SourcedText, ...]:
     ]
     if diff:
         more = "\n(the rest is left out; look at the files)" if len(diff) > _MOST_DIFF else ""
-        parts.append(_data("The change", diff[:_MOST_DIFF] + more, labels, "agent"))
+        parts.append(_data("The change", truncate(diff, _MOST_DIFF) + more, labels, "agent"))
     else:
         parts.append((_own("No file was changed."),))
     if round.checks:
@@ -120,7 +121,7 @@ def _checks(results: Sequence[CheckResult]) -> str:
     lines = []
     for check in results:
         state = "green" if check.passed else f"red: {check.why}"
-        tail = "" if check.passed else f"\n{check.output[-_TAIL:].rstrip()}"
+        tail = "" if check.passed else f"\n{truncate_tail(check.output, _TAIL).rstrip()}"
         lines.append(f"{check.name} ({check.command}): {state}{tail}")
     return "\n".join(lines)
 

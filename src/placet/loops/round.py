@@ -22,6 +22,7 @@ from placet.loops.budget import Spend
 from placet.loops.levels import Level
 from placet.loops.spec import LoopSpec
 from placet.loops.verdict import Verdict
+from placet.truncation import truncate
 
 LEADER = "loop"
 """Who leads the run of a round, as the log and the journal know it."""
@@ -286,8 +287,8 @@ def loop_key(repository: str, name: str) -> str:
 
 def state_words(round: Round) -> str:
     """One earlier round, for the maker of the next."""
-    said = " ".join(round.summary.split())[:500]
-    more = f" ({' '.join(round.reason.split())[:200]})" if round.reason else ""
+    said = truncate(" ".join(round.summary.split()), 500)
+    more = f" ({truncate(' '.join(round.reason.split()), 200)})" if round.reason else ""
     after = f"; later {round.later[-1].what}" if round.later else ""
     return f"round {round.number}: {round.outcome}{more}{after}: {said}"
 

@@ -27,6 +27,7 @@ from placet.policy.engine import Policy, PolicySet
 from placet.policy.flow import FlowRule, MarkOutput
 from placet.policy.marks import UNMARKED, Inflow, MarkedState, Marks, Trail
 from placet.policy.permission import (
+    NOT_GRANTED,
     TIERS,
     Answer,
     CallByCall,
@@ -426,8 +427,8 @@ class Gate:
             if self.listen is not None:
                 self.listen(action, Opinion("permission", "allows", tier, tier))
             return []
-        words = f"permission: tool '{action.tool}' needs {tier}, which is "
-        words += "denied here" if answer == "deny" else "not granted without asking"
+        needs = f"needs {tier}, which is denied here" if answer == "deny" else NOT_GRANTED.format(tier=tier)
+        words = f"permission: tool '{action.tool}' {needs}"
         words = f"permission: {why}" if why else words
         if self.listen is not None:
             self.listen(action, Opinion("permission", "denies" if answer == "deny" else "asks", words, tier))

@@ -23,6 +23,7 @@ from placet.render.diff import diff_block
 from placet.render.text import count, moment
 from placet.render.wrapping import cut_line, wrap_words
 from placet.safe_text import clean, columns
+from placet.truncation import redacted, truncate, truncate_tail
 
 Data = Mapping[str, Any]
 
@@ -228,9 +229,11 @@ def _block(heading: str, text: str, width: int, *, is_whole: bool) -> Iterator[T
     yield Text(f"{heading}:" if text else f"{heading}.")
     if not text:
         return
-    lines = text.replace("\r\n", "\n").removesuffix("\n").split("\n")
+    lines = _lines(text)
     left_out = len(lines) - _MOST_LINES
     if left_out > 0 and not is_whole:
+        lines = _lines(redacted(text))
+        left_out = max(len(lines) - _MOST_LINES, 0)
         half = _MOST_LINES // 2
         lines[half:-half] = [f"… {left_out:,} lines are left out here; see them with --json …"]
     for line in lines:
@@ -239,13 +242,18 @@ def _block(heading: str, text: str, width: int, *, is_whole: bool) -> Iterator[T
             yield Text.assemble(("  │ ", "dim"), piece)
 
 
+def _lines(text: str) -> list[str]:
+    return text.replace("\r\n", "\n").removesuffix("\n").split("\n")
+
+
 def _cut(line: str) -> str:
     """A line without its middle, if it is long."""
     left_out = len(line) - _LONGEST_LINE
     if left_out <= 0:
         return line
     half = _LONGEST_LINE // 2
-    return f"{line[:half]} … {left_out:,} characters are left out here; see them with --json … {line[-half:]}"
+    words = f"… {left_out:,} characters are left out here; see them with --json …"
+    return f"{truncate(line, half)} {words} {truncate_tail(line, half)}"
 
 
 def _expiry(approval: Data, now: float) -> str:

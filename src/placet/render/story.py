@@ -159,7 +159,9 @@ def _happened(part: Part, now: float) -> Iterator[Text]:
         if len(group) > 1:
             yield Text(f"  {len(group)} at once:", style="dim")
         for step in group:
-            yield from tell_step(step, "    " if len(group) > 1 else "  ", part.started, now)
+            yield from tell_step(
+                step, "    " if len(group) > 1 else "  ", part.started, now, with_parameters=True
+            )
     if len(shown) < len(steps):
         rest = Counter(map(status_of, steps))
         rest.subtract(map(status_of, shown))

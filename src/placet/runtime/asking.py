@@ -28,6 +28,7 @@ from placet.ir.json_value import JsonValue
 from placet.policy.gate import Objection
 from placet.runtime.call_facts import UNCONFINED, RecoveryOf, confinement_of, facts_of, isolation_words
 from placet.runtime.calls import words_of
+from placet.truncation import truncate_repr
 from placet.validator import undo_action, undo_of
 
 if TYPE_CHECKING:
@@ -62,7 +63,8 @@ class Reply(msgspec.Struct, frozen=True):
         """
         if self.decision not in ANSWERS:
             raise UsageError(
-                f"Reply({self.decision!r:.80}) is no decision. Write Reply('once') to approve this call, "
+                f"Reply({truncate_repr(self.decision, 80)}) is no decision. Write Reply('once') to "
+                "approve this call, "
                 "Reply('always') to approve every equal call, or Reply('deny', 'reason')."
             )
 
@@ -238,7 +240,7 @@ class Desk:
         try:
             reply = await self._one_at_a_time(asked)
             if reply is not None and not isinstance(reply, Reply):
-                raise UsageError(f"person returned {reply!r:.80}; return a Reply, or None")
+                raise UsageError(f"person returned {truncate_repr(reply, 80)}; return a Reply, or None")
         except Exception as error:
             # That asking failed says nothing about the action: the question stays open, or is a no.
             reply, words = None, f"{type(error).__name__}: {words_of(error)}"

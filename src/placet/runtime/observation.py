@@ -20,6 +20,7 @@ from placet.ir.result import ActionResult
 from placet.redaction import Redactor
 from placet.runtime.spill import Spill
 from placet.safe_text import clean
+from placet.truncation import truncate_bytes, truncate_bytes_tail
 
 LIMIT = 16 * 1024
 """Bytes of one result that a model sees."""
@@ -136,6 +137,6 @@ def shortened(text: str, limit: int, keep: Callable[[str], str]) -> str:
     marker = f"\n{_MARKER}{len(data):,} bytes in all, the middle is left out; {where} …]\n"
     room = max(0, limit - len(marker.encode(errors="replace")))
     tail = room // _TAIL
-    head = data[: room - tail].decode(errors="ignore")
-    end = data[len(data) - tail :].decode(errors="ignore") if tail else ""
+    head = truncate_bytes(data, room - tail).decode(errors="ignore")
+    end = truncate_bytes_tail(data, tail).decode(errors="ignore")
     return f"{head}{marker}{end}"

@@ -39,6 +39,7 @@ from placet.sandbox.limits import Limits
 from placet.sandbox.places import is_beneath
 from placet.sandbox.processes import kill_below
 from placet.sandbox.supervisor import supervisor
+from placet.truncation import truncate, truncate_bytes, truncate_repr
 
 if TYPE_CHECKING:
     import asyncio
@@ -80,7 +81,9 @@ async def run_command(
         UsageError: `argv` is empty.
     """
     if not argv or isinstance(argv, str):
-        raise UsageError(f"run_command got argv={argv!r:.80}. It is a list: the program, then its arguments.")
+        raise UsageError(
+            f"run_command got argv={truncate_repr(argv, 80)}. It is a list: the program, then its arguments."
+        )
     given = clean_environment() if environment is None else environment
     if sandbox is None or not sandbox.confines():
         finished = await _run(_Call(argv, folder, given, limits, pass_fds), stdin)
@@ -264,8 +267,8 @@ class _Call:
             )
         return from_report(
             report,
-            stdout=bytes(self.stdout),
-            stderr=bytes(self.stderr),
+            stdout=self._within_limit(self.stdout),
+            stderr=self._within_limit(self.stderr),
             is_full=bool(self._full),
             is_given_up=self.is_given_up,
             is_silent=not self.report,
@@ -319,13 +322,16 @@ class _Call:
         if not data:
             self._close(number)
         elif len(into) > self.limits.output_bytes:
-            del into[self.limits.output_bytes :]
             # Not closed: the command would hear of it before it is ended, and complain.
             self.loop.remove_reader(number)
             self._full.add(number)
             self._order(b"o")
             return False
         return bool(data)
+
+    def _within_limit(self, data: bytearray) -> bytes:
+        """What is kept of a stream. The rest of the last read shows whether a secret lies across the cut."""
+        return truncate_bytes(bytes(data), self.limits.output_bytes, is_partial=True)
 
     def _hear(self) -> None:
         """Read the keeper's report. At its end all have ended, and what they wrote is in the pipes."""
@@ -427,7 +433,7 @@ class _Call:
             return self._not_started("program", errno.EACCES)
         if text.startswith("Can't chdir"):
             return f"'{self.program}' cannot be started in its folder: {text}."
-        why = text[:300] or "no reason given"
+        why = truncate(text, 300) or "no reason given"
         return (
             f"'{self.program}' was not run: its sandbox could not be made ({why}). "
             "`placet doctor` tells what works on this machine."
@@ -509,11 +515,13 @@ def _plain(text: str, what: str) -> bytes:
         data = os.fsencode(text)
     except UnicodeEncodeError:
         raise ToolError(
-            f"{what} holds a character that cannot be handed to a program: {text!r:.80}.", retry=False
+            f"{what} holds a character that cannot be handed to a program: {truncate_repr(text, 80)}.",
+            retry=False,
         ) from None
     if b"\0" in data:
         raise ToolError(
-            f"{what} holds a null character, which no program can be given: {text!r:.80}.", retry=False
+            f"{what} holds a null character, which no program can be given: {truncate_repr(text, 80)}.",
+            retry=False,
         )
     return data
 
@@ -521,5 +529,5 @@ def _plain(text: str, what: str) -> bytes:
 def _name(text: str) -> bytes:
     data = _plain(text, "the name of a variable")
     if not data or b"=" in data:
-        raise ToolError(f"{text!r:.80} cannot be the name of a variable.", retry=False)
+        raise ToolError(f"{truncate_repr(text, 80)} cannot be the name of a variable.", retry=False)
     return data

@@ -19,6 +19,7 @@ from placet.ir.fields import parse_field
 from placet.ir.json_value import copy_json
 from placet.ir.tool_spec import Mark, RateLimit, Reversibility, Risk, ToolSchema
 from placet.tools.signature import Bind, find_context_parameter
+from placet.truncation import truncate_repr
 
 Rate: TypeAlias = RateLimit | tuple[int, float]
 """A rate limit, as `RateLimit` or as `(max_calls, interval_secs)`."""
@@ -121,7 +122,8 @@ def read_rate(rate: Rate | None, owner: str) -> RateLimit | None:
         max_calls, interval_secs = rate
     except (TypeError, ValueError):
         raise ToolDeclarationError(
-            f"{owner}: rate_limit is {rate!r:.80}. Write (max_calls, interval_secs), such as (10, 60)."
+            f"{owner}: rate_limit is {truncate_repr(rate, 80)}. Write (max_calls, interval_secs), such as "
+            "(10, 60)."
         ) from None
     return RateLimit(max_calls=max_calls, interval_secs=interval_secs)
 

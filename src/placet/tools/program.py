@@ -12,6 +12,7 @@ from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
 from placet.errors import ToolDeclarationError
+from placet.truncation import truncate_repr
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -83,7 +84,8 @@ def program_tool(
     for name in names:
         if not isinstance(name, str) or not name or "=" in name or "\0" in name:
             raise ToolDeclarationError(
-                f"{owner}: environment lists names of variables, such as 'API_KEY', and got {name!r:.80}."
+                f"{owner}: environment lists names of variables, such as 'API_KEY', and got "
+                f"{truncate_repr(name, 80)}."
             )
     where = folder
     if not isinstance(where, Workspace):
@@ -115,12 +117,12 @@ def _read_command(command: object, owner: str) -> tuple[tuple[str, ...], tuple[s
     """The arguments, and the folders of the files among them."""
     fix = "Write the program and its arguments as a list, such as ['python3', 'count.py']."
     if isinstance(command, str | bytes | os.PathLike) or not isinstance(command, Sequence) or not command:
-        raise ToolDeclarationError(f"{owner}: command is {command!r:.80}. {fix}")
+        raise ToolDeclarationError(f"{owner}: command is {truncate_repr(command, 80)}. {fix}")
     parts: list[str] = []
     folders: list[str] = []
     for part in command:
         if not isinstance(part, str | os.PathLike):
-            raise ToolDeclarationError(f"{owner}: command holds {part!r:.80}. {fix}")
+            raise ToolDeclarationError(f"{owner}: command holds {truncate_repr(part, 80)}. {fix}")
         text = os.fspath(part)
         if not isinstance(part, str):
             text = os.path.abspath(text)

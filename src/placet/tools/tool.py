@@ -32,6 +32,7 @@ from placet.tools.signature import (
     read_signature,
     tool_name,
 )
+from placet.truncation import truncate_repr
 
 if TYPE_CHECKING:
     # Defaults let `Tool` stand for `Tool[..., Any]`. Only checkers need them, and 3.11's typing lacks them.
@@ -356,7 +357,7 @@ def tool(
             raise ToolDeclarationError(f"'{target.name}' is a tool already. Apply @tool once, outermost.")
         if not callable(target):
             raise ToolDeclarationError(
-                f"@tool got {target!r:.80}, which is no function. Write options by keyword."
+                f"@tool got {truncate_repr(target, 80)}, which is no function. Write options by keyword."
             )
         read = read_signature(target)
         chosen = tool_name(target) if name is None else name

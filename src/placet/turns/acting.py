@@ -18,8 +18,10 @@ from placet.inference.messages import Assistant, ToolResult, User
 from placet.inference.model import Model, Result
 from placet.ir.result import ExitCode, Status, Waiting
 from placet.policy.marks import NO_MARKS, UNMARKED, Marks
+from placet.policy.permission import unasked_for
 from placet.policy.sources import ToolAnswer
 from placet.runtime.observation import observe, observe_text
+from placet.truncation import truncate
 from placet.turns.asking import LOGGED, NAMED, Asking, Halt, Terms
 from placet.turns.calls import Asked, groups
 from placet.turns.ending import MADE, Call, CallResult, Note
@@ -65,6 +67,7 @@ class Acting(Asking):
         self._succeeded: list[str] = []
         self._called: list[str] = []
         self._refused: list[str] = []
+        self._unasked: dict[str, str] = {}
 
     async def _act(self, result: Result) -> Halt | None:
         """Carry out the calls of a turn, and tell the model what came of each."""
@@ -121,7 +124,9 @@ class Acting(Asking):
             if came.ok:
                 self._succeeded.append(came.asked.call.name)
             elif came.status == "rejected":
-                self._refused.append(came.asked.call.name[:NAMED])
+                self._refused.append(truncate(came.asked.call.name, NAMED))
+                if (tier := unasked_for(came.text)) is not None:
+                    self._unasked[truncate(came.asked.call.name, NAMED)] = tier
             self._add_result(came)
         return halt
 

@@ -114,6 +114,7 @@ class TurnLoop(Acting):
         self._succeeded = []
         self._called = []
         self._refused = []
+        self._unasked = {}
         self._usage = None
         self._cost = 0.0
 
@@ -318,6 +319,7 @@ class TurnLoop(Acting):
             tools=tuple(self._succeeded),
             called=tuple(self._called),
             refused=tuple(self._refused),
+            unasked=dict(self._unasked),
             usage=self._usage,
             cost_usd=self._cost if self._usage is not None else None,
             run_id=self._run.run_id,

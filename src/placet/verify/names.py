@@ -30,6 +30,7 @@ from placet.policy.flow import FlowRule
 from placet.policy.pattern import name_pattern
 from placet.policy.sources import ValueSource
 from placet.policy.trace import TraceRule
+from placet.truncation import truncate
 from placet.validator import ToolFacts
 from placet.verify.report import printable
 
@@ -338,4 +339,4 @@ def _hint(near: str | None) -> str:
 
 
 def _cut(text: str) -> str:
-    return text if len(text) <= _LONGEST else text[: _LONGEST - 3] + "..."
+    return truncate(text, _LONGEST, "...")

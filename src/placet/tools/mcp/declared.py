@@ -34,6 +34,7 @@ from placet.tools.mcp.server import (
     url_problem,
 )
 from placet.tools.tool import Tool
+from placet.truncation import truncate_repr
 
 
 class McpTools(msgspec.Struct, frozen=True, kw_only=True):
@@ -74,7 +75,7 @@ class McpTools(msgspec.Struct, frozen=True, kw_only=True):
             UsageError: it cannot; says what to write.
         """
         if problem := _problem(self):
-            raise UsageError(f"McpTools(name={self.name!r:.80}): {problem}")
+            raise UsageError(f"McpTools(name={truncate_repr(self.name, 80)}): {problem}")
 
     def as_server(self) -> McpServer:
         """How to reach it."""
@@ -130,7 +131,7 @@ def _by_name(declared: Iterable[McpTools]) -> dict[str, McpTools]:
     for each in given if isinstance(given, Iterable) else [given]:
         if not isinstance(each, McpTools):
             raise UsageError(
-                f"Runtime(mcp=...) got {each!r:.80}. Give a list of servers: "
+                f"Runtime(mcp=...) got {truncate_repr(each, 80)}. Give a list of servers: "
                 'mcp=[McpTools(name="files", command=["..."])].'
             )
         if each.name in found:
@@ -175,7 +176,7 @@ def _problem(given: McpTools) -> str:
         if listed is not None and (
             not isinstance(listed, list | tuple) or not all(isinstance(each, str) for each in listed)
         ):
-            return f"{option} is a list of texts, and got {listed!r:.80}."
+            return f"{option} is a list of texts, and got {truncate_repr(listed, 80)}."
     if given.command and (not given.command[0].strip() or any("\0" in part for part in given.command)):
         return "the command has no program."
     if given.url and (problem := url_problem(given.url).replace("--header", "headers={...}")):
@@ -190,7 +191,7 @@ def _problem(given: McpTools) -> str:
 def _problem_of_values(given: McpTools) -> str:
     for header, variable in given.headers.items():
         if not HEADER.fullmatch(header):
-            return f"{header!r:.80} is no name of a header."
+            return f"{truncate_repr(header, 80)} is no name of a header."
         named: object = variable
         if not isinstance(named, str) or not VARIABLE.fullmatch(named):
             # Not shown: it may be the token itself.
@@ -204,5 +205,5 @@ def _problem_of_values(given: McpTools) -> str:
             or not isinstance(seconds, int | float)
             or not (isfinite(seconds) and seconds > 0)
         ):
-            return f"{option} is {seconds!r:.40}; it must be a number of seconds above 0."
+            return f"{option} is {truncate_repr(seconds, 40)}; it must be a number of seconds above 0."
     return ""
