@@ -50,6 +50,12 @@ class Proposal(ToDict, msgspec.Struct, frozen=True, kw_only=True, dict=True):
         found: Sequence[tuple[str | None, str]] = self.__dict__.get("unknown_fields_", ())
         return found
 
+    @property
+    def ignored_objects(self) -> frozenset[tuple[str | None, str]]:
+        """Those of `unknown_fields` of actions and compensations that held an object with something in it."""
+        found: frozenset[tuple[str | None, str]] = self.__dict__.get("ignored_objects_", frozenset())
+        return found
+
 
 def _with_ids(actions: Sequence[Action]) -> Sequence[Action]:
     """Fill in absent ids from the position, so that the same text always gets the same ids."""

@@ -226,6 +226,7 @@ class Plans:
                 self._say_request(proposal.id)
             x.emit("proposal_received", data=description(proposal, graph, self._services.events.has_sinks))
         if notes is not None:
+            x.misnamed = self._kept.beginning.misnamed
             if not self._kept.replay.is_empty:
                 x.count_versions_from(self._kept.beginning)
             notes.attach(x)
