@@ -220,8 +220,8 @@ async def test_the_second_tables_can_be_read_with_the_runs_that_others_started(d
             say(
                 database,
                 "INSERT INTO runs (run_id, proposal_id, source, actions, status, begun, ended, hold,"
-                f" held_until, context, record, parent) VALUES ('{run_id}', 'p', 's', 0, 'succeeded', 1, 9, 1,"
-                f" 0, '{{}}', '{{}}', {parent})",
+                f" held_until, context, record, parent) VALUES ('{run_id}', 'p', 's', 0, 'succeeded', 1, 9,"
+                f" 1, 0, '{{}}', '{{}}', {parent})",
             )
 
     with open_database(database_url, read_only=True) as database:

@@ -121,7 +121,7 @@ def list_approvals(
         output.talk(f"Nothing{of_run} waits for a decision in {name}.")
     if shown:
         rows = [for_people(one, now) for one in without_secrets(shown, output.redactor)]
-        output.show(approvals_table(rows, now, output.page_width, with_status=with_closed))
+        output.show(*approvals_table(rows, now, output.width, with_status=with_closed))
     if left_out > 0:
         output.talk(f"{count(left_out, 'more waits', 'more wait')}; see them with --limit.")
     if waiting:
@@ -154,7 +154,7 @@ def _list_standing(output: Output, run: str | None, limit: int, db: str | None, 
         output.talk(f"Nothing{of_run} is approved for always in {name}.")
         return 0
     rows = [for_people(one, now) for one in without_secrets(shown, output.redactor)]
-    output.show(standing_table(rows, now, output.page_width))
+    output.show(*standing_table(rows, now, output.width))
     if left_out:
         output.talk(f"{count(left_out, 'more holds', 'more hold')}; see them with --limit.")
     output.talk(f"See what one is about, and how to revoke it: placet approvals show ID{db_words(db)}")

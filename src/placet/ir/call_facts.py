@@ -71,6 +71,11 @@ class Recovery(msgspec.Struct, frozen=True, kw_only=True):
     why: str = ""
     """Why nothing undoes it, where something usually does."""
 
+    @property
+    def is_by_hand(self) -> bool:
+        """Whether a person can undo it at any time with `command`."""
+        return self.by in ("git", "delete")
+
 
 class FileEdit(msgspec.Struct, frozen=True, kw_only=True):
     """Says that a call is one of Placet's own file tools, which changes files beneath one folder."""

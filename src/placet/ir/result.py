@@ -141,7 +141,10 @@ class ProposalResult(ToDict, msgspec.Struct, frozen=True, kw_only=True):
     waiting: Sequence[Waiting] = ()
     """Decisions that the run waits for."""
     irreversible: Sequence[str] = ()
-    """Ids of actions that ran in an aborted plan and could not be undone."""
+    """Ids of actions that ran in an aborted plan and were not undone."""
+    undo_commands: dict[str, str] = {}
+    """By id of `irreversible`, the command with which a person can undo it, such as `git restore -- a.txt`.
+    Only for edits of files, where one is known."""
     compensations: Sequence[CompensationResult] = ()
     """How undoing each action went, after an abort."""
     replans: int = 0

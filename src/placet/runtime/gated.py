@@ -66,6 +66,8 @@ class Gated(WithoutCalls):
         "notes",
         "plan",
         "restores",
+        "undo_commands",
+        "undo_paths",
     )
 
     def __init__(
@@ -105,6 +107,10 @@ class Gated(WithoutCalls):
         self.restores: Callable[[Sequence[str]], str] | None = None
         """Where an abort restores the folder of the plan: why it would not restore one of these paths, empty
         if it would."""
+        self.undo_commands: dict[str, str] = {}
+        """By action, the command with which a person can undo its edit where an abort does not."""
+        self.undo_paths: dict[str, str] = {}
+        """The same by the path of the file."""
         self.denials_from = 0
         """The number of the plan from which on a no holds for later ones."""
         self.given: Inflow = UNMARKED
