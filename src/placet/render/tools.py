@@ -75,7 +75,7 @@ def brief_lines(schemas: Sequence[ToolSchema], *, title: str, is_first: bool) ->
         line = Text("  ")
         line.append(name, style="bold")
         first = schema.description.partition(". ")[0].rstrip(".")
-        line.append(f"{' ' * (width - columns(name))}  {clean(first, 100)}")
+        line.append(f"{' ' * (width - columns(name))}  {clean(first)}")
         lines.append(line)
     return lines
 
