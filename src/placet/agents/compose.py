@@ -26,6 +26,7 @@ from placet.inference.usage import Usage
 from placet.ir.json_value import JsonValue
 from placet.ir.proposal import Proposal, new_id
 from placet.ir.result import Outcome
+from placet.ir.to_dict import ToDict
 from placet.safe_text import clean
 from placet.tools.context import Cancel, ToolContext
 from placet.tools.tool import Tool, tool
@@ -56,7 +57,7 @@ _MADE = "__placet_agent_tool__"
 """Where a tool that is an agent says how it is made for another caller."""
 
 
-class Step(msgspec.Struct, frozen=True, kw_only=True):
+class Step(ToDict, msgspec.Struct, frozen=True, kw_only=True):
     """What one agent was given, and what came of it."""
 
     agent: str
@@ -64,7 +65,7 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
     result: AgentResult
 
 
-class TeamResult(msgspec.Struct, frozen=True, kw_only=True):
+class TeamResult(ToDict, msgspec.Struct, frozen=True, kw_only=True):
     """What came of all of them."""
 
     output: str
@@ -88,10 +89,9 @@ class TeamResult(msgspec.Struct, frozen=True, kw_only=True):
         known = [usage.total for usage in usages if usage is not None]
         return sum(known) if len(known) == len(usages) else None
 
-    def as_json(self) -> dict[str, JsonValue]:
-        """The same as JSON."""
-        data: dict[str, JsonValue] = msgspec.to_builtins(self)
-        return {"succeeded": self.succeeded, "tokens": self.tokens, **data}
+    def to_dict(self) -> dict[str, JsonValue]:
+        """Return it as a dict that `json.dumps` accepts."""
+        return {"succeeded": self.succeeded, "tokens": self.tokens, **ToDict.to_dict(self)}
 
 
 @asynccontextmanager
