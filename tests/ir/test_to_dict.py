@@ -146,7 +146,7 @@ class AwkwardStructure(msgspec.Struct):
 
 @pytest.mark.parametrize("made", [Awkward(), Awkward(held=b""), AwkwardStructure()])
 def test_values_that_json_does_not_have_are_what_the_wire_makes_of_them(made: Any) -> None:
-    data = Ending(status="success", output=made).to_dict()["output"]
+    data = Ending(status="success", summary="", output=made).to_dict()["output"]
 
     assert isinstance(data, dict)
     assert data["held"] in ("/w==", "")

@@ -22,7 +22,7 @@ from placet.errors import UsageError
 from placet.events.log import EventLog
 from placet.ir.codec import decode_proposal
 from placet.ir.json_value import JsonValue
-from placet.ir.proposal import Proposal, new_id
+from placet.ir.proposal import Proposal, new_id, with_source
 from placet.ir.result import ProposalResult
 from placet.ir.tool_spec import ToolSchema
 from placet.planner.score import Feedback, rank
@@ -678,7 +678,7 @@ class Runtime:
             StorageError: the journal cannot be written; nothing has run.
             IsolationMissing: less is enforced than required; nothing has run.
         """
-        decoded = decode_proposal(proposal)
+        decoded = with_source(decode_proposal(proposal))
         self._check_deps(decoded, deps)
         with self._at_work.one_more():
             await self._check_isolation()
