@@ -366,8 +366,8 @@ class Assistant(Generic[OutputT]):
         deps: Any = None,
         record: str | PathLike[str] | None = None,
     ) -> AsyncGenerator[Event[Any], None]:
-        """Do a task and yield events as they happen; the last one is `Done`. Iterate over it with `async
-        for`.
+        """Do a task and yield events as they happen; the last one is `RunFinished`. Iterate over it with
+        `async for`.
 
         Closing the generator stops the run, which can be resumed. Raises the errors of `run`.
 
