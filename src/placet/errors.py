@@ -427,12 +427,10 @@ class DuplicateTool(UsageError):
 
     code = "usage.duplicate_tool"
 
-    def __init__(self, name: str, first: str, second: str) -> None:
+    def __init__(self, name: str, first: str, second: str, fix: str = "") -> None:
         self.name = name
-        super().__init__(
-            f"Two tools are named '{name}': {first} and {second}. Rename one of them with "
-            '@tool(name="..."), or give only one.'
-        )
+        fix = fix or 'Rename one of them with @tool(name="..."), or give only one.'
+        super().__init__(f"Two tools are named '{name}': {first} and {second}. {fix}")
 
 
 class DepsError(UsageError):

@@ -6,12 +6,23 @@ from typing import Any
 
 import pytest
 
-from placet import Action, AgentRunner, AgentSpec, Assistant, MemoryApprovals, Reply, Runtime, tool
+from placet import (
+    Action,
+    AgentRunner,
+    AgentSpec,
+    Assistant,
+    MemoryApprovals,
+    Reply,
+    Runtime,
+    ToolSchema,
+    tool,
+)
 from placet.approvals.approval import Approval
 from placet.errors import DuplicateTool, PlacetError, ToolDeclarationError, UnknownAction, UsageError
 from placet.inference import Scripted, ToolCall
 from placet.testing import RecordingTool
 from placet.testing.plan import action, proposal
+from placet.tools import program_tool
 
 
 def add(a: int, b: int) -> int:
@@ -166,3 +177,13 @@ async def test_a_question_stays_open_where_somebody_else_can_answer(person: Any)
     assert [each.decided_by for each in approvals.recent(5)] == ["ann"]
     [event] = runtime.events.query(kind="sink_failed")
     assert event.action_id == "a"
+
+
+def test_two_programs_of_one_name_are_told_apart_by_their_commands() -> None:
+    made = [program_tool(ToolSchema(name="p"), [command]) for command in ("true", "false")]
+
+    with pytest.raises(DuplicateTool) as raised:
+        Runtime(made)
+
+    assert "'true'" in str(raised.value)
+    assert "'false'" in str(raised.value)

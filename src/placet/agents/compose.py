@@ -244,12 +244,15 @@ async def supervisor(
     do is judged by the rules and permissions of their own runtimes.
 
     Raises:
-        UsageError: there are no members, two have one id, or nothing is to be done.
+        UsageError: there are no members, two have one id, one has the id of the lead, or nothing is to be
+            done.
     """
     ids = [member.spec.id for member in members]
     for name in ids:
         if ids.count(name) > 1:
             raise UsageError(f"Two members have the id '{name}'. Each is called by its own.")
+        if name == lead.spec.id:
+            raise UsageError(f"'{name}' leads, and a member has the same id. Give one another id.")
         if name in lead.runtime.tools:
             raise UsageError(f"'{name}' is a member and a tool of the lead. Give the agent another id.")
 

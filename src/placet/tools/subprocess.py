@@ -101,6 +101,7 @@ def command_tool(
     if spec.workspace is not None and spec.isolation is not None and spec.isolation.required == "process":
         made.confined_to = str(spec.workspace.folder)
     made.confinement = lambda: _confinement(spec)
+    made.origin = f"the program {spec.argv[0]!r:.200}"
     made.compile()
     return made
 
