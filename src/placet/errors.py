@@ -157,6 +157,8 @@ class StorageUnavailable(StorageError):
 
     code = "storage.unavailable"
     concerns_all = True
+    holds_nothing = False
+    """It is there, and nothing of the kind has been recorded in it yet."""
 
 
 class StorageReadOnly(StorageError):

@@ -187,3 +187,15 @@ def test_two_programs_of_one_name_are_told_apart_by_their_commands() -> None:
 
     assert "'true'" in str(raised.value)
     assert "'false'" in str(raised.value)
+
+
+def test_a_result_can_be_asked_for_an_id_and_gone_through() -> None:
+    result = Runtime([]).execute_sync(
+        {"actions": [{"id": n, "type": "state_write", "parameters": {"key": n, "value": 1}} for n in "ab"]}
+    )
+
+    assert "a" in result
+    assert "c" not in result
+    assert [each.action_id for each in result] == ["a", "b"]
+    assert len(result) == 2
+    assert Runtime([]).execute_sync({"actions": []}), "a result is true, however little it holds"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import Literal
 
@@ -156,6 +156,22 @@ class ProposalResult(ToDict, msgspec.Struct, frozen=True, kw_only=True):
     def succeeded(self) -> bool:
         """Whether every action succeeded."""
         return self.outcome == "succeeded"
+
+    def __contains__(self, action_id: object) -> bool:
+        """Whether the proposal has an action with this id."""
+        return any(result.action_id == action_id for result in self.results)
+
+    def __iter__(self) -> Iterator[ActionResult]:
+        """The results, in the order of the proposal."""
+        return iter(self.results)
+
+    def __len__(self) -> int:
+        """The number of actions."""
+        return len(self.results)
+
+    def __bool__(self) -> bool:
+        """Always true, also for a proposal without actions. Ask `succeeded`."""
+        return True
 
     def __getitem__(self, action_id: str) -> ActionResult:
         """Return the result of one action.

@@ -50,10 +50,10 @@ def approvals_table(
     """One row for each approval; how it stands, and who decided when, is told only `with_status`. `width` is
     that of a terminal, None for a pipe."""
     headings = ["id", "status", "run", "action", "tool", "asked", "expires", "by", "decided", "why"]
-    rows = []
+    rows: list[dict[str, str | Text]] = []
     for one in found:
         sign, style = _LOOKS[one["status"]]
-        cells = (
+        cells: tuple[str | Text, ...] = (
             clean(one["id"]),
             Text(f"{sign} {one['status']}", style=style),
             *(clean(one[name] or "") for name in ("run_id", "action_id", "tool")),
@@ -73,7 +73,7 @@ def standing_table(found: Sequence[Data], now: float, width: int | None) -> Iter
     """One row for each that is approved for always: who said so, and until when. `width` is that of a
     terminal, None for a pipe."""
     headings = ["id", "run", "action", "by", "approved", "until", "tool"]
-    rows = []
+    rows: list[dict[str, str | Text]] = []
     for one in found:
         until = one["holds_until"]
         cells = (
