@@ -154,6 +154,8 @@ class Assistant(Generic[OutputT]):
         """The model; one that was given by name is opened when it is first needed."""
         self.name = name
         """Name in the log."""
+        if limits is not None and not isinstance(limits, TurnLimits):
+            raise UsageError(f"Assistant(limits={limits!r:.80}): write limits=TurnLimits(...).")
         self.limits: TurnLimits = limits or TurnLimits()
         """Limits on each run."""
         self._output_type = output_type
@@ -730,6 +732,9 @@ class Assistant(Generic[OutputT]):
 
 
 def _message(task: str, images: Sequence[Image]) -> User:
+    given: object = task
+    if not isinstance(given, str):
+        raise UsageError(f"The task is {given!r:.80}, and no text. Say in a sentence what is to be done.")
     if not task.strip():
         raise UsageError("There is no task. Say in a sentence what is to be done.")
     return User((Text(task), *images)) if images else User(task)

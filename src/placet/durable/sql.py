@@ -446,7 +446,11 @@ class SqlJournal:
 
         Raises:
             UnknownRun: there is none, or there are several.
+            UsageError: it is no text.
         """
+        given: object = run_id
+        if not isinstance(given, str):
+            raise UsageError(f"find got {given!r:.80}. Write the id of a run, or its beginning, as a text.")
 
         def work(t: Transaction) -> list[RunSummary]:
             now = t.now()

@@ -216,6 +216,8 @@ class Runtime:
         """The event log."""
         self.policies: PolicySet = policies if isinstance(policies, PolicySet) else PolicySet(time.monotonic)
         """The policies that hold for every proposal."""
+        if person is not None and not callable(person):
+            raise UsageError(f"Runtime(person={person!r:.80}) is no function. Give one that asks somebody.")
         self._services = Services(
             state=self.state,
             events=self.events,
@@ -258,7 +260,7 @@ class Runtime:
         if model is not None:
             self._attach(model)
         if not isinstance(policies, PolicySet):
-            for policy in policies:
+            for policy in listed(policies, "policies", "Runtime(policies=[DenyTool(...)])"):
                 if isinstance(policy, tuple):
                     name, rule = policy
                     self.policies.add(name, rule)
@@ -410,7 +412,16 @@ class Runtime:
         """Register a tool with a JSON Schema of its own. See `Tool.from_schema` for how `fn` is called.
 
         Takes the arguments of `Tool.from_schema`.
+
+        Raises:
+            UsageError: it is no schema.
         """
+        given: object = schema
+        if not isinstance(given, ToolSchema):
+            raise UsageError(
+                f"register got {given!r:.80}. It takes a ToolSchema and a function; give tools and functions "
+                "to Runtime(tools=[...])."
+            )
         return self._add_tool(Tool.from_schema(schema, fn, cheap=cheap, timeout_ms=timeout_ms))
 
     def _attach(self, model: ModelLike) -> None:
@@ -1062,6 +1073,17 @@ class Runtime:
 
 def _nothing() -> None:
     pass
+
+
+def listed(given: Any, option: str, example: str) -> Iterable[Any]:
+    """What a caller gave as a list.
+
+    Raises:
+        UsageError: it is none.
+    """
+    if isinstance(given, str | bytes | Mapping) or not isinstance(given, Iterable):
+        raise UsageError(f"Runtime({option}=...) got {given!r:.80}, which is no list. Write {example}.")
+    return given
 
 
 def _isolation_of(given: Isolation) -> Isolation | None:
