@@ -17,6 +17,9 @@ __version__ = "0.1.0"
 _HOME = {
     "Action": "placet.ir.action",
     "Approval": "placet.approvals.approval",
+    "Confinement": "placet.ir.call_facts",
+    "FileEdit": "placet.ir.call_facts",
+    "Recovery": "placet.ir.call_facts",
     "Person": "placet.runtime.asking",
     "ActionResult": "placet.ir.result",
     "AllowToolParam": "placet.policy.rule",
@@ -110,6 +113,7 @@ if TYPE_CHECKING:
     from placet.events.log import EventLog
     from placet.events.sql import SqlEvents
     from placet.ir.action import Action
+    from placet.ir.call_facts import Confinement, FileEdit, Recovery
     from placet.ir.ending import Ending
     from placet.ir.proposal import Proposal
     from placet.ir.provenance import SourcedText
@@ -172,6 +176,9 @@ __all__ = [
     "SqlRepairs",
     "SqlSessions",
     "Approval",
+    "Confinement",
+    "FileEdit",
+    "Recovery",
     "Person",
     "Ending",
     "Reply",

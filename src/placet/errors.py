@@ -160,6 +160,8 @@ class StorageUnavailable(StorageError):
 
     code = "storage.unavailable"
     concerns_all = True
+    holds_nothing = False
+    """It is there, and nothing of the kind has been recorded in it yet."""
 
 
 class StorageReadOnly(StorageError):
@@ -430,12 +432,10 @@ class DuplicateTool(UsageError):
 
     code = "usage.duplicate_tool"
 
-    def __init__(self, name: str, first: str, second: str) -> None:
+    def __init__(self, name: str, first: str, second: str, fix: str = "") -> None:
         self.name = name
-        super().__init__(
-            f"Two tools are named '{name}': {first} and {second}. Rename one of them with "
-            '@tool(name="..."), or give only one.'
-        )
+        fix = fix or 'Rename one of them with @tool(name="..."), or give only one.'
+        super().__init__(f"Two tools are named '{name}': {first} and {second}. {fix}")
 
 
 class DepsError(UsageError):

@@ -39,6 +39,7 @@ from placet.ir.provenance import (
     typed_in,
 )
 from placet.ir.result import Outcome
+from placet.ir.to_dict import ToDict
 from placet.safe_text import clean
 from placet.tools.context import Cancel, ToolContext
 from placet.tools.tool import Tool, tool
@@ -70,7 +71,7 @@ _MADE = "__placet_agent_tool__"
 """Where a tool that is an agent says how it is made for another caller."""
 
 
-class Step(msgspec.Struct, frozen=True, kw_only=True):
+class Step(ToDict, msgspec.Struct, frozen=True, kw_only=True):
     """What one agent was given, and what came of it."""
 
     agent: str
@@ -78,7 +79,7 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
     result: AgentResult
 
 
-class TeamResult(msgspec.Struct, frozen=True, kw_only=True):
+class TeamResult(ToDict, msgspec.Struct, frozen=True, kw_only=True):
     """What came of all of them."""
 
     output: str
@@ -112,10 +113,9 @@ class TeamResult(msgspec.Struct, frozen=True, kw_only=True):
         known = [usage.total for usage in usages if usage is not None]
         return sum(known) if len(known) == len(usages) else None
 
-    def as_json(self) -> dict[str, JsonValue]:
-        """The same as JSON."""
-        data: dict[str, JsonValue] = msgspec.to_builtins(self)
-        return {"succeeded": self.succeeded, "tokens": self.tokens, **data}
+    def to_dict(self) -> dict[str, JsonValue]:
+        """Return it as a dict that `json.dumps` accepts."""
+        return {"succeeded": self.succeeded, "tokens": self.tokens, **ToDict.to_dict(self)}
 
 
 @asynccontextmanager
@@ -281,12 +281,15 @@ async def supervisor(
     do is judged by the rules and permissions of their own runtimes.
 
     Raises:
-        UsageError: there are no members, two have one id, or nothing is to be done.
+        UsageError: there are no members, two have one id, one has the id of the lead, or nothing is to be
+            done.
     """
     ids = [member.spec.id for member in members]
     for name in ids:
         if ids.count(name) > 1:
             raise UsageError(f"Two members have the id '{name}'. Each is called by its own.")
+        if name == lead.spec.id:
+            raise UsageError(f"'{name}' leads, and a member has the same id. Give one another id.")
         if name in lead.runtime.tools:
             raise UsageError(f"'{name}' is a member and a tool of the lead. Give the agent another id.")
 

@@ -42,6 +42,7 @@ from placet.runtime.journal import Choice, Decision
 from placet.runtime.sync import refuse_inside_loop, run_sync
 from placet.tools.context import Cancel
 from placet.tools.deps import check_deps
+from placet.truncation import truncate_repr
 from placet.turns.calls import Offer
 from placet.turns.ending import Ending, Event, Watch
 from placet.turns.leading import end, ending_of, say_started
@@ -151,6 +152,8 @@ class Assistant(Generic[OutputT]):
         """The model; one that was given by name is opened when it is first needed."""
         self.name = name
         """Name in the log."""
+        if limits is not None and not isinstance(limits, TurnLimits):
+            raise UsageError(f"Assistant(limits={truncate_repr(limits, 80)}): write limits=TurnLimits(...).")
         self.limits: TurnLimits = limits or TurnLimits()
         """Limits on each run."""
         self._output_type = output_type
@@ -366,8 +369,8 @@ class Assistant(Generic[OutputT]):
         deps: Any = None,
         record: str | PathLike[str] | None = None,
     ) -> AsyncGenerator[Event[Any], None]:
-        """Do a task and yield events as they happen; the last one is `Done`. Iterate over it with `async
-        for`.
+        """Do a task and yield events as they happen; the last one is `RunFinished`. Iterate over it with
+        `async for`.
 
         Closing the generator stops the run, which can be resumed. Raises the errors of `run`.
 

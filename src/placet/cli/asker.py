@@ -20,7 +20,7 @@ from placet.render.wrapping import wrap_text
 from placet.truncation import margin, truncate
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from contextlib import AbstractContextManager
 
     from rich.text import Text
@@ -112,8 +112,6 @@ class Asker:
 
     async def _decision(self, more: Sequence[Text] | None, *, offers_edits: bool = False) -> Decision | None:
         """`more` is all of the question, where the screen shows only a part."""
-        from placet.render.wrapping import wrap_words
-
         keys = {"y": "this once"}
         if offers_edits:
             keys["e"] = "all edits in this run"
@@ -124,9 +122,7 @@ class Asker:
             keys["l"] = "later"
         # What is typed follows the last line, which is left room for it.
         width = self._output.talk_console().width - 4
-        # A key stays with what it means.
-        words = ", ".join(f"{key} = {means}".replace(" ", _STAYS) for key, means in keys.items())
-        question = "\n".join(wrap_words(f"Allow it? {words}:", width, cuts=True)).replace(_STAYS, " ") + " "
+        question = allow_words(keys, width)
         names = list(keys)
         prompt = question
         while True:
@@ -151,6 +147,21 @@ class Asker:
                 continue
             forget_typed()
             prompt = f"Write {', '.join(names[:-1])} or {names[-1]}: "
+
+
+def allow_words(keys: Mapping[str, str], width: int) -> str:
+    """What can be answered, broken between answers, or between words where an answer is wider than that.
+
+    >>> allow_words({"y": "this once", "n": "no"}, 16).splitlines()
+    ['Allow it?', 'y = this once,', 'n = no: ']
+    """
+    from placet.render.wrapping import wrap_words
+
+    answers = [f"{key} = {means}" for key, means in keys.items()]
+    if max(map(len, answers)) < width:
+        answers = [answer.replace(" ", _STAYS) for answer in answers]
+    words = f"Allow it? {', '.join(answers)}:"
+    return "\n".join(wrap_words(words, width, cuts=True)).replace(_STAYS, " ") + " "
 
 
 def question_lines(

@@ -12,7 +12,7 @@ import click
 from placet.cli.code_options import plain_text, reason_option, repo_option, session_argument
 from placet.cli.inputs import Moment, db_option, json_option, single
 from placet.cli.output import Output
-from placet.cli.places import all_option, folder_option, scope_of, talk_of_elsewhere
+from placet.cli.places import all_option, folder_option, look_in, scope_of, talk_of_elsewhere
 from placet.truncation import truncate
 
 if TYPE_CHECKING:
@@ -89,29 +89,32 @@ def list_sessions(
 
     Exit codes: 0 listed, also if there are none, 2 bad input.
     """
-    from placet.app.app import open_records
     from placet.coder.store_sql import has_sessions
     from placet.render.coding import draw_sessions, state_words
 
     place = scope_of(folder, is_all=is_all)
-    found: Sequence[Session] = ()
-    elsewhere = 0
-    with open_records(db) as records:
-        name = records.database.name
+
+    def look(records: Records) -> tuple[list[dict[str, Any]], int, str]:
+        found: Sequence[Session] = ()
+        elsewhere = 0
         if has_sessions(records.database):
             found = records.sessions.listed(state=state, folder=place, limit=limit)
             elsewhere = records.sessions.elsewhere(place, state=state) if place is not None else 0
-        listed = [_data(records, session) for session in found]
+        return [_data(records, session) for session in found], elsewhere, records.database.name
+
+    nothing: tuple[list[dict[str, Any]], int, str] = ([], 0, "")
+    listed, elsewhere, name = look_in(db, look, nothing)
     if as_json:
         output.show_json({"sessions": listed, "elsewhere": elsewhere})
         return 0
     if not listed:
         where = f"{name}{f' of {place}' if place is not None else ''}"
-        output.talk(f"No coding session in {where}{'' if state is None else f' is {state_words(state)}'}.")
+        which = "" if state is None else f" is {state_words(state)}"
+        output.talk(f"No coding session in {where}{which}." if name else "There is no coding session yet.")
     else:
         shown = [{**each, "intent": output.redactor.text(str(each["intent"]))} for each in listed]
         output.show(*draw_sessions(shown, width=output.width, with_folders=is_all))
-        if len(found) == limit:
+        if len(listed) == limit:
             output.talk(f"Only the newest {limit} are shown: --limit")
     talk_of_elsewhere(output, elsewhere, is_more=bool(listed))
     return 0

@@ -13,6 +13,7 @@ from placet.cli.inputs import db_option, json_option, single
 from placet.cli.loop_options import (
     all_option,
     data_of,
+    home_of,
     kept_slots,
     name_argument,
     one_or_all,
@@ -58,7 +59,7 @@ def list_loops(output: Output, repo: str | None, everything: bool, db: str | Non
         found = [loop_data(slot.name, None, slot, everything=switch, now=time()) for slot in slots]
     else:
         top = top_of(repo)
-        specs = loops_of(top)
+        specs = loops_of(top, home_of(repo))
         with reading(db) as records:
             found = data_of(records, top, specs)
     if as_json:
@@ -101,8 +102,10 @@ def log(output: Output, name: str | None, repo: str | None, limit: int, db: str 
         top = top_of(repo)
         key = loop_key(str(top), name)
     with reading(db) as records:
-        if name is not None and name not in (each["name"] for each in data_of(records, top, loops_of(top))):
-            raise unknown_loop(name, list(loops_of(top)))
+        if name is not None and name not in (
+            each["name"] for each in data_of(records, top, loops_of(top, home_of(repo)))
+        ):
+            raise unknown_loop(name, list(loops_of(top, home_of(repo))))
         has_any = records is not None and has_rounds(records.database)
         rounds = records.rounds.listed(key, limit=limit) if records is not None and has_any else []
     found = [round_data(each) for each in rounds]
@@ -156,7 +159,7 @@ def show(output: Output, name: str, repo: str | None, limit: int, db: str | None
             output.show(*round_lines(round, db=db))
         return 0
     top = top_of(repo)
-    specs = loops_of(top)
+    specs = loops_of(top, home_of(repo))
     key = loop_key(str(top), name)
     with reading(db) as kept:
         data = next((each for each in data_of(kept, top, specs) if each["name"] == name), None)
@@ -366,7 +369,7 @@ def _each(
     top = top_of(repo) if name is not None else None
     with open_records(db, create=True, writes=True) as records:
         if name is not None and top is not None:
-            slots = [_known(records, top, name)]
+            slots = [_known(records, repo, top, name)]
         else:
             slots = records.timetable.slots()
         for slot in slots:
@@ -392,7 +395,7 @@ def _mark(reason: str | None) -> Mark:
     return Mark(at=time(), by=login_name(), reason=reason or "")
 
 
-def _known(records: Records, top: Path, name: str) -> Slot:
+def _known(records: Records, repo: str | None, top: Path, name: str) -> Slot:
     """The slot of a loop of a repository; one that has never run gets one, so that it can be paused before.
 
     Raises:
@@ -409,7 +412,7 @@ def _known(records: Records, top: Path, name: str) -> Slot:
     slot = records.timetable.get(key)
     if slot is not None:
         return slot
-    spec = loop_named(loops_of(top), name)
+    spec = loop_named(loops_of(top, home_of(repo)), name)
     cadence = parse_cadence(spec.cadence, spec.timezone) if spec.cadence else None
 
     def work(found: Slot | None, _: float) -> tuple[Slot, Slot]:
@@ -488,7 +491,7 @@ def raise_loop(
     from placet.runtime.sync import run_sync
 
     top = top_of(repo)
-    spec = loop_named(loops_of(top), name)
+    spec = loop_named(loops_of(top, home_of(repo)), name)
     with open_records(db) as records:
         known = has_rounds(records.database)
         rounds = records.rounds.listed(loop_key(str(top), name), limit=1) if known else []
@@ -538,7 +541,7 @@ def unit(
     from placet.loops.units import unit_name, unit_text
 
     top = top_of(repo)
-    loops = loops_of(top)
+    loops = loops_of(top, home_of(repo))
     for name in names:
         loop_named(loops, name)
     chosen: Any = kind or ("launchd" if sys.platform == "darwin" else "systemd")
@@ -548,9 +551,9 @@ def unit(
     # What is found from here, by whoever starts it with the machine would not be.
     named = os.environ.get("PLACET_DB") if db is None else None
     more = {"PLACET_DB": named if "://" in named else os.path.abspath(named)} if named else {}
-    text = unit_text(chosen, argv, top, more)
+    text = unit_text(chosen, argv, home_of(repo), more)
     if as_json:
-        output.show_json({"name": unit_name(top), "kind": chosen, "text": text})
+        output.show_json({"name": unit_name(home_of(repo)), "kind": chosen, "text": text})
     else:
         output.write(text)
     return 0

@@ -109,6 +109,7 @@ def rebase_round(
 
     from placet.app.loop_files import loop_named, trusted_loops
     from placet.app.loops import open_loops
+    from placet.cli.loop_options import home_of
     from placet.cli.signals import Stopping
     from placet.cli.trust import terminal_question
     from placet.errors import UsageError
@@ -127,13 +128,22 @@ def rebase_round(
             f"resume {round.id} --decide act=done|retry|fail"
         )
     top = Path(round.repository)
+    # A project below the top is found from there; a round does not say which it was.
+    here = home_of(None) if Path.cwd().resolve().is_relative_to(top) else top
     confirm = terminal_question(output)
     # The file may have been changed, or taken away, since the round began: it says how far the loop may go.
-    now = loop_named(trusted_loops(top, os.environ, confirm), round.loop)
+    now = loop_named(trusted_loops(top, here, os.environ, confirm), round.loop)
     spec = msgspec.structs.replace(round.spec, level=lower_of(round.spec.level, now.level))
     specs = {round.loop: now}
     with open_loops(
-        top, specs, db=db, model=model, policies=policies, say=output.talk, report=lambda text: None
+        top,
+        specs,
+        start=here,
+        db=db,
+        model=model,
+        policies=policies,
+        say=output.talk,
+        report=lambda text: None,
     ) as app:
         cancel = Cancel()
 

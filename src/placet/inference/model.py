@@ -22,6 +22,7 @@ from placet.inference.messages import Assistant, Carried, Message, ToolCall
 from placet.inference.passage import Passage
 from placet.inference.usage import Usage
 from placet.ir.json_value import JsonValue
+from placet.ir.to_dict import ToDict
 from placet.ir.tool_spec import ToolSchema
 from placet.tools.context import Cancel
 from placet.truncation import truncate_repr
@@ -154,7 +155,7 @@ class Choice(msgspec.Struct, frozen=True, kw_only=True):
     """Why it was chosen."""
 
 
-class Result(msgspec.Struct, frozen=True, kw_only=True):
+class Result(ToDict, msgspec.Struct, frozen=True, kw_only=True):
     """The answer of a model."""
 
     text: str = ""

@@ -17,7 +17,9 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
+from placet.errors import UsageError
 from placet.ir.tool_spec import Mark
+from placet.truncation import truncate_repr
 
 Origin = Literal["person", "program", "agent"]
 """Who wrote a text: a person who typed it, a program (a hook, a check, a template), or an agent."""
@@ -66,10 +68,22 @@ MessageText: TypeAlias = str | SourcedText | Sequence[SourcedText]
 
 
 def parts_of(words: MessageText) -> tuple[SourcedText, ...]:
-    """The parts of a message."""
+    """The parts of a message.
+
+    Raises:
+        UsageError: it is neither a text nor made of parts.
+    """
     if isinstance(words, str):
         return (SourcedText(words),)
-    return (words,) if isinstance(words, SourcedText) else tuple(words)
+    given: object = words
+    parts: tuple[object, ...] = tuple(given) if isinstance(given, Sequence) else (given,)
+    for part in parts:
+        if not isinstance(part, SourcedText) or not isinstance(part.text, str):
+            raise UsageError(
+                f"A task or message is {truncate_repr(part, 80)}, and no text. Say in a sentence what to do, "
+                "or give SourcedText parts."
+            )
+    return parts  # type: ignore[return-value]
 
 
 def text_of(parts: Iterable[SourcedText]) -> str:

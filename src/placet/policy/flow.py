@@ -107,4 +107,4 @@ class DenyIrreversible(Rule, frozen=True, kw_only=True, tag="deny_irreversible")
     def check(self, case: Case) -> str | None:
         if undo_of(case.action, case.tool) != "irreversible":
             return None
-        return self.reason or "it cannot be taken back"
+        return self.reason or "an abort would not undo it"

@@ -67,6 +67,9 @@ class Reply(msgspec.Struct, frozen=True):
                 "approve this call, "
                 "Reply('always') to approve every equal call, or Reply('deny', 'reason')."
             )
+        for name, text in (("reason", self.reason if self.reason is not None else ""), ("by", self.by)):
+            if not isinstance(text, str):
+                raise UsageError(f"Reply({name}={truncate_repr(text, 80)}) is no text.")
 
 
 class Person(Protocol):
@@ -241,6 +244,8 @@ class Desk:
             reply = await self._one_at_a_time(asked)
             if reply is not None and not isinstance(reply, Reply):
                 raise UsageError(f"person returned {truncate_repr(reply, 80)}; return a Reply, or None")
+            if reply is not None and reply.decision == "edits" and not asked.offers_edits:
+                raise UsageError("person answered 'edits', which this question does not offer")
         except Exception as error:
             # That asking failed says nothing about the action: the question stays open, or is a no.
             reply, words = None, f"{type(error).__name__}: {words_of(error)}"

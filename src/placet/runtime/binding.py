@@ -102,6 +102,11 @@ def is_taken_back(tool: Tool) -> bool:
     return tool.confined_to is not None and counts_on_restore(tool)
 
 
+def is_restorable(tool: Tool) -> bool:
+    """Whether restoring the folder undoes what a tool does, in a runtime that is bound to its folder."""
+    return tool.confined_to is not None and _is_confined(tool.schema) and tool.schema.reversibility is None
+
+
 def counts_on_restore(tool: Tool) -> bool:
     """Whether what a tool does is said to be taken back by restoring the folder, be it by its label alone."""
     return _is_confined(tool.schema) and tool.schema.reversibility == "reversible"

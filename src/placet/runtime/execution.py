@@ -29,6 +29,7 @@ from placet.policy.budget import Allowance
 from placet.policy.gate import Gate
 from placet.policy.marks import UNMARKED
 from placet.redaction import Redactor
+from placet.runtime.call_facts import note_recovery
 from placet.runtime.calls import (
     Attempt,
     AttemptFailed,
@@ -337,6 +338,8 @@ class Execution(Gated):
         failure: AttemptFailed | None = None,
     ) -> None:
         """Attempts, until one succeeds or none is left; `failure` is that of a first one already made."""
+        if tool is not None and tool.preview is not None and failure is None:
+            await note_recovery(self, i, action, tool)
         first = self.now()
         notes = self.notes
         is_unsafe = tool is not None and not tool.schema.repeatable

@@ -9,7 +9,7 @@ Keep true:
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Container, Coroutine, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Container, Coroutine, Iterator, Mapping, Sequence
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
@@ -38,8 +38,8 @@ from placet.runtime.run_info import RunInfo
 from placet.runtime.without_calls import WithoutCalls
 from placet.state.store import ReadOnly
 from placet.tools.tool import Tool
-from placet.validator import parameter_problems, undo_action
-from placet.verify.names import misnamed_parameters
+from placet.validator import undo_action
+from placet.verify.names import misnamed_parameters, with_misnamed
 
 if TYPE_CHECKING:
     from placet.runtime.services import Services
@@ -56,7 +56,6 @@ class Gated(WithoutCalls):
         "_flow",
         "_gate",
         "_judge",
-        "_misnamed",
         "_owners",
         "_references",
         "_succeeded",
@@ -67,10 +66,13 @@ class Gated(WithoutCalls):
         "given",
         "grants",
         "labelled",
+        "misnamed",
         "notes",
         "plan",
         "restores",
         "typed",
+        "undo_commands",
+        "undo_paths",
     )
 
     def __init__(
@@ -110,6 +112,10 @@ class Gated(WithoutCalls):
         self.restores: Callable[[Sequence[str]], str] | None = None
         """Where an abort restores the folder of the plan: why it would not restore one of these paths, empty
         if it would."""
+        self.undo_commands: dict[str, str] = {}
+        """By action, the command with which a person can undo its edit where an abort does not."""
+        self.undo_paths: dict[str, str] = {}
+        """The same by the path of the file."""
         self.denials_from = 0
         """The number of the plan from which on a no holds for later ones."""
         self.given: Inflow = UNMARKED
@@ -118,8 +124,8 @@ class Gated(WithoutCalls):
         """Texts that the person typed in the conversation that the plan is from."""
         self.labelled: dict[int, Marks] = {}
         """Labels that tools have put on their outputs while they ran, by position."""
-        self._misnamed: dict[str, str] | None = None
-        """By action, the unknown field that probably holds its parameters; None until somebody asks."""
+        self.misnamed: Mapping[str, str] = misnamed_parameters(proposal)
+        """By action, the unknown field that holds its parameters."""
         self._flow: Flow | None = None
         if gate.state_marks is not None:
             self._follow_marks()
@@ -213,6 +219,10 @@ class Gated(WithoutCalls):
 
     def objections(self, i: int, action: Action, tool: Tool | None) -> Sequence[Objection]:
         """What the gates say to an action, as things stand now."""
+        found = self._ask_gates(i, action, tool)
+        return found if not self.misnamed else with_misnamed(found, self.misnamed, action)
+
+    def _ask_gates(self, i: int, action: Action, tool: Tool | None) -> Sequence[Objection]:
         template = self.actions[i]
         aside = i >= self.size
         if self._flow is None and not self.services.marks.is_empty:
@@ -287,18 +297,8 @@ class Gated(WithoutCalls):
             objections = [*objections, Objection("denied", words)]
         denied = any(o.kind != "invalid" for o in objections)
         reasons = [o.reason for o in objections]
-        if (field := self._misnamed_parameters(i, action, tool)) is not None:
-            reasons.append(f"its unknown field '{field}' is ignored; did you mean 'parameters'?")
         self.reject(i, action, denied, "; ".join(reasons), trail_of(objections))
         return None
-
-    def _misnamed_parameters(self, i: int, action: Action, tool: Tool | None) -> str | None:
-        """The field that probably holds the parameters, of an action whose parameters do not fit."""
-        if i >= self.size or not self.proposal.unknown_fields or not parameter_problems(action, tool):
-            return None
-        if self._misnamed is None:
-            self._misnamed = misnamed_parameters(self.proposal)
-        return self._misnamed.get(action.id)
 
     # People
 

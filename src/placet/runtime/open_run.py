@@ -378,6 +378,7 @@ class OpenRun(Plans):
             cost=self._cost,
             waiting=list(self._waiting if waiting is None else waiting),
             irreversible=self._irreversible,
+            undo_commands=self._undo_commands,
             compensations=self._compensations,
             loop=dict(loop) if loop is not None else msgspec.UNSET,
         )

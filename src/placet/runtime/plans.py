@@ -79,6 +79,7 @@ class Plans:
         self._cost = CostSummary()
         self._compensations: list[CompensationResult] = []
         self._irreversible: list[str] = []
+        self._undo_commands: dict[str, str] = {}
         self._waiting: list[Waiting] = []
         self._is_resumed = False
         self._was_told = False
@@ -229,6 +230,7 @@ class Plans:
                 self._say_request(proposal.id)
             x.emit("proposal_received", data=description(proposal, graph, self._services.events.has_sinks))
         if notes is not None:
+            x.misnamed = self._kept.beginning.misnamed
             if not self._kept.replay.is_empty:
                 x.count_versions_from(self._kept.beginning)
             notes.attach(x)
@@ -265,6 +267,7 @@ class Plans:
                 undone = await undo(x, self._bound, notes)
                 self._compensations += undone.compensations
                 self._irreversible += undone.irreversible
+                self._undo_commands |= undone.undo_commands
                 if x.stop is not None and (more := words_of_restore(undone.workspace)):
                     x.stop = x.stop._replace(error=x.stop.error + more)
                 if notes is not None and self._is_stopped and undone.is_incomplete:
@@ -351,6 +354,7 @@ class Plans:
             cost=self._cost,
             waiting=list(self._waiting),
             irreversible=self._irreversible,
+            undo_commands=self._undo_commands,
             compensations=self._compensations,
         )
         x.emit("proposal_ended", data={"source": x.proposal.source, **ending(result)})

@@ -22,7 +22,7 @@ from placet.errors import UsageError
 from placet.events.log import EventLog
 from placet.ir.codec import decode_proposal
 from placet.ir.json_value import JsonValue
-from placet.ir.proposal import Proposal, new_id
+from placet.ir.proposal import Proposal, new_id, with_source
 from placet.ir.result import ProposalResult
 from placet.ir.tool_spec import ToolSchema
 from placet.planner.score import Feedback, rank
@@ -67,6 +67,7 @@ from placet.tools.deps import check_deps
 from placet.tools.given import tools_given
 from placet.tools.registry import Registry
 from placet.tools.tool import Tool
+from placet.truncation import truncate_repr
 from placet.verify.names import NameWarning, capability_warnings, rule_warnings
 from placet.verify.report import Report
 from placet.verify.verify import verify
@@ -216,6 +217,10 @@ class Runtime:
         """The event log."""
         self.policies: PolicySet = policies if isinstance(policies, PolicySet) else PolicySet(time.monotonic)
         """The policies that hold for every proposal."""
+        if person is not None and not callable(person):
+            raise UsageError(
+                f"Runtime(person={truncate_repr(person, 80)}) is no function. Give one that asks somebody."
+            )
         self._services = Services(
             state=self.state,
             events=self.events,
@@ -258,7 +263,7 @@ class Runtime:
         if model is not None:
             self._attach(model)
         if not isinstance(policies, PolicySet):
-            for policy in policies:
+            for policy in listed(policies, "policies", "Runtime(policies=[DenyTool(...)])"):
                 if isinstance(policy, tuple):
                     name, rule = policy
                     self.policies.add(name, rule)
@@ -410,7 +415,16 @@ class Runtime:
         """Register a tool with a JSON Schema of its own. See `Tool.from_schema` for how `fn` is called.
 
         Takes the arguments of `Tool.from_schema`.
+
+        Raises:
+            UsageError: it is no schema.
         """
+        given: object = schema
+        if not isinstance(given, ToolSchema):
+            raise UsageError(
+                f"register got {truncate_repr(given, 80)}. It takes a ToolSchema and a function; "
+                "give tools and functions to Runtime(tools=[...])."
+            )
         return self._add_tool(Tool.from_schema(schema, fn, cheap=cheap, timeout_ms=timeout_ms))
 
     def _attach(self, model: ModelLike) -> None:
@@ -678,7 +692,7 @@ class Runtime:
             StorageError: the journal cannot be written; nothing has run.
             IsolationMissing: less is enforced than required; nothing has run.
         """
-        decoded = decode_proposal(proposal)
+        decoded = with_source(decode_proposal(proposal))
         self._check_deps(decoded, deps)
         with self._at_work.one_more():
             await self._check_isolation()
@@ -1062,6 +1076,19 @@ class Runtime:
 
 def _nothing() -> None:
     pass
+
+
+def listed(given: Any, option: str, example: str) -> Iterable[Any]:
+    """What a caller gave as a list.
+
+    Raises:
+        UsageError: it is none.
+    """
+    if isinstance(given, str | bytes | Mapping) or not isinstance(given, Iterable):
+        raise UsageError(
+            f"Runtime({option}=...) got {truncate_repr(given, 80)}, which is no list. Write {example}."
+        )
+    return given
 
 
 def _isolation_of(given: Isolation) -> Isolation | None:

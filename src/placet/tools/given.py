@@ -52,6 +52,8 @@ def _made_of(item: object, place: str) -> Tool:
 
 def _described(made: Tool) -> str:
     """Where a tool comes from, so that a reader finds both."""
+    if made.origin:
+        return made.origin
     fn = made.fn
     if fn is None:
         return f"a tool without a function ({truncate(made.schema.description, 60) or 'no description'})"

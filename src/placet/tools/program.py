@@ -72,13 +72,30 @@ def program_tool(
         ToolDeclarationError: the schema or the command cannot be used.
         UsageError: there is no such folder, or a host is no name.
     """
+    from placet.ir.tool_spec import ToolSchema
     from placet.sandbox.confinement import isolation_of
     from placet.sandbox.limits import Limits
     from placet.sandbox.workspace import Workspace
     from placet.storage.location import config_folder, user_folder
     from placet.tools.subprocess import CommandSpec, command_tool
 
+    given: object = schema
+    if not isinstance(given, ToolSchema):
+        raise ToolDeclarationError(
+            f"program_tool got the schema {truncate_repr(given, 80)}. Write "
+            "ToolSchema(name=..., description=..., ...)."
+        )
     owner = f"Tool '{schema.name}'"
+    for option, value in (("environment", environment), ("hosts", hosts)):
+        if isinstance(value, str) or not isinstance(value, Collection):
+            raise ToolDeclarationError(
+                f"{owner}: {option} is {truncate_repr(value, 80)}. Write a list of names."
+            )
+    codes: object = exit_codes
+    if not isinstance(codes, Collection) or not codes or not all(type(each) is int for each in codes):
+        raise ToolDeclarationError(
+            f"{owner}: exit_codes is {truncate_repr(codes, 80)}. Write a list such as [0, 1]."
+        )
     argv, readable = _read_command(command, owner)
     names: Sequence[object] = environment
     for name in names:

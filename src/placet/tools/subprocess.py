@@ -32,7 +32,7 @@ from placet.sandbox.sandbox import Sandbox
 from placet.sandbox.workspace import Workspace
 from placet.tools.context import ToolContext
 from placet.tools.tool import Tool
-from placet.truncation import redacted, truncate_bytes, truncate_bytes_tail, truncate_tail
+from placet.truncation import redacted, truncate_bytes, truncate_bytes_tail, truncate_repr, truncate_tail
 
 TRY_AGAIN = 75
 """The exit code of a program that failed for now and may work later: EX_TEMPFAIL of sysexits.h."""
@@ -102,6 +102,7 @@ def command_tool(
     if spec.workspace is not None and spec.isolation is not None and spec.isolation.required == "process":
         made.confined_to = str(spec.workspace.folder)
     made.confinement = lambda: _confinement(spec)
+    made.origin = f"the program {truncate_repr(spec.argv[0], 200)}"
     made.compile()
     return made
 

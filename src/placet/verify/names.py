@@ -27,6 +27,7 @@ from placet.policy.capabilities import CapabilitySet
 from placet.policy.case import Rule
 from placet.policy.engine import Policy
 from placet.policy.flow import FlowRule
+from placet.policy.gate import Objection
 from placet.policy.pattern import name_pattern
 from placet.policy.sources import ValueSource
 from placet.policy.trace import TraceRule
@@ -59,7 +60,7 @@ _FIELDS: dict[str, Sequence[str]] = {
     "compensation": ("type", *ToolCompensation.__struct_fields__, *ActionCompensation.__struct_fields__),
 }
 _NESTED = re.compile(r"(preconditions|assumptions|compensation)(?:\[\d+\])?\.")
-_ALSO_PARAMETERS = frozenset({"args", "arguments", "input", "inputs", "kwargs"})
+_ALSO_PARAMETERS = frozenset({"args", "arguments", "input", "inputs", "kwargs", "param"})
 """What other formats call the parameters of a call."""
 
 
@@ -150,18 +151,47 @@ def field_warnings(proposal: Proposal) -> list[NameWarning]:
 
 
 def misnamed_parameters(proposal: Proposal) -> dict[str, str]:
-    """By action, the unknown field that probably holds its parameters.
+    """By action, the unknown field that holds its parameters, or those of its compensation.
+
+    Only where there are no parameters under their own name: then nobody can mean the action as it stands.
 
     >>> from placet.ir.codec import decode_proposal
     >>> plan = {"actions": [{"id": "a", "tool": "t", "params": {"x": 1}}]}
     >>> misnamed_parameters(decode_proposal(plan))
     {'a': 'params'}
     """
+    if not proposal.ignored_objects:
+        return {}
+    empty = set()
+    for action in proposal.actions:
+        if not action.parameters:
+            empty.add((action.id, ""))
+        if isinstance(action.compensation, ToolCompensation) and not action.compensation.parameters:
+            empty.add((action.id, "compensation"))
     found: dict[str, str] = {}
-    for each in field_warnings(proposal):
-        if each.action_id is not None and each.nearest == "parameters" and "." not in each.name:
-            found.setdefault(each.action_id, each.name)
+    for action_id, path in proposal.ignored_objects:
+        place, _, name = path.rpartition(".")
+        if action_id is not None and (action_id, place) in empty and _means_parameters(name):
+            found[action_id] = min(path, found.get(action_id, path))
     return found
+
+
+def with_misnamed(
+    found: Sequence[Objection], misnamed: Mapping[str, str], action: Action
+) -> Sequence[Objection]:
+    """The objections to an action, and that its parameters stand in a field of another name."""
+    field = misnamed.get(action.id)
+    if field is None:
+        return found
+    why = printable(f"its unknown field '{_cut(field)}' is ignored; did you mean 'parameters'?")
+    # Nobody is asked about an action that cannot run as it is.
+    return [*(o for o in found if o.kind != "ask"), Objection("invalid", why)]
+
+
+def _means_parameters(name: str) -> bool:
+    if name.lower() in _ALSO_PARAMETERS:
+        return True
+    return bool(get_close_matches(name, ["parameters"], n=1, cutoff=_LIKELY))
 
 
 def _near_field(place: str, name: str) -> str | None:

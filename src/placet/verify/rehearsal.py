@@ -12,7 +12,7 @@ Keep true:
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from placet.ir.action import Action, ActionCompensation
 from placet.ir.graph import Graph
@@ -26,6 +26,7 @@ from placet.validator import ToolFacts, Undecided, deduplicates, undo_action
 from placet.verify.blanks import Blanks
 from placet.verify.known_tools import ToolCards
 from placet.verify.marking import RehearsedMarks
+from placet.verify.names import with_misnamed
 from placet.verify.outputs import Outputs
 from placet.verify.report import Issue, error, info, name_few, show_short, undecided
 from placet.verify.shares import Answer, Shares
@@ -51,6 +52,7 @@ class Rehearsal:
         "_graph",
         "_keeps_all_outputs",
         "_marks",
+        "_misnamed",
         "_outputs",
         "_ranks",
         "_shares",
@@ -70,10 +72,13 @@ class Rehearsal:
         *,
         budget: Allowance | None = None,
         origins: dict[bytes, int] | None = None,
+        misnamed: Mapping[str, str] | None = None,
     ) -> None:
         """With `origins` unknown values can be told apart: those that come from the same calls, in this
-        rehearsal or another with the same table, are equal."""
+        rehearsal or another with the same table, are equal. `misnamed` names, by action, the unknown field
+        that holds its parameters."""
         self._graph = graph
+        self._misnamed = misnamed or {}
         self._gate = gate = gate.rehearsing()
         self._flow: Flow | None = None
         if gate.state_marks is not None:
@@ -128,6 +133,8 @@ class Rehearsal:
                 rejections = judge(action, tool, state, open_questions, blanks=blanks, ahead=True)
             else:
                 rejections = self._judge_whole(i, action, tool, open_questions, blanks)
+            if self._misnamed:
+                rejections = with_misnamed(rejections, self._misnamed, action)
             if blanks is not None and blanks.is_open:
                 open_questions.append(blanks.why())
             if rejections or open_questions or problems:
@@ -428,4 +435,5 @@ class Rehearsal:
         found = self._gate.judge(
             action, tool, _BLIND, [], blanks=blanks, ahead=True, inflow=inflow, undoes=undoes
         )
+        found = with_misnamed(found, self._misnamed, action)
         return problems, found

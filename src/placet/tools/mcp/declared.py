@@ -19,11 +19,12 @@ from typing import NamedTuple
 
 import msgspec
 
-from placet.errors import McpUnreachable, UsageError
+from placet.errors import DuplicateTool, McpUnreachable, UsageError
 from placet.tools.mcp.server import (
     CALL_S,
     CONNECT_S,
     HEADER,
+    LISTED_TWICE,
     NAME,
     VARIABLE,
     McpServer,
@@ -104,6 +105,7 @@ def connect(declared: Iterable[McpTools], environment: Mapping[str, str]) -> Con
 
     Raises:
         McpUnreachable: a server cannot be started or reached; names it.
+        DuplicateTool: a server lists two tools under one name.
         UsageError: two servers have one name, or a server has no such tool.
     """
     from placet.tools.mcp.connections import Connections
@@ -144,6 +146,10 @@ def _chosen(declared: McpTools, offers: Sequence[Offer]) -> dict[str, StoredTool
     usable = {offer.name: offer for offer in offers if not offer.problem}
     broken = {offer.name: offer.problem for offer in offers if offer.problem}
     wanted = list(usable) if declared.tools is None else list(dict.fromkeys(declared.tools))
+    for name, problem in broken.items():
+        if problem == LISTED_TWICE and (declared.tools is None or name in wanted):
+            whose = f"one that MCP server '{declared.name}' lists"
+            raise DuplicateTool(name, whose, "another one of it", "Name others with McpTools(tools=[...]).")
     for name in (*wanted, *declared.read_only):
         if name in broken:
             raise UsageError(f"Tool '{name}' of MCP server '{declared.name}' cannot be used: {broken[name]}.")
